@@ -1,0 +1,118 @@
+"""The nouns of BitTorrent trackers: what a request says and what an answer holds.
+
+Info hashes and peer ids are 20 raw bytes; hex appears only in keys, logs and on the command line.
+Addresses are packed network-order bytes (4 for IPv4, 16 for IPv6), and an endpoint is such an address
+followed by a big-endian port: 6 or 18 bytes, the compact form of BEP 23 and BEP 7.
+"""
+
+import enum
+from dataclasses import dataclass, field
+from typing import NewType
+
+from tracker.errors import ClientError
+
+InfoHash = NewType("InfoHash", bytes)
+PeerId = NewType("PeerId", bytes)
+Address = NewType("Address", bytes)
+"""A packed IP address: 4 bytes (IPv4) or 16 (IPv6). IPv4-mapped IPv6 is always unmapped first."""
+Endpoint = NewType("Endpoint", bytes)
+"""A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
+
+HASH_LENGTH = 20
+MAX_COUNT = 2**53 - 1
+"""The largest byte count kept exactly: Lua numbers are doubles. Larger input is clamped to it."""
+
+_V4_MAPPED = b"\0" * 10 + b"\xff\xff"
+
+
+class Event(enum.Enum):
+    """What an announce reports (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates."""
+
+    UPDATE = ""
+    STARTED = "started"
+    COMPLETED = "completed"
+    STOPPED = "stopped"
+    PAUSED = "paused"
+
+
+@dataclass(frozen=True, slots=True)
+class Announce:
+    """One announce as the client said it; nothing here is believed yet but the shapes and ranges."""
+
+    info_hash: InfoHash
+    peer_id: PeerId
+    port: int
+    """1 to 65535; 0 on ``stopped`` only."""
+    uploaded: int = 0
+    downloaded: int = 0
+    bytes_left: int | None = None
+    """``None`` when the client did not say: it counts as a leecher."""
+    event: Event = Event.UPDATE
+    peers_wanted: int | None = None
+    """``None`` for the tracker's default; 0 is honoured."""
+    key: bytes = b""
+    """The client's secret, up to 64 raw bytes, empty when it has none."""
+    compact: bool = True
+    no_peer_id: bool = False
+    stated_address: Address | None = None
+    """The ``ip`` parameter, honoured only from those who may speak for others."""
+
+
+@dataclass(frozen=True, slots=True)
+class AnnounceReply:
+    """What an accepted announce is told. ``peers`` and ``peers6`` are packed endpoints without the caller's."""
+
+    interval_seconds: int
+    min_interval_seconds: int
+    seeders: int
+    leechers: int
+    completions: int
+    peers: bytes = b""
+    peers6: bytes = b""
+    peer_ids: bytes = b""
+    """20 bytes for each endpoint in ``peers``, in order; empty unless the client wants the long form."""
+    peer_ids6: bytes = b""
+    external_address: Address | None = None
+    """The address the tracker saw (BEP 24)."""
+    warning: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeFile:
+    """One torrent's figures (BEP 48; ``downloaders`` from BEP 21 leaves out partial seeds)."""
+
+    seeders: int = 0
+    leechers: int = 0
+    completions: int = 0
+    downloaders: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape:
+    """The torrents asked for; none at all asks for every torrent (a full scrape)."""
+
+    info_hashes: tuple[InfoHash, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ScrapeReply:
+    files: dict[InfoHash, ScrapeFile] = field(default_factory=dict)
+    min_request_interval_seconds: int = 900
+
+
+def unmap(address: bytes) -> Address:
+    """IPv4-mapped IPv6 (``::ffff:a.b.c.d``) is IPv4."""
+    if len(address) == 16 and address.startswith(_V4_MAPPED):
+        return Address(address[12:])
+    return Address(address)
+
+
+def parse_info_hash(text: str) -> InfoHash:
+    """40 hex digits -> 20 bytes; raises ClientError for anything else."""
+    try:
+        raw = bytes.fromhex(text)
+    except ValueError:
+        raw = b""
+    if len(raw) != HASH_LENGTH or len(text) != 2 * HASH_LENGTH:
+        raise ClientError("an info hash is 40 hexadecimal digits", retry_in="never")
+    return InfoHash(raw)

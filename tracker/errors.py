@@ -1,0 +1,29 @@
+"""The errors that cross module borders."""
+
+from typing import Literal
+
+RetryIn = int | Literal["never"]
+"""Minutes until the peer may ask again, or ``"never"`` (BEP 31)."""
+
+
+class ClientError(Exception):
+    """A refusal whose text the peer may read.
+
+    ``text`` is shown to the person in front of the client: short, and says what to do. It is a fixed
+    string (no input inside), because ``label`` defaults to it and labels name counters. Where an
+    operator wrote the text (a deny reason), ``label`` is given apart.
+    """
+
+    def __init__(self, text: str, *, retry_in: RetryIn = 30, label: str | None = None) -> None:
+        super().__init__(text)
+        self.text = text
+        self.retry_in: RetryIn = retry_in
+        self.label = label or text
+
+
+class StoreAway(Exception):
+    """The store did not answer, answered too late, or refuses work for now. Nobody is to blame but us."""
+
+
+class StartupError(Exception):
+    """The tracker cannot start; the text is the one line the operator reads."""
