@@ -6,7 +6,9 @@ followed by a big-endian port: 6 or 18 bytes, the compact form of BEP 23 and BEP
 """
 
 import enum
+import ipaddress
 from dataclasses import dataclass, field
+from functools import lru_cache
 from typing import NewType
 
 from tracker.errors import ClientError
@@ -116,3 +118,10 @@ def parse_info_hash(text: str) -> InfoHash:
     if len(raw) != HASH_LENGTH or len(text) != 2 * HASH_LENGTH:
         raise ClientError("an info hash is 40 hexadecimal digits", retry_in="never")
     return InfoHash(raw)
+
+
+@lru_cache(maxsize=65536)
+def is_routable(address: bytes) -> bool:
+    """Can peers anywhere reach this address? Private, loopback, link-local, shared (CGNAT), multicast and reserved ones are not."""
+    found = ipaddress.ip_address(address)
+    return found.is_global and not found.is_multicast

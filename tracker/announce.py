@@ -1,0 +1,205 @@
+"""The decisions: may this peer announce, how often should it, and what is it told.
+
+One announce is one call of the store. Whether a torrent or a passkey is known is decided in the store's
+script, so a change holds from the very next announce; nothing of it is remembered here.
+"""
+
+import asyncio
+import hashlib
+import random
+from collections.abc import Callable
+
+from tracker.bittorrent import (
+    Address,
+    Announce,
+    AnnounceReply,
+    Endpoint,
+    Event,
+    InfoHash,
+    Scrape,
+    ScrapeFile,
+    ScrapeReply,
+    is_routable,
+)
+from tracker.errors import ClientError, RetryIn, StoreAway
+from tracker.settings import AnnounceSettings, ClientSettings, ReaperSettings, TorrentSettings, UserSettings
+from tracker.store.clients import AllowList
+from tracker.store.stats import Stats
+from tracker.store.swarms import EVENT_CODES, PeerUpdate, Refused, SwarmRules, Swarms
+
+TIMEOUT_INTERVALS = 1.5
+LONGEST_GAP_INTERVALS = 4
+_FULL_SCRAPE_SECONDS = 60.0
+
+_AWAY = "the tracker's store is away: your client will try again by itself"
+_PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
+_REFUSALS: dict[str, tuple[str, RetryIn]] = {
+    "unknown torrent": ("this torrent is not registered with this tracker", 30),
+    "denied": ("this torrent is not allowed on this tracker", "never"),
+    "disabled": ("this torrent is disabled", 60),
+    "unknown passkey": ("unknown passkey: download the .torrent file again", 60),
+    "user disabled": ("your account is disabled", 60),
+    "may not leech": ("your account may not download", 60),
+    "too many torrents": ("this tracker takes no more torrents", 60),
+    "too many new torrents": ("too many new torrents from your address: try again in an hour", 60),
+    "store full": ("the tracker is full: your client will try again by itself", 5),
+    "torrent id in use": ("this torrent is being registered: your client will try again by itself", 15),
+    "bad torrent id": ("this torrent is registered wrongly: tell the people who run this tracker", 60),
+}
+
+
+def swarm_rules(
+    announce: AnnounceSettings, torrents: TorrentSettings, users: UserSettings, reaper: ReaperSettings
+) -> SwarmRules:
+    """The settings as the store's scripts take them."""
+    return SwarmRules(
+        private=users.private,
+        open=torrents.mode == "open",
+        peer_memory=users.peer_memory_seconds,
+        hnr_min_bytes=users.hnr_min_bytes,
+        hnr_threshold=users.hnr_threshold_seconds,
+        longest_gap=LONGEST_GAP_INTERVALS * announce.interval_seconds,
+        max_credit=users.max_credit_bytes_per_second,
+        max_torrents=torrents.max_torrents,
+        new_per_address_hour=torrents.new_per_address_hour,
+        grace=int(reaper.interval_seconds),
+        forget_after=torrents.forget_after_seconds,
+    )
+
+
+class Tracker:
+    """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``."""
+
+    def __init__(
+        self,
+        swarms: Swarms,
+        stats: Stats,
+        allow_list: AllowList,
+        *,
+        announce: AnnounceSettings,
+        torrents: TorrentSettings,
+        users: UserSettings,
+        clients: ClientSettings,
+        reaper: ReaperSettings,
+        secret: bytes,
+        clock: Callable[[], float],
+    ) -> None:
+        self._swarms = swarms
+        self._stats = stats
+        self._allow_list = allow_list if clients.allow_list else None
+        self._announce = announce
+        self._torrents = torrents
+        self._private = users.private
+        self._least_timeout = float(reaper.interval_seconds)
+        self._secret = secret[:64]
+        self._clock = clock
+        self._full_scrape: tuple[float, dict[InfoHash, ScrapeFile]] | None = None
+        self._full_scrape_lock = asyncio.Lock()
+
+    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
+        """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
+        self._stats.count("requests")
+        try:
+            reply = await self._decide(announce, passkey, address)
+        except StoreAway as error:
+            self._stats.failed("store away")
+            raise ClientError(_AWAY, retry_in=1, label="store away") from error
+        except ClientError as error:
+            self._stats.failed(error.label)
+            raise
+        self._stats.count("announces")
+        return reply
+
+    def refused(self, label: str) -> None:
+        """Counts a request that was refused before it came to a decision."""
+        self._stats.count("requests")
+        self._stats.failed(label)
+
+    async def _decide(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
+        routable = is_routable(address)
+        if not routable and self._announce.private_addresses == "refuse":
+            raise ClientError("your address is private: this tracker serves the public network only", retry_in=60)
+        if self._allow_list and not await self._allow_list.allows(announce.peer_id):
+            raise ClientError("your client is not allowed on this tracker", retry_in=60)
+        interval = self._interval()
+        admitted = await self._swarms.announce(self._update(announce, passkey or "", address, interval))
+        if isinstance(admitted, Refused):
+            raise _refusal(admitted)
+        return AnnounceReply(
+            interval_seconds=interval,
+            min_interval_seconds=min(interval, self._announce.min_interval_seconds),
+            seeders=admitted.seeders,
+            leechers=admitted.leechers,
+            completions=admitted.completions,
+            peers=admitted.peers,
+            peers6=admitted.peers6,
+            peer_ids=admitted.peer_ids,
+            peer_ids6=admitted.peer_ids6,
+            external_address=address,
+            warning=_PRIVATE_ADDRESS if admitted.outcome == "join" and not routable else None,
+        )
+
+    def _update(self, announce: Announce, passkey: str, address: Address, interval: int) -> PeerUpdate:
+        key = announce.key
+        return PeerUpdate(
+            info_hash=announce.info_hash,
+            peer_id=announce.peer_id,
+            event=EVENT_CODES[announce.event.value],
+            uploaded=announce.uploaded,
+            downloaded=announce.downloaded,
+            bytes_left=announce.bytes_left,
+            endpoint=Endpoint(address + announce.port.to_bytes(2, "big")),
+            peers_wanted=0 if announce.event is Event.STOPPED else self._peers_wanted(announce.peers_wanted),
+            key_digest=hashlib.blake2b(key, digest_size=8, key=self._secret).digest() if key else b"",
+            passkey=passkey if self._private else "",
+            timeout_seconds=max(TIMEOUT_INTERVALS * interval, self._least_timeout),
+            random=random.getrandbits(31),
+            with_ids=not (announce.compact or announce.no_peer_id),
+        )
+
+    def _interval(self) -> int:
+        """The interval of this answer: jittered, so that peers that came together do not come back together."""
+        base = self._announce.interval_seconds
+        return base + int(base * self._announce.interval_jitter * random.random())
+
+    def _peers_wanted(self, wanted: int | None) -> int:
+        return self._announce.peers_default if wanted is None else min(wanted, self._announce.peers_max)
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
+        """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
+        self._stats.count("requests")
+        try:
+            files = await self._files(scrape, passkey)
+        except StoreAway as error:
+            self._stats.failed("store away")
+            raise ClientError(_AWAY, retry_in=1, label="store away") from error
+        except ClientError as error:
+            self._stats.failed(error.label)
+            raise
+        self._stats.count("scrapes")
+        return ScrapeReply(files, self._announce.min_interval_seconds)
+
+    async def _files(self, scrape: Scrape, passkey: str | None) -> dict[InfoHash, ScrapeFile]:
+        if self._private and not await self._swarms.may_scrape(passkey or ""):
+            text, retry_in = _REFUSALS["unknown passkey"]
+            raise ClientError(text, retry_in=retry_in, label="unknown passkey")
+        if scrape.info_hashes:
+            return await self._swarms.scrape(scrape.info_hashes)
+        if not self._torrents.full_scrape:
+            raise ClientError("a scrape needs an info_hash: full scrapes are switched off", retry_in="never")
+        return await self._every_file()
+
+    async def _every_file(self) -> dict[InfoHash, ScrapeFile]:
+        """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
+        async with self._full_scrape_lock:
+            if self._full_scrape is None or self._clock() - self._full_scrape[0] >= _FULL_SCRAPE_SECONDS:
+                self._full_scrape = self._clock(), await self._swarms.scrape_all()
+            return self._full_scrape[1]
+
+
+def _refusal(refused: Refused) -> ClientError:
+    known = _REFUSALS.get(refused.code)
+    if known is None:
+        return ClientError("internal error", retry_in=5, label="internal error")
+    text, retry_in = known
+    return ClientError(refused.reason or text, retry_in=retry_in, label=refused.code)

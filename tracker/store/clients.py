@@ -1,0 +1,78 @@
+"""Which clients may announce: the allow-list of peer id prefixes."""
+
+from collections.abc import Callable
+
+from tracker.bittorrent import HASH_LENGTH, PeerId
+from tracker.errors import ClientError
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
+
+STALE_SECONDS = 4.0
+_REMEMBERED = 10_000
+
+
+class Clients:
+    """The allow-list as it stands in the store."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    async def allow(self, prefix: bytes, name: str = "") -> None:
+        """Lets peers in whose id begins with ``prefix`` (1 to 20 bytes)."""
+        if not 1 <= len(prefix) <= HASH_LENGTH:
+            raise ClientError("a peer id prefix is 1 to 20 characters")
+        await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", name)
+        await self._connection.command("SADD", self._keys.allowed_clients(), prefix)
+        await self._changed(prefix)
+
+    async def disallow(self, prefix: bytes) -> bool:
+        """Takes a prefix off the list; False when it was not on it."""
+        was = await self._connection.command("UNLINK", self._keys.allowed_client(prefix))
+        listed = await self._connection.command("SREM", self._keys.allowed_clients(), prefix)
+        await self._changed(prefix)
+        return bool(was or listed)
+
+    async def _changed(self, prefix: bytes) -> None:
+        await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
+
+    async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
+        """(next cursor, [(prefix, name)]); cursor 0 begins and ends."""
+        after, prefixes = await self._connection.command("SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count)
+        if not prefixes:
+            return int(after), []
+        names = await self._connection.pipeline(*(("HGET", self._keys.allowed_client(p), "name") for p in prefixes))
+        return int(after), [(p, name.decode("utf-8", "replace") if name else "") for p, name in zip(prefixes, names, strict=True)]
+
+    async def allowed_prefixes(self, peer_id: PeerId) -> bool:
+        """Is any of the 20 prefixes of ``peer_id`` on the list? The hash alone counts, as a site may have written it."""
+        prefixes = (peer_id[:n] for n in range(1, HASH_LENGTH + 1))
+        return any(await self._connection.pipeline(*(("EXISTS", self._keys.allowed_client(p)) for p in prefixes)))
+
+
+class AllowList:
+    """The allow-list as one process remembers it: never longer than 4 s, or until somebody publishes a change.
+
+    ``clock`` gives seconds and never goes back.
+    """
+
+    def __init__(self, clients: Clients, clock: Callable[[], float]) -> None:
+        self._clients = clients
+        self._clock = clock
+        self._known: dict[bytes, bool] = {}
+        self._since = clock()
+
+    def clear(self) -> None:
+        self._known = {}
+        self._since = self._clock()
+
+    async def allows(self, peer_id: PeerId) -> bool:
+        """Raises StoreAway when it does not know and cannot ask."""
+        if self._clock() - self._since >= STALE_SECONDS or len(self._known) >= _REMEMBERED:
+            self.clear()
+        known = self._known.get(peer_id)
+        if known is None:
+            asked = self._known
+            known = await self._clients.allowed_prefixes(peer_id)
+            asked[peer_id] = known  # into the memory that was current when we asked: a change clears it
+        return known

@@ -1,0 +1,311 @@
+#!lua
+-- announce.lua: applies a batch of announces, each wholly or not at all, and picks peers for them.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)                       ARGV[2]  peer memory (s; 0: a peer's hash dies with it)
+-- ARGV[3]   hnr minimum (bytes)                 ARGV[4]  hnr threshold (s)
+-- ARGV[5]   longest gap that counts as time on a torrent (s)
+-- ARGV[6]   most credit (bytes per second)      ARGV[7]  '1': a passkey is required (private mode)
+-- ARGV[8]   '1': unknown torrents register (open mode)
+-- ARGV[9]   most torrents (open mode)           ARGV[10] new torrents per address and hour (open mode)
+-- ARGV[11]  '1': memory may grow; '0': the store is full, joins are refused
+-- ARGV[12..] one announce after the other, 15 strings each:
+--   +0 info hash (40 hex digits)   +1 peer id (20 bytes)   +2 peer id (40 hex digits)
+--   +3 event: u update, s started, c completed, x stopped, p paused
+--   +4 uploaded  +5 downloaded  +6 left (bytes; left may be empty)   +7 endpoint (6 or 18 bytes)
+--   +8 peers wanted   +9 digest of the client's key (8 bytes or empty)   +10 passkey (or empty)
+--   +11 timeout (ms)   +12 deadline of its due list (epoch s)   +13 a random integer   +14 '1': peer ids wanted
+-- Answer    one list for each announce, in order:
+--   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
+--   { 1, code, reason }   nothing was changed; reason only where an operator wrote one
+local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local hnr_min, hnr_threshold = tonumber(ARGV[3]), tonumber(ARGV[4])
+local longest_gap, most_credit = tonumber(ARGV[5]), tonumber(ARGV[6])
+local private, open, may_grow = ARGV[7] == '1', ARGV[8] == '1', ARGV[11] == '1'
+--@ include gap.lua
+--@ include swarm.lua
+--@ include users.lua
+--@ include registering.lua
+--@ include picking.lua
+
+local MAX = 9007199254740991
+local checked = false
+
+-- The user behind a passkey: id, or false and the refusal.
+local function authorize(passkey, left, event)
+  if not private then return '' end
+  local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech')
+  if passkey == '' or not u[1] then return false, 'unknown passkey' end
+  if u[2] == '0' then return false, 'user disabled' end
+  if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
+  return u[1]
+end
+
+local function request(i)
+  return { pid = ARGV[i + 1], pidx = ARGV[i + 2], event = ARGV[i + 3], uploaded = ARGV[i + 4], downloaded = ARGV[i + 5],
+    left = ARGV[i + 6], endpoint = ARGV[i + 7], want = tonumber(ARGV[i + 8]), digest = ARGV[i + 9],
+    passkey = ARGV[i + 10], timeout = ARGV[i + 11], due = ARGV[i + 12], random = tonumber(ARGV[i + 13]),
+    with_ids = ARGV[i + 14] == '1' }
+end
+
+-- Any address of the peer, whatever the port, is the peer's: a port may change, an address is hard to borrow.
+local function address_matches(endpoints, endpoint)
+  local n, size = #endpoints, #endpoint
+  if n == 24 then
+    return string.sub(endpoint, 1, -3) == (size == 6 and string.sub(endpoints, 1, 4) or string.sub(endpoints, 7, 22))
+  end
+  return n == size and string.sub(endpoints, 1, -3) == string.sub(endpoint, 1, -3)
+end
+
+-- What is stored of the peer, whose it is, and what this announce adds to it.
+local function load_peer(tid, r)
+  local key = P .. 'p:' .. tid .. ':' .. r.pidx
+  local v = call('HMGET', key, 'active', 'user_id', 'endpoints', 'key', 'uploaded', 'downloaded', 'left', 'paused',
+    'completed', 'last_announce', 'total_time', 'n4', 'n6')
+  local last, same_user = tonumber(v[10] or ''), (v[2] or '') == r.uid
+  local p = { at = key, active = v[1] == '1', known = last ~= nil and same_user, endpoints = v[3] or '',
+    kind = kind_of(v[7], v[8]), left = v[7], paused = v[8] or '0', completed = v[9] == '1', n4 = v[12], n6 = v[13],
+    total_time = 0, up = 0, down = 0, elapsed = 0, time = 0 }
+  p.mine = same_user and (address_matches(p.endpoints, r.endpoint) or (r.digest ~= '' and v[4] == r.digest))
+  p.new_digest = r.digest ~= '' and v[4] ~= r.digest
+  if p.known then
+    p.elapsed, p.total_time = now - last, tonumber(v[11] or '') or 0
+    p.up = math.max(0, tonumber(r.uploaded) - (tonumber(v[5] or '') or 0))
+    p.down = math.max(0, tonumber(r.downloaded) - (tonumber(v[6] or '') or 0))
+    if p.active and p.elapsed > 0 and p.elapsed < longest_gap then p.time = p.elapsed - away(last, now) end
+  else
+    p.completed = false
+  end
+  return p
+end
+
+-- A failed command does not undo the ones before it: what is of the wrong type has to fail here, before the
+-- first write. Reading the torrent, the peer and the account has checked those.
+local function check_types(t, r)
+  local name = r.kind .. (#r.endpoint == 6 and '4' or '6')
+  call('SCARD', P .. 'tpeers:' .. t.ih)
+  call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
+  call('STRLEN', t.arrays .. name)
+  call('STRLEN', t.arrays .. name .. 'i')
+  if not checked then
+    for _, index in ipairs({ 'seeders', 'leechers', 'snatches' }) do call('ZCARD', P .. 'i:' .. index) end
+    checked = true
+  end
+  if r.uid == '' then return end
+  for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do call('SCARD', P .. 'u:' .. r.uid .. set) end
+  call('HLEN', P .. 'u:' .. r.uid)
+end
+
+-- The endpoints of a dual-stack peer are kept together, IPv4 first.
+local function merge(endpoints, endpoint)
+  local v4 = (#endpoints == 6 or #endpoints == 24) and string.sub(endpoints, 1, 6) or ''
+  local v6 = #endpoints >= 18 and string.sub(endpoints, -18) or ''
+  if #endpoint == 6 then v4 = endpoint else v6 = endpoint end
+  return v4, v6
+end
+
+-- Bytes to credit; what is above the rate a line can carry is cut and counted.
+local function credit(bytes, multiplier, elapsed)
+  local earned = bytes * math.max(0, tonumber(multiplier or '') or 1)
+  local most = most_credit * math.max(1, elapsed)
+  if earned > most then
+    call('INCRBY', P .. 'stats:credit_cut', decimal(math.min(earned - most, MAX)))
+    earned = most
+  end
+  return decimal(math.floor(math.min(earned, MAX)))
+end
+
+-- What the user gains by this announce.
+local function credit_user(t, r, p, a)
+  local user = P .. 'u:' .. r.uid
+  call('HINCRBY', user, 'announces', 1)
+  call('HSET', user, 'passkey', r.passkey)
+  a.uploaded, a.downloaded = math.min(MAX, a.uploaded + p.up), math.min(MAX, a.downloaded + p.down)
+  if p.up + p.down > 0 then
+    local multiplier = call('HMGET', t.key, 'multi_up', 'multi_dn')
+    call('HINCRBY', user, 'uploaded', credit(p.up, multiplier[1], p.elapsed))
+    call('HINCRBY', user, 'downloaded', credit(p.down, multiplier[2], p.elapsed))
+  end
+  if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end
+end
+
+-- Which of the user's sets the torrent is in. Once complete it stays so.
+local function sort_user(t, r, a, joining)
+  local user = P .. 'u:' .. r.uid
+  if joining then
+    a.peers = a.peers + 1
+    call('SADD', user .. ':active', t.tid)
+  end
+  if r.kind == 's' then
+    call('SREM', user .. ':incomplete', t.tid)
+    call('SADD', user .. ':complete', t.tid)
+  elseif joining and call('SISMEMBER', user .. ':complete', t.tid) == 0 then
+    call('SADD', user .. ':incomplete', t.tid)
+  end
+end
+
+local function speed(bytes, elapsed)
+  if bytes == 0 or elapsed <= 0 then return '0' end
+  return string.format('%.2f', bytes / elapsed)
+end
+
+-- Puts the peer into the arrays of its kind and out of those it was in; adds to `f`, the hash fields to write.
+local function place(t, r, p, f)
+  if p.active and p.n4 then exit(t, p.kind, '4', tonumber(p.n4), r.pid) end
+  if p.active and p.n6 then exit(t, p.kind, '6', tonumber(p.n6), r.pid) end
+  f[#f + 1], f[#f + 2] = 'endpoints', r.v4 .. r.v6
+  if r.v4 ~= '' then f[#f + 1], f[#f + 2] = 'n4', enter(t, r.kind, '4', r.v4, r.pid) end
+  if r.v6 ~= '' then f[#f + 1], f[#f + 2] = 'n6', enter(t, r.kind, '6', r.v6, r.pid) end
+end
+
+-- Seconds and bytes go into the peer's own hash; `f` comes back with the fields to write.
+local function peer_fields(r, p)
+  local f = { 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'left', r.left, 'last_announce', now,
+    'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed),
+    'total_time', decimal(p.total_time + p.time) }
+  if not p.known then
+    f[#f + 1], f[#f + 2], f[#f + 3], f[#f + 4] = 'first_announce', now, 'completed', '0'
+    if r.uid ~= '' then f[#f + 1], f[#f + 2] = 'user_id', r.uid end
+  end
+  if p.new_digest then f[#f + 1], f[#f + 2] = 'key', r.digest end
+  if p.paused ~= r.paused then f[#f + 1], f[#f + 2] = 'paused', r.paused end
+  return f
+end
+
+local function keep_alive(t, r)
+  call('SET', P .. 'ptimeout:' .. t.tid .. ':' .. r.pidx, '1', 'PX', r.timeout)
+  if not may_grow then return end
+  local list = P .. 'due:' .. r.due
+  if call('APPEND', list, struct.pack('>I8c20', tonumber(t.tid), r.pid)) == 28 then
+    call('EXPIREAT', list, tonumber(r.due) + 86400)
+  end
+end
+
+local function snatch(t, r, p, a)
+  call('HSET', p.at, 'completed', '1')
+  if a then
+    if a.completed_at then return end
+    call('HSET', account_key(r.uid, t.tid), 'completed_at', now)
+    call('HINCRBY', P .. 'u:' .. r.uid, 'snatches', 1)
+  end
+  t.snatches = call('HINCRBY', t.key, 'snatches', 1)
+  call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+end
+
+-- A join, or an update of the peer's own entry.
+local function apply(t, r, p, a)
+  local joining, changes = not p.active, p.kind ~= r.kind or p.paused ~= r.paused
+  -- A seeder that never downloaded has not completed anything now, though some clients say so when they start.
+  local completes = r.event == 'c' and r.left == '0' and not p.completed
+    and not (p.active and p.kind == 's' and tonumber(r.downloaded) == 0)
+  if changes then check_types(t, r) end
+  keep_alive(t, r)
+  call('HINCRBY', t.key, 'announces', 1)
+  local f = peer_fields(r, p)
+  if joining or p.kind ~= r.kind or p.endpoints ~= r.v4 .. r.v6 then
+    place(t, r, p, f)
+    changes = true
+  end
+  if joining then
+    f[#f + 1], f[#f + 2] = 'active', '1'
+    if not p.known then call('UNLINK', p.at) else call('PERSIST', p.at) end
+    call('SADD', P .. 'tpeers:' .. t.ih, r.pidx)
+    call('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
+  elseif changes then
+    count(t, p.kind, p.paused == '1', -1)
+  end
+  if joining or changes then count(t, r.kind, r.paused == '1', 1) end
+  call('HSET', p.at, unpack(f))
+  if a then
+    credit_user(t, r, p, a)
+    sort_user(t, r, a, joining)
+  end
+  if completes then snatch(t, r, p, a) end
+  if a then save_account(a) end
+  if changes or joining then save(t) end
+end
+
+local function stop(t, r, p, a)
+  call('HINCRBY', t.key, 'announces', 1)
+  if memory > 0 then
+    call('HSET', p.at, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
+      'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed),
+      'total_time', decimal(p.total_time + p.time))
+  end
+  leave(t, r.pid, r.pidx, p.left, p.paused, p.n4, p.n6)
+  save(t)
+  if a then
+    credit_user(t, r, p, a)
+    release(a, true)
+    save_account(a)
+  end
+end
+
+local function answer(t, r, outcome)
+  local peers, peers6, ids, ids6 = '', '', '', ''
+  if r.want > 0 and outcome ~= 'leave' then
+    peers, peers6, ids, ids6 = pick(t, r.want, #r.endpoint == 6, r.kind == 's' or r.paused == '1', r.random,
+      r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6, r.with_ids)
+  end
+  return { 0, t.seeders, t.leechers, t.snatches, peers, peers6, ids, ids6, outcome }
+end
+
+local function refuse(code, reason)
+  return { 1, code, reason or '' }
+end
+
+-- Before a join, and whenever a torrent has to register itself: nothing is written when this refuses.
+local function admit(t, r, registered)
+  if not may_grow then return nil, 'store full' end
+  check_types(t, r)
+  if registered and not string.match(registered, '^[1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?$') then
+    return nil, 'bad torrent id'
+  end
+  if registered and id_taken(t, registered) then return nil, 'torrent id in use' end
+  if not registered then
+    local room, full = may_register(r.endpoint, tonumber(ARGV[9]), tonumber(ARGV[10]))
+    if not room then return nil, full end
+    registered = register(t)
+  end
+  bind(t, registered)
+  return registered
+end
+
+local function announce(i)
+  local ih, r, refusal = ARGV[i], request(i), nil
+  r.uid, refusal = authorize(r.passkey, r.left, r.event)
+  if refusal then return refuse(refusal) end
+  local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
+  local registered = known[1]
+  if known[2] then return refuse('denied', known[2]) end
+  if not registered and not open then return refuse('unknown torrent') end
+  local t = load(ih)
+  if t.enabled == '0' then return refuse('disabled', t.reason) end
+
+  -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
+  local tid = t.tid and t.seeders + t.leechers > 0 and t.tid or registered
+  local p = load_peer(tid or '', r)
+  r.paused = r.event == 'p' and r.left ~= '0' and '1' or '0'
+  r.kind = kind_of(r.left, r.paused)
+  r.v4, r.v6 = merge(p.active and p.mine and p.endpoints or '', r.endpoint)
+  if p.active and not p.mine then return answer(t, r, 'stranger') end
+  if r.event == 'x' then
+    if p.active then stop(t, r, p, r.uid ~= '' and load_account(r.uid, tid)) end
+    return answer(t, r, 'leave')
+  end
+
+  if not p.active or not registered then
+    tid, refusal = admit(t, r, registered and tid)
+    if refusal then return refuse(refusal) end
+    p.at = P .. 'p:' .. tid .. ':' .. r.pidx
+  end
+  apply(t, r, p, r.uid ~= '' and load_account(r.uid, tid))
+  return answer(t, r, p.active and 'update' or 'join')
+end
+
+local answers = {}
+for i = 12, #ARGV, 15 do
+  local ok, reply = pcall(announce, i)
+  answers[#answers + 1] = ok and reply or { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) }
+end
+save_totals()
+return answers

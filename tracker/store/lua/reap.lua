@@ -1,0 +1,21 @@
+#!lua flags=allow-oom
+-- reap.lua: removes peers whose timeout key is gone, once, whoever calls it.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
+-- ARGV[5]   grace after an outage (s)
+-- ARGV[6..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- Answer    the number of peers removed
+local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
+local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+--@ include gap.lua
+--@ include swarm.lua
+--@ include users.lua
+--@ include reaping.lua
+
+local reaped = 0
+for i = 6, #ARGV, 2 do
+  local ok, one = pcall(reap, ARGV[i], raw(ARGV[i + 1]), ARGV[i + 1])
+  if ok then reaped = reaped + one end
+end
+save_totals()
+return reaped

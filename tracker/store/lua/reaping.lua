@@ -1,0 +1,29 @@
+-- reaping.lua: removes one silent peer. A fragment for reap.lua, due.lua and sweep.lua, after gap.lua, swarm.lua
+-- and users.lua; needs `grace` (s).
+
+-- 1 when the peer was removed, 0 when there is nothing to remove: its timeout lives (it came back), it is
+-- gone already (another reaper was faster), or it could not have announced because the tracker was away.
+local function reap(tid, pid, pidx)
+  local suffix = tid .. ':' .. pidx
+  if call('EXISTS', P .. 'ptimeout:' .. suffix) == 1 then return 0 end
+  local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'n4', 'n6', 'user_id', 'last_announce')
+  if p[1] ~= '1' then return 0 end
+  local last = tonumber(p[7]) or 0
+  if last <= gap_until and now < gap_until + grace then return 0 end
+  local ih = call('GET', P .. 'torrent_id:' .. tid)
+  if not ih then
+    call('UNLINK', P .. 'p:' .. suffix)
+    call('SREM', P .. 'p:' .. pidx .. ':torrents', tid)
+    return 0
+  end
+  local t = load(ih)
+  t.tid = t.tid or tid
+  leave(t, pid, pidx, p[2], p[3], p[4], p[5])
+  save(t)
+  if p[6] and call('EXISTS', P .. 'u:' .. p[6]) == 1 then
+    local a = load_account(p[6], tid)
+    release(a, last > gap_until)
+    save_account(a)
+  end
+  return 1
+end

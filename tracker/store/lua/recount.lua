@@ -1,0 +1,97 @@
+-- recount.lua: does a swarm agree with itself, and making it agree. A fragment for sweep.lua, after swarm.lua.
+-- The truth is the peer's own hash while its timeout lives; tpeers, arrays, counts and rankings follow from it.
+
+-- Kind and paused flag of a member whose slots are its own, or nil.
+local function check_member(t, pid, pidx)
+  local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6')
+  if p[1] ~= '1' or not (p[4] or p[5]) then return nil end
+  local kind = kind_of(p[2], p[3])
+  for family, slot in pairs({ ['4'] = p[4], ['6'] = p[5] }) do
+    slot = slot and tonumber(slot)
+    if slot and (slot >= t[kind .. family]
+        or call('GETRANGE', t.arrays .. kind .. family .. 'i', slot * 20, slot * 20 + 19) ~= pid) then
+      return nil
+    end
+  end
+  return kind, p[3] == '1'
+end
+
+-- True when each of the slots [from, till) of an array belongs to a member that says so.
+local function check_slots(t, name, from, till)
+  if call('STRLEN', t.arrays .. name) < till * (string.sub(name, 2) == '4' and 6 or 18) then return false end
+  local ids, field = call('GETRANGE', t.arrays .. name .. 'i', from * 20, till * 20 - 1), 'n' .. string.sub(name, 2)
+  for slot = from, till - 1 do
+    local pidx = string.sub(ids, (slot - from) * 20 + 1, (slot - from) * 20 + 20)
+    if #pidx < 20 then return false end
+    pidx = hex(pidx)
+    local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, field, 'active', 'left', 'paused')
+    if tonumber(p[1] or '') ~= slot or p[2] ~= '1' or kind_of(p[3], p[4]) ~= string.sub(name, 1, 1)
+        or call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 0 then
+      return false
+    end
+  end
+  return true
+end
+
+local function check_rankings(t)
+  return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
+    and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
+    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == t.snatches
+end
+
+-- What must hold of the counts whatever the size: nobody is in two kinds, everybody is in an array.
+local function check_bounds(t)
+  return call('SCARD', P .. 'tpeers:' .. t.ih) == t.seeders + t.leechers
+    and t.seeders >= math.max(t.s4, t.s6) and t.seeders <= t.s4 + t.s6
+    and t.leechers >= math.max(t.l4, t.l6) and t.leechers <= t.l4 + t.l6
+    and t.paused <= t.leechers and check_rankings(t)
+end
+
+local function everybody(t)
+  local ids, seen = {}, {}
+  local function add(pidx)
+    if not seen[pidx] then
+      seen[pidx], ids[#ids + 1] = true, pidx
+    end
+  end
+  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do add(pidx) end
+  for _, name in ipairs({ 's4i', 'l4i', 's6i', 'l6i' }) do
+    local packed = call('GETRANGE', t.arrays .. name, 0, -1)
+    for at = 1, #packed - 19, 20 do add(hex(string.sub(packed, at, at + 19))) end
+  end
+  return ids
+end
+
+local function readmit(t, pidx)
+  local key = P .. 'p:' .. t.tid .. ':' .. pidx
+  local p = call('HMGET', key, 'active', 'left', 'paused', 'endpoints')
+  local endpoints = p[4] or ''
+  if p[1] ~= '1' or call('EXISTS', P .. 'ptimeout:' .. t.tid .. ':' .. pidx) == 0
+      or not (#endpoints == 6 or #endpoints == 18 or #endpoints == 24) then
+    call('SREM', P .. 'tpeers:' .. t.ih, pidx)
+    call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
+    if p[1] == '1' or not p[1] then call('UNLINK', key) end
+    return
+  end
+  local kind, pid = kind_of(p[2], p[3]), raw(pidx)
+  call('HDEL', key, 'n4', 'n6')
+  if #endpoints ~= 18 then call('HSET', key, 'n4', enter(t, kind, '4', string.sub(endpoints, 1, 6), pid)) end
+  if #endpoints ~= 6 then call('HSET', key, 'n6', enter(t, kind, '6', string.sub(endpoints, -18), pid)) end
+  call('SADD', P .. 'tpeers:' .. t.ih, pidx)
+  count(t, kind, p[3] == '1', 1)
+end
+
+-- Builds the swarm anew. O(swarm), and never needed unless somebody else wrote into it.
+local function rebuild(t)
+  local ids = everybody(t)
+  for _, name in ipairs({ 's4', 'l4', 's6', 'l6' }) do
+    call('UNLINK', t.arrays .. name, t.arrays .. name .. 'i')
+    t[name] = 0
+  end
+  t.seeders, t.leechers, t.paused = 0, 0, 0
+  for _, pidx in ipairs(ids) do readmit(t, pidx) end
+  save(t)
+  call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
+  call('ZADD', P .. 'i:leechers', t.leechers, t.tid)
+  call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+end

@@ -1,0 +1,135 @@
+-- swarm.lua: the dense arrays, the counts and the way out of a swarm. A fragment: announce.lua, reap.lua,
+-- due.lua, sweep.lua and forget.lua include it after `P` (the prefix), `now` and `memory` are set.
+--
+-- A torrent under work is the table `t` made by load(); its figures are changed in memory by enter(),
+-- exit() and leave() and written once, by save(). All of it happens inside one script, so nobody sees
+-- a state between.
+
+local call = redis.call
+local total_seeders, total_leechers = 0, 0
+
+local function hex(id)
+  return string.format('%08x%08x%08x%08x%08x', struct.unpack('>I4I4I4I4I4', id))
+end
+
+local function raw(idx)
+  return (string.gsub(idx, '..', function(digits) return string.char(tonumber(digits, 16)) end))
+end
+
+local function decimal(number)
+  return string.format('%.0f', number)
+end
+
+local function load(ih)
+  local key = P .. 't:' .. ih
+  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 'snatches', 'paused', 's4', 'l4', 's6', 'l6',
+    'enabled', 'reason', 'auto')
+  local t = {
+    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1],
+    seeders = tonumber(v[2]) or 0, leechers = tonumber(v[3]) or 0, snatches = tonumber(v[4]) or 0,
+    paused = tonumber(v[5]) or 0, s4 = tonumber(v[6]) or 0, l4 = tonumber(v[7]) or 0,
+    s6 = tonumber(v[8]) or 0, l6 = tonumber(v[9]) or 0, enabled = v[10], reason = v[11], auto = v[12],
+  }
+  t.was_seeders, t.was_leechers = t.seeders, t.leechers
+  return t
+end
+
+-- Writes the figures of `t` and everything derived from them: rankings here, global sums at the end of the script.
+local function save(t)
+  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 'paused', t.paused,
+    's4', t.s4, 'l4', t.l4, 's6', t.s6, 'l6', t.l6)
+  if t.seeders ~= t.was_seeders then
+    call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
+    total_seeders = total_seeders + t.seeders - t.was_seeders
+    t.was_seeders = t.seeders
+  end
+  if t.leechers ~= t.was_leechers then
+    call('ZADD', P .. 'i:leechers', t.leechers, t.tid)
+    total_leechers = total_leechers + t.leechers - t.was_leechers
+    t.was_leechers = t.leechers
+  end
+  if t.seeders + t.leechers == 0 then
+    call('HSET', t.key, 'empty_since', now)
+  end
+end
+
+local function save_totals()
+  if total_seeders ~= 0 then call('INCRBY', P .. 'stats:seeders', total_seeders) end
+  if total_leechers ~= 0 then call('INCRBY', P .. 'stats:leechers', total_leechers) end
+end
+
+-- Puts an endpoint at the end of the array `kind .. family`; the answer is its slot.
+local function enter(t, kind, family, endpoint, pid)
+  local name, slot = kind .. family, t[kind .. family]
+  call('SETRANGE', t.arrays .. name, slot * #endpoint, endpoint)
+  call('SETRANGE', t.arrays .. name .. 'i', slot * 20, pid)
+  t[name] = slot + 1
+  return slot
+end
+
+-- Redis cannot cut a string, so what follows the last slot is slack; give it back now and then. Cutting at
+-- every exit would cost O(swarm).
+local function shrink(key, n, size)
+  if n == 0 then
+    call('UNLINK', key, key .. 'i')
+  elseif n % 64 == 0 and call('STRLEN', key) > (2 * n + 128) * size then
+    call('SET', key, call('GETRANGE', key, 0, n * size - 1))
+    call('SET', key .. 'i', call('GETRANGE', key .. 'i', 0, n * 20 - 1))
+  end
+end
+
+-- Takes a slot out by moving the last one into it. A slot that is not the peer's own is left alone: the
+-- recount of the sweep repairs that swarm.
+local function exit(t, kind, family, slot, pid)
+  local name, size = kind .. family, family == '4' and 6 or 18
+  local key, last = t.arrays .. name, t[name] - 1
+  local ids = key .. 'i'
+  if last < 0 or slot > last or call('GETRANGE', ids, slot * 20, slot * 20 + 19) ~= pid then
+    return
+  end
+  if slot < last then
+    local moved = call('GETRANGE', ids, last * 20, last * 20 + 19)
+    call('SETRANGE', key, slot * size, call('GETRANGE', key, last * size, last * size + size - 1))
+    call('SETRANGE', ids, slot * 20, moved)
+    call('HSET', P .. 'p:' .. t.tid .. ':' .. hex(moved), 'n' .. family, slot)
+  end
+  t[name] = last
+  shrink(key, last, size)
+end
+
+local function count(t, kind, paused, by)
+  if kind == 's' then t.seeders = math.max(0, t.seeders + by) else t.leechers = math.max(0, t.leechers + by) end
+  if paused then t.paused = math.max(0, t.paused + by) end
+end
+
+local function kind_of(left, paused)
+  return left == '0' and paused ~= '1' and 's' or 'l'
+end
+
+-- The peer leaves the swarm and everything that says it is in one. `n4`, `n6`: its slots or false.
+local function leave(t, pid, pidx, left, paused, n4, n6)
+  local kind, key = kind_of(left, paused), P .. 'p:' .. t.tid .. ':' .. pidx
+  if n4 then exit(t, kind, '4', tonumber(n4), pid) end
+  if n6 then exit(t, kind, '6', tonumber(n6), pid) end
+  call('DEL', P .. 'ptimeout:' .. t.tid .. ':' .. pidx)
+  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
+  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
+  if memory > 0 then
+    call('HSET', key, 'active', '0')
+    call('HDEL', key, 'n4', 'n6')
+    call('EXPIRE', key, memory)
+  else
+    call('UNLINK', key)
+  end
+end
+
+-- Deletes an empty torrent with all its keys.
+local function forget(t)
+  call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih)
+  if t.tid then
+    if call('GET', P .. 'torrent_id:' .. t.tid) == t.ih then call('UNLINK', P .. 'torrent_id:' .. t.tid) end
+    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do
+      call('ZREM', P .. 'i:' .. index, t.tid)
+    end
+  end
+end

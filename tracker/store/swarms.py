@@ -1,0 +1,336 @@
+"""The swarms: announces in, peers and counts out; scrapes; the calls of the reaper.
+
+Announces that arrive while a script call is under way wait and go together in the next (at most 64, and
+nobody waits for more to come): the client library's cost per call is then shared, and each announce is
+still one atomic part of one script.
+"""
+
+import asyncio
+import secrets
+from collections import deque
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+from redis.exceptions import OutOfMemoryError, RedisError
+
+from tracker.bittorrent import Endpoint, InfoHash, PeerId, ScrapeFile
+from tracker.errors import StoreAway
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
+
+MAX_BATCH = 64
+_DUE_STEP = 2
+EVENT_CODES = {"": "u", "started": "s", "completed": "c", "stopped": "x", "paused": "p"}
+
+log = structlog.get_logger("tracker.store")
+
+
+@dataclass(frozen=True, slots=True)
+class SwarmRules:
+    """What the scripts need to know of the settings; seconds and bytes."""
+
+    private: bool = False
+    open: bool = True
+    peer_memory: int = 0
+    hnr_min_bytes: int = 0
+    hnr_threshold: int = 0
+    longest_gap: int = 7200
+    max_credit: int = 134_217_728
+    max_torrents: int = 1_000_000
+    new_per_address_hour: int = 1000
+    grace: int = 2700
+    forget_after: int = 604_800
+
+
+@dataclass(frozen=True, slots=True)
+class PeerUpdate:
+    """One announce as the store takes it."""
+
+    info_hash: InfoHash
+    peer_id: PeerId
+    event: str
+    """One of EVENT_CODES' values."""
+    uploaded: int
+    downloaded: int
+    bytes_left: int | None
+    endpoint: Endpoint
+    peers_wanted: int
+    key_digest: bytes
+    passkey: str
+    timeout_seconds: float
+    random: int
+    with_ids: bool
+
+
+@dataclass(frozen=True, slots=True)
+class Admitted:
+    """The announce was applied, or answered without being applied (``stranger``)."""
+
+    seeders: int
+    leechers: int
+    completions: int
+    peers: bytes
+    peers6: bytes
+    peer_ids: bytes
+    peer_ids6: bytes
+    outcome: str
+    """update, join, leave or stranger."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refused:
+    """Nothing was changed. ``reason`` is an operator's own text, or empty."""
+
+    code: str
+    reason: str
+
+
+@dataclass(frozen=True, slots=True)
+class SweepStep:
+    """What one call of the sweep did; ``position`` is where it goes on in the torrent after the ``done`` ones."""
+
+    done: int
+    position: str
+    reaped: int
+    repairs: int
+    forgotten: int
+    seen: int
+
+
+class Swarms:
+    """The swarms of one prefix on one server. ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        rules: SwarmRules,
+        clock: Callable[[], float],
+        max_waiting: int = 4096,
+    ) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+        self._clock = clock
+        self._max_waiting = max_waiting
+        self._waiting: deque[tuple[PeerUpdate, asyncio.Future[Admitted | Refused]]] = deque()
+        self._arrived = asyncio.Event()
+        self._grace = rules.grace
+        self._forget_after = rules.forget_after
+        memory = rules.peer_memory if rules.private else 0
+        self._reap_rules = (memory, rules.hnr_min_bytes, rules.hnr_threshold)
+        self._announce_rules = (
+            *self._reap_rules,
+            rules.longest_gap,
+            rules.max_credit,
+            int(rules.private),
+            int(rules.open),
+            rules.max_torrents,
+            rules.new_per_address_hour,
+        )
+
+    async def announce(self, update: PeerUpdate) -> Admitted | Refused:
+        """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
+        if self._connection.away or len(self._waiting) >= self._max_waiting:
+            raise StoreAway("the store is away or behind")
+        future: asyncio.Future[Admitted | Refused] = asyncio.get_running_loop().create_future()
+        self._waiting.append((update, future))
+        self._arrived.set()
+        return await future
+
+    async def run(self) -> None:
+        """Runs until cancelled: sends what waits, one batch at a time."""
+        try:
+            while True:
+                await self._arrived.wait()
+                self._arrived.clear()
+                while self._waiting:
+                    await self._send([self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))])
+        finally:
+            self._fail(self._waiting, StoreAway("the tracker is stopping"))
+
+    async def _send(self, batch: list[tuple[PeerUpdate, "asyncio.Future[Admitted | Refused]"]]) -> None:
+        try:
+            replies = await self._call([update for update, _ in batch])
+        except StoreAway as error:
+            self._fail(batch, error)
+            self._fail(self._waiting, error)
+            self._waiting.clear()
+        except RedisError as error:
+            log.error("announce script failed", error=str(error))
+            self._fail(batch, StoreAway("the store failed"))
+        except asyncio.CancelledError:
+            self._fail(batch, StoreAway("the tracker is stopping"))
+            raise
+        else:
+            for (_, future), reply in zip(batch, replies, strict=True):
+                if not future.done():
+                    future.set_result(_parse(reply))
+
+    @staticmethod
+    def _fail(batch: Any, error: StoreAway) -> None:
+        for _, future in batch:
+            if not future.done():
+                future.set_exception(error)
+
+    async def _call(self, updates: list[PeerUpdate]) -> list[Any]:
+        now = int(self._clock())
+        argv: list[str | bytes | int | float] = [now, *self._announce_rules, 1]
+        for update in updates:
+            argv += _pack(update, now)
+        try:
+            return list(await self._scripts.announce(argv))
+        except OutOfMemoryError:
+            # Nothing was run. Stops and updates free or keep memory, so they go on; joins have to wait.
+            argv[10] = 0
+            return list(await self._scripts.announce_when_full(argv))
+
+    async def scrape(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
+        """The figures of each torrent, zeros for those unknown or denied."""
+        keys = self._keys
+        commands: list[tuple[str, ...]] = []
+        for info_hash in info_hashes:
+            commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
+            commands.append(("HMGET", keys.torrent(info_hash), "seeders", "leechers", "snatches", "paused", "enabled"))
+        rows = await self._connection.pipeline(*commands)
+        return {
+            info_hash: _scrape_file(rows[2 * i], rows[2 * i + 1]) for i, info_hash in enumerate(info_hashes)
+        }
+
+    async def scrape_all(self) -> dict[InfoHash, ScrapeFile]:
+        """The figures of every registered torrent, read in pages."""
+        files: dict[InfoHash, ScrapeFile] = {}
+        cursor = 0
+        while True:
+            cursor, ids = await self.page(cursor, 500)
+            if ids:
+                known = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
+                hashes = [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
+                files |= await self.scrape(hashes)
+            if not cursor:
+                return files
+
+    async def may_scrape(self, passkey: str) -> bool:
+        """Private mode: is this the passkey of an enabled user?"""
+        row = await self._connection.command("HMGET", self._keys.passkey(passkey), "user_id", "enabled")
+        return row[0] is not None and row[1] != b"0"
+
+    async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
+        """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed."""
+        argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
+        for torrent_id, peer_id in peers:
+            argv += (torrent_id, peer_id)
+        return int(await self._scripts.reap(argv))
+
+    async def reap_due(self, deadline: int, first: int, most: int) -> tuple[int, int]:
+        """Works through entries ``first`` to ``first + most`` of a due list: (entries seen, peers removed)."""
+        seen, reaped = await self._scripts.due(
+            [int(self._clock()), *self._reap_rules, self._grace, deadline, first, most]
+        )
+        return int(seen), int(reaped)
+
+    async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
+        """Visits swarms from ``position`` in the first of them on, about ``budget`` members."""
+        argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
+        argv += [self._forget_after, budget, position, *torrent_ids]
+        done, after, *figures = await self._scripts.sweep(argv)
+        return SweepStep(int(done), after.decode(), *map(int, figures))
+
+    async def check_totals(self) -> int:
+        """Holds the global sums against the rankings; the answer is how many were wrong."""
+        return int(await self._scripts.totals([]))
+
+    async def secret(self) -> bytes:
+        """The bytes that key the hash of the clients' ``key``: made once, shared by all trackers on the store."""
+        await self._connection.command("SET", self._keys.secret(), secrets.token_bytes(32), "NX")
+        return bytes(await self._connection.command("GET", self._keys.secret()))
+
+    async def heartbeat(self, outage_after: int) -> int:
+        """Says that a tracker is here; the answer is the end of the last outage (epoch seconds, 0 for none)."""
+        return int(await self._scripts.heartbeat([int(self._clock()), outage_after]))
+
+    async def page(self, cursor: int, count: int) -> tuple[int, list[str]]:
+        """A page of all torrent ids, and the cursor of the next (0 at the end)."""
+        after, members = await self._connection.command("ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count)
+        return int(after), [member.decode() for member in _members(members)]
+
+    async def size(self) -> int:
+        """About how much a whole sweep visits: torrents and active peers."""
+        torrents, *peers = await self._connection.pipeline(
+            ("ZCARD", self._keys.index("seeders")),
+            ("GET", self._keys.stat("seeders")),
+            ("GET", self._keys.stat("leechers")),
+        )
+        return int(torrents) + sum(int(count or 0) for count in peers)
+
+    async def due_lists(self, deadlines: Sequence[int]) -> list[int]:
+        """Those of ``deadlines`` that have a list."""
+        if not deadlines:
+            return []
+        there = await self._connection.pipeline(*(("EXISTS", self._keys.due(deadline)) for deadline in deadlines))
+        return [deadline for deadline, exists in zip(deadlines, there, strict=True) if exists == 1]
+
+    async def due_cursor(self) -> int | None:
+        """The last deadline worked through, epoch seconds."""
+        value = await self._connection.command("GET", self._keys.due_cursor())
+        return int(value) if value and value.isdigit() else None
+
+    async def set_due_cursor(self, deadline: int) -> None:
+        await self._connection.command("SET", self._keys.due_cursor(), deadline)
+
+
+def due_deadline(now: float, timeout_seconds: float) -> int:
+    """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
+    return -int(-(now + timeout_seconds) // _DUE_STEP) * _DUE_STEP
+
+
+def _pack(update: PeerUpdate, now: int) -> tuple[str | bytes | int | float, ...]:
+    peer_id = update.peer_id
+    left = update.bytes_left
+    return (
+        update.info_hash.hex(),
+        peer_id,
+        peer_id.hex(),
+        update.event,
+        update.uploaded,
+        update.downloaded,
+        "" if left is None else left,
+        update.endpoint,
+        update.peers_wanted,
+        update.key_digest,
+        update.passkey,
+        int(update.timeout_seconds * 1000),
+        due_deadline(now + 1, update.timeout_seconds),
+        update.random,
+        int(update.with_ids),
+    )
+
+
+def _parse(reply: list[Any]) -> Admitted | Refused:
+    if reply[0] == 0:
+        return Admitted(*reply[1:8], reply[8].decode())
+    code, reason = reply[1].decode(), reply[2].decode("utf-8", "replace")
+    if code == "error":  # a key of a type nobody should have given it; nothing was changed
+        log.error("announce failed in the store", error=reason)
+        reason = ""
+    return Refused(code, reason)
+
+
+def _scrape_file(registered: Any, figures: Any) -> ScrapeFile:
+    if isinstance(registered, Exception) or isinstance(figures, Exception):
+        return ScrapeFile()
+    if registered[0] is None or registered[1] is not None or figures[4] == b"0":
+        return ScrapeFile()
+    seeders, leechers, snatches, paused = (int(figure) if figure and figure.isdigit() else 0 for figure in figures[:4])
+    return ScrapeFile(seeders, leechers, snatches, max(0, leechers - paused))
+
+
+def _members(scanned: Any) -> list[bytes]:
+    """ZSCAN's answer as the client gives it (flat, or pairs) -> the members."""
+    if scanned and isinstance(scanned[0], tuple | list):
+        return [member for member, _ in scanned]
+    return list(scanned[::2])

@@ -1,0 +1,205 @@
+"""The register of torrents: what may be announced, what is denied, and in which state each is."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.errors import ClientError
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
+
+_TEXT_FIELDS = frozenset({"name", "reason"})
+_SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn"}
+
+
+@dataclass(frozen=True, slots=True)
+class Torrent:
+    """A registered torrent and its figures."""
+
+    info_hash: InfoHash
+    torrent_id: str
+    registered: bool
+    name: str = ""
+    seeders: int = 0
+    leechers: int = 0
+    completions: int = 0
+    announces: int = 0
+    enabled: bool = True
+    reason: str = ""
+    private: bool = False
+    denied: str | None = None
+    fields: Mapping[str, str] = field(default_factory=dict)
+    """Everything the torrent's hash holds, as text."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """An active peer of a torrent."""
+
+    peer_id: PeerId
+    endpoints: tuple[Endpoint, ...]
+    seeding: bool
+    fields: Mapping[str, str]
+
+
+class Torrents:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+
+    async def add(self, info_hash: InfoHash, fields: Mapping[str, str] | None = None) -> tuple[str, bool]:
+        """Registers a torrent: (its id, True when it was new). A known one keeps id and figures and gets ``fields``."""
+        keys, command = self._keys, self._connection.command
+        known = await command("GET", keys.info_hash(info_hash))
+        torrent_id = known.decode() if known else await self._new_id(info_hash)
+        set_now = await command("SET", keys.info_hash(info_hash), torrent_id, "NX")
+        if not set_now and not known:  # somebody else was faster
+            return await self.add(info_hash, fields)
+        await command("SETNX", keys.torrent_id(torrent_id), info_hash.hex())
+        row: dict[str, str] = {"tid": torrent_id, **_checked(fields or {})}
+        await command("HSET", keys.torrent(info_hash), *(part for item in row.items() for part in item))
+        await command("HDEL", keys.torrent(info_hash), "auto")
+        for figure in ("seeders", "leechers", "snatches"):
+            await command("ZADD", keys.index(figure), "NX", 0, torrent_id)
+        await command("PUBLISH", keys.channel("torrents"), info_hash.hex())
+        return torrent_id, known is None
+
+    async def _new_id(self, info_hash: InfoHash) -> str:
+        keys, command = self._keys, self._connection.command
+        # A swarm outlives its registration, and its peers go by their old id.
+        old = await command("HGET", keys.torrent(info_hash), "tid")
+        if old and await command("GET", keys.torrent_id(old.decode())) == info_hash.hex().encode():
+            return str(old.decode())
+        while True:
+            torrent_id = str(await command("INCR", keys.last_torrent_id()))
+            if not await command("EXISTS", keys.torrent_id(torrent_id)):
+                return torrent_id
+
+    async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
+        """Sets some fields (name, private, enabled, reason, multi_up, multi_dn); raises ClientError for an unknown torrent."""
+        if await self._connection.command("GET", self._keys.info_hash(info_hash)) is None:
+            raise ClientError("unknown torrent")
+        row = _checked(fields)
+        if row:
+            await self._connection.command(
+                "HSET", self._keys.torrent(info_hash), *(part for item in row.items() for part in item)
+            )
+
+    async def remove(self, info_hash: InfoHash) -> bool:
+        """Takes the registration away; False when there was none. Peers in the swarm are reaped as always."""
+        done = int(await self._scripts.remove([info_hash.hex()])) > 0
+        await self._connection.command("PUBLISH", self._keys.channel("torrents"), info_hash.hex())
+        return done
+
+    async def deny(self, info_hash: InfoHash, reason: str) -> None:
+        """Forbids a torrent, registered or not, from the very next announce."""
+        await self._connection.command("SET", self._keys.deny(info_hash), reason)
+
+    async def allow(self, info_hash: InfoHash) -> bool:
+        """Takes a denial back; False when there was none."""
+        return bool(await self._connection.command("DEL", self._keys.deny(info_hash)))
+
+    async def get(self, info_hash: InfoHash) -> Torrent | None:
+        """A torrent that is registered, denied or still has peers; None for any other."""
+        keys = self._keys
+        torrent_id, denied, row = await self._connection.pipeline(
+            ("GET", keys.info_hash(info_hash)), ("GET", keys.deny(info_hash)), ("HGETALL", keys.torrent(info_hash))
+        )
+        if torrent_id is None and denied is None and not row:
+            return None
+        fields = _text(row)
+        return _torrent(info_hash, fields, torrent_id, denied)
+
+    async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
+        """(next cursor, torrents) in no order; cursor 0 begins and ends."""
+        after, flat = await self._connection.command("ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count)
+        ids = [pair[0] for pair in flat] if flat and isinstance(flat[0], tuple | list) else flat[::2]
+        return int(after), await self._by_ids([i.decode() for i in ids])
+
+    async def top(self, figure: str, count: int, offset: int = 0) -> list[Torrent]:
+        """The torrents with most ``seeders``, ``leechers`` or ``snatches``."""
+        ids = await self._connection.command(
+            "ZRANGE", self._keys.index(figure), offset, offset + count - 1, "REV"
+        )
+        return await self._by_ids([i.decode() for i in ids])
+
+    async def _by_ids(self, ids: list[str]) -> list[Torrent]:
+        if not ids:
+            return []
+        hashes = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
+        found = [await self.get(InfoHash(bytes.fromhex(ih.decode()))) for ih in hashes if ih]
+        return [torrent for torrent in found if torrent]
+
+    async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
+        """(next cursor, peers) in no order; cursor 0 begins and ends."""
+        after, ids = await self._connection.command(
+            "SSCAN", self._keys.swarm_peers(torrent.info_hash), cursor, "COUNT", count
+        )
+        peer_ids = [PeerId(bytes.fromhex(i.decode())) for i in ids]
+        if not peer_ids:
+            return int(after), []
+        rows = await self._connection.pipeline(*(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids))
+        return int(after), [_peer(p, row) for p, row in zip(peer_ids, rows, strict=True) if row]
+
+
+def _checked(fields: Mapping[str, str]) -> dict[str, str]:
+    for name, value in fields.items():
+        if name not in _SETTABLE:
+            raise ClientError("a torrent has no such field")
+        if name in ("enabled", "private") and value not in ("0", "1"):
+            raise ClientError("enabled and private are 0 or 1")
+        if name.startswith("multi_") and not _is_multiplier(value):
+            raise ClientError("a multiplier is a number from 0 to 1000")
+    return {name: value[:1000] for name, value in fields.items()}
+
+
+def _is_multiplier(text: str) -> bool:
+    try:
+        return 0 <= float(text) <= 1000
+    except ValueError:
+        return False
+
+
+def _text(row: Any) -> dict[str, str]:
+    if isinstance(row, list):
+        row = dict(zip(row[::2], row[1::2], strict=True))
+    return {k.decode(): v.decode("utf-8", "replace") for k, v in row.items()}
+
+
+def _torrent(info_hash: InfoHash, fields: dict[str, str], torrent_id: bytes | None, denied: bytes | None) -> Torrent:
+    def number(name: str) -> int:
+        text = fields.get(name, "0")
+        return int(text) if text.isdigit() else 0
+
+    return Torrent(
+        info_hash=info_hash,
+        torrent_id=fields.get("tid") or (torrent_id.decode() if torrent_id else ""),
+        registered=torrent_id is not None,
+        name=fields.get("name", ""),
+        seeders=number("seeders"),
+        leechers=number("leechers"),
+        completions=number("snatches"),
+        announces=number("announces"),
+        enabled=fields.get("enabled") != "0",
+        reason=fields.get("reason", ""),
+        private=fields.get("private") == "1",
+        denied=denied.decode("utf-8", "replace") if denied is not None else None,
+        fields=fields,
+    )
+
+
+def _peer(peer_id: PeerId, row: Any) -> Peer:
+    if isinstance(row, list):
+        row = dict(zip(row[::2], row[1::2], strict=True))
+    packed = row.get(b"endpoints", b"")
+    v4 = packed[:6] if len(packed) in (6, 24) else b""
+    v6 = packed[-18:] if len(packed) >= 18 else b""
+    endpoints = tuple(Endpoint(e) for e in (v4, v6) if e)
+    seeding = row.get(b"left") == b"0" and row.get(b"paused") != b"1"
+    hidden = {b"endpoints", b"key"}
+    return Peer(peer_id, endpoints, seeding, _text({k: v for k, v in row.items() if k not in hidden}))
+
+

@@ -1,0 +1,200 @@
+"""Removes peers that went silent: expiry events for speed, due lists for promptness, a sweep for truth.
+
+A timeout key that nobody looks at may stay in Redis long after its time, because expired keys are found by
+sampling; a look at it removes it and publishes its expiry at once. So each announce enters its peer into the list of
+its deadline, and when that time has come the whole list is looked at. Events reap what Redis found first, which is
+all there is when two trackers share a store and one of them is slow. Both may be lost; the sweep visits every
+member of every swarm once per reap interval. The script re-checks everything, so whoever comes second does nothing.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreAway
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
+from tracker.store.notifications import request_expiry_events
+from tracker.store.stats import Stats
+from tracker.store.swarms import Swarms
+
+BATCH = 64
+DUE_STEP_SECONDS = 2
+HEARTBEAT_SECONDS = 5.0
+OUTAGE_SECONDS = 60
+SWEEP_BUDGET = 200
+_LONGEST_LOOK_BACK = 4 * 86400
+_DUE_PAGE = 500
+_MOST_WAITING = 2_000_000
+_TICK_SECONDS = 0.5
+_SUMMARY_SECONDS = 60.0
+
+log = structlog.get_logger("tracker.reaper")
+
+
+class Reaper:
+    """``interval`` is the reap interval in seconds, ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self, swarms: Swarms, connection: Connection, keys: Keys, stats: Stats, interval: float, clock: Callable[[], float]
+    ) -> None:
+        self._swarms = swarms
+        self._connection = connection
+        self._keys = keys
+        self._stats = stats
+        self._interval = interval
+        self._clock = clock
+        self._expired: deque[tuple[str, str]] = deque(maxlen=_MOST_WAITING)
+        self._heard = asyncio.Event()
+        self._sweep_now = asyncio.Event()
+        self._grace_until = 0.0
+        self._listening = False
+        self._reaped = 0
+
+    @property
+    def listening(self) -> bool:
+        """Is the subscription to expiry events up?"""
+        return self._listening
+
+    async def run(self) -> None:
+        """Runs until cancelled, whatever the store does meanwhile."""
+        self._sweep_now.set()
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self._listen, self._reap_heard, self._reap_due, self._sweep, self._beat, self._summarize):
+                tasks.create_task(self._persist(part), name=f"reaper {part.__name__}")
+
+    async def _persist(self, part: Callable[[], object]) -> None:
+        """Each part starts again when the store is back; nothing in them is worth dying for."""
+        while True:
+            try:
+                await part()  # type: ignore[misc]  # every part is a coroutine function
+            except StoreAway:
+                await asyncio.sleep(0.1)
+                await self._connection.until_back()
+            except RedisError as error:
+                log.error("reaping failed", part=part.__name__, error=str(error))
+                await asyncio.sleep(1)
+
+    # Events
+
+    async def _listen(self) -> None:
+        await request_expiry_events(self._connection)
+        beginning = f"{self._connection.keyspace_channel(self._keys.timeouts())}"
+        try:
+            async with self._connection.subscription(patterns=[f"{beginning}*"]) as messages:
+                self._listening = True
+                self._sweep_now.set()  # what expired while nobody listened
+                async for channel, event in messages:
+                    if event == b"expired":
+                        torrent_id, _, peer_id = channel.decode("ascii", "replace")[len(beginning) :].partition(":")
+                        self._expired.append((torrent_id, peer_id))
+                        self._heard.set()
+        finally:
+            self._listening = False
+
+    async def _reap_heard(self) -> None:
+        while True:
+            await self._heard.wait()
+            self._heard.clear()
+            while self._expired:
+                batch = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
+                self._count(await self._swarms.reap([(t, p) for t, p in batch if len(p) == 40 and t.isdigit()]))
+
+    # Due lists
+
+    async def _reap_due(self) -> None:
+        cursor = await self._swarms.due_cursor()
+        earliest = int(self._clock()) - _LONGEST_LOOK_BACK
+        deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
+        while True:
+            now = self._clock()
+            while deadline + DUE_STEP_SECONDS <= now:
+                deadline = await self._reap_page(deadline, now)
+                await self._swarms.set_due_cursor(deadline)
+            await asyncio.sleep(_TICK_SECONDS)
+
+    async def _reap_page(self, after: int, now: float) -> int:
+        """Works through the lists due after ``after``, at most a page of them; the answer is the last deadline done."""
+        last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
+        for deadline in await self._swarms.due_lists(range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)):
+            first, seen = 0, BATCH
+            while seen == BATCH:
+                seen, reaped = await self._swarms.reap_due(deadline, first, BATCH)
+                first += seen
+                self._count(reaped)
+        return last
+
+    # Sweep
+
+    async def _sweep(self) -> None:
+        while True:
+            hurry = self._sweep_now.is_set()
+            self._sweep_now.clear()
+            await self.sweep_once(0.0 if hurry else self._interval)
+            try:
+                async with asyncio.timeout(self._idle_seconds()):
+                    await self._sweep_now.wait()
+            except TimeoutError:
+                pass
+
+    def _idle_seconds(self) -> float:
+        grace = self._grace_until - self._clock()
+        return min(self._interval / 10, grace) if grace > 0 else self._interval / 10
+
+    async def sweep_once(self, seconds: float) -> None:
+        """Visits every swarm once, spread over about ``seconds`` by the size of what is there."""
+        total = max(1, await self._swarms.size())
+        cursor = 0
+        while True:
+            cursor, torrent_ids = await self._swarms.page(cursor, SWEEP_BUDGET)
+            position = ""
+            while torrent_ids:
+                step = await self._swarms.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
+                torrent_ids, position = torrent_ids[step.done :], step.position
+                self._note(step.reaped, step.repairs, step.forgotten)
+                await asyncio.sleep(0 if self._sweep_now.is_set() else seconds * (step.seen + step.done) / total * 0.9)
+            if not cursor:
+                break
+        self._note(0, await self._swarms.check_totals(), 0)
+
+    def _note(self, reaped: int, repairs: int, forgotten: int) -> None:
+        self._count(reaped)
+        if repairs:
+            self._stats.count("repairs", repairs)
+            log.error("the sweep repaired what did not agree", repairs=repairs)
+        if forgotten:
+            self._stats.count("forgotten", forgotten)
+
+    # Heartbeat
+
+    async def _beat(self) -> None:
+        while True:
+            await self.beat()
+            await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def beat(self) -> None:
+        """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""
+        until = await self._swarms.heartbeat(OUTAGE_SECONDS)
+        grace_until = until + self._interval + 1 if until else 0.0
+        if grace_until > self._grace_until and grace_until > self._clock():
+            log.warning("reaping waits: nobody could announce while the tracker or its store was away", until=until)
+        if self._grace_until and self._clock() >= self._grace_until:
+            self._grace_until = 0.0
+            self._sweep_now.set()
+        elif grace_until > self._clock():
+            self._grace_until = grace_until
+
+    def _count(self, reaped: int) -> None:
+        if reaped:
+            self._reaped += reaped
+            self._stats.count("reaped", reaped)
+
+    async def _summarize(self) -> None:
+        while True:
+            await asyncio.sleep(_SUMMARY_SECONDS)
+            if self._reaped:
+                log.info("reaped silent peers", peers=self._reaped)
+            self._reaped = 0
