@@ -1,0 +1,62 @@
+"""A small HTTP client that sends many requests quickly and believes no answer unread."""
+
+import asyncio
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+CONNECTIONS = 32
+PIPELINED = 16
+_HEADERS = "HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\n\r\n"
+
+
+class BenchError(Exception):
+    """The run is worthless: what was measured is not what was to be measured."""
+
+
+@dataclass(slots=True)
+class Batch:
+    """Requests not sent yet, shared by the connections."""
+
+    targets: Sequence[str]
+    next: int = 0
+
+    def take(self) -> Sequence[str]:
+        start, self.next = self.next, self.next + PIPELINED
+        return self.targets[start : self.next]
+
+
+async def send_all(port: int, targets: Sequence[str], check: Callable[[bytes], None] | None = None) -> None:
+    """Send every request, a few dozen at a time; ``check`` sees the body of each answer.
+
+    Raises BenchError for the first answer that is not a 200 without ``failure reason``.
+    """
+    waiting = Batch(targets)
+    try:
+        async with asyncio.TaskGroup() as group:
+            for _ in range(CONNECTIONS):
+                group.create_task(_connection(port, waiting, check or (lambda body: None)))
+    except* BenchError as errors:
+        raise errors.exceptions[0] from None
+
+
+async def _connection(port: int, waiting: Batch, check: Callable[[bytes], None]) -> None:
+    reader, writer = await asyncio.open_connection("127.0.0.1", port)
+    try:
+        while targets := waiting.take():
+            writer.write("".join(f"GET {target} {_HEADERS}" for target in targets).encode())
+            for target in targets:
+                check(await _read_answer(reader, target))
+    finally:
+        writer.close()
+
+
+async def _read_answer(reader: asyncio.StreamReader, target: str) -> bytes:
+    try:
+        head = (await reader.readuntil(b"\r\n\r\n")).lower()
+        length = int(head.partition(b"content-length:")[2].split(b"\r\n")[0])
+        body = await reader.readexactly(length)
+    except (ValueError, OSError, asyncio.IncompleteReadError) as error:
+        raise BenchError(f"no answer to {target}: {error!r}") from error
+    if not head.startswith(b"http/1.1 200") or b"14:failure reason" in body:
+        raise BenchError(f"refused: {target}\n  {head.splitlines()[0].decode()}\n  {body[:300]!r}")
+    return body

@@ -1,0 +1,117 @@
+"""One wrk run against one server, and what it cost that server."""
+
+import json
+import os
+import subprocess
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import redis
+
+from bench.loader import BenchError
+from bench.processes import LOAD_CORE, Cpu, cpu_by_part, pinned
+
+# The headers of libtorrent; the one difference between the two ways of connecting.
+HEADERS = {
+    "keep-alive": " HTTP/1.1|Host: 127.0.0.1|User-Agent: libtorrent/2.0.8.0|Accept-Encoding: gzip||",
+    "close": " HTTP/1.1|Host: 127.0.0.1|User-Agent: libtorrent/2.0.8.0|Accept-Encoding: gzip|Connection: close||",
+}
+CHECK_SECONDS = 2
+BYTES_TOLERANCE = 0.1
+
+Figures = dict[str, float]
+"""Figures of one run by name; names end in their unit. Shares of CPU are µs per request."""
+
+
+@dataclass(slots=True)
+class Target:
+    """A server under test. ``sent`` remembers where in the round of requests its next run begins."""
+
+    name: str
+    port: int
+    pids: Sequence[int]
+    store: "redis.Redis | None" = None
+    sent: int = 0
+    answer_bytes: dict[str, float] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class Load:
+    """How wrk is run."""
+
+    targets_file: Path
+    connections: int
+    seconds: int
+
+
+def check(target: Target, mode: str, load: Load) -> None:
+    """A short run, also the warm-up, in which every answer is read; raises BenchError when one is a failure."""
+    result = _wrk(target, mode, load, CHECK_SECONDS, searching=True)
+    if result["failures"] or not result["requests"]:
+        raise BenchError(
+            f"{target.name}, {mode}: {result['failures']} of {result['requests']} answers are failures, "
+            f"the first: {result['first_failure']}"
+        )
+    target.answer_bytes[mode] = result["bytes"] / result["requests"]
+
+
+def measure(target: Target, mode: str, load: Load) -> Figures:
+    """Timed run. Raises BenchError when the answers are not like those of the check run."""
+    cpu, scripts = cpu_by_part(target.pids), _scripts(target.store)
+    result = _wrk(target, mode, load, load.seconds, searching=False)
+    used = {part: now - cpu[part] for part, now in cpu_by_part(target.pids).items()}
+    calls, script_us = (now - before for now, before in zip(_scripts(target.store), scripts, strict=True))
+    requests = result["requests"]
+    answer_bytes = result["bytes"] / max(requests, 1)
+    expected = target.answer_bytes[mode]
+    if result["non_2xx"] or abs(answer_bytes - expected) > BYTES_TOLERANCE * expected:
+        raise BenchError(
+            f"{target.name}, {mode}: {result['non_2xx']} answers are not 200; {answer_bytes:.0f} bytes an answer, "
+            f"{expected:.0f} when each was looked at"
+        )
+    figures = {"requests_per_s": requests / result["seconds"], "answer_bytes": answer_bytes}
+    figures |= _cpu_figures(used, requests)
+    if target.store:
+        figures |= {"requests_per_script_call": requests / max(calls, 1), "script_us": script_us / requests}
+    return figures | {name: result[name] for name in result if name.endswith("_ms") or name in _TROUBLE}
+
+
+_TROUBLE = ("socket_errors", "timeouts")
+
+
+def _cpu_figures(used: dict[str, Cpu], requests: float) -> Figures:
+    figures = {}
+    for part, cpu in used.items():
+        figures[f"{part}_user_us"] = cpu.user / requests * 1e6
+        figures[f"{part}_kernel_us"] = cpu.kernel / requests * 1e6
+        figures[f"{part}_us"] = (cpu.user + cpu.kernel) / requests * 1e6
+    return figures | {"total_us": figures["server_us"] + figures["store_us"]}
+
+
+def _scripts(store: "redis.Redis | None") -> tuple[float, float]:
+    """Script calls so far, and the microseconds the store spent in them."""
+    if store is None:
+        return 0.0, 0.0
+    statistics = store.info("commandstats")
+    by_command = [statistics.get(f"cmdstat_{name}", {}) for name in ("evalsha", "eval", "fcall")]
+    return sum(c.get("calls", 0) for c in by_command), sum(c.get("usec", 0) for c in by_command)
+
+
+def _wrk(target: Target, mode: str, load: Load, seconds: int, *, searching: bool) -> dict[str, float]:
+    variables = {
+        "BENCH_TARGETS": str(load.targets_file),
+        "BENCH_HEADERS": HEADERS[mode],
+        "BENCH_OFFSET": str(target.sent),
+        "BENCH_CHECK": "1" if searching else "0",
+    }
+    command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s"]
+    command += ["-s", str(Path(__file__).with_name("wrk.lua")), f"http://127.0.0.1:{target.port}"]
+    with pinned(LOAD_CORE):
+        run = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
+    line = next((line for line in run.stdout.splitlines() if line.startswith("BENCH ")), None)
+    if line is None:
+        raise BenchError(f"wrk failed ({run.returncode}):\n{run.stdout}{run.stderr}")
+    result: dict[str, float] = json.loads(line.removeprefix("BENCH "))
+    target.sent += int(result["requests"])
+    return result

@@ -1,0 +1,52 @@
+"""What a peer costs the store in memory, and which keys it goes to."""
+
+import re
+import time
+from collections import Counter
+
+import redis
+
+from bench.loader import BenchError
+
+_SAMPLE_EVERY = 50
+_SETTLE_SECONDS = 5.0
+_HEX, _NUMBER = re.compile(r"[0-9a-f]{40}"), re.compile(r"\b\d+\b")
+
+
+def used(store: "redis.Redis") -> int:
+    """Bytes of ``used_memory``."""
+    return int(store.info("memory")["used_memory"])
+
+
+def active_peers(store: "redis.Redis", expected: int | None = None) -> int:
+    """Peers by the tracker's own global counts, which are at most a second late: waits for ``expected``."""
+    deadline = time.monotonic() + _SETTLE_SECONDS
+    while True:
+        counts = store.mget("t:stats:seeders", "t:stats:leechers")
+        peers = sum(int(count or 0) for count in counts)
+        if peers == expected or time.monotonic() > deadline:
+            return peers
+        time.sleep(0.1)
+
+
+def per_peer(store: "redis.Redis", empty: int, expected: int) -> float:
+    """Bytes per active peer; raises BenchError when the store does not hold the peers announced."""
+    peers = active_peers(store, expected)
+    if peers != expected:
+        raise BenchError(f"the store counts {peers} peers, {expected} were announced")
+    return (used(store) - empty) / peers
+
+
+def by_key_kind(store: "redis.Redis", peers: int) -> dict[str, float]:
+    """Bytes per peer by kind of key, estimated from every 50th key's MEMORY USAGE, dearest first."""
+    counts: Counter[str] = Counter()
+    sizes: Counter[str] = Counter()
+    sampled: Counter[str] = Counter()
+    for key in store.scan_iter(count=1000):
+        kind = _NUMBER.sub("<n>", _HEX.sub("<hex>", key.decode("latin-1")))
+        counts[kind] += 1
+        if counts[kind] % _SAMPLE_EVERY == 1:
+            sampled[kind] += 1
+            sizes[kind] += store.memory_usage(key, samples=0) or 0
+    costs = {kind: counts[kind] * sizes[kind] / sampled[kind] / peers for kind in counts}
+    return dict(sorted(costs.items(), key=lambda item: -item[1]))
