@@ -1,0 +1,156 @@
+"""What every test may ask for: real servers, a client, a key prefix of its own; and a guard against leaks.
+
+    redis_url      the session's valkey-server, as a URL (unix socket, database 0)
+    redis          an asyncio client to it: answers in bytes, no retries
+    prefix         a key prefix that no other test has; its keys are deleted after the test
+    any_server     a Server; the test runs once with the wheel's and once with the system's redis-server
+    debian_redis   the system's redis-server with redis.conf, TCP and TLS; skipped where there is none
+    start_server   starts servers of the test's own, to stop, kill and restart (see tests/servers.py)
+
+The session's servers are shared: what a test changes there (CONFIG SET) it puts back, or it takes its own.
+"""
+
+import asyncio
+import inspect
+import itertools
+import shutil
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Callable, Iterator
+from pathlib import Path
+
+import pytest
+from redis.asyncio import Redis
+from redis.asyncio.retry import Retry
+from redis.backoff import NoBackoff
+
+from tests.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
+
+NO_PERSISTENCE = ("--appendonly", "no")
+_prefixes = itertools.count(1)
+
+
+@pytest.fixture(scope="session")
+def servers() -> Iterator[list[Server]]:
+    """The servers that live as long as the session, in the order of their start."""
+    running: list[Server] = []
+    yield running
+    for server in running:
+        server.stop()
+
+
+@pytest.fixture(scope="session")
+def valkey(servers: list[Server]) -> Iterator[Server]:
+    with _ShortDirectory() as directory:
+        servers.append(start_valkey(directory, *NO_PERSISTENCE))
+        yield servers[-1]
+
+
+@pytest.fixture(scope="session")
+def debian_redis(servers: list[Server]) -> Iterator[Server]:
+    if SYSTEM_REDIS is None:
+        pytest.skip("no redis-server on this system")
+    with _ShortDirectory() as directory:
+        servers.append(start_system_redis(directory, *NO_PERSISTENCE))
+        yield servers[-1]
+
+
+@pytest.fixture(params=["valkey", "debian_redis"])
+def any_server(request: pytest.FixtureRequest) -> Server:
+    server = request.getfixturevalue(request.param)
+    assert isinstance(server, Server)
+    return server
+
+
+@pytest.fixture
+def start_server() -> Iterator[Callable[..., Server]]:
+    """Called with options as on the command line; persistence is on as in redis.conf. Stopped after the test."""
+    with _ShortDirectory() as top:
+        started: list[Server] = []
+
+        def start(*options: str, binary: str = "valkey") -> Server:
+            (directory := top / str(len(started))).mkdir()
+            if binary != "valkey" and SYSTEM_REDIS is None:
+                pytest.skip("no redis-server on this system")
+            make = start_valkey if binary == "valkey" else start_system_redis
+            started.append(make(directory, *options))
+            return started[-1]
+
+        yield start
+        for server in started:
+            server.kill()
+
+
+@pytest.fixture
+def redis_url(valkey: Server) -> str:
+    return valkey.url
+
+
+@pytest.fixture
+async def redis(redis_url: str) -> AsyncIterator[Redis]:
+    async with Redis.from_url(redis_url, retry=Retry(NoBackoff(), 0), decode_responses=False) as client:
+        yield client
+
+
+@pytest.fixture
+def prefix(servers: list[Server]) -> Iterator[str]:
+    name = f"x{next(_prefixes)}:"
+    yield name
+    for server in servers:
+        with server.client() as client:
+            keys = list(client.scan_iter(f"{name}*", 10_000))
+            if keys:
+                client.unlink(*keys)
+
+
+class _ShortDirectory:
+    """A private directory whose name leaves room for a socket: pytest's own grow beyond the system's limit."""
+
+    def __enter__(self) -> Path:
+        self.path = Path(tempfile.mkdtemp(prefix="sk-"))
+        return self.path
+
+    def __exit__(self, *_: object) -> None:
+        shutil.rmtree(self.path, ignore_errors=True)
+
+
+@pytest.fixture(autouse=True)
+def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
+    """Fails a test that leaves a task or a child process running. First set up, so last torn down."""
+    if inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
+        request.getfixturevalue("no_task_left_behind")
+    running: list[Server] = request.getfixturevalue("servers")
+    before = _children()
+    yield
+    known = {server.pid for server in running}
+    left = _children() - before - known
+    assert not left, f"child processes left behind: {[_command_line(pid) for pid in left]}"
+
+
+@pytest.fixture
+async def no_task_left_behind() -> AsyncIterator[None]:
+    yield
+    me = asyncio.current_task()
+    for _ in range(20):  # what was told to close may need a few turns of the loop
+        left = {task for task in asyncio.all_tasks() if task is not me}
+        if not left:
+            return
+        await asyncio.sleep(0.005)
+    pytest.fail(f"tasks left behind: {left}")
+
+
+def _children() -> set[int]:
+    if sys.platform != "linux":
+        return set()
+    try:
+        threads = Path("/proc/self/task").iterdir()
+        return {int(pid) for thread in threads for pid in (thread / "children").read_text().split()}
+    except OSError:  # a kernel without that file, or a thread that ended meanwhile
+        return set()
+
+
+def _command_line(pid: int) -> str:
+    try:
+        return Path(f"/proc/{pid}/cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+    except OSError:
+        return f"pid {pid}, gone by now"
