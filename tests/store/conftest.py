@@ -1,0 +1,39 @@
+"""Stores under test: `store` in public mode, `make_store` for any rules, on the wheel's server and the system's."""
+
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.servers import Server
+from tests.store.harness import ALICE, BOB, Store, running
+from tracker.store.keys import Keys
+from tracker.store.swarms import SwarmRules
+
+MakeStore = Callable[..., Awaitable[Store]]
+
+
+@pytest.fixture
+async def make_store(any_server: Server, prefix: str) -> AsyncIterator[MakeStore]:
+    async with AsyncExitStack() as stack:
+
+        async def make(**rules: Any) -> Store:
+            return await stack.enter_async_context(running(Store(any_server.url, Keys(prefix), SwarmRules(**rules))))
+
+        yield make
+
+
+@pytest.fixture
+async def store(make_store: MakeStore) -> Store:
+    """Public mode, open: the defaults."""
+    return await make_store()
+
+
+@pytest.fixture
+async def private(make_store: MakeStore) -> Store:
+    """Private mode with users 7 and 8, whose passkeys are ALICE and BOB of tests.store.harness."""
+    store = await make_store(private=True, peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, longest_gap=7200)
+    await store.users.add("7", ALICE)
+    await store.users.add("8", BOB)
+    return store

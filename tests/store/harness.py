@@ -1,0 +1,128 @@
+"""A store under test: the real objects on a real server, with a clock that the test moves."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager, suppress
+from dataclasses import dataclass, field
+from typing import Any
+
+from redis.asyncio import Redis
+
+from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.store.clients import Clients
+from tracker.store.connection import Connection, connect
+from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
+from tracker.store.stats import Stats
+from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
+from tracker.store.torrents import Torrents
+from tracker.store.users import Users
+
+START = 1_800_000_000
+ALICE = "a" * 20
+BOB = "b" * 20
+
+
+@dataclass
+class Clock:
+    now: float = START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@dataclass
+class Store:
+    url: str
+    keys: Keys
+    rules: SwarmRules
+    clock: Clock = field(default_factory=Clock)
+
+    def __post_init__(self) -> None:
+        self.connection = Connection(connect(self.url, timeout=5, connect_timeout=5), timeout=5)
+        self.scripts = Scripts(self.connection, self.keys.prefix)
+        self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
+        self.torrents = Torrents(self.connection, self.scripts, self.keys)
+        self.users = Users(self.connection, self.keys)
+        self.clients = Clients(self.connection, self.keys)
+        self.stats = Stats(self.connection, self.keys)
+
+    @property
+    def redis(self) -> "Redis[bytes]":
+        return self.connection.client
+
+    async def announce(self, update: PeerUpdate) -> Admitted:
+        reply = await self.swarms.announce(update)
+        assert isinstance(reply, Admitted), reply
+        return reply
+
+    async def refused(self, update: PeerUpdate) -> str:
+        reply = await self.swarms.announce(update)
+        assert isinstance(reply, Refused), reply
+        return reply.code
+
+    async def torrent(self, info_hash: InfoHash) -> dict[str, str]:
+        return text(await self.redis.hgetall(self.keys.torrent(info_hash)))
+
+    async def peer(self, update: PeerUpdate, torrent_id: str = "1") -> dict[str, Any]:
+        row = await self.redis.hgetall(self.keys.peer(torrent_id, update.peer_id))
+        return {k.decode(): v if k in (b"endpoints", b"key") else v.decode() for k, v in row.items()}
+
+    async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
+        """The peer's timeout runs out, and the reaper hears of it: the number reaped."""
+        await self.redis.delete(self.keys.timeout(torrent_id, update.peer_id))
+        return await self.swarms.reap([(torrent_id, update.peer_id.hex())])
+
+    async def dump(self) -> dict[bytes, Any]:
+        """Everything under the prefix, for comparing before and after."""
+        return {key: await self.redis.dump(key) async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)}
+
+
+def text(row: dict[bytes, bytes]) -> dict[str, str]:
+    return {k.decode(): v.decode() for k, v in row.items()}
+
+
+@asynccontextmanager
+async def running(store: Store) -> AsyncIterator[Store]:
+    """The store with its batch loop at work."""
+    task = asyncio.Task(store.swarms.run())
+    try:
+        yield store
+    finally:
+        task.cancel()
+        with suppress(asyncio.CancelledError):
+            await task
+        await store.connection.close()
+
+
+def info_hash(number: int) -> InfoHash:
+    return InfoHash(number.to_bytes(20, "big"))
+
+
+def peer_id(number: int) -> PeerId:
+    return PeerId(b"-XX0001-" + number.to_bytes(12, "big"))
+
+
+def endpoint(number: int, *, v6: bool = False, port: int = 6881) -> Endpoint:
+    address = b"\x20\x01\x0d\xb8" + number.to_bytes(12, "big") if v6 else b"\x0b" + number.to_bytes(3, "big")
+    return Endpoint(address + port.to_bytes(2, "big"))
+
+
+def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> PeerUpdate:
+    """An announce of peer number ``peer``: a leecher on IPv4 unless told otherwise."""
+    values: dict[str, Any] = {
+        "info_hash": info_hash(torrent),
+        "peer_id": peer_id(peer),
+        "event": event,
+        "uploaded": 0,
+        "downloaded": 0,
+        "bytes_left": 1000,
+        "endpoint": endpoint(peer),
+        "peers_wanted": 50,
+        "key_digest": b"",
+        "passkey": "",
+        "timeout_seconds": 2700.0,
+        "random": 7,
+        "with_ids": False,
+    }
+    return PeerUpdate(**{**values, **changes})

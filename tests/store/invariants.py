@@ -1,0 +1,84 @@
+"""T19: what must hold of the store at every quiet moment, read key by key."""
+
+from typing import Any
+
+from redis.asyncio import Redis
+
+from tracker.bittorrent import InfoHash, PeerId
+from tracker.store.keys import Keys
+
+ARRAYS = ("s4", "l4", "s6", "l6")
+SIZES = {"4": 6, "6": 18}
+
+
+async def check_invariants(redis: "Redis[bytes]", keys: Keys) -> int:
+    """Asserts them all; the answer is the number of active peers."""
+    sums = {"seeders": 0, "leechers": 0}
+    active = 0
+    rankings = {f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True)) for f in ("seeders", "leechers", "snatches")}
+    for torrent_id, seeders in rankings["seeders"].items():
+        hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
+        assert hexed, f"no way back from torrent id {torrent_id!r}"
+        info_hash = InfoHash(bytes.fromhex(hexed.decode()))
+        row = await redis.hgetall(keys.torrent(info_hash))
+        figures = {name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)}
+        assert all(value >= 0 for value in figures.values()), figures
+        assert row.get(b"tid") == torrent_id
+        assert seeders == figures["seeders"]
+        assert rankings["leechers"].get(torrent_id) == figures["leechers"]
+        assert rankings["snatches"].get(torrent_id) == figures["snatches"]
+        active += await _check_swarm(redis, keys, info_hash, torrent_id.decode(), figures)
+        sums["seeders"] += figures["seeders"]
+        sums["leechers"] += figures["leechers"]
+    for kind, total in sums.items():
+        assert int(await redis.get(keys.stat(kind)) or 0) == total
+    assert active == await _count_active_hashes(redis, keys)
+    return active
+
+
+async def _check_swarm(redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, figures: dict[str, int]) -> int:
+    members = {PeerId(bytes.fromhex(m.decode())) for m in await redis.smembers(keys.swarm_peers(info_hash))}
+    slots: dict[tuple[PeerId, str], tuple[str, int, bytes]] = {}
+    for name in ARRAYS:
+        n, size = figures[name], SIZES[name[1]]
+        packed = await redis.get(keys.swarm_array(info_hash, name)) or b""
+        ids = await redis.get(keys.swarm_array_ids(info_hash, name)) or b""
+        assert len(packed) >= n * size and len(ids) >= n * 20, f"array {name} is shorter than its count"
+        assert len(packed) % size == 0 and len(ids) % 20 == 0
+        if n == 0:
+            assert not packed and not ids
+        for slot in range(n):
+            owner = PeerId(ids[slot * 20 : slot * 20 + 20])
+            assert (owner, name[1]) not in slots, "a peer is twice in the arrays of one family"
+            slots[owner, name[1]] = (name[0], slot, packed[slot * size : (slot + 1) * size])
+    counted = {"s": 0, "l": 0, "paused": 0}
+    for member in members:
+        kind, paused = await _check_peer(redis, keys, torrent_id, member, slots)
+        counted[kind] += 1
+        counted["paused"] += paused
+        assert await redis.sismember(keys.peer_torrents(member), torrent_id)
+    assert {owner for owner, _ in slots} == members
+    assert counted == {"s": figures["seeders"], "l": figures["leechers"], "paused": figures["paused"]}
+    return len(members)
+
+
+async def _check_peer(redis: Any, keys: Keys, torrent_id: str, peer_id: PeerId, slots: dict[Any, Any]) -> tuple[str, bool]:
+    row = await redis.hgetall(keys.peer(torrent_id, peer_id))
+    assert row.get(b"active") == b"1"
+    paused = row.get(b"paused") == b"1"
+    kind = "s" if row[b"left"] == b"0" and not paused else "l"
+    packed = row[b"endpoints"]
+    expected = {"4": packed[:6] if len(packed) in (6, 24) else None, "6": packed[-18:] if len(packed) >= 18 else None}
+    for family, endpoint in expected.items():
+        if endpoint is None:
+            assert (peer_id, family) not in slots and f"n{family}".encode() not in row
+        else:
+            assert slots[peer_id, family] == (kind, int(row[f"n{family}".encode()]), endpoint)
+    return kind, paused
+
+
+async def _count_active_hashes(redis: Any, keys: Keys) -> int:
+    count = 0
+    async for key in redis.scan_iter(f"{keys.prefix}p:*", 1000, _type="hash"):
+        count += await redis.hget(key, "active") == b"1"
+    return count

@@ -1,0 +1,410 @@
+"""Announces at the store: registration, refusals, joins, updates, stops (rows T2, T3, T5 to T8, T20, T25)."""
+
+import asyncio
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.invariants import check_invariants
+from tracker.bittorrent import InfoHash, ScrapeFile
+from tracker.errors import StoreAway
+from tracker.store.swarms import Admitted, Refused, due_deadline
+
+
+async def test_open_mode_registers_at_the_first_announce(store: Store) -> None:
+    """T3: the id, the way back, the place in the rankings."""
+    reply = await store.announce(update(1, "s"))
+    assert reply == Admitted(0, 1, 0, b"", b"", b"", b"", "join")
+    assert await store.redis.get(store.keys.info_hash(info_hash(1))) == b"1"
+    assert await store.redis.get(store.keys.torrent_id(1)) == info_hash(1).hex().encode()
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_ids_in_use_are_skipped(store: Store) -> None:
+    await store.redis.set(store.keys.torrent_id(1), info_hash(99).hex())
+    await store.announce(update(1, "s"))
+    assert await store.redis.get(store.keys.info_hash(info_hash(1))) == b"2"
+
+
+async def test_registered_mode_follows_the_register_at_once(make_store: MakeStore) -> None:
+    """T3: deleting makes the next announce fail, adding makes it succeed; old peers are still reaped."""
+    store = await make_store(open=False)
+    assert await store.refused(update(1, "s")) == "unknown torrent"
+    await store.torrents.add(info_hash(1))
+    await store.announce(update(1, "s"))
+    await store.redis.delete(store.keys.info_hash(info_hash(1)))
+    assert await store.refused(update(1)) == "unknown torrent"
+    assert await store.silence(update(1)) == 1
+    assert await check_invariants(store.redis, store.keys) == 0
+    await store.torrents.add(info_hash(1))
+    assert (await store.announce(update(1))).outcome == "join"
+
+
+async def test_a_site_may_register_by_writing_one_key(make_store: MakeStore) -> None:
+    store = await make_store(open=False)
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "4711")
+    await store.announce(update(1, "s"))
+    assert await store.redis.get(store.keys.torrent_id(4711)) == info_hash(1).hex().encode()
+    assert (await store.torrent(info_hash(1)))["tid"] == "4711"
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+@pytest.mark.parametrize("torrent_id", ["0", "x", "1e3", "-1", "007", "9" * 16])
+async def test_a_malformed_torrent_id_is_refused(make_store: MakeStore, torrent_id: str) -> None:
+    store = await make_store(open=False)
+    await store.redis.set(store.keys.info_hash(info_hash(1)), torrent_id)
+    before = await store.dump()
+    assert await store.refused(update(1, "s")) == "bad torrent id"
+    assert await store.dump() == before
+
+
+async def test_peers_keep_their_torrent_id_until_the_swarm_is_empty(make_store: MakeStore) -> None:
+    store = await make_store(open=False)
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "5")
+    await store.announce(update(1, "s"))
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "6")
+    assert (await store.announce(update(1))).outcome == "update"
+    assert (await store.announce(update(2, "s"))).leechers == 2
+    assert await check_invariants(store.redis, store.keys) == 2
+    await store.announce(update(1, "x"))
+    await store.announce(update(2, "x"))
+    await store.announce(update(1, "s"))
+    assert (await store.torrent(info_hash(1)))["tid"] == "6"
+    assert await store.redis.get(store.keys.torrent_id(5)) is None
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_an_id_given_out_twice_waits_for_the_first_swarm(make_store: MakeStore) -> None:
+    store = await make_store(open=False)
+    for number in (1, 2):
+        await store.redis.set(store.keys.info_hash(info_hash(number)), "5")
+    await store.announce(update(1, "s", torrent=1))
+    assert await store.refused(update(2, "s", torrent=2)) == "torrent id in use"
+    await store.announce(update(1, "x", torrent=1))
+    await store.announce(update(2, "s", torrent=2))
+
+
+async def test_the_limits_of_open_mode(make_store: MakeStore) -> None:
+    store = await make_store(max_torrents=3, new_per_address_hour=2)
+    await store.announce(update(1, "s", torrent=1))
+    await store.announce(update(1, "s", torrent=2))
+    before = await store.dump()
+    assert await store.refused(update(1, "s", torrent=3)) == "too many new torrents"
+    assert await store.dump() == before
+    await store.announce(update(2, "s", torrent=3))
+    assert await store.refused(update(3, "s", torrent=4)) == "too many torrents"
+    assert (await store.announce(update(3, "s", torrent=1))).outcome == "join"
+    assert 0 < await store.redis.ttl(store.keys.registered_by("11.0.0.1")) <= 3600
+
+
+async def test_ipv6_registers_by_its_64(make_store: MakeStore) -> None:
+    store = await make_store(new_per_address_hour=1)
+    await store.announce(update(1, "s", torrent=1, endpoint=endpoint(1, v6=True)))
+    other = update(2, "s", torrent=2, endpoint=endpoint(2, v6=True))
+    assert await store.refused(other) == "too many new torrents"
+
+
+async def test_refusals_change_nothing(make_store: MakeStore) -> None:
+    """T2: each reason has its own code, and no key changes."""
+    store = await make_store(private=True, open=False)
+    for number in (1, 2, 3):
+        await store.torrents.add(info_hash(number))
+    await store.torrents.edit(info_hash(2), {"enabled": "0", "reason": "taken down"})
+    await store.torrents.deny(info_hash(3), "not here")
+    await store.users.add("1", "good" * 5)
+    await store.users.add("2", "disabled" * 5)
+    await store.users.edit("disabled" * 5, {"enabled": False})
+    await store.users.add("3", "seeder" * 5, can_leech=False)
+    cases = [
+        (update(1, "s", passkey=""), Refused("unknown passkey", "")),
+        (update(1, "s", passkey="nobody" * 4), Refused("unknown passkey", "")),
+        (update(1, "s", passkey="disabled" * 5), Refused("user disabled", "")),
+        (update(1, "s", passkey="seeder" * 5), Refused("may not leech", "")),
+        (update(1, "s", passkey="seeder" * 5, bytes_left=None), Refused("may not leech", "")),
+        (update(1, "s", passkey="good" * 5, torrent=9), Refused("unknown torrent", "")),
+        (update(1, "s", passkey="good" * 5, torrent=2), Refused("disabled", "taken down")),
+        (update(1, "s", passkey="good" * 5, torrent=3), Refused("denied", "not here")),
+    ]
+    before = await store.dump()
+    for refused, expected in cases:
+        assert await store.swarms.announce(refused) == expected
+    assert await store.dump() == before
+    assert (await store.announce(update(1, "s", passkey="seeder" * 5, bytes_left=0))).seeders == 1
+
+
+async def test_started_writes_what_the_key_table_says(store: Store) -> None:
+    """T5."""
+    joined = update(1, "s", uploaded=5, downloaded=6, key_digest=b"8 bytes!", timeout_seconds=2700.5)
+    await store.announce(joined)
+    assert await store.peer(joined) == {
+        "uploaded": "5",
+        "downloaded": "6",
+        "left": "1000",
+        "first_announce": str(START),
+        "last_announce": str(START),
+        "speed_up": "0",
+        "speed_dn": "0",
+        "total_time": "0",
+        "completed": "0",
+        "active": "1",
+        "endpoints": endpoint(1),
+        "n4": "0",
+        "key": b"8 bytes!",
+    }
+    pid = peer_id(1)
+    assert await store.redis.smembers(store.keys.swarm_peers(info_hash(1))) == {pid.hex().encode()}
+    assert await store.redis.smembers(store.keys.peer_torrents(pid)) == {b"1"}
+    assert await store.redis.get(store.keys.timeout(1, pid)) == b"1"
+    assert 2_699_000 < await store.redis.pttl(store.keys.timeout(1, pid)) <= 2_700_500
+    entry = (1).to_bytes(8, "big") + pid
+    assert await store.redis.get(store.keys.due(due_deadline(START + 1, 2700.5))) == entry
+
+
+async def test_every_announce_but_stopped_resets_the_timeout(store: Store) -> None:
+    """T6, T5: a longer interval has a longer timeout."""
+    key = store.keys.timeout(1, peer_id(1))
+    for event in "sucp":
+        await store.announce(update(1, event, timeout_seconds=100))
+        assert 99_000 < await store.redis.pttl(key) <= 100_000
+        await store.redis.expire(key, 5)
+    await store.announce(update(1, timeout_seconds=5000))
+    assert 4_999_000 < await store.redis.pttl(key) <= 5_000_000
+    await store.announce(update(1, "x"))
+    assert not await store.redis.exists(key)
+
+
+async def test_stopped_removes_the_peer_once(store: Store) -> None:
+    """T6: and nothing is reaped twice."""
+    await store.announce(update(1, "s"))
+    await store.announce(update(2, "s"))
+    assert (await store.announce(update(1, "x"))).leechers == 1
+    assert (await store.announce(update(1, "x"))).leechers == 1
+    assert await store.silence(update(1)) == 0
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_completed_counts_once_per_peer(store: Store) -> None:
+    """T7."""
+    await store.announce(update(1, "s"))
+    for _ in range(3):
+        assert (await store.announce(update(1, "c", bytes_left=0, downloaded=1000))).completions == 1
+    assert (await store.announce(update(1, bytes_left=0, downloaded=1000))).completions == 1
+    assert await store.redis.zscore(store.keys.index("snatches"), "1") == 1
+
+
+async def test_completed_of_a_seeder_that_never_downloaded_is_no_snatch(store: Store) -> None:
+    await store.announce(update(1, "s", bytes_left=0))
+    assert (await store.announce(update(1, "c", bytes_left=0))).completions == 0
+
+
+async def test_completed_with_bytes_left_is_no_snatch(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    reply = await store.announce(update(1, "c", bytes_left=5))
+    assert (reply.completions, reply.leechers) == (0, 1)
+
+
+async def test_reaching_nothing_left_makes_a_seeder(store: Store) -> None:
+    """T8: in every count at once, the answer's own included, with and without the event."""
+    await store.announce(update(1, "s"))
+    await store.announce(update(2, "s"))
+    reply = await store.announce(update(1, bytes_left=0))
+    assert (reply.seeders, reply.leechers, reply.completions) == (1, 1, 0)
+    assert await store.redis.zscore(store.keys.index("seeders"), "1") == 1
+    assert await store.redis.mget(store.keys.stat("seeders"), store.keys.stat("leechers")) == [b"1", b"1"]
+    await check_invariants(store.redis, store.keys)
+    assert (await store.announce(update(1, "c", bytes_left=0, downloaded=9))).completions == 1
+
+
+async def test_a_partial_seed_is_a_leecher_that_downloads_nothing(store: Store) -> None:
+    """BEP 21: `paused` until an announce without it."""
+    await store.announce(update(1, "s"))
+    reply = await store.announce(update(2, "p"))
+    assert (reply.leechers, len(reply.peers)) == (2, 6)
+    assert await store.swarms.scrape([info_hash(1)]) == {info_hash(1): ScrapeFile(0, 2, 0, 1)}
+    await store.announce(update(2))
+    assert await store.swarms.scrape([info_hash(1)]) == {info_hash(1): ScrapeFile(0, 2, 0, 2)}
+
+
+async def test_the_stored_state_decides_what_a_stop_removes(store: Store) -> None:
+    """Some clients say on `stopped` that bytes are left of a torrent they seeded."""
+    await store.announce(update(1, "s", bytes_left=0))
+    reply = await store.announce(update(1, "x", bytes_left=16384))
+    assert (reply.seeders, reply.leechers) == (0, 0)
+    assert await check_invariants(store.redis, store.keys) == 0
+
+
+async def test_both_families_are_one_peer(store: Store) -> None:
+    """BEP 7: one client with a key on IPv4 and IPv6 counts once and is in its own list never."""
+    v4, v6 = endpoint(1), endpoint(1, v6=True)
+    await store.announce(update(1, "s", key_digest=b"k" * 8))
+    reply = await store.announce(update(1, "s", key_digest=b"k" * 8, endpoint=v6))
+    assert (reply.outcome, reply.leechers, reply.peers, reply.peers6) == ("update", 1, b"", b"")
+    other = await store.announce(update(2, "s"))
+    assert (other.peers, other.peers6) == (v4, v6)
+    # known by either address from now on, also without the key
+    assert (await store.announce(update(1, endpoint=v6))).outcome == "update"
+    assert (await store.announce(update(1))).outcome == "update"
+    assert await check_invariants(store.redis, store.keys) == 2
+
+
+async def test_nobody_touches_the_entry_of_another(store: Store) -> None:
+    """Design: a stranger with a known peer id gets peers, changes nothing, refreshes nothing."""
+    await store.announce(update(1, "s", key_digest=b"k" * 8))
+    await store.announce(update(2, "s"))
+    await store.redis.expire(store.keys.timeout(1, peer_id(1)), 50)
+    before = await store.dump()
+    for event in "usxc":
+        forged = update(1, event, endpoint=endpoint(77), bytes_left=0, key_digest=b"wrong..!")
+        assert (await store.announce(forged)).outcome == "stranger"
+    after = await store.dump()
+    assert after == before
+    await store.announce(update(1, "x", key_digest=b"k" * 8))
+    assert (await store.announce(update(1, "s", endpoint=endpoint(77)))).outcome == "join"
+
+
+async def test_a_changed_port_moves_the_endpoint(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, endpoint=endpoint(1, port=7000)))
+    assert (await store.announce(update(2, "s"))).peers == endpoint(1, port=7000)
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_the_own_endpoint_under_an_old_peer_id_is_not_offered(store: Store) -> None:
+    """A client that restarted has a new peer id; its ghost is no use to it."""
+    await store.announce(update(1, "s"))
+    assert (await store.announce(update(2, "s", endpoint=endpoint(1)))).peers == b""
+
+
+async def test_seeders_are_told_of_leechers_only_and_leechers_of_seeders_first(store: Store) -> None:
+    for number in range(1, 21):
+        await store.announce(update(number, "s", bytes_left=0 if number <= 10 else 1))
+    seeds = {endpoint(n) for n in range(1, 11)}
+    leeches = {endpoint(n) for n in range(11, 21)}
+    to_seeder = (await store.announce(update(1, bytes_left=0))).peers
+    assert {to_seeder[i : i + 6] for i in range(0, len(to_seeder), 6)} == leeches
+    to_leecher = (await store.announce(update(11, peers_wanted=12, random=3))).peers
+    got = [to_leecher[i : i + 6] for i in range(0, len(to_leecher), 6)]
+    assert set(got[:10]) == seeds and len(got) == 12 and set(got[10:]) < leeches - {endpoint(11)}
+
+
+async def test_windows_reach_every_peer(store: Store) -> None:
+    """Random windows wrap around: over many announces everybody is told of everybody."""
+    for number in range(1, 31):
+        await store.announce(update(number, "s"))
+    seen: set[bytes] = set()
+    for start in range(30):
+        peers = (await store.announce(update(1, peers_wanted=5, random=start))).peers
+        assert len(peers) == 30
+        seen |= {peers[i : i + 6] for i in range(0, 30, 6)}
+    assert seen == {endpoint(n) for n in range(2, 31)}
+
+
+async def test_peer_ids_come_in_the_order_of_the_endpoints(store: Store) -> None:
+    for number in range(1, 10):
+        await store.announce(update(number, "s", bytes_left=number % 2))
+    reply = await store.announce(update(1, bytes_left=1, with_ids=True))
+    got = {
+        reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20] for i in range(len(reply.peers) // 6)
+    }
+    assert got == {endpoint(n): peer_id(n) for n in range(2, 10)}
+
+
+async def test_no_peers_wanted_none_given(store: Store) -> None:
+    """T25: numwant 0 is honoured."""
+    await store.announce(update(1, "s"))
+    assert (await store.announce(update(2, "s", peers_wanted=0))).peers == b""
+
+
+async def test_concurrent_announces_share_calls(store: Store) -> None:
+    """One EVALSHA carries what waits, at most 64 announces."""
+    await store.announce(update(1, "s"))
+    before = await calls(store)
+    replies = await asyncio.gather(*(store.announce(update(n, "s")) for n in range(2, 202)))
+    assert await calls(store) - before <= 5
+    assert sorted(r.leechers for r in replies) == list(range(2, 202))
+    assert await check_invariants(store.redis, store.keys) == 201
+
+
+async def calls(store: Store) -> int:
+    stats = await store.redis.info("commandstats")
+    return int(stats["cmdstat_evalsha"]["calls"])
+
+
+async def test_a_broken_key_fails_its_own_announce_only(store: Store) -> None:
+    """An announce that fails in the script changes nothing and does not disturb its neighbours."""
+    await store.announce(update(1, "s"))
+    await store.redis.set(store.keys.swarm_peers(info_hash(2)), "somebody wrote a string here")
+    before = await store.dump()
+    good, bad = await asyncio.gather(
+        store.swarms.announce(update(1)), store.swarms.announce(update(2, "s", torrent=2))
+    )
+    assert isinstance(good, Admitted) and bad == Refused("error", "")
+    after = await store.dump()
+    assert {k for k in before | after if before.get(k) != after.get(k)} <= {
+        store.keys.peer(1, peer_id(1)).encode(),
+        store.keys.torrent(info_hash(1)).encode(),
+        store.keys.due(due_deadline(START + 1, 2700)).encode(),
+    }
+
+
+async def test_lost_scripts_are_loaded_again(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.redis.script_flush()
+    assert (await store.announce(update(1))).leechers == 1
+
+
+async def test_a_repeated_announce_is_harmless(private: Store) -> None:
+    """A lost answer makes clients repeat themselves: no credit, no snatch twice."""
+    await private.announce(update(1, "s", passkey=ALICE))
+    private.clock.now += 100
+    done = update(1, "c", bytes_left=0, downloaded=1000, uploaded=50, passkey=ALICE)
+    for _ in range(3):
+        assert (await private.announce(done)).completions == 1
+    user = await private.users.find("7")
+    assert (user.uploaded, user.downloaded, user.snatches) == (50, 1000, 1)
+
+
+async def test_scrape_gives_zeros_for_what_it_does_not_know(store: Store) -> None:
+    """T18."""
+    await store.announce(update(1, "s", bytes_left=0))
+    await store.announce(update(2, "s"))
+    await store.announce(update(2, "c", bytes_left=0, downloaded=1))
+    await store.announce(update(3, "s", torrent=3))
+    await store.torrents.deny(info_hash(3), "no")
+    hashes = [info_hash(n) for n in (1, 2, 3)]
+    assert await store.swarms.scrape(hashes) == {
+        info_hash(1): ScrapeFile(2, 0, 1, 0),
+        info_hash(2): ScrapeFile(),
+        info_hash(3): ScrapeFile(),
+    }
+    assert await store.swarms.scrape_all() == {info_hash(1): ScrapeFile(2, 0, 1, 0), info_hash(3): ScrapeFile()}
+
+
+async def test_figures_are_exact_up_to_the_last_double(private: Store) -> None:
+    """T13: 2^53-1 survives Lua."""
+    most = 2**53 - 1
+    await private.announce(update(1, "s", passkey=ALICE))
+    last = update(1, uploaded=most, downloaded=most - 1, bytes_left=most, passkey=ALICE)
+    await private.announce(last)
+    row = await private.peer(last)
+    assert (row["uploaded"], row["downloaded"], row["left"]) == (str(most), str(most - 1), str(most))
+    account = await private.redis.hgetall(private.keys.user_torrent(7, 1))
+    assert account[b"uploaded"] == str(most).encode()
+
+
+async def test_top_torrents(store: Store) -> None:
+    """T20: the rankings answer top-N."""
+    for torrent in range(1, 5):
+        for peer in range(torrent):
+            await store.announce(update(10 * torrent + peer, "s", torrent=torrent))
+    top = await store.torrents.top("leechers", 2)
+    assert [(t.info_hash, t.leechers) for t in top] == [(InfoHash(info_hash(4)), 4), (InfoHash(info_hash(3)), 3)]
+
+
+async def test_nothing_waits_for_a_store_that_is_away(store: Store) -> None:
+    store.connection._lost(OSError())
+    with pytest.raises(StoreAway):
+        await store.swarms.announce(update(1))
+    with pytest.raises(StoreAway):
+        await store.swarms.scrape([info_hash(1)])
