@@ -1,0 +1,196 @@
+"""`.torrent` files: name, info hashes, private flag and size, for v1, v2 and hybrid torrents (BEP 3, 27, 47, 52).
+
+An info hash is the hash of the info dictionary as it stands in the file, byte for byte: encoding it anew
+would give another hash wherever the file's own encoding was not canonical. So the file is first measured
+by a scanner that finds where values begin and end. The scanner works without recursion, allows only so
+many values in one another, and takes only what is well-formed, so that bencodepy, which is recursive and
+lenient, reads nothing that could harm it.
+"""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from hashlib import sha1, sha256
+from typing import Any, NoReturn
+
+from bencodepy import decode as bdecode
+
+from tracker.bittorrent import HASH_LENGTH, InfoHash
+from tracker.errors import ClientError
+
+MAX_BYTES = 10 * 1024 * 1024
+MAX_DEPTH = 100
+"""Values inside one another; a v2 file tree takes one for each folder of a path."""
+MAX_NAME_LENGTH = 255
+
+_LARGEST_SIZE = 2**63
+_TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
+
+
+@dataclass(frozen=True, slots=True)
+class TorrentFile:
+    """What a tracker needs to know of a torrent. It has a v1 hash, a v2 hash, or both (hybrid)."""
+
+    name: str
+    """For people: unprintable characters are replaced, and it is cut at 255 characters."""
+    info_hash: InfoHash | None
+    """SHA-1 of the info dictionary; ``None`` for a torrent of v2 alone."""
+    info_hash_v2: bytes | None
+    """SHA-256 of the same, 32 bytes; ``None`` for a torrent of v1 alone."""
+    private: bool
+    size_bytes: int
+    """All files together, without padding."""
+
+    @property
+    def announce_hashes(self) -> tuple[InfoHash, ...]:
+        """What clients announce, v1 first; the v2 hash is cut to 20 bytes (BEP 52)."""
+        hashes = (self.info_hash, self.info_hash_v2)
+        return tuple(InfoHash(each[:HASH_LENGTH]) for each in hashes if each is not None)
+
+
+def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFile:
+    """The contents of a ``.torrent`` file, however hostile. Raises ClientError, nothing else.
+
+    A file of 10 MB may take seconds: not on an event loop. What follows the outer dictionary is ignored,
+    as clients do.
+    """
+    if len(data) > max_bytes:
+        raise ClientError("the .torrent file is too large", retry_in="never")
+    start, end = _info_span(data)
+    span = data[start:end]
+    info = bdecode(span)
+    is_v1, is_v2 = b"pieces" in info, info.get(b"meta version") == 2
+    if is_v1:
+        _check_pieces(info[b"pieces"])
+    elif not is_v2:
+        raise ClientError("the .torrent file has neither pieces (v1) nor meta version 2", retry_in="never")
+    return TorrentFile(
+        name=_name(info),
+        info_hash=InfoHash(sha1(span, usedforsecurity=False).digest()) if is_v1 else None,
+        info_hash_v2=sha256(span).digest() if is_v2 else None,
+        private=info.get(b"private") == 1,
+        size_bytes=_size_v1(info) if is_v1 else _size_v2(info),
+    )
+
+
+def _refuse() -> NoReturn:
+    raise ClientError("this is not a well-formed .torrent file", retry_in="never")
+
+
+def _info_span(data: bytes) -> tuple[int, int]:
+    """Where the value of the outer dictionary's ``info`` begins and ends: exactly one, and a dictionary."""
+    if not data.startswith(b"d"):
+        _refuse()
+    found = None
+    at = 1
+    while data[at : at + 1] != b"e":
+        key_end, key = _key(data, at)
+        value_end = _end_of_value(data, key_end)
+        if key == b"info":
+            if found or data[key_end : key_end + 1] != b"d":
+                _refuse()
+            found = (key_end, value_end)
+        at = value_end
+    if not found:
+        raise ClientError("the .torrent file has no info dictionary", retry_in="never")
+    return found
+
+
+def _key(data: bytes, at: int) -> tuple[int, bytes]:
+    match = _TOKEN.match(data, at)
+    if not match or match[1] is None:
+        _refuse()
+    end = match.end() + int(match[1])
+    if end > len(data):
+        _refuse()
+    return end, data[match.end() : end]
+
+
+def _end_of_value(data: bytes, at: int) -> int:
+    """Where the value that begins ``at`` ends; refuses one that is cut off or breaks the grammar."""
+    # For each dictionary or list we are in: whether a key comes next; None for a list, where none ever does.
+    key_next: list[bool | None] = []
+    while True:
+        if not (match := _TOKEN.match(data, at)):
+            _refuse()
+        at = match.end()
+        token = data[match.start()]
+        if match[1] is not None:
+            at += int(match[1])
+            if at > len(data):
+                _refuse()
+        elif token == ord("e"):
+            # A dictionary ends where a key could stand, not between a key and its value.
+            if not key_next or key_next.pop() is False:
+                _refuse()
+        elif key_next and key_next[-1]:
+            _refuse()  # a key is a string
+        elif token != ord("i"):
+            key_next.append(True if token == ord("d") else None)
+            if len(key_next) > MAX_DEPTH:
+                raise ClientError("the .torrent file is nested too deeply", retry_in="never")
+            continue
+        if not key_next:
+            return at
+        if key_next[-1] is not None:
+            key_next[-1] = not key_next[-1]
+
+
+def _check_pieces(pieces: object) -> None:
+    if not isinstance(pieces, bytes) or len(pieces) % HASH_LENGTH:
+        _refuse()
+
+
+def _name(info: dict[bytes, Any]) -> str:
+    name = info.get(b"name.utf-8", info.get(b"name"))
+    if not isinstance(name, bytes):
+        _refuse()
+    text = name.decode("utf-8", "replace")[:MAX_NAME_LENGTH]
+    return "".join(
+        character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text
+    )
+
+
+def _size_v1(info: dict[bytes, Any]) -> int:
+    if b"files" not in info:
+        return _total([info.get(b"length")])
+    files = info[b"files"]
+    if not isinstance(files, list) or not all(isinstance(each, dict) for each in files):
+        _refuse()
+    return _total(each.get(b"length") for each in files if not _is_padding(each))
+
+
+def _size_v2(info: dict[bytes, Any]) -> int:
+    return _total(each.get(b"length") for each in _leaves(info.get(b"file tree")) if not _is_padding(each))
+
+
+def _leaves(tree: object) -> Iterator[dict[bytes, Any]]:
+    """The files of a v2 tree: each is a dictionary under an empty name."""
+    waiting = [tree]
+    while waiting:
+        node = waiting.pop()
+        if not isinstance(node, dict):
+            _refuse()
+        for name, child in node.items():
+            if name:
+                waiting.append(child)
+            elif isinstance(child, dict):
+                yield child
+            else:
+                _refuse()
+
+
+def _is_padding(file: dict[bytes, Any]) -> bool:
+    attributes = file.get(b"attr")
+    return isinstance(attributes, bytes) and b"p" in attributes
+
+
+def _total(lengths: Any) -> int:
+    total = 0
+    for length in lengths:
+        if not isinstance(length, int) or length < 0:
+            _refuse()
+        total += length
+    if total > _LARGEST_SIZE:
+        _refuse()
+    return total

@@ -1,0 +1,211 @@
+"""Who is behind a proxy: forwarding headers (X-Forwarded-For; RFC 7239) and the PROXY protocol, v1 and v2.
+
+Everybody can write a forwarding header, so only what a trusted proxy appended counts. Each proxy adds
+the address it was called from on the right. The walk goes from the right, therefore, and ends at the
+first address that is not a trusted proxy's: what stands further left is that stranger's own word.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from ipaddress import IPv4Network, IPv6Network
+
+from tracker.bittorrent import Address, unmap
+from tracker.wire.compact import pack_address
+
+MAX_PROXY_HEADER_LENGTH = 16 + 536
+"""A v2 header and what the specification tells every receiver to accept after it; v1 has at most 107."""
+
+_V1_START = b"PROXY "
+_V1_LIMIT = 107
+_V2_START = b"\r\n\r\n\0\r\nQUIT\n"
+_V2_LENGTH = 16
+# Family and transport of v2 -> (length of an address, length of all addresses); no address is used of 0.
+_V2_FAMILIES = {
+    **{0x00: (0, 0), 0x11: (4, 12), 0x12: (4, 12), 0x21: (16, 36), 0x22: (16, 36)},
+    **{0x31: (0, 216), 0x32: (0, 216)},
+}
+
+_PARAMETER = re.compile(r"""\s*([!#$%&'*+.^_`|~0-9A-Za-z-]+)=("(?:[^"\\]|\\.)*"|[^\s;,"]*)\s*(?:;|$)""")
+_NODE = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(?:\d{1,5}|_[A-Za-z0-9._-]+))?")
+
+
+class TrustedNetworks:
+    """The networks whose word about a client's address is believed; ``address in networks`` is fast."""
+
+    def __init__(self, networks: Iterable[IPv4Network | IPv6Network] = ()) -> None:
+        prefixes: dict[tuple[int, int], set[int]] = {}
+        for network in networks:
+            bits = network.max_prefixlen - network.prefixlen
+            numbers = prefixes.setdefault((network.max_prefixlen // 8, bits), set())
+            numbers.add(int(network.network_address) >> bits)
+        self._prefixes = [(length, bits, frozenset(numbers)) for (length, bits), numbers in prefixes.items()]
+
+    def __bool__(self) -> bool:
+        return bool(self._prefixes)
+
+    def __contains__(self, address: Address) -> bool:
+        if not self._prefixes:
+            return False
+        number, size = int.from_bytes(address, "big"), len(address)
+        return any(size == length and number >> bits in numbers for length, bits, numbers in self._prefixes)
+
+
+@dataclass(frozen=True, slots=True)
+class ProxyHeader:
+    """A whole PROXY header: the request begins ``length`` bytes into the connection."""
+
+    length: int
+    source: Address | None
+    """The client; ``None`` where the proxy speaks for itself (LOCAL, UNKNOWN) or for a unix socket."""
+
+
+def client_address(
+    connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: TrustedNetworks
+) -> Address:
+    """The rightmost hop that is not a trusted proxy; the leftmost where all are. Never raises.
+
+    ``connection`` is the socket's other end; ``forwarded_for`` and ``forwarded`` are the lines of the
+    X-Forwarded-For and Forwarded headers in their order, several of which are one list. The headers of a
+    connection that is not trusted are not looked at. A broken or hidden hop (``unknown``, ``_name``) ends
+    the walk at the proxy that reported it.
+
+    The two headers are never mixed. Where X-Forwarded-For is present it alone counts, because nearly every
+    proxy sets it and passes on whatever Forwarded its client made up. Behind a proxy that sets Forwarded
+    only, either have it remove X-Forwarded-For or pass no ``forwarded_for`` here: otherwise a client can
+    make up that one.
+    """
+    hop = unmap(connection)
+    if hop not in trusted:
+        return hop
+    for reported in _hops(forwarded_for) if forwarded_for else _rfc7239_hops(forwarded):
+        if reported is None:
+            return hop
+        hop = reported
+        if hop not in trusted:
+            return hop
+    return hop
+
+
+def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
+    """The PROXY header that ``buffer`` begins with, or ``None`` until more of it has arrived.
+
+    Raises ValueError where it is none, is broken, or is longer than MAX_PROXY_HEADER_LENGTH. The types
+    that follow the addresses of v2 (TLVs) are skipped. IPv4-mapped sources are IPv4.
+    """
+    if buffer.startswith(_V1_START):
+        return _parse_v1(buffer)
+    if buffer.startswith(_V2_START):
+        return _parse_v2(buffer)
+    if _V1_START.startswith(buffer) or _V2_START.startswith(buffer):
+        return None
+    raise ValueError("not a PROXY header")
+
+
+def _hops(lines: Sequence[str]) -> Iterator[Address | None]:
+    for line in reversed(lines):
+        for entry in reversed(line.split(",")):
+            yield _node_address(entry.strip())
+
+
+def _rfc7239_hops(lines: Sequence[str]) -> Iterator[Address | None]:
+    for line in reversed(lines):
+        for element in _elements_from_the_right(line):
+            yield _forwarded_for(element)
+
+
+def _elements_from_the_right(line: str) -> Iterator[str]:
+    """Split at the commas outside of quotes, last element first.
+
+    From the right, because there the trusted proxy wrote: a quote that a client left open further left
+    cannot swallow what the proxy appended.
+    """
+    end, quoted = len(line), False
+    for at in range(len(line) - 1, -1, -1):
+        if line[at] == '"' and not (quoted and _is_escaped(line, at)):
+            quoted = not quoted
+        elif line[at] == "," and not quoted:
+            yield line[at + 1 : end]
+            end = at
+    yield line[:end]
+
+
+def _is_escaped(line: str, at: int) -> bool:
+    """An odd number of backslashes stands before it."""
+    start = at
+    while start and line[start - 1] == "\\":
+        start -= 1
+    return (at - start) % 2 == 1
+
+
+def _forwarded_for(element: str) -> Address | None:
+    """The one ``for`` of ``for=…;by=…;proto=…``; ``None`` for an element that breaks the grammar anywhere."""
+    nodes, at = [], 0
+    while at < len(element):
+        if not (match := _PARAMETER.match(element, at)):
+            return None
+        if match[1].lower() == "for":
+            nodes.append(match[2])
+        at = match.end()
+    if len(nodes) != 1:
+        return None
+    return _node_address(re.sub(r"\\(.)", r"\1", nodes[0].strip('"')))
+
+
+def _node_address(node: str) -> Address | None:
+    """An address, with or without a port, in brackets or bare; ``None`` for a name, a hidden one or nonsense."""
+    if (address := pack_address(node)) is not None:
+        return address
+    if not (match := _NODE.fullmatch(node)):
+        return None
+    return pack_address(match[1] or match[2] or "")
+
+
+def _parse_v1(buffer: bytes) -> ProxyHeader | None:
+    end = buffer.find(b"\r\n", 0, _V1_LIMIT)
+    if end < 0:
+        if len(buffer) >= _V1_LIMIT:
+            raise ValueError("PROXY line too long")
+        return None
+    words = buffer[:end].decode("latin-1").split(" ")
+    if words[1] == "UNKNOWN":
+        return ProxyHeader(end + 2, None)
+    if len(words) != 6 or not (_is_port(words[4]) and _is_port(words[5])):
+        raise ValueError("broken PROXY line")
+    return ProxyHeader(end + 2, _v1_source(words[1], words[2], words[3]))
+
+
+def _v1_source(family: str, source_text: str, destination_text: str) -> Address:
+    separator = {"TCP4": ".", "TCP6": ":"}.get(family)
+    source, destination = pack_address(source_text), pack_address(destination_text)
+    if separator is None or source is None or destination is None:
+        raise ValueError("broken PROXY line")
+    if (":" in source_text) != (separator == ":") or (":" in destination_text) != (separator == ":"):
+        raise ValueError("addresses of a PROXY line are not of its family")
+    return source
+
+
+def _is_port(text: str) -> bool:
+    return text.isascii() and text.isdigit() and len(text) <= 5 and int(text) <= 65535
+
+
+def _parse_v2(buffer: bytes) -> ProxyHeader | None:
+    if len(buffer) < _V2_LENGTH:
+        return None
+    version_and_command, family = buffer[12], buffer[13]
+    length = _V2_LENGTH + int.from_bytes(buffer[14:16], "big")
+    if version_and_command not in (0x20, 0x21):
+        raise ValueError("not a PROXY header of version 2")
+    if length > MAX_PROXY_HEADER_LENGTH:
+        raise ValueError("PROXY header too long")
+    if len(buffer) < length:
+        return None
+    if version_and_command == 0x20:
+        return ProxyHeader(length, None)
+    if family not in _V2_FAMILIES:
+        raise ValueError("PROXY header of an unknown family")
+    address_length, needed = _V2_FAMILIES[family]
+    if length - _V2_LENGTH < needed:
+        raise ValueError("PROXY header too short for its family")
+    source = buffer[_V2_LENGTH : _V2_LENGTH + address_length]
+    return ProxyHeader(length, unmap(source) if source else None)
