@@ -1,16 +1,26 @@
-"""Every setting, its default and one sentence about it; the only reader of the environment.
+"""Every setting, its default and one sentence about it.
 
-Values come from, first wins: TRACKER_… variables, a ``.env`` file, a TOML file (``--config``), the
-defaults here. ``TRACKER_REDIS__URL`` is field ``url`` of section ``redis``. Parts receive their own
-section, never the whole.
+``TRACKER_REDIS__URL`` is field ``url`` of section ``redis``; settings_sources.py reads them, and
+docs/settings.md is made from them. Parts receive their own section, never the whole. A new setting
+goes into the section of its part: nothing else has to know.
 """
 
-from ipaddress import IPv4Network, IPv6Network
+import json
+from collections.abc import Mapping
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Literal
+from typing import Annotated, Any, Literal, get_origin
 
-from pydantic import BaseModel, ConfigDict, Field, SecretStr
-from pydantic_settings import BaseSettings, SettingsConfigDict
+from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+
+PREFIX = "TRACKER_"
+
+
+def _network(value: object) -> object:
+    # Parsed here, not by pydantic's union: that would complain twice, and about neither in words of its own.
+    return ip_network(value.strip()) if isinstance(value, str) else value
+
 
 Network = IPv4Network | IPv6Network
 
@@ -20,126 +30,220 @@ class Section(BaseModel):
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
+    @field_validator("*", mode="before")
+    @classmethod
+    def _split_lists(cls, value: object, info: ValidationInfo) -> object:
+        """A list may be written as text: comma-separated, or as JSON."""
+        name = info.field_name or ""
+        if not isinstance(value, str) or get_origin(cls.model_fields[name].annotation) is not tuple:
+            return value
+        return _items(value)
+
+
+def _items(text: str) -> list[Any]:
+    try:
+        parsed = json.loads(text)
+    except ValueError:  # `[::]:6969,0.0.0.0:6969` looks like JSON only at first sight
+        parsed = None
+    if isinstance(parsed, list):
+        return parsed
+    return [item.strip() for item in text.split(",") if item.strip()]
+
 
 class HttpSettings(Section):
+    """Where requests come in, and how large they may be."""
+
     listen: tuple[str, ...] = Field(
         ("0.0.0.0:6969", "[::]:6969"),
-        description="Addresses to serve on: `host:port`, `[ipv6]:port` or `unix:/path`. A system without IPv6 goes on with a warning.",
+        description="Addresses to serve on: `host:port`, `[ipv6]:port` or `unix:/path`. On a system without "
+        "IPv6 the IPv6 ones are left out with a warning.",
     )
-    trusted_proxies: tuple[Network, ...] = Field(
+    trusted_proxies: tuple[Annotated[Network, BeforeValidator(_network)], ...] = Field(
         (),
-        description="Networks whose X-Forwarded-For, Forwarded, PROXY headers and `ip=` are believed; peers on a unix socket count as trusted once any is named.",
+        description="Networks (`10.0.0.0/8`) whose X-Forwarded-For, Forwarded and PROXY headers and `ip=` are "
+        "believed; once any is named, whoever connects through a unix socket is believed as well.",
     )
     proxy_protocol: bool = Field(
         False, description="Expect a PROXY protocol header (v1 or v2) on connections from trusted proxies."
     )
     ip_parameter_from_private: bool = Field(
-        False, description="Honour `ip=` from private and loopback addresses too (for tests in a LAN)."
+        False, description="Honour `ip=` from private and loopback addresses too, for tests in a LAN."
     )
     max_request_line_bytes: int = Field(
-        32768, ge=1024, le=1048576, description="Longest request line accepted; a scrape of 400 torrents needs 29,000."
+        32768,
+        ge=1024,
+        le=1048576,
+        description="Longest request line accepted; a scrape of 400 torrents needs 29,000.",
     )
-    max_header_bytes: int = Field(8190, ge=256, le=1048576, description="Longest single header line accepted.")
-    max_headers: int = Field(64, ge=8, le=1024, description="Most header lines accepted in a request.")
+    max_header_bytes: int = Field(
+        8190, ge=256, le=1048576, description="Longest single header line accepted."
+    )
+    max_headers: int = Field(64, ge=8, le=1024, description="Most header lines accepted in one request.")
     keepalive_seconds: float = Field(
-        60, gt=0, le=3600, description="An idle or unfinished request's connection is closed after this long."
+        60,
+        gt=0,
+        le=3600,
+        description="A connection is closed after being idle, or in the middle of a request, for this long.",
     )
     half_close_seconds: float = Field(
         5, gt=0, le=60, description="How long a client that closed its sending side may wait for its answer."
     )
-    access_log: bool = Field(False, description="Log one line for every request (never with a passkey).")
+    access_log: bool = Field(False, description="Log one line for every request, without its passkey.")
 
 
 class RedisSettings(Section):
+    """The store: somebody's Redis or Valkey, or a private one."""
+
     url: SecretStr | None = Field(
         None,
-        description="An existing server: redis://, rediss:// or unix://, with user, password and database; without it a private one is started.",
+        description="An existing server: `redis://`, `rediss://` or `unix://`, with user, password and "
+        "database. Without it a private server is started.",
     )
     prefix: str = Field(
         "t:",
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9_.{}\-]*:$",
-        description="What every key begins with, so that several trackers can share a server.",
+        description="What every key begins with, so that several trackers can share a server; ends with a colon.",
     )
-    tls_ca_file: Path | None = Field(None, description="Certificates to check a rediss:// server against; the system's when unset.")
-    connect_timeout_seconds: float = Field(0.5, gt=0, le=60, description="Time a connection to the store may take.")
+    tls_ca_file: Path | None = Field(
+        None,
+        description="Certificates to check a `rediss://` server against, instead of the system's.",
+    )
+    connect_timeout_seconds: float = Field(
+        0.5, gt=0, le=60, description="Time that connecting to the store may take."
+    )
     timeout_seconds: float = Field(
-        0.8, gt=0, le=60, description="Time an answer of the store may take; then announces fail with `retry in`."
+        0.8,
+        gt=0,
+        le=60,
+        description="Time that an answer of the store may take; after it announces fail with `retry in`.",
     )
     max_waiting: int = Field(
-        4096, ge=64, description="Announces that may wait for the store in one process before more are refused."
+        4096,
+        ge=64,
+        description="Announces that may wait for the store in one process; further ones are refused at once.",
     )
 
 
 class DataSettings(Section):
-    directory: Path = Field(Path("data"), description="Where the private store keeps its data, made when missing, readable by its owner only.")
+    """What is kept on this machine."""
+
+    directory: Path = Field(
+        Path("data"),
+        description="Where the private store keeps its data; made when missing, readable by its owner only.",
+    )
 
 
 class AnnounceSettings(Section):
-    interval_seconds: int = Field(1800, ge=1, le=86400, description="How often peers announce; public tracker lists accept 300 to 10800.")
-    interval_jitter: float = Field(
-        0.1, ge=0, le=0.5, description="Share of the interval added at random, so that peers do not come in waves."
+    """What peers are told."""
+
+    interval_seconds: int = Field(
+        1800,
+        ge=1,
+        le=86400,
+        description="How often peers announce; lists of public trackers accept 300 to 10800.",
     )
-    min_interval_seconds: int = Field(900, ge=0, le=86400, description="Peers are asked not to announce more often than this.")
-    peers_default: int = Field(50, ge=0, le=1000, description="Peers given when the client names no number.")
+    interval_jitter: float = Field(
+        0.1,
+        ge=0,
+        le=0.5,
+        description="Share of the interval added at random, so that peers do not come in waves.",
+    )
+    min_interval_seconds: int = Field(
+        900, ge=0, le=86400, description="Peers are asked not to announce more often than this."
+    )
+    peers_default: int = Field(50, ge=0, le=1000, description="Peers given to a client that names no number.")
     peers_max: int = Field(200, ge=0, le=1000, description="Most peers given in one answer.")
     private_addresses: Literal["serve", "refuse"] = Field(
         "serve",
-        description="What to do with peers on private, loopback and other unroutable addresses: `refuse` is right for a public tracker.",
+        description="What to do with peers on private, loopback and other addresses that the internet cannot "
+        "reach: `refuse` is right for a public tracker, `serve` for a first try at home.",
     )
 
 
 class TorrentSettings(Section):
+    """Which torrents are served, and how many."""
+
     mode: Literal["open", "registered"] = Field(
-        "open", description="`open` registers unknown torrents at their first announce, `registered` refuses them."
+        "open",
+        description="`open` registers an unknown torrent at its first announce, `registered` refuses it.",
     )
-    max_torrents: int = Field(1_000_000, ge=1, description="In open mode, torrents that may be registered at all.")
+    max_torrents: int = Field(
+        1_000_000, ge=1, description="In open mode, most torrents that may be registered."
+    )
     new_per_address_hour: int = Field(
-        1000, ge=1, description="In open mode, new torrents one address (IPv6: one /64) may register in an hour."
+        1000,
+        ge=1,
+        description="In open mode, new torrents that one address (IPv6: one /64) may register in an hour.",
     )
     forget_after_seconds: int = Field(
-        604_800, ge=60, description="In open mode, a torrent that registered itself is forgotten after so long without a peer."
+        604_800,
+        ge=60,
+        description="In open mode, a torrent that registered itself is forgotten after so long without a peer.",
     )
     full_scrape: bool = Field(False, description="Answer a scrape without info_hash with every torrent.")
-    max_scrape: int = Field(400, ge=1, le=10_000, description="Torrents one scrape may ask for; further ones are left out.")
+    max_scrape: int = Field(
+        400, ge=1, le=10_000, description="Torrents that one scrape may ask for; further ones are left out."
+    )
 
 
 class UserSettings(Section):
-    private: bool = Field(False, description="Require a passkey in the announce URL (private mode) and keep totals by user.")
+    """Passkeys, totals by user, and hit and run."""
+
+    private: bool = Field(
+        False, description="Require a passkey in the announce URL (private mode), and keep totals by user."
+    )
     peer_memory_seconds: int = Field(
         2_592_000, ge=60, description="In private mode, how long a peer that left is remembered."
     )
     hnr_min_bytes: int = Field(
-        1_048_576, ge=0, description="A user who downloaded more than this of a torrent owes it seeding time."
+        1_048_576, ge=0, description="A user who downloaded more than this of a torrent owes it time."
     )
-    hnr_threshold_seconds: int = Field(259_200, ge=0, description="Time on a torrent below which leaving it is a hit and run.")
+    hnr_threshold_seconds: int = Field(
+        259_200, ge=0, description="The time owed: leaving a torrent before it is a hit and run."
+    )
     max_credit_bytes_per_second: int = Field(
-        134_217_728, ge=1, description="Credit per announce is cut to this rate; what is cut is counted."
+        134_217_728,
+        ge=1,
+        description="Upload and download are credited up to this rate; what is cut off is counted.",
     )
 
 
 class ClientSettings(Section):
-    allow_list: bool = Field(False, description="Serve only peers whose peer id begins with an allowed prefix.")
+    """Which client programs are served."""
+
+    allow_list: bool = Field(
+        False,
+        description="Serve only peers whose peer id begins with an allowed prefix (`tracker client allow`).",
+    )
 
 
 class ReaperSettings(Section):
+    """When silent peers are removed."""
+
     interval_seconds: float = Field(
-        2700, gt=0, le=172_800, description="A peer silent for this long (or 1.5 announce intervals, if longer) is removed."
+        2700,
+        gt=0,
+        le=172_800,
+        description="A peer silent for this long, or for 1.5 announce intervals if that is longer, is removed.",
     )
 
 
 class LogSettings(Section):
-    level: Literal["debug", "info", "warning", "error"] = Field("info", description="The least important lines to print.")
-    format: Literal["auto", "human", "json"] = Field("auto", description="`auto` is human in a terminal and JSON elsewhere.")
+    """What is printed, to standard error."""
 
-
-class Settings(BaseSettings):
-    """All settings in force."""
-
-    model_config = SettingsConfigDict(
-        env_prefix="TRACKER_", env_nested_delimiter="__", env_file=".env", extra="forbid", frozen=True
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="The least important lines to print."
     )
+    format: Literal["auto", "human", "json"] = Field(
+        "auto",
+        description="`human` is coloured text, `json` one object a line; `auto` is human in a terminal.",
+    )
+
+
+class Settings(Section):
+    """All settings in force. Made by hand it holds defaults and what it is given; it never looks around."""
 
     http: HttpSettings = HttpSettings()
     redis: RedisSettings = RedisSettings()
@@ -150,3 +254,16 @@ class Settings(BaseSettings):
     clients: ClientSettings = ClientSettings()
     reaper: ReaperSettings = ReaperSettings()
     log: LogSettings = LogSettings()
+
+
+FIELDS: Mapping[tuple[str, str], FieldInfo] = {
+    (section, name): field
+    for section, part in Settings.model_fields.items()
+    for name, field in type(part.default).model_fields.items()
+}
+"""Every setting by (section, name)."""
+
+
+def variable(section: str, name: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{section}__{name}".upper()
