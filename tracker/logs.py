@@ -1,0 +1,229 @@
+"""Logs: structlog and the standard library through one renderer, to standard error; never a passkey.
+
+Lines are masked after their values became text and before they are rendered, so that nothing gets out by way
+of an exception, an object's repr or a library's own message. They are written by a thread: a reader that
+stops reading (a full pipe, a paused terminal) must not stop the tracker. When it does not catch up, lines
+are dropped, and how many is said as soon as it reads on.
+"""
+
+import contextlib
+import logging
+import os
+import queue
+import re
+import sys
+import threading
+import time
+from collections.abc import MutableMapping
+from typing import IO, Any, Protocol
+
+import structlog
+from structlog.typing import Processor
+
+MASK = "***"
+WAITING_LINES = 10_000
+"""Lines that may wait for a slow reader."""
+_CLOSE_SECONDS = 2.0
+
+_NAMES = r"(?:pass(?:key|word|wd|phrase)|secret|token|authorization|cookie)"
+_SECRET_KEY = re.compile(_NAMES, re.IGNORECASE)
+_SECRETS = (
+    # /<passkey>/announce, also with doubled slashes; not a host before /announce, nor our own announce.py.
+    (
+        re.compile(r"(?<!:)(?<!:/)/[^/\s?\"']+(/+(?:announce|scrape)(?![\w]|\.py\b|\.lua\b))", re.IGNORECASE),
+        rf"/{MASK}\1",
+    ),
+    # scheme://user:password@host; greedy, for an unescaped @ or / may be part of the password.
+    (re.compile(r"(\w://)[^\s\"'<>]*@"), rf"\1{MASK}@"),
+    # ?passkey=…, password='…', "token": "…"
+    (
+        re.compile(rf"({_NAMES}[\"']?\s*[=:]\s*b?)(\"[^\"]*\"|'[^']*'|[^\s&,;)}}\]]+)", re.IGNORECASE),
+        rf"\1{MASK}",
+    ),
+    # A client's own secret, which tells its announces from a stranger's.
+    (re.compile(r"([?&]key=)[^\s&]+", re.IGNORECASE), rf"\1{MASK}"),
+    # The key of a user in the store is named by the passkey.
+    (re.compile(r"(:user:)[^\s\"',)\]]+"), rf"\1{MASK}"),
+)
+
+
+_CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
+_MANY_LINES = frozenset({"exception", "stack"})
+_PLAIN = (int, float, type(None))
+_DEEPEST = 4
+
+
+class Choices(Protocol):
+    """What the settings say about logs."""
+
+    @property
+    def level(self) -> str: ...
+    @property
+    def format(self) -> str: ...
+
+
+def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
+    """Send all logs of this process to ``stream`` (standard error); a later call replaces an earlier one.
+
+    ``choices.format`` ``auto`` is human in a terminal and JSON elsewhere. What still waits is written
+    at the end of the process; ``Writer.close`` does so earlier.
+    """
+    stream = sys.stderr if stream is None else stream
+    human = choices.format == "human" or (choices.format == "auto" and stream.isatty())
+    level = logging.getLevelNamesMapping()[choices.level.upper()]
+    shared = _shared_processors()
+    writer = Writer(stream)
+    writer.setFormatter(
+        _formatter(shared, human, colours=human and stream.isatty() and "NO_COLOR" not in os.environ)
+    )
+    structlog.configure(
+        processors=[
+            structlog.stdlib.filter_by_level,
+            *shared,
+            structlog.stdlib.ProcessorFormatter.wrap_for_formatter,
+        ],
+        wrapper_class=structlog.stdlib.BoundLogger,
+        logger_factory=structlog.stdlib.LoggerFactory(),
+        cache_logger_on_first_use=False,  # a logger made before this call must follow it
+    )
+    root = logging.getLogger()
+    for old in [handler for handler in root.handlers if isinstance(handler, Writer)]:
+        root.removeHandler(old)
+        old.close()
+    root.addHandler(writer)
+    root.setLevel(level)
+    logging.captureWarnings(capture=True)
+    return writer
+
+
+def _shared_processors() -> list[Processor]:
+    return [
+        structlog.contextvars.merge_contextvars,
+        structlog.stdlib.add_logger_name,
+        structlog.stdlib.add_log_level,
+        structlog.processors.TimeStamper(fmt="iso", utc=True),
+        structlog.processors.StackInfoRenderer(),
+        structlog.processors.format_exc_info,
+        mask_event,
+    ]
+
+
+def _formatter(shared: list[Processor], human: bool, colours: bool) -> logging.Formatter:
+    renderer: Processor = structlog.processors.JSONRenderer()
+    if human:
+        renderer = structlog.dev.ConsoleRenderer(
+            colors=colours,
+            pad_event_to=0,
+            exception_formatter=structlog.dev.plain_traceback,  # the pretty ones show local variables
+        )
+    return structlog.stdlib.ProcessorFormatter(
+        foreign_pre_chain=shared,
+        processors=[structlog.stdlib.ProcessorFormatter.remove_processors_meta, renderer],
+    )
+
+
+def mask_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
+    """A structlog processor: nothing secret and no control character is left in any value."""
+    for name, value in event.items():
+        if not name.startswith("_"):  # the formatter's own
+            event[name] = _masked(name, value, 0)
+    return event
+
+
+def _masked(name: str, value: object, depth: int) -> object:
+    if isinstance(value, _PLAIN):
+        return value
+    if _SECRET_KEY.search(name):
+        return MASK
+    if isinstance(value, dict) and depth < _DEEPEST:
+        return {_text(k): _masked(str(k), v, depth + 1) for k, v in value.items()}
+    if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
+        return [_masked("", item, depth + 1) for item in value]
+    return _text(value, lines=name in _MANY_LINES)
+
+
+def _text(value: object, lines: bool = False) -> str:
+    """Masked text on one line, so that what a client sent cannot write lines or colours of its own."""
+    text = mask(value if isinstance(value, str) else _safe_repr(value))
+    text = _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
+    return text if lines else text.replace("\n", "\\n")
+
+
+def _safe_repr(value: object) -> str:
+    try:
+        return str(value) if isinstance(value, BaseException | os.PathLike) else repr(value)
+    except Exception as error:  # noqa: BLE001  # a broken repr must not lose the line
+        return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
+
+
+def mask(text: str) -> str:
+    """``text`` without passkeys, passwords and tokens, wherever they are known to stand."""
+    for pattern, replacement in _SECRETS:
+        text = pattern.sub(replacement, text)
+    return text
+
+
+class Writer(logging.Handler):
+    """Renders in the caller's thread and writes in one of its own; a full queue drops lines and counts them.
+
+    A thread does not outlive a fork: a child process calls ``configure`` again.
+    """
+
+    def __init__(self, stream: IO[str], waiting: int = WAITING_LINES) -> None:
+        super().__init__()
+        self._stream = stream
+        self._queue: queue.Queue[str | threading.Event | None] = queue.Queue(waiting)
+        self._dropped = 0
+        self._thread = threading.Thread(target=self._write_all, name="logs", daemon=True)
+        self._thread.start()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        try:
+            line = self.format(record)
+        except Exception as error:  # noqa: BLE001  # the library's report would show the arguments unmasked
+            line = f"a log line of {record.name} could not be written: {type(error).__name__}"
+        try:
+            self._queue.put_nowait(line)
+        except queue.Full:
+            self._dropped += 1
+
+    def flush(self) -> None:
+        """Wait, but not for long, until what waits is written."""
+        written = threading.Event()
+        deadline = time.monotonic() + _CLOSE_SECONDS
+        with contextlib.suppress(queue.Full):
+            self._queue.put(written, timeout=_CLOSE_SECONDS)
+            written.wait(max(0.0, deadline - time.monotonic()))
+
+    def close(self) -> None:
+        """Write what waits and end the thread; a reader that does not read is not waited for."""
+        if self._thread.is_alive():
+            with contextlib.suppress(queue.Full):
+                self._queue.put(None, timeout=_CLOSE_SECONDS)
+                self._thread.join(_CLOSE_SECONDS)
+        super().close()
+
+    def _write_all(self) -> None:
+        while (line := self._queue.get()) is not None:
+            if isinstance(line, threading.Event):
+                line.set()
+                continue
+            self._write(line)
+            if self._dropped:
+                dropped, self._dropped = self._dropped, 0
+                self._write(self.format(_dropped_record(dropped)))
+
+    def _write(self, line: str) -> None:
+        with contextlib.suppress(
+            OSError, ValueError
+        ):  # the reader is gone, or the stream is closed: carry on
+            try:
+                self._stream.write(line + "\n")
+            except UnicodeEncodeError:
+                self._stream.write(line.encode("ascii", "backslashreplace").decode() + "\n")
+            self._stream.flush()
+
+
+def _dropped_record(lines: int) -> logging.LogRecord:
+    text = f"{lines} log lines dropped: their reader is too slow"
+    return logging.LogRecord("tracker.logs", logging.WARNING, __file__, 0, text, None, None)
