@@ -1,0 +1,252 @@
+"""One HTTP connection: aiohttp's protocol, made fit for BitTorrent clients and a hostile network.
+
+What it adds to aiohttp: a client that half-closes after its request gets its answer; requests that
+aiohttp refuses before any handler runs get an answer of ours, and nothing they send is logged as an
+error; a client that does not read its answers is cut off; a PROXY protocol header is taken off the
+front; stopping answers what is in flight.
+
+PROXY headers are expected on, and only on, connections from trusted proxies. Anybody else is served
+as plain HTTP, where such a header is a malformed request and names no address.
+"""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+
+from tracker.bittorrent import Address
+from tracker.frontends.exchange import Answer, Request
+from tracker.settings import HttpSettings
+from tracker.wire.compact import pack_address
+from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
+
+NO_ADDRESS = Address(b"")
+LINGER_SECONDS = 1.0
+"""How long an unread request body is thrown away before the connection is closed under it."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What every connection of a server goes by."""
+
+    settings: HttpSettings
+    trusted: TrustedNetworks
+    malformed: Callable[[BaseException | None], Answer]
+    """Answers what aiohttp refused before a handler ran, and closes."""
+    crashed: Callable[[BaseException | None], Answer]
+    """Answers for a handler that raised, and closes."""
+
+
+class Connection(RequestHandler):
+    """See the head of this module.
+
+    ``address`` is the packed address of the other end, empty for a unix socket; ``trusted`` says whether
+    it may speak for others. A PROXY header replaces both by those of the client it names.
+    """
+
+    __slots__ = ("_half_closed", "_last", "_pipe", "_preface", "_rules", "_stalled", "address", "trusted")
+
+    def __init__(self, manager: "Server", **options: Any) -> None:
+        super().__init__(manager, **options)
+        self._rules = manager.rules
+        self._pipe: asyncio.Transport | None = None
+        self._preface: bytes | None = None
+        self._last = False
+        self._half_closed: asyncio.TimerHandle | None = None
+        self._stalled: asyncio.TimerHandle | None = None
+        self.address = NO_ADDRESS
+        self.trusted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        self._pipe = pipe = cast(asyncio.Transport, transport)
+        pipe.set_write_buffer_limits(high=0)  # every byte that cannot leave at once starts the stall timer
+        self.address, local = _other_end(pipe)
+        networks = self._rules.trusted
+        if networks:
+            self.trusted = local or (self.address != NO_ADDRESS and self.address in networks)
+            if self.trusted and self._rules.settings.proxy_protocol:
+                self._preface = b""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        for timer in (self._half_closed, self._stalled):
+            if timer is not None:
+                timer.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._last:
+            return
+        if self._preface is not None:
+            data = self._take_preface(data)
+            if not data:
+                return
+        try:
+            super().data_received(data)
+        except Exception:  # noqa: BLE001
+            # The parser raised what aiohttp does not expect of it. The input is to blame: no traceback.
+            self._rules.malformed(None)
+            self.force_close()
+
+    def _take_preface(self, data: bytes) -> bytes:
+        """Take the PROXY header off the first bytes; empty while it is incomplete or when it is wrong."""
+        buffer = (self._preface or b"") + data
+        try:
+            header = parse_proxy_header(buffer)
+        except ValueError:
+            self._rules.malformed(None)
+            self.force_close()
+            return b""
+        if header is None:
+            self._preface = buffer
+            return b""
+        self._preface = None
+        if header.source is not None:
+            self.address = header.source
+            self.trusted = header.source in self._rules.trusted
+        return buffer[header.length :]
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
+        """A client may close its sending side and still wait for its answers, for a while."""
+        if not self.finish():
+            return False
+        self._half_closed = self._loop.call_later(self._rules.settings.half_close_seconds, self.force_close)
+        return True
+
+    def finish(self) -> bool:
+        """Answer what was asked so far, read nothing more, then close; False when nothing was asked."""
+        if self._messages:
+            self._last = True
+        elif self._waiter is None and self._request_count:
+            self.close()  # the answer in the making is the last one
+        else:
+            return False
+        return True
+
+    def begin(self) -> None:
+        """A queued request is about to be answered; aiohttp's close() would drop those behind it."""
+        if self._last and not self._messages:
+            self.close()
+
+    def pause_writing(self) -> None:
+        """The client does not read its answers; give it as long as an idle one, then cut it off."""
+        super().pause_writing()
+        if self._pipe is not None and self._stalled is None:
+            self._stalled = self._loop.call_later(self._rules.settings.keepalive_seconds, self._pipe.abort)
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        if self._stalled is not None:
+            self._stalled.cancel()
+            self._stalled = None
+
+    def handle_error(
+        self,
+        request: web.BaseRequest,
+        status: int = 500,
+        exc: BaseException | None = None,
+        message: str | None = None,
+    ) -> web.StreamResponse:
+        if request.writer.output_size > 0:
+            raise ConnectionError("the answer is already on its way")
+        return self._rules.malformed(exc) if status == 400 else self._rules.crashed(exc)
+
+    def log_exception(self, *args: Any, **kw: Any) -> None:
+        """Errors outside handlers: broken bodies and lost connections are the client's affair."""
+        error = kw.get("exc_info")
+        if not isinstance(error, (HttpProcessingError, RequestPayloadError, OSError)):
+            log.error("connection failed", **describe(error))
+
+
+class Server(web.Server):
+    """aiohttp's low-level server: one handler, no router, with connections of ours."""
+
+    def __init__(self, handler: Callable[[Request], Awaitable[Answer]], rules: Rules, **options: Any) -> None:
+        self.rules = rules
+        self._open = 0
+        self._quiet: asyncio.Event | None = None
+        super().__init__(
+            cast(Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], handler),
+            keepalive_timeout=rules.settings.keepalive_seconds,
+            max_line_size=rules.settings.max_request_line_bytes,
+            max_field_size=rules.settings.max_header_bytes,
+            max_headers=rules.settings.max_headers,
+            lingering_time=LINGER_SECONDS,
+            auto_decompress=False,
+            tcp_keepalive=False,  # the keep-alive timer is stricter
+            **options,
+        )
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+    def _make_request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> Request:
+        cast(Connection, protocol).begin()
+        return Request(message, payload, protocol, writer, task, self._loop)
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        self._open += 1
+        if self._quiet is not None:
+            handler.force_close()
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._open -= 1
+        if self._quiet is not None and not self._open:
+            self._quiet.set()
+
+    async def drain(self, seconds: float) -> None:
+        """Close idle connections, answer what is in flight, cut off what is left after ``seconds``."""
+        self._quiet = asyncio.Event()
+        for connection in self.connections:
+            if not cast(Connection, connection).finish():
+                connection.force_close()
+        try:
+            async with asyncio.timeout(seconds):
+                if self._open:
+                    await self._quiet.wait()
+        except TimeoutError:
+            log.warning("cut off connections that did not finish", connections=self._open)
+        await self.shutdown(0.5)
+
+
+def describe(error: BaseException | None) -> dict[str, str]:
+    """What a log line may say of an error: its type and where it arose. Its text may quote a passkey."""
+    frames = []
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}
+
+
+def _other_end(transport: asyncio.BaseTransport) -> tuple[Address, bool]:
+    """The packed peer address, and whether the peer is on a unix socket.
+
+    A TCP peer that is gone already has no address either, so its absence must not mean trust.
+    """
+    peer = transport.get_extra_info("peername")
+    if isinstance(peer, tuple):
+        return pack_address(peer[0].partition("%")[0]) or NO_ADDRESS, False
+    sock = transport.get_extra_info("socket")
+    return NO_ADDRESS, sock is not None and sock.family == socket.AF_UNIX
