@@ -3,8 +3,8 @@
 An info hash is the hash of the info dictionary as it stands in the file, byte for byte: encoding it anew
 would give another hash wherever the file's own encoding was not canonical. So the file is first measured
 by a scanner that finds where values begin and end. The scanner works without recursion, allows only so
-many values in one another, and takes only what is well-formed, so that bencodepy, which is recursive and
-lenient, reads nothing that could harm it.
+many values and only so deep, and takes only what is well-formed, so that bencodepy, which is recursive
+and lenient, reads nothing that could harm it.
 """
 
 import re
@@ -22,6 +22,9 @@ MAX_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100
 """Values inside one another; a v2 file tree takes one for each folder of a path."""
 MAX_NAME_LENGTH = 255
+
+MAX_TOKENS = 1_000_000
+"""Values, keys and ends in one value of the outer dictionary; a file of a torrent takes about nine."""
 
 _LARGEST_SIZE = 2**63
 _TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
@@ -51,8 +54,8 @@ class TorrentFile:
 def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFile:
     """The contents of a ``.torrent`` file, however hostile. Raises ClientError, nothing else.
 
-    A file of 10 MB may take seconds: not on an event loop. What follows the outer dictionary is ignored,
-    as clients do.
+    The largest may take seconds, so this does not belong on an event loop. What follows the outer
+    dictionary is ignored, as clients do.
     """
     if len(data) > max_bytes:
         raise ClientError("the .torrent file is too large", retry_in="never")
@@ -110,7 +113,7 @@ def _end_of_value(data: bytes, at: int) -> int:
     """Where the value that begins ``at`` ends; refuses one that is cut off or breaks the grammar."""
     # For each dictionary or list we are in: whether a key comes next; None for a list, where none ever does.
     key_next: list[bool | None] = []
-    while True:
+    for _ in range(MAX_TOKENS):
         if not (match := _TOKEN.match(data, at)):
             _refuse()
         at = match.end()
@@ -134,6 +137,7 @@ def _end_of_value(data: bytes, at: int) -> int:
             return at
         if key_next[-1] is not None:
             key_next[-1] = not key_next[-1]
+    raise ClientError("the .torrent file has too many values", retry_in="never")
 
 
 def _check_pieces(pieces: object) -> None:

@@ -8,8 +8,8 @@ Parsing and ``encode_announce`` run once per announce and are written for speed;
 bencodepy keeps the order of a dictionary, so what is handed to it is sorted here.
 """
 
+import re
 from codecs import escape_decode
-from urllib.parse import unquote_to_bytes
 
 from bencodepy import encode as bencode
 
@@ -38,7 +38,9 @@ MAX_PARAMETERS = 100
 MAX_KEY_LENGTH = 64
 
 # `int in bytes` is five times as fast as `bytes in bytes`, which tries its operand as a number first.
-_PERCENT, _BACKSLASH = b"%\\"
+_PERCENT = ord("%")
+_LONGEST_ESCAPED = len("%00") * MAX_KEY_LENGTH
+_MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _EVENTS = {event.value.encode(): event for event in Event}
 _UPDATE, _STOPPED = Event.UPDATE, Event.STOPPED  # reading a member off its class is slow
 _EXACT_DIGITS = len(str(MAX_COUNT)) - 1
@@ -170,16 +172,18 @@ def encode_failure(
 def _unescape(value: bytes) -> bytes:
     """Percent-decoding, once, to bytes; a malformed escape stays as it is, as in browsers.
 
-    urllib's function builds a list of pieces in Python. The interpreter's own decoder of ``\\xNN`` escapes
-    does the same work in C in a tenth of the time, but refuses what is malformed and has a meaning for the
-    backslash, so those two go to urllib.
+    The interpreter's own decoder of ``\\xNN`` escapes does it in C, in a fifth of the time that urllib's
+    loop takes, and as fast for hostile input. It has a meaning for the backslash and refuses what is
+    malformed, so the one is escaped first, and the other when it is met. What is too long for any
+    parameter stays as it is: undoing its escapes would only cost time.
     """
-    if _BACKSLASH not in value:
-        try:
-            return escape_decode(value.replace(b"%", b"\\x"))[0]
-        except ValueError:
-            pass
-    return unquote_to_bytes(value)
+    if len(value) > _LONGEST_ESCAPED:
+        return value
+    value = value.replace(b"\\", b"%5c")
+    try:
+        return escape_decode(value.replace(b"%", b"\\x"))[0]
+    except ValueError:
+        return escape_decode(_MALFORMED_ESCAPE.sub(b"%25", value).replace(b"%", b"\\x"))[0]
 
 
 def _bad_info_hash(value: bytes) -> ClientError:

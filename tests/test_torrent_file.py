@@ -1,0 +1,242 @@
+import hashlib
+from contextlib import suppress
+from pathlib import Path
+
+import bencodepy
+import libtorrent as lt
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from tracker.errors import ClientError
+from tracker.torrent_file import MAX_DEPTH, MAX_TOKENS, TorrentFile, parse_torrent_file
+
+PIECES = b"\x11" * 20
+V1_INFO = {b"length": 5, b"name": b"n", b"piece length": 16384, b"pieces": PIECES}
+MALFORMED = "this is not a well-formed .torrent file"
+
+
+def torrent(info: dict[bytes, object]) -> bytes:
+    encoded: bytes = bencodepy.encode({b"announce": b"http://tracker/announce", b"info": info})
+    return encoded
+
+
+def with_info(**changes: object) -> bytes:
+    changed = {name.replace("_", " ").encode(): value for name, value in changes.items()}
+    return torrent(V1_INFO | changed)
+
+
+def v2_info(tree: object) -> bytes:
+    return torrent({b"file tree": tree, b"meta version": 2, b"name": b"n", b"piece length": 16384})
+
+
+def refusal(data: bytes) -> str:
+    with pytest.raises(ClientError) as caught:
+        parse_torrent_file(data)
+    assert caught.value.retry_in == "never"
+    return caught.value.text
+
+
+@pytest.mark.parametrize(
+    ("flags", "hashes"),
+    [
+        (lt.create_torrent.v1_only, (True, False)),
+        (lt.create_torrent.v2_only, (False, True)),
+        (lt.create_torrent.canonical_files, (True, True)),
+    ],
+    ids=["v1", "v2", "hybrid"],
+)
+def test_libtorrent_finds_the_same(tmp_path: Path, flags: int, hashes: tuple[bool, bool]) -> None:
+    """BEP 52: on a torrent of libtorrent's own making, with folders and padding, which is not counted."""
+    contents = {"top/a/b.bin": bytes(70_000), "top/ü.txt": b"x" * 33}
+    for name, content in contents.items():
+        (tmp_path / name).parent.mkdir(parents=True, exist_ok=True)
+        (tmp_path / name).write_bytes(content)
+    entries = [lt.create_file_entry(name, len(content)) for name, content in contents.items()]
+    creator = lt.create_torrent(entries, piece_size=16384, flags=flags)
+    lt.set_piece_hashes(creator, str(tmp_path))
+    (tmp_path / "made.torrent").write_bytes(data := lt.bencode(creator.generate()))
+    judge = lt.torrent_info(str(tmp_path / "made.torrent")).info_hashes()
+
+    parsed = parse_torrent_file(data)
+    assert (parsed.name, parsed.size_bytes, parsed.private) == ("top", 70_033, False)
+    assert (parsed.info_hash is not None, parsed.info_hash_v2 is not None) == hashes
+    assert parsed.info_hash is None or parsed.info_hash == judge.v1.to_bytes()
+    assert parsed.info_hash_v2 is None or parsed.info_hash_v2 == judge.v2.to_bytes()
+    found = [each[:20] for each in (parsed.info_hash, parsed.info_hash_v2) if each]
+    assert list(parsed.announce_hashes) == found
+
+
+class TestContents:
+    def test_a_plain_one(self) -> None:
+        data = torrent(V1_INFO)
+        expected = hashlib.sha1(bencodepy.encode(V1_INFO), usedforsecurity=False).digest()
+        assert parse_torrent_file(data) == TorrentFile("n", expected, None, False, 5)  # type: ignore[arg-type]
+
+    def test_the_hash_is_of_the_bytes_as_they_stand(self) -> None:
+        """Keys out of order: encoding the dictionary anew in order would give another hash."""
+        info = b"d6:pieces20:%b4:name1:n6:lengthi5e12:piece lengthi16384ee" % PIECES
+        parsed = parse_torrent_file(b"d4:info%b8:announce1:xe" % info)
+        assert parsed.info_hash == hashlib.sha1(info, usedforsecurity=False).digest()
+
+    def test_an_info_key_deeper_down_is_not_the_info(self) -> None:
+        nested = b"d1:ad4:infod4:name5:wrongee4:info%be" % bencodepy.encode(V1_INFO)
+        assert parse_torrent_file(nested).name == "n"
+
+    def test_what_follows_is_ignored(self) -> None:
+        assert parse_torrent_file(torrent(V1_INFO) + b"\r\n") == parse_torrent_file(torrent(V1_INFO))
+
+    @pytest.mark.parametrize(
+        ("value", "private"), [(1, True), (0, False), (2, False), (b"1", False), ([], False)]
+    )
+    def test_private(self, value: object, private: bool) -> None:
+        """BEP 27"""
+        assert parse_torrent_file(with_info(private=value)).private is private
+
+    @pytest.mark.parametrize(
+        ("name", "text"),
+        [
+            ("größer".encode(), "größer"),
+            (b"\xff\x1b[31m\n", "\ufffd\ufffd[31m\ufffd"),
+            (b"", ""),
+            (b"a" * 300, "a" * 255),
+        ],
+    )
+    def test_names_are_fit_to_print(self, name: bytes, text: str) -> None:
+        assert parse_torrent_file(with_info(name=name)).name == text
+
+    def test_sizes_add_up_without_padding(self) -> None:
+        """BEP 47"""
+        files = [{b"length": 3}, {b"length": 4, b"attr": b"x"}, {b"attr": b"p", b"length": 100}]
+        assert parse_torrent_file(with_info(files=files)).size_bytes == 7
+
+    def test_a_v2_tree(self) -> None:
+        tree = {b"a": {b"": {b"length": 3}}, b"b": {b"c": {b"": {b"length": 4}}}, b"e": {}}
+        parsed = parse_torrent_file(v2_info(tree))
+        assert parsed.size_bytes == 7 and parsed.info_hash is None
+        assert parsed.info_hash_v2 is not None and parsed.announce_hashes == (parsed.info_hash_v2[:20],)
+
+
+class TestHostileInput:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            *(
+                b"",
+                b"d",
+                b"e",
+                b"le",
+                b"i1e",
+                b"4:info",
+                b"d4:info",
+                b"d4:infod",
+                b"d4:info5:abcd",
+                b"d4:infole",
+            ),
+            *(
+                b"di1ei2ee",
+                b"d4:infod1:aee",
+                b"d4:infodi1ei2eee",
+                b"d4:infodlei2eee",
+                b"d4:infoi1ee",
+                b"<html>",
+            ),
+            *(
+                b"d4:infodee",
+                b"d4:infode4:infodee",
+                b"d4:infod1:ai01eee",
+                b"d4:infod1:ai-0eee",
+                b"d4:infod1:aieee",
+            ),
+            *(b"d04:infodee", b"d-1:", b"d99999999999999999999:", b"d4:infod1:a999999999:ee", b"d4:info\x00"),
+            b"d4:infod1:ai" + b"9" * 5000 + b"eee",
+        ],
+    )
+    def test_malformed_ones(self, data: bytes) -> None:
+        assert refusal(data)
+
+    @pytest.mark.parametrize("data", [torrent(V1_INFO)[:-1], torrent(V1_INFO)[:60], b"d4:infod1:aee"])
+    def test_cut_off_ones(self, data: bytes) -> None:
+        assert refusal(data) == MALFORMED
+
+    def test_the_refusals_say_what_is_wrong(self) -> None:
+        assert refusal(b"d8:announce1:xe") == "the .torrent file has no info dictionary"
+        assert "neither pieces" in refusal(b"d4:infod4:name1:nee")
+
+    @pytest.mark.parametrize("opening", [b"l", b"d1:a"])
+    @pytest.mark.parametrize("depth", [MAX_DEPTH + 1, 100_000])
+    def test_nesting_is_bounded(self, opening: bytes, depth: int) -> None:
+        assert refusal(b"d4:info" + opening * depth) in {"the .torrent file is nested too deeply", MALFORMED}
+        assert refusal(b"d1:x" + opening * depth) == "the .torrent file is nested too deeply"
+
+    def test_nesting_within_bounds_is_read(self) -> None:
+        deep = b"l" * (MAX_DEPTH - 1) + b"e" * (MAX_DEPTH - 1)
+        info = b"d6:lengthi5e4:name1:n6:pieces0:1:x%be" % deep
+        assert parse_torrent_file(b"d4:info%be" % info).size_bytes == 5
+
+    def test_the_number_of_values_is_bounded(self) -> None:
+        assert refusal(b"d4:infol" + b"le" * MAX_TOKENS) == "the .torrent file has too many values"
+
+    def test_the_size_is_bounded(self) -> None:
+        data = torrent(V1_INFO)
+        parse_torrent_file(data, max_bytes=len(data))
+        with pytest.raises(ClientError, match="too large"):
+            parse_torrent_file(data, max_bytes=len(data) - 1)
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            *(
+                {"length": -1},
+                {"length": b"5"},
+                {"length": []},
+                {"name": 5},
+                {"name": []},
+                {"pieces": b"short"},
+            ),
+            *({"pieces": 5}, {"files": 5}, {"files": [5]}, {"files": [{}]}, {"files": {}}),
+            {"files": [{b"length": 2**62}, {b"length": 2**62}, {b"length": 2**62}]},
+        ],
+    )
+    def test_impossible_contents_of_v1(self, changes: dict[str, object]) -> None:
+        assert refusal(with_info(**changes)) == MALFORMED
+
+    @pytest.mark.parametrize(
+        "tree", [5, b"x", [], {b"a": 5}, {b"a": {b"": 5}}, {b"a": {b"": {}}}, {b"a": {b"": {b"length": -1}}}]
+    )
+    def test_impossible_contents_of_v2(self, tree: object) -> None:
+        assert refusal(v2_info(tree)) == MALFORMED
+
+    @given(st.binary())
+    def test_junk_raises_nothing_else(self, junk: bytes) -> None:
+        for data in (junk, b"d" + junk, b"d4:info" + junk, b"d4:infod6:pieces0:4:name1:n" + junk):
+            with suppress(ClientError):
+                parse_torrent_file(data)
+
+    @given(st.integers(0, len(torrent(V1_INFO))), st.binary(max_size=3), st.integers(0, 3))
+    def test_damage_raises_nothing_else(self, at: int, inserted: bytes, dropped: int) -> None:
+        data = torrent(V1_INFO)
+        with suppress(ClientError):
+            parse_torrent_file(data[:at] + inserted + data[at + dropped :])
+
+    @settings(max_examples=50)
+    @given(
+        st.recursive(
+            st.integers(-5, 2**64) | st.binary(max_size=5),
+            lambda inner: st.lists(inner) | st.dictionaries(st.binary(max_size=3), inner),
+        )
+    )
+    def test_any_value_of_bencode_is_measured_right(self, value: object) -> None:
+        info = bencodepy.encode(V1_INFO | {b"x": value})
+        if max(map(abs, _integers(value)), default=0) >= 10**19:
+            assert refusal(b"d1:x%b4:info%be" % (bencodepy.encode(value), info)) == MALFORMED
+            return
+        parsed = parse_torrent_file(b"d1:x%b4:info%be" % (bencodepy.encode(value), info))
+        assert parsed.info_hash == hashlib.sha1(info, usedforsecurity=False).digest()
+
+
+def _integers(value: object) -> list[int]:
+    if isinstance(value, int):
+        return [value]
+    inner = value if isinstance(value, list) else list(value.values()) if isinstance(value, dict) else []
+    return [number for each in inner for number in _integers(each)]
