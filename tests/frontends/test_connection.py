@@ -113,14 +113,14 @@ async def test_idle_and_unfinished_requests_are_cut_off(sent: bytes) -> None:
 @on_loops()
 async def test_dribbled_headers_do_not_win_time() -> None:
     """The clock runs from the connection's start (then from the last answer), not from the last byte."""
-    async with talking(RecordingTracker(), keepalive_seconds=0.1) as client:
+    async with talking(RecordingTracker(), keepalive_seconds=0.1, max_headers=1024) as client:
         await client.get(ANNOUNCE)
         client.send(request(ANNOUNCE)[:-2])
         started = asyncio.get_running_loop().time()
-        async with asyncio.timeout(PATIENCE):
+        with contextlib.suppress(ConnectionError):
             while not client.reader.at_eof():
-                with contextlib.suppress(ConnectionError, TimeoutError):
-                    client.send(b"a: b\r\n")
+                client.send(b"a: b\r\n")
+                with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.01):
                         await client.reader.read(1)
         assert asyncio.get_running_loop().time() - started < 1
