@@ -1,0 +1,315 @@
+"""The shape of the code, held by tests: who may import whom, what only one place does, how large things get.
+
+The tables below are the documentation; a change of them is a decision, and says so in its commit.
+"""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+PACKAGE = ROOT / "tracker"
+
+NOUNS = ("bittorrent", "errors")
+STORE_FOUNDATIONS = ("store.connection", "store.keys", "store.scripts")
+
+MAY_IMPORT: dict[str, tuple[str, ...]] = {
+    # Nothing of ours: everybody may lean on these.
+    "errors": (),
+    "logs": (),
+    "settings": (),
+    "scoring": (),
+    "geoip": (),
+    "child": (),
+    # Nouns, and bytes <-> nouns. A module of wire may use wire.compact, and no other sibling.
+    "bittorrent": ("errors",),
+    "torrent_file": NOUNS,
+    "wire": NOUNS,
+    "wire.http": (*NOUNS, "wire.compact"),
+    "wire.proxy": (*NOUNS, "wire.compact"),
+    # Where settings come from, and how people read them.
+    "settings_sources": ("settings",),
+    "settings_page": ("settings",),
+    # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
+    "store": (*NOUNS, *STORE_FOUNDATIONS),
+    # Decisions.
+    "announce": (*NOUNS, "settings", "store"),
+    # Front ends never see the store; the parts of the HTTP one know each other in one direction.
+    "frontends": (*NOUNS, "settings", "announce", "wire"),
+    "frontends.connection": (*NOUNS, "settings", "wire", "frontends.exchange"),
+    "frontends.http": (
+        *NOUNS,
+        "settings",
+        "announce",
+        "wire",
+        "frontends.connection",
+        "frontends.exchange",
+        "frontends.listeners",
+    ),
+    # Loops that run until cancelled.
+    "workers": (*NOUNS, "settings", "store", "scoring", "geoip"),
+    # The private store.
+    "data_directory": ("errors",),
+    "valkey": ("errors", "child", "data_directory"),
+    # On top: wiring, then words.
+    "service": (
+        *NOUNS,
+        "settings",
+        "settings_page",
+        "store",
+        "announce",
+        "frontends",
+        "workers",
+        "valkey",
+    ),
+    "doctor": (*NOUNS, "settings", "store"),
+    "terminal": ("service",),
+    "commands": (
+        *NOUNS,
+        "commands",
+        "logs",
+        "service",
+        "settings",
+        "settings_sources",
+        "store",
+        "terminal",
+        "torrent_file",
+    ),
+    "cli": (
+        *NOUNS,
+        "commands",
+        "doctor",
+        "logs",
+        "service",
+        "settings",
+        "settings_page",
+        "settings_sources",
+        "store",
+        "terminal",
+        "torrent_file",
+    ),
+    "__main__": ("cli",),
+}
+"""By module or, for the modules not named themselves, by package. A module in neither has no place yet."""
+
+NEVER: dict[str, tuple[str, ...]] = {
+    # socket is there for inet_pton, a pure function.
+    "wire": ("asyncio", "aiohttp", "redis", "os", "time", "random", "secrets", "logging", "structlog"),
+    "bittorrent": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
+    "scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
+    "torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
+}
+"""Libraries that a pure module has no use for: time and secrets are arguments."""
+
+ONLY: dict[str, tuple[str, ...]] = {
+    "redis": ("store",),
+    "redis.exceptions": ("store", "workers", "doctor", "commands"),
+    "aiohttp": ("frontends",),
+    "pydantic_settings": ("settings_sources",),
+    "typer": ("cli", "commands", "terminal"),
+}
+"""Libraries that only these may import; the longest name that fits an import decides."""
+
+TESTED_BY: dict[str, str] = {
+    "__main__": "test_cli.py",
+    "frontends.exchange": "frontends/test_http.py",
+    "workers.changes": "store/test_clients.py",
+}
+"""Modules whose test file does not carry their name."""
+
+AWAITING_TESTS: frozenset[str] = frozenset(
+    [
+        "announce",
+        "bittorrent",
+        "child",
+        "cli",
+        "commands",
+        "commands.clients",
+        "commands.torrents",
+        "commands.users",
+        "data_directory",
+        "doctor",
+        "errors",
+        "store.clients",
+        "store.connection",
+        "store.keys",
+        "store.notifications",
+        "store.scripts",
+        "store.stats",
+        "store.users",
+        "terminal",
+        "__main__",
+        "workers.changes",
+    ]
+)
+"""Modules written, their tests not yet: to become empty."""
+
+FUNCTION_LINES = 60
+FILE_LINES = 400
+LARGER: dict[str, str] = {}
+"""Files and functions (``path`` or ``path:name``) beyond the limits, each with the reason."""
+
+
+def modules() -> list[str]:
+    """Every module by dotted name without ``tracker.``; packages by their own name."""
+    return sorted(name for path in PACKAGE.rglob("*.py") if (name := _name(path)))
+
+
+def _name(path: Path) -> str:
+    return (
+        ".".join(path.relative_to(PACKAGE).with_suffix("").parts).removesuffix("__init__").removesuffix(".")
+    )
+
+
+def path_of(module: str) -> Path:
+    base = PACKAGE.joinpath(*module.split("."))
+    return base / "__init__.py" if base.is_dir() else base.with_suffix(".py")
+
+
+@cache
+def tree_of(path: Path) -> ast.Module:
+    return ast.parse(path.read_text(encoding="utf-8"), str(path))
+
+
+def imports(module: str) -> Iterator[str]:
+    """Full names of what a module imports, wherever in it: ``tracker.x`` for ours."""
+    for node in ast.walk(tree_of(path_of(module))):
+        if isinstance(node, ast.Import):
+            yield from (alias.name for alias in node.names)
+        elif isinstance(node, ast.ImportFrom):
+            assert node.level == 0, f"{module}: relative import in line {node.lineno}"
+            source = node.module or ""
+            for alias in node.names:
+                inside = f"{source}.{alias.name}"
+                is_module = source.split(".")[0] == "tracker" and inside.removeprefix("tracker.") in modules()
+                yield inside if is_module else source
+
+
+def covers(place: str, module: str) -> bool:
+    return module == place or module.startswith(f"{place}.")
+
+
+def allowed(module: str) -> tuple[str, ...] | None:
+    places = [place for place in MAY_IMPORT if covers(place, module)]
+    return MAY_IMPORT[max(places, key=len)] if places else None
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_has_a_place_and_imports_downwards_only(module: str) -> None:
+    may = allowed(module)
+    assert may is not None, f"tracker/{module} is in no row of MAY_IMPORT: where does it belong?"
+    ours = {name.removeprefix("tracker.") for name in imports(module) if name.startswith("tracker.")}
+    assert not {name for name in ours if not any(covers(place, name) for place in may)}
+
+
+@pytest.mark.parametrize("module", modules())
+def test_libraries_stay_where_they_belong(module: str) -> None:
+    banned = {name for place, names in NEVER.items() if covers(place, module) for name in names}
+    for imported in imports(module):
+        assert not any(covers(name, imported) for name in banned), f"{module} is pure: no {imported}"
+        restricted = [name for name in ONLY if covers(name, imported)]
+        if restricted:
+            places = ONLY[max(restricted, key=len)]
+            assert any(covers(place, module) for place in places), f"only {places} may import {imported}"
+
+
+def strings_in_code(tree: ast.Module) -> Iterator[str]:
+    """Every string that is not a docstring or a bare text between statements."""
+    prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
+    for node in ast.walk(tree):
+        if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in prose:
+            yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
+
+
+@pytest.mark.parametrize("module", [m for m in modules() if m not in ("store.keys", "settings")])
+def test_only_the_key_table_builds_keys(module: str) -> None:
+    """The prefix is a setting: a literal ``t:`` would be wrong on every server that shares its Redis."""
+    built = [text for text in strings_in_code(tree_of(path_of(module))) if re.match(r"t:(?!/)\S", text)]
+    assert not built
+
+
+@pytest.mark.parametrize(
+    "script", sorted((PACKAGE / "store" / "lua").glob("*.lua")), ids=lambda path: path.name
+)
+def test_scripts_name_no_prefix_and_say_what_they_are(script: Path) -> None:
+    text = script.read_text(encoding="utf-8")
+    code = re.sub(r"--.*", "", text)
+    assert not re.search(r"""(?<!\.\. )["']t:""", code), (
+        "a key begins with the prefix that the script was given"
+    )
+    assert text.startswith(("--", "#!lua")), "the head says what it does"
+
+
+def test_no_command_walks_all_keys() -> None:
+    """T20: lists come from index sets, never from KEYS."""
+    for script in (PACKAGE / "store" / "lua").glob("*.lua"):
+        assert not re.search(r"""call\s*\(\s*["']KEYS["']""", script.read_text("utf-8"), re.IGNORECASE), (
+            script
+        )
+    for module in modules():
+        for node in ast.walk(tree_of(path_of(module))):
+            if isinstance(node, ast.Call):
+                assert not _asks_for_all_keys(node), f"{module} line {node.lineno}"
+
+
+def _asks_for_all_keys(call: ast.Call) -> bool:
+    """``client.keys("pattern")`` or ``client.execute_command("KEYS", …)``; a dict's ``keys()`` takes nothing."""
+    by_method = isinstance(call.func, ast.Attribute) and call.func.attr == "keys" and bool(call.args)
+    first = call.args[0] if call.args else None
+    by_name = isinstance(first, ast.Constant) and str(first.value).upper() == "KEYS"
+    return by_method or by_name
+
+
+@pytest.mark.parametrize("module", modules())
+def test_tasks_are_started_in_task_groups_only(module: str) -> None:
+    """Nobody hears the error of a lone task."""
+    for node in ast.walk(tree_of(path_of(module))):
+        if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
+            owner = node.value
+            loop = isinstance(owner, ast.Call) or (
+                isinstance(owner, ast.Name) and owner.id in ("asyncio", "loop")
+            )
+            assert not loop, f"line {node.lineno}"
+        if isinstance(node, ast.ImportFrom) and node.module == "asyncio":
+            assert not {alias.name for alias in node.names} & {"create_task", "ensure_future"}
+
+
+@pytest.mark.parametrize("module", modules())
+def test_a_module_has_a_test_file(module: str) -> None:
+    """tests/x/test_y.py, or several test_y_….py, for tracker/x/y.py."""
+    if module in AWAITING_TESTS or not path_of(module).read_text(encoding="utf-8").strip():
+        return
+    if module in TESTED_BY:
+        assert (ROOT / "tests" / TESTED_BY[module]).exists()
+        return
+    folder, _, name = module.rpartition(".")
+    found = [*(ROOT / "tests" / folder.replace(".", "/")).glob(f"test_{name}*.py")]
+    found += (ROOT / "tests" / "e2e").glob(f"test_{name}*.py")
+    assert found, f"tests/{folder.replace('.', '/')}/test_{name}.py is missing"
+
+
+def test_the_tables_name_nothing_that_is_gone() -> None:
+    planned = {"scoring", "geoip"}
+    assert {place for place in MAY_IMPORT if not path_of(place).exists()} <= planned
+    assert all(path_of(module).exists() for module in TESTED_BY)
+    assert all((ROOT / name.partition(":")[0]).exists() for name in LARGER)
+
+
+def sizes() -> Iterator[tuple[str, int, int]]:
+    for path in sorted([*PACKAGE.rglob("*.py"), *PACKAGE.rglob("*.lua")]):
+        name = str(path.relative_to(ROOT))
+        yield name, len(path.read_text(encoding="utf-8").splitlines()), FILE_LINES
+        if path.suffix == ".py":
+            for node in ast.walk(tree_of(path)):
+                if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef):
+                    yield f"{name}:{node.name}", (node.end_lineno or 0) - node.lineno + 1, FUNCTION_LINES
+
+
+def test_files_and_functions_are_small_enough_to_hold_in_the_head() -> None:
+    """Stop and think: split it, or say in LARGER why it is better whole."""
+    large = {name: lines for name, lines, limit in sizes() if lines > limit and name not in LARGER}
+    assert not large

@@ -1,0 +1,46 @@
+"""The locks: exact, with hashes, of no particular place, and for what pyproject.toml asks."""
+
+import re
+import tomllib
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).parents[1]
+LOCKS = sorted((ROOT / "requirements").glob("*.txt"))
+PIN = re.compile(r"^([a-z0-9.-]+)==([^\s;]+)", re.MULTILINE)
+
+
+def pins(name: str) -> dict[str, str]:
+    return dict(PIN.findall((ROOT / "requirements" / name).read_text(encoding="utf-8")))
+
+
+def asked(requirements: list[str]) -> set[str]:
+    return {re.split(r"[><=;\s\[]", line)[0].lower() for line in requirements}
+
+
+@pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
+def test_a_lock_pins_everything_by_hash_and_names_no_place(lock: Path) -> None:
+    text = lock.read_text(encoding="utf-8")
+    requirements = [line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in ("#", " ", "")]
+    assert requirements
+    assert all(PIN.match(line) and "--hash=sha256:" in line for line in requirements)
+    assert "://" not in text
+    assert not re.search(r"^\s*-", text.replace("--hash=", ""), re.MULTILINE), (
+        "an option of pip, such as an index"
+    )
+
+
+def test_the_locks_hold_what_the_project_asks_for() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    needed = asked(project["project"]["dependencies"])
+    assert needed <= set(pins("run.txt"))
+    assert needed | asked(project["project"]["optional-dependencies"]["dev"]) <= set(pins("dev.txt"))
+    assert asked(project["build-system"]["requires"]) <= set(pins("build.txt"))
+
+
+def test_the_locks_agree_with_each_other() -> None:
+    """They are installed into one environment, one after the other."""
+    dev = pins("dev.txt")
+    for name, version in {**pins("build.txt"), **pins("run.txt")}.items():
+        assert dev.get(name, version) == version
