@@ -1,0 +1,308 @@
+"""The ``tracker`` command, word by word, on a real store."""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from bencodepy import encode as bencode
+from redis import Redis
+from typer.testing import CliRunner, Result
+
+from tests import trackers
+from tests.servers import Server
+from tracker import __version__
+from tracker.cli import app
+
+HASH, OTHER = "ab" * 20, "cd" * 20
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def tracker(
+    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    """Runs one command on the session's store and checks its exit code (0, unless ``code`` says otherwise)."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
+    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    monkeypatch.chdir(tmp_path)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, words, prog_name="tracker", input=typed)
+        assert result.exit_code == code, (result.output, result.exception)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def keys(valkey: Server) -> Iterator["Redis"]:
+    with valkey.client() as client:
+        yield client
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+def torrent_file(path: Path, name: str, **more: object) -> Path:
+    info = {"name": name, "piece length": 16384, "length": 3, "pieces": b"x" * 20, **more}
+    path.write_bytes(bencode({"info": info}))
+    return path
+
+
+def hybrid_file(path: Path) -> Path:
+    tree = {b"a": {b"": {b"length": 3, b"pieces root": b"r" * 32}}}
+    return torrent_file(path, "both", **{"meta version": 2, "file tree": tree})
+
+
+# Torrents
+
+
+def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Redis", prefix: str) -> None:
+    assert tracker("torrent", "add", HASH, "--name", "one", "--private").stdout == f"added {HASH} as 1 one\n"
+    assert tracker("torrent", "add", OTHER.upper()).stdout == f"added {OTHER} as 2\n"
+    assert tracker("torrent", "add", HASH).stdout == f"known {HASH} as 1\n"
+    assert keys.get(f"{prefix}info_hash:{HASH}") == b"1"
+    shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
+    assert (shown["name"], shown["private"], shown["state"], shown["torrent_id"]) == (
+        "one",
+        True,
+        "registered",
+        "1",
+    )
+    listed = rows(tracker("torrent", "list"))
+    assert sorted(listed) == [
+        [HASH, "0", "0", "0", "registered", "one"],
+        [OTHER, "0", "0", "0", "registered", ""],
+    ]
+    assert tracker("torrent", "remove", HASH, OTHER).stdout == f"removed {HASH}\nremoved {OTHER}\n"
+    assert tracker("torrent", "list").stdout == ""
+    assert keys.get(f"{prefix}info_hash:{HASH}") is None
+
+
+def test_a_hybrid_file_is_registered_under_both_hashes(tracker: Command, tmp_path: Path) -> None:
+    hybrid_file(tmp_path / "a.torrent")
+    assert len(tracker("torrent", "add", "a.torrent").stdout.splitlines()) == 2
+    assert [row[-1] for row in rows(tracker("torrent", "list"))] == ["both", "both"]
+
+
+def test_a_v2_hash_is_cut_to_what_clients_announce(tracker: Command) -> None:
+    assert tracker("torrent", "add", "ef" * 32).stdout == f"added {'ef' * 20} as 1\n"
+
+
+def test_a_broken_file_is_one_line_and_the_others_are_done(tracker: Command, tmp_path: Path) -> None:
+    torrent_file(tmp_path / "good.torrent", "good", private=1)
+    (tmp_path / "bad.torrent").write_bytes(b"d4:infoi1ee")
+    (tmp_path / "folder").mkdir()
+    words = ("bad.torrent", "missing.torrent", "folder", "good.torrent", HASH, HASH[:-1])
+    result = tracker("torrent", "add", *words, code=1)
+    assert [line.split(":")[1].strip() for line in result.stderr.splitlines()] == [*words[:3], HASH[:-1]]
+    assert all(line.startswith("error: ") for line in result.stderr.splitlines())
+    assert [line.split()[0] for line in result.stdout.splitlines()] == ["added", "added"]
+    (good,) = (row for row in rows(tracker("torrent", "list")) if row[-1] == "good")
+    assert json.loads(tracker("torrent", "show", good[0], "--json").stdout)["private"] is True
+
+
+def test_a_torrent_is_disabled_with_a_reason_and_enabled(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    tracker("torrent", "add", HASH)
+    tracker("torrent", "disable", HASH, "--reason", "bad audio")
+    assert "disabled" in tracker("torrent", "list").stdout
+    assert keys.hmget(f"{prefix}t:{HASH}", "enabled", "reason") == [b"0", b"bad audio"]
+    tracker("torrent", "enable", HASH)
+    assert keys.hmget(f"{prefix}t:{HASH}", "enabled", "reason") == [b"1", b""]
+    assert "unknown torrent" in tracker("torrent", "disable", OTHER, code=1).stderr
+
+
+def test_denial_and_its_undoing(tracker: Command, keys: "Redis", prefix: str) -> None:
+    tracker("deny", HASH, OTHER, "--reason", "asked by its author")
+    assert keys.get(f"{prefix}deny:{HASH}") == b"asked by its author"
+    shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
+    assert (shown["state"], shown["reason"]) == ("denied", "asked by its author")
+    assert tracker("allow", HASH).stdout == f"allowed {HASH}\n"
+    assert keys.get(f"{prefix}deny:{HASH}") is None
+    assert tracker("allow", HASH, code=1).stderr == f"error: {HASH}: was not denied\n"
+    assert "40 hexadecimal digits" in tracker("deny", "nonsense", code=1).stderr
+
+
+def test_what_is_unknown_is_said(tracker: Command) -> None:
+    assert tracker("torrent", "show", HASH, code=1).stderr == "error: unknown torrent\n"
+    assert tracker("torrent", "remove", HASH, code=1).stderr == f"error: {HASH}: is not registered\n"
+    assert "error: an info hash is" in tracker("torrent", "show", "x", code=1).stderr
+
+
+def test_long_lists_come_in_pages(tracker: Command) -> None:
+    hashes = [f"{number:040x}" for number in range(230)]
+    tracker("torrent", "add", *hashes)
+    assert sorted(row[0] for row in rows(tracker("torrent", "list"))) == hashes
+    assert len(rows(tracker("torrent", "list", "--limit", "150", "--by", "snatches"))) == 150
+    assert len([json.loads(line) for line in tracker("torrent", "list", "--json").stdout.splitlines()]) == 230
+
+
+def test_names_cannot_move_the_cursor_nor_be_markup(tracker: Command) -> None:
+    tracker("torrent", "add", HASH, "--name", "a\x1b[2J\n[red]b\u202e\t")
+    for words in (("torrent", "list"), ("torrent", "show", HASH)):
+        text = tracker(*words).stdout
+        assert "a\\x1b[2J\\n[red]b\\u202e\\t" in text
+        assert "\x1b" not in text and "\u202e" not in text
+    tracker("client", "allow", "-XX", "--name", "\x1b]0;x\x07")
+    assert rows(tracker("client", "list")) == [["-XX", "\\x1b]0;x\\x07"]]
+
+
+# Users
+
+
+def test_a_user_is_added_listed_shown_and_disabled(tracker: Command) -> None:
+    text = tracker("user", "add").stdout
+    passkey = json.loads(tracker("user", "add", "--json", "--no-leech").stdout)["passkey"]
+    assert "announce path" in text
+    assert [row[:3] for row in rows(tracker("user", "list"))] == [["1", "yes", "yes"], ["2", "yes", "no"]]
+    assert passkey not in tracker("user", "list").stdout + tracker("user", "show", "2").stdout
+    assert passkey in tracker("user", "list", "--passkeys").stdout
+    assert json.loads(tracker("user", "show", passkey, "--passkeys", "--json").stdout)["passkey"] == passkey
+    assert tracker("user", "disable", passkey, "1").stdout == "disabled user 2\ndisabled user 1\n"
+    assert [row[1] for row in rows(tracker("user", "list"))] == ["no", "no"]
+    assert tracker("user", "enable", "2").stdout == "enabled user 2\n"
+
+
+def test_a_user_may_be_given_an_id_and_a_passkey(tracker: Command) -> None:
+    words = ("user", "add", "--id", "77", "--passkey", "sixteencharacters")
+    assert "/sixteencharacters/announce" in tracker(*words).stdout
+    assert tracker(*words, code=1).stderr.startswith("error: ")
+    assert "16 to 64 letters" in tracker("user", "add", "--passkey", "short", code=1).stderr
+
+
+def test_a_rotated_passkey_is_a_new_one(tracker: Command) -> None:
+    old = json.loads(tracker("user", "add", "--json").stdout)["passkey"]
+    new = json.loads(tracker("user", "rotate", "1", "--json").stdout)["passkey"]
+    assert old != new
+    assert tracker("user", "show", old, code=1).stderr == "error: there is no such user\n"
+    assert json.loads(tracker("user", "show", new, "--json").stdout)["user_id"] == "1"
+
+
+def test_a_user_is_deleted_only_when_that_is_meant(tracker: Command) -> None:
+    tracker("user", "add")
+    tracker("user", "delete", "1", typed="n\n", code=1)
+    assert len(rows(tracker("user", "list"))) == 1
+    tracker("user", "delete", "1", "--yes")
+    assert tracker("user", "list").stdout == ""
+
+
+def test_a_passkey_that_is_unknown_is_not_repeated(tracker: Command) -> None:
+    result = tracker("user", "disable", "averysecretpasskey1", code=1)
+    assert result.stderr == "error: argument 1: there is no such user\n"
+
+
+# Clients
+
+
+def test_clients_are_allowed_listed_and_disallowed(tracker: Command, keys: "Redis", prefix: str) -> None:
+    tracker("client", "allow", "-TR40", "M7-%00", "--name", "Transmission")
+    assert keys.exists(f"{prefix}whitelist:-TR40", f"{prefix}whitelist:M7-\0") == 2
+    listed = sorted(rows(tracker("client", "list")))
+    assert listed == [["-TR40", "Transmission"], ["M7-%00", "Transmission"]]
+    assert tracker("client", "disallow", "-TR40").stdout == "disallowed -TR40\n"
+    assert tracker("client", "disallow", "-TR40", code=1).stderr == "error: -TR40: was not on the list\n"
+    assert "1 to 20" in tracker("client", "allow", "x" * 21, code=1).stderr
+
+
+# Settings, usage, errors
+
+
+def test_settings_are_printed_masked(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_REDIS__URL", "redis://:hunter2@h/1")
+    text = tracker("settings").stdout
+    assert "TRACKER_REDIS__URL=redis://:***@h/1\n" in text and "hunter2" not in text
+    assert tracker("settings", "--markdown").stdout.startswith("# Settings\n")
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("--config", "file.toml", "torrent", "list", "--json"),
+        ("torrent", "--config", "file.toml", "list", "--json"),
+        ("torrent", "list", "--json", "--config", "file.toml"),
+    ],
+)
+def test_config_may_stand_anywhere(
+    tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, words: tuple[str, ...]
+) -> None:
+    tracker("torrent", "add", HASH)
+    monkeypatch.delenv("TRACKER_REDIS__PREFIX")
+    (tmp_path / "file.toml").write_text(f'[redis]\nprefix = "{prefix}"\n')
+    assert json.loads(tracker(*words).stdout)["info_hash"] == HASH
+
+
+def test_a_misspelt_setting_is_refused_with_the_right_name(
+    tracker: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKER_HTTP__LISTNE", "x")
+    assert "did you mean TRACKER_HTTP__LISTEN?" in tracker("doctor", code=1).stderr
+    assert "no such file" in tracker("settings", "--config", "missing.toml", code=1).stderr
+
+
+@pytest.mark.parametrize(
+    "words",
+    [("nonsense",), ("torrent", "add"), ("torrent", "list", "--by", "size"), ("user", "add", "--nope")],
+)
+def test_wrong_usage_is_exit_code_2(tracker: Command, words: tuple[str, ...]) -> None:
+    assert "Usage: " in tracker(*words, code=2).stderr
+
+
+def test_a_name_is_for_one_torrent(tracker: Command) -> None:
+    assert "one torrent only" in tracker("torrent", "add", HASH, OTHER, "--name", "x", code=2).stderr
+
+
+def test_a_store_that_is_away_is_one_line(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_REDIS__URL", "redis://127.0.0.1:1/0")
+    (line,) = tracker("torrent", "list", code=1).stderr.splitlines()
+    assert line.startswith("error: no usable store at redis://127.0.0.1:1/0")
+
+
+def test_a_store_that_refuses_is_one_line(tracker: Command, keys: "Redis", prefix: str) -> None:
+    keys.set(f"{prefix}i:seeders", "not a sorted set")
+    (line,) = tracker("torrent", "list", code=1).stderr.splitlines()
+    assert line.startswith("error: the store refused: WRONGTYPE")
+
+
+def test_doctor_exits_with_1_only_when_something_is_wrong(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    keys.set(f"{prefix}stats:repairs", "1")
+    text = tracker("doctor", code=1).stdout
+    assert "wrong    counts" in text
+    assert all(line.startswith(("ok ", "warning ", "wrong ")) for line in text.splitlines())
+
+
+def test_the_module_and_its_version(tmp_path: Path) -> None:
+    result = trackers.run(tmp_path, "--version")
+    assert (result.returncode, result.stdout, result.stderr) == (0, f"swarmkeeper {__version__}\n", "")
+
+
+def test_a_command_reaches_the_store_of_a_running_tracker(tmp_path: Path) -> None:
+    running = trackers.start(tmp_path)
+    try:
+        running.announce()
+        shown = trackers.run(tmp_path, "torrent", "show", "01" * 20, "--peers")
+        assert "127.0.0.1:6881" in shown.stdout and "-TR4000-abcdefghijkl" in shown.stdout
+        assert "one is running" in trackers.run(tmp_path, "doctor").stdout
+        assert trackers.run(tmp_path, "deny", "01" * 20, "--reason", "enough").returncode == 0
+        assert running.announce()[b"failure reason"] == b"enough"
+    finally:
+        running.end()

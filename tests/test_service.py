@@ -1,0 +1,341 @@
+"""The tracker as a whole: what it opens, what it keeps, how it ends. Real processes, sockets and servers."""
+
+import asyncio
+import json
+import signal
+import socket
+import socketserver
+import threading
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tests import trackers
+from tests.servers import Server
+from tests.trackers import RunningTracker
+from tracker.bittorrent import InfoHash
+from tracker.errors import StartupError
+from tracker.service import _loops, open_stores, serve
+from tracker.settings import DataSettings, HttpSettings, RedisSettings, Settings
+
+HASH = "01" * 20
+StartTracker = Callable[..., RunningTracker]
+StartServer = Callable[..., Server]
+
+
+@pytest.fixture
+def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
+    started: list[RunningTracker] = []
+
+    def start(*words: str, **settings: str) -> RunningTracker:
+        started.append(trackers.start(tmp_path, *words, **settings))
+        return started[-1]
+
+    yield start
+    for tracker in started:
+        tracker.kill()
+
+
+def test_the_banner_names_urls_store_data_and_how_to_stop(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    tracker = start_tracker()
+    assert f"announce  {tracker.url}/announce" in tracker.banner
+    assert "valkey 9" in tracker.banner and "a private socket" in tracker.banner
+    assert str(tmp_path / "data") in tracker.banner
+    assert f"kill {tracker.process.pid}" in tracker.banner
+    assert tracker.announce()[b"complete"] == 1
+    assert tracker.end() == 0
+
+
+def test_everything_survives_a_stop(start_tracker: StartTracker, tmp_path: Path) -> None:
+    tracker = start_tracker()
+    assert tracker.announce()[b"complete"] == 1
+    assert trackers.run(tmp_path, "torrent", "add", HASH, "--name", "kept").returncode == 0
+    user = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)
+    began = time.monotonic()
+    assert tracker.end(signal.SIGINT) == 0
+    assert time.monotonic() - began < 10
+    again = start_tracker()
+    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", left="5")[b"complete"] == 1
+    shown = json.loads(trackers.run(tmp_path, "torrent", "show", HASH, "--json").stdout)
+    assert (shown["name"], shown["seeders"], shown["leechers"]) == ("kept", 1, 1)
+    assert (
+        json.loads(trackers.run(tmp_path, "user", "show", user["passkey"], "--json").stdout)["user_id"] == "1"
+    )
+    assert again.end() == 0
+
+
+def test_a_killed_tracker_takes_its_store_along_and_keeps_its_data(start_tracker: StartTracker) -> None:
+    tracker = start_tracker()
+    tracker.announce()
+    tracker.end(signal.SIGKILL)
+    again = start_tracker()  # would be refused if the old store still held the data
+    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", left="5")[b"complete"] == 1
+    assert again.end() == 0
+
+
+def test_a_second_start_on_the_same_data_is_refused_in_one_line(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    tracker = start_tracker()
+    second = trackers.run(tmp_path, "serve", TRACKER_HTTP__LISTEN="127.0.0.1:0")
+    assert (second.returncode, second.stdout) == (1, "")
+    assert errors(second.stderr) == [second.stderr.strip()]
+    assert f"in use by another tracker (pid {tracker.process.pid})" in second.stderr
+    assert tracker.announce()[b"complete"] == 1
+
+
+def test_a_port_in_use_is_one_line_and_the_store_is_stopped(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    with socket.create_server(("127.0.0.1", 0)) as other:
+        taken = f"127.0.0.1:{other.getsockname()[1]}"
+        refused = trackers.run(tmp_path, "serve", TRACKER_HTTP__LISTEN=taken)
+    assert refused.returncode == 1
+    assert f"cannot listen on {taken}" in errors(refused.stderr)[0]
+    assert "Traceback" not in refused.stderr
+    assert start_tracker().end() == 0
+
+
+def errors(text: str) -> list[str]:
+    return [line for line in text.splitlines() if line.startswith("error: ")]
+
+
+# Other people's servers
+
+
+class _OldServer(socketserver.StreamRequestHandler):
+    """Speaks just enough of the protocol to say how old it is."""
+
+    def handle(self) -> None:
+        while head := self.rfile.readline():
+            words = [self._word() for _ in range(int(head[1:]))]
+            self.wfile.write(self._answer(words[0].upper()))
+
+    def _word(self) -> bytes:
+        length = int(self.rfile.readline()[1:])
+        return self.rfile.read(length + 2)[:length]
+
+    def _answer(self, command: bytes) -> bytes:
+        if command == b"HELLO":
+            return b"-ERR unknown command\r\n"
+        if command == b"INFO":
+            text = b"# Server\r\nredis_version:6.2.0\r\n"
+            return b"$%d\r\n%b\r\n" % (len(text), text)
+        return b"+OK\r\n"
+
+
+@pytest.fixture
+def old_server() -> Iterator[str]:
+    with socketserver.ThreadingTCPServer(("127.0.0.1", 0), _OldServer) as server:
+        server.daemon_threads = True
+        thread = threading.Thread(target=server.serve_forever, args=(0.01,))
+        thread.start()
+        yield f"redis://127.0.0.1:{server.server_address[1]}/0"
+        server.shutdown()
+        thread.join()
+
+
+async def refusal(url: str) -> str:
+    """What a start with ``url`` is refused with."""
+    settings = Settings(redis=RedisSettings(url=SecretStr(url)), http=HttpSettings(listen=("127.0.0.1:0",)))
+    with pytest.raises(StartupError) as refused:
+        await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"))
+    return str(refused.value)
+
+
+async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
+    assert "redis 6.2.0: Redis 7.0, Valkey 7.2 or newer is needed" in await refusal(old_server)
+
+
+@pytest.mark.parametrize(
+    ("url", "says"),
+    [
+        ("nonsense", "use redis://, rediss:// or unix://"),
+        ("http://127.0.0.1/", "use redis://, rediss:// or unix://"),
+        ("redis://127.0.0.1:notaport/0", "TRACKER_REDIS__URL"),
+        ("redis://127.0.0.1:1/0", "no usable store at redis://127.0.0.1:1/0"),
+        ("redis://:hunter2@127.0.0.1:1/0", "no usable store at redis://:***@127.0.0.1:1/0"),
+        ("unix:///nowhere/socket", "no usable store at unix:///nowhere/socket"),
+    ],
+)
+async def test_a_store_that_cannot_be_used_is_refused(url: str, says: str) -> None:
+    text = await refusal(url)
+    assert says in text and "\n" not in text
+    assert "hunter2" not in text
+
+
+async def test_a_wrong_password_is_refused(start_server: StartServer) -> None:
+    server = start_server("--appendonly", "no", binary="system")
+    with server.client() as client:
+        client.config_set("requirepass", "right")
+    text = await refusal(f"redis://:wrong@127.0.0.1:{server.port}/0")
+    assert "no usable store" in text and "wrong@" not in text
+
+
+async def test_a_tls_server_of_unknown_making_is_refused(debian_redis: Server) -> None:
+    if not debian_redis.tls_port:
+        pytest.skip("no openssl to make a certificate with")
+    assert "certificate verify failed" in (await refusal(debian_redis.tls_url)).lower()
+
+
+def test_a_refused_start_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+    refused = trackers.run(tmp_path, "serve", TRACKER_REDIS__URL="redis://:hunter2@127.0.0.1:1/0")
+    assert (refused.returncode, refused.stdout) == (1, "")
+    assert errors(refused.stderr) == [refused.stderr.strip()]
+    assert "hunter2" not in refused.stderr
+
+
+@pytest.mark.parametrize("way", ["unix", "password", "tls"])
+def test_another_server_is_used_by_socket_password_and_tls(
+    start_tracker: StartTracker, start_server: StartServer, way: str
+) -> None:
+    server = start_server("--appendonly", "no", binary="system")
+    settings = {"TRACKER_REDIS__URL": f"unix://{server.socket_path}?db=3"}
+    if way == "password":
+        with server.client() as client:
+            client.config_set("requirepass", "hunter2")
+        settings["TRACKER_REDIS__URL"] = f"redis://:hunter2@127.0.0.1:{server.port}/3"
+    if way == "tls":
+        if not server.ca_file:
+            pytest.skip("no openssl to make a certificate with")
+        settings["TRACKER_REDIS__URL"] = f"rediss://127.0.0.1:{server.tls_port}/3"
+        settings["TRACKER_REDIS__TLS_CA_FILE"] = str(server.ca_file)
+    tracker = start_tracker(**settings)
+    reply = tracker.announce()
+    assert reply.get(b"complete") == 1, (reply, tracker.log)
+    assert "in that server" in tracker.banner and "hunter2" not in tracker.banner
+    assert tracker.end() == 0
+    assert "hunter2" not in tracker.log
+    if way != "password":
+        with server.client() as client:
+            client.select(3)
+            assert client.get("t:stats:seeders") == b"1"
+            client.select(0)
+            assert client.dbsize() == 0
+
+
+# Ends
+
+
+def test_a_second_signal_ends_at_once(start_tracker: StartTracker, start_server: StartServer) -> None:
+    server = start_server("--appendonly", "no")
+    tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="60")
+    assert server.process is not None
+    server.process.send_signal(signal.SIGSTOP)  # so that what is in flight is never answered
+    host, port = tracker.url.removeprefix("http://").split(":")
+    query = f"info_hash={'%01' * 20}&peer_id=-TR4000-abcdefghijkl&port=6881&left=0"
+    with socket.create_connection((host, int(port))) as client:
+        client.sendall(f"GET /announce?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):  # it is being worked on: that is what the stop would wait for
+            client.recv(1)
+        tracker.send(signal.SIGTERM)
+        until(lambda: "stopping" in tracker.log)
+        began = time.monotonic()
+        assert tracker.end(signal.SIGTERM) == 130
+        assert time.monotonic() - began < 2
+    server.process.send_signal(signal.SIGCONT)
+
+
+def test_a_request_in_flight_is_answered_before_the_end(
+    start_tracker: StartTracker, start_server: StartServer
+) -> None:
+    server = start_server("--appendonly", "no")
+    tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="5")
+    assert server.process is not None
+    server.process.send_signal(signal.SIGSTOP)
+    host, port = tracker.url.removeprefix("http://").split(":")
+    query = f"info_hash={'%01' * 20}&peer_id=-TR4000-abcdefghijkl&port=6881&left=0"
+    with socket.create_connection((host, int(port)), timeout=10) as client:
+        client.sendall(f"GET /announce?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
+        client.settimeout(0.2)
+        with pytest.raises(TimeoutError):
+            client.recv(1)
+        tracker.send(signal.SIGTERM)
+        until(lambda: "stopping" in tracker.log)
+        server.process.send_signal(signal.SIGCONT)
+        client.settimeout(10)
+        assert b"8:completei1e" in client.recv(65536)
+    assert tracker.wait() == 0
+    with server.client() as store:
+        assert store.get("t:stats:announces") == b"1"
+
+
+def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.01)
+
+
+@pytest.mark.parametrize("format", ["human", "json"])
+def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, format: str) -> None:
+    settings = {
+        "TRACKER_USERS__PRIVATE": "true",
+        "TRACKER_HTTP__ACCESS_LOG": "true",
+        "TRACKER_LOG__LEVEL": "debug",
+        "TRACKER_LOG__FORMAT": format,
+    }
+    tracker = start_tracker(**settings)
+    passkey = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)["passkey"]
+    unknown = "unknownpasskeyofsomebody"
+    assert tracker.announce(passkey)[b"complete"] == 1
+    assert b"failure reason" in tracker.announce(unknown)
+    assert b"failure reason" in tracker.announce(passkey, port="http%3A//x/" + passkey)
+    assert "/<passkey>/announce" in tracker.banner
+    assert tracker.end() == 0
+    assert "request" in tracker.log
+    assert passkey not in tracker.log and unknown not in tracker.log
+
+
+# Commands
+
+
+async def test_commands_on_the_same_data_wait_for_each_other(tmp_path: Path) -> None:
+    settings = Settings(data=DataSettings(directory=tmp_path / "data"))
+
+    async def add(number: int) -> None:
+        async with open_stores(settings) as stores:
+            await stores.torrents.add(InfoHash(bytes([number]) * 20))
+
+    async with asyncio.TaskGroup() as tasks:
+        for number in range(3):
+            tasks.create_task(add(number))
+    async with open_stores(settings) as stores:
+        assert len(await stores.torrents.top("seeders", 10)) == 3
+
+
+async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
+    (tmp_path / "data").write_text("")
+    with pytest.raises(StartupError, match="cannot use data directory"):
+        async with open_stores(Settings(data=DataSettings(directory=tmp_path / "data"))):
+            pass
+
+
+async def test_commands_use_the_server_that_is_named(redis_url: str, prefix: str) -> None:
+    settings = Settings(redis=RedisSettings(url=SecretStr(redis_url), prefix=prefix))
+    async with open_stores(settings) as stores:
+        assert await stores.stats.read()
+
+
+async def test_a_loop_that_fails_ends_the_block_with_its_own_error() -> None:
+    async def fail() -> None:
+        raise StartupError("gone")
+
+    with pytest.raises(StartupError, match="gone"):
+        async with _loops(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # what it answers does not matter
+            await asyncio.Event().wait()
+
+
+async def test_an_error_in_the_block_comes_out_as_itself() -> None:
+    async def run() -> None:
+        await asyncio.Event().wait()
+
+    with pytest.raises(StartupError, match="no port"):
+        async with _loops(run, run):
+            raise StartupError("no port")

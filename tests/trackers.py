@@ -1,0 +1,124 @@
+"""Whole trackers as child processes: ``python -m tracker serve`` as an operator runs it, and other commands."""
+
+import os
+import re
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection
+from pathlib import Path
+from typing import Any
+
+from bencodepy import decode as bdecode
+
+from tests.servers import ROOT
+
+SECONDS = 30.0
+Environment = Mapping[str, str]
+
+
+def environment(settings: Environment) -> dict[str, str]:
+    """Ours without any TRACKER_ variable, and ``settings``."""
+    ours = {name: value for name, value in os.environ.items() if not name.startswith("TRACKER_")}
+    return {**ours, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **settings}
+
+
+def run(directory: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
+    """One command in ``directory``, to its end."""
+    return subprocess.run(
+        [sys.executable, "-m", "tracker", *words],
+        cwd=directory,
+        env=environment(settings),
+        capture_output=True,
+        text=True,
+        timeout=SECONDS,
+        check=False,
+    )
+
+
+@dataclass
+class RunningTracker:
+    """A tracker that serves on a port of its own; ``banner`` is what it printed."""
+
+    process: "subprocess.Popen[str]"
+    log_file: Path
+    banner: str
+
+    @property
+    def url(self) -> str:
+        found = re.search(r"http://127\.0\.0\.1:\d+", self.banner)
+        assert found, self.banner
+        return found[0]
+
+    @property
+    def log(self) -> str:
+        return self.log_file.read_text()
+
+    def announce(self, passkey: str = "", **changes: str) -> dict[bytes, Any]:
+        """What one announce is answered, decoded; values in ``changes`` are percent-encoded already."""
+        query = {
+            "info_hash": "%01" * 20,
+            "peer_id": "-TR4000-abcdefghijkl",
+            "port": "6881",
+            "left": "0",
+            "uploaded": "0",
+            "downloaded": "0",
+            "event": "started",
+            **changes,
+        }
+        path = f"/{passkey}/announce" if passkey else "/announce"
+        text = "&".join(f"{name}={value}" for name, value in query.items())
+        connection = HTTPConnection(self.url.removeprefix("http://"), timeout=SECONDS)
+        try:
+            connection.request("GET", f"{path}?{text}")
+            reply: dict[bytes, Any] = bdecode(connection.getresponse().read())
+        finally:
+            connection.close()
+        return reply
+
+    def send(self, number: signal.Signals) -> None:
+        self.process.send_signal(number)
+
+    def end(self, number: signal.Signals = signal.SIGTERM) -> int:
+        """Sends a signal and waits for the end: the exit code."""
+        self.send(number)
+        return self.wait()
+
+    def wait(self, seconds: float = 10.0) -> int:
+        try:
+            return self.process.wait(seconds)
+        finally:
+            self.kill()
+
+    def kill(self) -> None:
+        self.process.kill()
+        self.process.wait()
+        if self.process.stdout:
+            self.process.stdout.close()
+
+
+def start(directory: Path, *words: str, **settings: str) -> RunningTracker:
+    """Starts one in ``directory`` and waits for its banner."""
+    log_file = directory / "log"
+    with log_file.open("a") as log:
+        process = subprocess.Popen(
+            [sys.executable, "-m", "tracker", "serve", *words],
+            cwd=directory,
+            env=environment({"TRACKER_HTTP__LISTEN": "127.0.0.1:0", **settings}),
+            stdout=subprocess.PIPE,
+            stderr=log,
+            text=True,
+        )
+    assert process.stdout is not None
+    lines: list[str] = []
+    for line in process.stdout:
+        lines.append(line)
+        if line.strip().startswith("stop "):
+            break
+    tracker = RunningTracker(process, log_file, "".join(lines))
+    if process.poll() is not None or not lines:
+        tracker.kill()
+        raise AssertionError(f"the tracker did not start: {tracker.log}")
+    return tracker

@@ -1,0 +1,150 @@
+"""What the command line prints: rows by pages, one line for each error, the banner.
+
+Names of torrents and clients come from strangers. What could move a cursor, hide or reorder text is shown
+escaped; nothing is read as markup.
+"""
+
+import ipaddress
+import json
+import socket
+import sys
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import typer
+from rich import box
+from rich.console import Console
+from rich.table import Table
+from rich.text import Text
+
+from tracker import __version__
+from tracker.service import Banner
+
+Value = str | int | bool | None
+Row = dict[str, Value]
+
+
+def printable(text: str) -> str:
+    """``text`` with everything that is not a visible character or a plain space escaped, as in ``\\x1b``."""
+    return "".join(
+        c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
+    )
+
+
+def say(text: str) -> None:
+    typer.echo(printable(text))
+
+
+def complain(text: str) -> None:
+    """One line on standard error."""
+    typer.echo(f"error: {printable(text)}", err=True)
+
+
+def say_json(row: Row) -> None:
+    typer.echo(json.dumps(row))
+
+
+@dataclass(frozen=True, slots=True)
+class Column:
+    """``width`` 0 takes the room that is left."""
+
+    name: str
+    width: int = 0
+    right: bool = False
+
+
+class Listing:
+    """Rows as they come, a page at a time: a table in a terminal, else tabs; or one JSON object a line."""
+
+    def __init__(self, columns: Sequence[Column], *, as_json: bool) -> None:
+        self._columns = columns
+        self._as_json = as_json
+        self._console = Console(highlight=False) if sys.stdout.isatty() and not as_json else None
+        self._first = True
+
+    def page(self, rows: Iterable[Row]) -> None:
+        if self._console is not None:
+            self._table(self._console, rows)
+            return
+        for row in rows:
+            if self._as_json:
+                say_json(row)
+            else:
+                typer.echo("\t".join(_cell(row[column.name]) for column in self._columns))
+
+    def _table(self, console: Console, rows: Iterable[Row]) -> None:
+        # Widths are fixed beforehand: pages share their columns, and no page has to wait for the last.
+        table = Table(box=box.SIMPLE_HEAD if self._first else None, show_header=self._first, expand=True)
+        for column in self._columns:
+            table.add_column(
+                column.name.replace("_", " "),
+                width=column.width or None,
+                ratio=None if column.width else 1,
+                justify="right" if column.right else "left",
+                overflow="fold",
+            )
+        for row in rows:
+            table.add_row(*(Text(_cell(row[column.name])) for column in self._columns))
+        if table.row_count or self._first:
+            console.print(table)
+        self._first = False
+
+
+def _cell(value: Value) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return "" if value is None else printable(str(value))
+
+
+def describe(row: Row, *, as_json: bool) -> None:
+    """One thing: a line for each of its properties."""
+    if as_json:
+        say_json(row)
+        return
+    width = max(len(name) for name in row) + 2
+    for name, value in row.items():
+        typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
+
+
+def endpoint(packed: bytes) -> str:
+    """A packed address and port as they stand in a URL."""
+    address = ipaddress.ip_address(packed[:-2])
+    host = f"[{address}]" if address.version == 6 else str(address)
+    return f"{host}:{int.from_bytes(packed[-2:])}"
+
+
+def banner_text(banner: Banner, pid: int, *, private: bool) -> str:
+    """What a person wants to know once the tracker serves; announce URLs first."""
+    urls = announce_urls(banner.addresses, "/<passkey>/announce" if private else "/announce")
+    lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
+    lines += [("store", banner.store), ("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
+    return "\n".join([f"swarmkeeper {__version__} serves", *(f"  {name:<10}{text}" for name, text in lines)])
+
+
+def announce_urls(addresses: Sequence[str], path: str) -> list[str]:
+    """Where clients may announce. A wildcard address is shown as this machine, and as others see it."""
+    urls: list[str] = []
+    for address in addresses:
+        if address.startswith("unix:"):
+            urls.append(f"{address} (for a proxy)")
+            continue
+        host, _, port = address.rpartition(":")
+        hosts = ["localhost", outward_address(socket.AF_INET)] if host == "0.0.0.0" else [host]
+        hosts = ["localhost", outward_address(socket.AF_INET6)] if host == "[::]" else hosts
+        urls += [f"http://{name}:{port}{path}" for name in hosts if name]
+    return list(dict.fromkeys(urls))
+
+
+def outward_address(family: socket.AddressFamily) -> str | None:
+    """The address this machine has towards the world, as it stands in a URL; None when it has no way there.
+
+    Connecting a datagram socket only looks a route up: nothing is sent.
+    """
+    target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
+    try:
+        with socket.socket(family, socket.SOCK_DGRAM) as probe:
+            probe.connect((target, 9))
+            host = str(probe.getsockname()[0])
+    except OSError:
+        return None
+    return f"[{host}]" if family == socket.AF_INET6 else host
