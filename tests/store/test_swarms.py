@@ -148,6 +148,7 @@ async def test_started_writes_what_the_key_table_says(store: Store) -> None:
         "total_time": "0",
         "completed": "0",
         "active": "1",
+        "paused": "0",
         "endpoints": endpoint(1),
         "n4": "0",
         "key": b"8 bytes!",

@@ -26,7 +26,7 @@ DUE_STEP_SECONDS = 2
 HEARTBEAT_SECONDS = 5.0
 OUTAGE_SECONDS = 60
 SWEEP_BUDGET = 200
-_LONGEST_LOOK_BACK = 4 * 86400
+_LONGEST_LOOK_BACK = 600
 _DUE_PAGE = 500
 _MOST_WAITING = 2_000_000
 _TICK_SECONDS = 0.5
@@ -107,6 +107,7 @@ class Reaper:
 
     async def _reap_due(self) -> None:
         cursor = await self._swarms.due_cursor()
+        # What was due longer ago is the business of the sweep, which begins with a whole round.
         earliest = int(self._clock()) - _LONGEST_LOOK_BACK
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
         while True:
@@ -174,6 +175,11 @@ class Reaper:
         while True:
             await self.beat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
+
+    async def note_return(self) -> None:
+        """The store is back: whether that was an outage has to be known before the first announce gets through."""
+        await self.beat()
+        self._sweep_now.set()
 
     async def beat(self) -> None:
         """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""

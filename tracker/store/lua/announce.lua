@@ -56,24 +56,22 @@ local function address_matches(endpoints, endpoint)
   return n == size and string.sub(endpoints, 1, -3) == string.sub(endpoint, 1, -3)
 end
 
--- What is stored of the peer, whose it is, and what this announce adds to it.
+-- What is stored of the peer, whose it is, and what this announce adds to it. Reading a field costs a walk through
+-- the hash, so the rarely needed ones are read where they are needed, and those here stand first in it.
 local function load_peer(tid, r)
   local key = P .. 'p:' .. tid .. ':' .. r.pidx
-  local v = call('HMGET', key, 'active', 'user_id', 'endpoints', 'key', 'uploaded', 'downloaded', 'left', 'paused',
-    'completed', 'last_announce', 'total_time', 'n4', 'n6')
-  local last, same_user = tonumber(v[10] or ''), (v[2] or '') == r.uid
-  local p = { at = key, active = v[1] == '1', known = last ~= nil and same_user, endpoints = v[3] or '',
-    kind = kind_of(v[7], v[8]), left = v[7], paused = v[8] or '0', completed = v[9] == '1', n4 = v[12], n6 = v[13],
-    total_time = 0, up = 0, down = 0, elapsed = 0, time = 0 }
-  p.mine = same_user and (address_matches(p.endpoints, r.endpoint) or (r.digest ~= '' and v[4] == r.digest))
-  p.new_digest = r.digest ~= '' and v[4] ~= r.digest
+  local v = call('HMGET', key, 'active', 'endpoints', 'left', 'paused', 'uploaded', 'downloaded', 'last_announce', 'total_time')
+  local last = tonumber(v[7] or '')
+  local same_user = not private or (last and call('HGET', key, 'user_id') == r.uid) or false
+  local p = { at = key, active = v[1] == '1', known = last ~= nil and same_user, endpoints = v[2] or '',
+    kind = kind_of(v[3], v[4]), left = v[3], paused = v[4] or '0', total_time = 0, up = 0, down = 0, elapsed = 0, time = 0 }
+  p.mine = same_user and (address_matches(p.endpoints, r.endpoint)
+    or (r.digest ~= '' and p.active and call('HGET', key, 'key') == r.digest))
   if p.known then
-    p.elapsed, p.total_time = now - last, tonumber(v[11] or '') or 0
+    p.elapsed, p.total_time = now - last, tonumber(v[8] or '') or 0
     p.up = math.max(0, tonumber(r.uploaded) - (tonumber(v[5] or '') or 0))
     p.down = math.max(0, tonumber(r.downloaded) - (tonumber(v[6] or '') or 0))
     if p.active and p.elapsed > 0 and p.elapsed < longest_gap then p.time = p.elapsed - away(last, now) end
-  else
-    p.completed = false
   end
   return p
 end
@@ -148,27 +146,38 @@ local function speed(bytes, elapsed)
   return string.format('%.2f', bytes / elapsed)
 end
 
--- Puts the peer into the arrays of its kind and out of those it was in; adds to `f`, the hash fields to write.
-local function place(t, r, p, f)
-  if p.active and p.n4 then exit(t, p.kind, '4', tonumber(p.n4), r.pid) end
-  if p.active and p.n6 then exit(t, p.kind, '6', tonumber(p.n6), r.pid) end
-  f[#f + 1], f[#f + 2] = 'endpoints', r.v4 .. r.v6
-  if r.v4 ~= '' then f[#f + 1], f[#f + 2] = 'n4', enter(t, r.kind, '4', r.v4, r.pid) end
-  if r.v6 ~= '' then f[#f + 1], f[#f + 2] = 'n6', enter(t, r.kind, '6', r.v6, r.pid) end
+-- Takes the peer out of the arrays it is in.
+local function displace(t, r, p)
+  local slots = call('HMGET', p.at, 'n4', 'n6')
+  if slots[1] then exit(t, p.kind, '4', tonumber(slots[1]), r.pid) end
+  if slots[2] then exit(t, p.kind, '6', tonumber(slots[2]), r.pid) end
 end
 
--- Seconds and bytes go into the peer's own hash; `f` comes back with the fields to write.
-local function peer_fields(r, p)
-  local f = { 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'left', r.left, 'last_announce', now,
-    'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed),
-    'total_time', decimal(p.total_time + p.time) }
-  if not p.known then
-    f[#f + 1], f[#f + 2], f[#f + 3], f[#f + 4] = 'first_announce', now, 'completed', '0'
-    if r.uid ~= '' then f[#f + 1], f[#f + 2] = 'user_id', r.uid end
+-- Puts the peer at the end of the arrays of its kind; the answer is the hash fields that say so.
+local function place(t, r)
+  if r.v6 == '' then return 'n4', enter(t, r.kind, '4', r.v4, r.pid) end
+  if r.v4 == '' then return 'n6', enter(t, r.kind, '6', r.v6, r.pid) end
+  return 'n4', enter(t, r.kind, '4', r.v4, r.pid), 'n6', enter(t, r.kind, '6', r.v6, r.pid)
+end
+
+-- The hash of a peer that joins, and of one that is remembered from an earlier time.
+local function write_join(t, r, p)
+  if p.known then
+    call('PERSIST', p.at)
+  else
+    call('UNLINK', p.at)
   end
-  if p.new_digest then f[#f + 1], f[#f + 2] = 'key', r.digest end
-  if p.paused ~= r.paused then f[#f + 1], f[#f + 2] = 'paused', r.paused end
-  return f
+  call('HSET', p.at, 'active', '1', 'endpoints', r.v4 .. r.v6, 'left', r.left, 'paused', r.paused,
+    'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now, 'total_time', decimal(p.total_time),
+    'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed), place(t, r))
+  if not p.known then call('HSET', p.at, 'completed', '0', 'first_announce', now) end
+  if r.uid ~= '' then call('HSET', p.at, 'user_id', r.uid) end
+  if r.digest ~= '' then call('HSET', p.at, 'key', r.digest) end
+end
+
+local function write_update(r, p)
+  call('HSET', p.at, 'left', r.left, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
+    'total_time', decimal(p.total_time + p.time), 'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed))
 end
 
 local function keep_alive(t, r)
@@ -180,7 +189,14 @@ local function keep_alive(t, r)
   end
 end
 
+-- A seeder that never downloaded has not completed anything now, though some clients say so when they start.
+local function completes(r, p)
+  return r.event == 'c' and r.left == '0' and not (p.active and p.kind == 's' and tonumber(r.downloaded) == 0)
+end
+
+-- Counts a completion once per peer and torrent, and where there are users once per user and torrent.
 local function snatch(t, r, p, a)
+  if call('HGET', p.at, 'completed') == '1' then return end
   call('HSET', p.at, 'completed', '1')
   if a then
     if a.completed_at then return end
@@ -191,37 +207,42 @@ local function snatch(t, r, p, a)
   call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
 end
 
--- A join, or an update of the peer's own entry.
+local function join(t, r, p)
+  call('SADD', P .. 'tpeers:' .. t.ih, r.pidx)
+  call('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
+  write_join(t, r, p)
+  count(t, r.kind, r.paused == '1', 1)
+  save(t)
+end
+
+-- The peer's own entry changes: nearly always its figures only, sometimes its kind or its endpoints.
+local function change(t, r, p)
+  local endpoints = r.v4 .. r.v6
+  if p.kind ~= r.kind or p.endpoints ~= endpoints then
+    check_types(t, r)
+    displace(t, r, p)
+    call('HSET', p.at, 'endpoints', endpoints, place(t, r))
+  elseif p.paused == r.paused then
+    return write_update(r, p)
+  end
+  if p.paused ~= r.paused then call('HSET', p.at, 'paused', r.paused) end
+  count(t, p.kind, p.paused == '1', -1)
+  count(t, r.kind, r.paused == '1', 1)
+  write_update(r, p)
+  save(t)
+end
+
 local function apply(t, r, p, a)
-  local joining, changes = not p.active, p.kind ~= r.kind or p.paused ~= r.paused
-  -- A seeder that never downloaded has not completed anything now, though some clients say so when they start.
-  local completes = r.event == 'c' and r.left == '0' and not p.completed
-    and not (p.active and p.kind == 's' and tonumber(r.downloaded) == 0)
-  if changes then check_types(t, r) end
   keep_alive(t, r)
   call('HINCRBY', t.key, 'announces', 1)
-  local f = peer_fields(r, p)
-  if joining or p.kind ~= r.kind or p.endpoints ~= r.v4 .. r.v6 then
-    place(t, r, p, f)
-    changes = true
-  end
-  if joining then
-    f[#f + 1], f[#f + 2] = 'active', '1'
-    if not p.known then call('UNLINK', p.at) else call('PERSIST', p.at) end
-    call('SADD', P .. 'tpeers:' .. t.ih, r.pidx)
-    call('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
-  elseif changes then
-    count(t, p.kind, p.paused == '1', -1)
-  end
-  if joining or changes then count(t, r.kind, r.paused == '1', 1) end
-  call('HSET', p.at, unpack(f))
+  local joining, completed = not p.active, completes(r, p)
+  if joining then join(t, r, p) else change(t, r, p) end
   if a then
     credit_user(t, r, p, a)
     sort_user(t, r, a, joining)
   end
-  if completes then snatch(t, r, p, a) end
+  if completed then snatch(t, r, p, a) end
   if a then save_account(a) end
-  if changes or joining then save(t) end
 end
 
 local function stop(t, r, p, a)
@@ -231,7 +252,7 @@ local function stop(t, r, p, a)
       'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed),
       'total_time', decimal(p.total_time + p.time))
   end
-  leave(t, r.pid, r.pidx, p.left, p.paused, p.n4, p.n6)
+  leave(t, r.pid, r.pidx, p.left, p.paused)
   save(t)
   if a then
     credit_user(t, r, p, a)
@@ -279,7 +300,7 @@ local function announce(i)
   if known[2] then return refuse('denied', known[2]) end
   if not registered and not open then return refuse('unknown torrent') end
   local t = load(ih)
-  if t.enabled == '0' then return refuse('disabled', t.reason) end
+  if t.enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
 
   -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
   local tid = t.tid and t.seeders + t.leechers > 0 and t.tid or registered

@@ -1,6 +1,7 @@
 -- picking.lua: which peers an announce is told about. A fragment for announce.lua, after swarm.lua.
 
--- Cuts the slot that holds `endpoint` out of a window, with its id.
+-- Cuts the slots that hold `endpoint` out of a window, with their ids: the caller's own, and what it left
+-- behind under an older peer id.
 local function without(peers, ids, endpoint)
   local size, from = #endpoint, 1
   while true do
@@ -8,10 +9,12 @@ local function without(peers, ids, endpoint)
     if not at then return peers, ids end
     if (at - 1) % size == 0 then
       local slot = (at - 1) / size
-      return string.sub(peers, 1, at - 1) .. string.sub(peers, at + size),
-        ids ~= '' and string.sub(ids, 1, slot * 20) .. string.sub(ids, slot * 20 + 21) or ''
+      peers = string.sub(peers, 1, at - 1) .. string.sub(peers, at + size)
+      ids = string.sub(ids, 1, slot * 20) .. string.sub(ids, slot * 20 + 21)
+      from = at
+    else
+      from = at + 1
     end
-    from = at + 1
   end
 end
 

@@ -6,9 +6,9 @@
 local function reap(tid, pid, pidx)
   local suffix = tid .. ':' .. pidx
   if call('EXISTS', P .. 'ptimeout:' .. suffix) == 1 then return 0 end
-  local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'n4', 'n6', 'user_id', 'last_announce')
+  local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'last_announce', 'user_id')
   if p[1] ~= '1' then return 0 end
-  local last = tonumber(p[7]) or 0
+  local last = tonumber(p[4]) or 0
   if last <= gap_until and now < gap_until + grace then return 0 end
   local ih = call('GET', P .. 'torrent_id:' .. tid)
   if not ih then
@@ -18,10 +18,11 @@ local function reap(tid, pid, pidx)
   end
   local t = load(ih)
   t.tid = t.tid or tid
-  leave(t, pid, pidx, p[2], p[3], p[4], p[5])
+  leave(t, pid, pidx, p[2], p[3])
   save(t)
-  if p[6] and call('EXISTS', P .. 'u:' .. p[6]) == 1 then
-    local a = load_account(p[6], tid)
+  -- A user who was deleted meanwhile has no account, and must not get one again.
+  if p[5] and call('EXISTS', account_key(p[5], tid)) == 1 then
+    local a = load_account(p[5], tid)
     release(a, last > gap_until)
     save_account(a)
   end

@@ -33,6 +33,10 @@ local function check_slots(t, name, from, till)
   return true
 end
 
+local function paused_count(t)
+  return tonumber(call('HGET', t.key, 'paused') or '0') or -1
+end
+
 local function check_rankings(t)
   return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
     and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
@@ -44,7 +48,7 @@ local function check_bounds(t)
   return call('SCARD', P .. 'tpeers:' .. t.ih) == t.seeders + t.leechers
     and t.seeders >= math.max(t.s4, t.s6) and t.seeders <= t.s4 + t.s6
     and t.leechers >= math.max(t.l4, t.l6) and t.leechers <= t.l4 + t.l6
-    and t.paused <= t.leechers and check_rankings(t)
+    and paused_count(t) <= t.leechers and check_rankings(t)
 end
 
 local function everybody(t)
@@ -89,6 +93,7 @@ local function rebuild(t)
     t[name] = 0
   end
   t.seeders, t.leechers, t.paused = 0, 0, 0
+  call('HDEL', t.key, 'paused')
   for _, pidx in ipairs(ids) do readmit(t, pidx) end
   save(t)
   call('ZADD', P .. 'i:seeders', t.seeders, t.tid)

@@ -2,7 +2,7 @@
 -- due.lua, sweep.lua and forget.lua include it after `P` (the prefix), `now` and `memory` are set.
 --
 -- A torrent under work is the table `t` made by load(); its figures are changed in memory by enter(),
--- exit() and leave() and written once, by save(). All of it happens inside one script, so nobody sees
+-- exit() and leave() and written once, by save() (`paused` is the change of that count). All of it happens inside one script, so nobody sees
 -- a state between.
 
 local call = redis.call
@@ -22,13 +22,12 @@ end
 
 local function load(ih)
   local key = P .. 't:' .. ih
-  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 'snatches', 'paused', 's4', 'l4', 's6', 'l6',
-    'enabled', 'reason', 'auto')
+  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 'snatches', 's4', 'l4', 's6', 'l6', 'enabled')
   local t = {
-    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1],
+    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1], paused = 0,
     seeders = tonumber(v[2]) or 0, leechers = tonumber(v[3]) or 0, snatches = tonumber(v[4]) or 0,
-    paused = tonumber(v[5]) or 0, s4 = tonumber(v[6]) or 0, l4 = tonumber(v[7]) or 0,
-    s6 = tonumber(v[8]) or 0, l6 = tonumber(v[9]) or 0, enabled = v[10], reason = v[11], auto = v[12],
+    s4 = tonumber(v[5]) or 0, l4 = tonumber(v[6]) or 0, s6 = tonumber(v[7]) or 0, l6 = tonumber(v[8]) or 0,
+    enabled = v[9],
   }
   t.was_seeders, t.was_leechers = t.seeders, t.leechers
   return t
@@ -36,8 +35,9 @@ end
 
 -- Writes the figures of `t` and everything derived from them: rankings here, global sums at the end of the script.
 local function save(t)
-  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 'paused', t.paused,
-    's4', t.s4, 'l4', t.l4, 's6', t.s6, 'l6', t.l6)
+  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 's4', t.s4, 'l4', t.l4, 's6', t.s6, 'l6', t.l6)
+  if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
+  t.paused = 0
   if t.seeders ~= t.was_seeders then
     call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
     total_seeders = total_seeders + t.seeders - t.was_seeders
@@ -99,18 +99,19 @@ end
 
 local function count(t, kind, paused, by)
   if kind == 's' then t.seeders = math.max(0, t.seeders + by) else t.leechers = math.max(0, t.leechers + by) end
-  if paused then t.paused = math.max(0, t.paused + by) end
+  if paused then t.paused = t.paused + by end
 end
 
 local function kind_of(left, paused)
   return left == '0' and paused ~= '1' and 's' or 'l'
 end
 
--- The peer leaves the swarm and everything that says it is in one. `n4`, `n6`: its slots or false.
-local function leave(t, pid, pidx, left, paused, n4, n6)
+-- The peer leaves the swarm and everything that says it is in one.
+local function leave(t, pid, pidx, left, paused)
   local kind, key = kind_of(left, paused), P .. 'p:' .. t.tid .. ':' .. pidx
-  if n4 then exit(t, kind, '4', tonumber(n4), pid) end
-  if n6 then exit(t, kind, '6', tonumber(n6), pid) end
+  local slots = call('HMGET', key, 'n4', 'n6')
+  if slots[1] then exit(t, kind, '4', tonumber(slots[1]), pid) end
+  if slots[2] then exit(t, kind, '6', tonumber(slots[2]), pid) end
   call('DEL', P .. 'ptimeout:' .. t.tid .. ':' .. pidx)
   call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
   if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end

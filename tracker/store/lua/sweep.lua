@@ -26,7 +26,7 @@ end
 -- A torrent nobody registered by hand, or that the site deleted, is kept for a while after its last peer.
 local function visit_empty(t)
   if not check_bounds(t) then return repair(t) end
-  if t.auto ~= '1' and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return end
+  if call('HGET', t.key, 'auto') ~= '1' and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return end
   local since = tonumber(call('HGET', t.key, 'empty_since') or '')
   if not since then
     call('HSET', t.key, 'empty_since', now)
@@ -49,7 +49,7 @@ local function visit_small(t, tid)
     if is_paused then paused = paused + 1 end
   end
   for _, name in ipairs({ 's4', 'l4', 's6', 'l6' }) do good = good and check_slots(t, name, 0, t[name]) end
-  if not good or s ~= t.seeders or l ~= t.leechers or paused ~= t.paused or not check_bounds(t) then repair(t) end
+  if not good or s ~= t.seeders or l ~= t.leechers or paused ~= paused_count(t) or not check_bounds(t) then repair(t) end
 end
 
 -- A larger one in slices: its members, then the slots of its arrays; a slice is consistent in itself whatever

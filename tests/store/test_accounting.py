@@ -1,0 +1,283 @@
+"""What users and peers are credited with: bytes, speeds, time, hit and runs (rows T13 to T17)."""
+
+import itertools
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, update
+from tests.store.invariants import check_invariants
+from tracker.store.swarms import PeerUpdate
+
+
+def alice(peer: int = 1, event: str = "u", **changes: Any) -> PeerUpdate:
+    return update(peer, event, passkey=ALICE, **changes)
+
+
+async def account(store: Store, user_id: str = "7", torrent_id: str = "1") -> dict[str, int]:
+    row = await store.redis.hgetall(store.keys.user_torrent(user_id, torrent_id))
+    return {k.decode(): int(v) for k, v in row.items()}
+
+
+async def sets(store: Store, user_id: str = "7") -> set[str]:
+    """The sets of the user that torrent 1 is in."""
+    names = ("active", "complete", "incomplete", "hnr")
+    return {n for n in names if await store.redis.sismember(store.keys.user_set(user_id, n), "1")}
+
+
+async def test_first_announce_credits_nothing_then_deltas(private: Store) -> None:
+    """T13."""
+    await private.announce(alice(event="s", uploaded=5000, downloaded=7000))
+    private.clock.now += 10
+    await private.announce(alice(uploaded=5300, downloaded=7100))
+    private.clock.now += 10
+    await private.announce(alice(uploaded=5300, downloaded=7150))
+    user = await private.users.find("7")
+    assert (user.uploaded, user.downloaded, user.announces) == (300, 150, 3)
+
+
+async def test_counters_that_restarted_credit_nothing(private: Store) -> None:
+    """T13: never a negative."""
+    await private.announce(alice(event="s", uploaded=500))
+    private.clock.now += 10
+    await private.announce(alice(uploaded=900))
+    private.clock.now += 10
+    await private.announce(alice(uploaded=20))
+    private.clock.now += 10
+    await private.announce(alice(uploaded=30))
+    assert (await private.users.find("7")).uploaded == 400 + 0 + 10
+
+
+@pytest.mark.parametrize(
+    ("multiplier", "credited"),
+    [("0", 0), ("0.5", 500), ("2", 2000), ("1.25", 1250), ("-3", 0), ("x", 1000), ("nan", 0), ("inf", None), ("1e300", None)],
+)
+async def test_multipliers(private: Store, multiplier: str, credited: int | None) -> None:
+    """T13: what a site writes wrongly never credits a negative, and the cap holds for it."""
+    await private.announce(alice(event="s"))
+    await private.redis.hset(private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"})
+    private.clock.now += 10
+    await private.announce(alice(uploaded=1000, downloaded=1000))
+    user = await private.users.find("7")
+    assert user.uploaded == (credited if credited is not None else 10 * private.rules.max_credit)
+    assert user.downloaded == 0
+    assert (await account(private))["downloaded"] == 1000
+
+
+async def test_credit_is_capped_by_rate_and_the_rest_counted(make_store: MakeStore) -> None:
+    store = await make_store(private=True, peer_memory=3600, max_credit=100)
+    await store.users.add("7", ALICE)
+    await store.announce(alice(event="s"))
+    store.clock.now += 10
+    await store.announce(alice(uploaded=5000, downloaded=1000))
+    user = await store.users.find("7")
+    assert (user.uploaded, user.downloaded) == (1000, 1000)
+    assert await store.redis.get(store.keys.stat("credit_cut")) == b"4000"
+
+
+async def test_speeds(store: Store) -> None:
+    """T14: bytes per second with two decimals; 0 in the same second and when the clock went back."""
+    await store.announce(update(1, "s", uploaded=100))
+    for seconds, uploaded, expected in ((3, 110, "3.33"), (0, 200, "0"), (-5, 300, "0"), (10, 300, "0"), (8, 1100, "100.00")):
+        store.clock.now += seconds
+        await store.announce(update(1, uploaded=uploaded))
+        assert (await store.peer(update(1)))["speed_up"] == expected
+
+
+async def test_total_time_adds_up_over_restarts_and_gaps_add_nothing(private: Store) -> None:
+    """T15: gaps of 4 intervals or more add 0; first_announce never changes."""
+    await private.announce(alice(event="s"))
+    for seconds in (100, 200, 7200, 7199):
+        private.clock.now += seconds
+        await private.announce(alice())
+    private.clock.now += 50
+    await private.announce(alice(event="x"))
+    private.clock.now += 500
+    await private.announce(alice(event="s"))
+    private.clock.now += 7
+    await private.announce(alice())
+    row = await private.peer(alice())
+    assert int(row["total_time"]) == 100 + 200 + 7199 + 50 + 7
+    assert row["first_announce"] == str(START)
+    assert (await account(private))["total_time"] == 100 + 200 + 7199 + 50 + 7
+
+
+async def test_time_adds_up_over_new_peer_ids(private: Store) -> None:
+    """T15: a client invents a new id at each start."""
+    for peer in (1, 2, 3):
+        await private.announce(alice(peer, "s"))
+        private.clock.now += 100
+        await private.announce(alice(peer, "x"))
+        private.clock.now += 900
+    assert (await account(private))["total_time"] == 300
+
+
+async def test_overlapping_peers_count_time_once(private: Store) -> None:
+    """T15: two clients of a user at once are one stretch of time."""
+    await private.announce(alice(1, "s"))  # 1: 0 .. 3000
+    private.clock.now = START + 1000
+    await private.announce(alice(2, "s"))  # 2: 1000 .. 2800
+    private.clock.now = START + 2800
+    await private.announce(alice(2))
+    assert (await account(private))["total_time"] == 1800
+    private.clock.now = START + 3000
+    await private.announce(alice(1))
+    assert (await account(private))["total_time"] == 3000
+    private.clock.now = START + 3100
+    await private.announce(alice(2, "x"))
+    private.clock.now = START + 3200
+    await private.announce(alice(1, "x"))
+    assert (await account(private))["total_time"] == 3200
+
+
+async def test_seeding_time_is_kept_apart(private: Store) -> None:
+    await private.announce(alice(event="s"))
+    private.clock.now += 60
+    await private.announce(alice(event="c", bytes_left=0, downloaded=10))
+    private.clock.now += 40
+    await private.announce(alice(bytes_left=0, downloaded=10))
+    found = await account(private)
+    assert (found["total_time"], found["seed_time"], found["completed_at"]) == (100, 40, START + 60)
+
+
+async def test_the_sets_of_a_user(private: Store) -> None:
+    """T5, T6, T7: started, completed, stopped."""
+    await private.announce(alice(event="s"))
+    assert await sets(private) == {"active", "incomplete"}
+    await private.announce(alice(event="c", bytes_left=0, downloaded=10))
+    assert await sets(private) == {"active", "complete"}
+    await private.announce(alice(event="x", bytes_left=0, downloaded=10))
+    assert await sets(private) == {"complete"}
+    await private.announce(alice(2, "s"))
+    assert await sets(private) == {"active", "complete"}
+
+
+async def test_a_seeder_from_the_start_is_complete(private: Store) -> None:
+    await private.announce(alice(event="s", bytes_left=0))
+    assert await sets(private) == {"active", "complete"}
+
+
+async def test_completed_counts_once_per_user_and_torrent(private: Store) -> None:
+    """T7: over several peer ids of the user; another user counts."""
+    for peer in (1, 2, 3):
+        await private.announce(alice(peer, "s"))
+        await private.announce(alice(peer, "c", bytes_left=0, downloaded=10))
+        await private.announce(alice(peer, "x", bytes_left=0))
+    assert (await private.torrent(info_hash(1)))["snatches"] == "1"
+    assert (await private.users.find("7")).snatches == 1
+    await private.announce(update(9, "s", passkey=BOB))
+    reply = await private.announce(update(9, "c", bytes_left=0, downloaded=1, passkey=BOB))
+    assert reply.completions == 2
+
+
+@pytest.mark.parametrize("ending", ["stop", "reap"])
+async def test_two_peers_of_a_user_keep_the_torrent_active(private: Store, ending: str) -> None:
+    """T17, and T9 for the user's set."""
+
+    async def end(peer: int) -> None:
+        if ending == "stop":
+            await private.announce(alice(peer, "x"))
+        else:
+            assert await private.silence(alice(peer)) == 1
+
+    await private.announce(alice(1, "s"))
+    await private.announce(alice(2, "s"))
+    await end(1)
+    assert "active" in await sets(private)
+    await end(2)
+    assert "active" not in await sets(private)
+    assert (await private.peer(alice(1)))["active"] == "0"
+    assert 0 < await private.redis.ttl(private.keys.peer(1, alice(1).peer_id)) <= 3600
+
+
+@pytest.mark.parametrize(
+    ("downloaded", "seconds", "left", "ending", "restarts"),
+    list(itertools.product([100, 101], [999, 1000], [0, 5], ["stop", "reap"], [1, 3])),
+)
+async def test_hit_and_run(
+    private: Store, downloaded: int, seconds: int, left: int, ending: str, restarts: int
+) -> None:
+    """T16: more than hnr_min_bytes (100) downloaded and less than hnr_threshold (1000 s) stayed, in one start or in three
+    with new peer ids. What is left does not matter; a reap counts as leaving."""
+    for restart in range(restarts):
+        peer = restart + 1
+        share = downloaded // restarts + (downloaded % restarts if restart == 0 else 0)
+        stay = seconds // restarts + (seconds % restarts if restart == 0 else 0)
+        await private.announce(alice(peer, "s"))
+        private.clock.now += stay
+        await private.announce(alice(peer, downloaded=share, bytes_left=left))
+        if ending == "stop":
+            await private.announce(alice(peer, "x", downloaded=share, bytes_left=left))
+        else:
+            assert await private.silence(alice(peer)) == 1
+        private.clock.now += 5000
+    assert ("hnr" in await sets(private)) == (downloaded > 100 and seconds < 1000)
+
+
+async def test_a_hit_and_run_is_cleared_by_staying_not_by_starting(private: Store) -> None:
+    """T16."""
+    await private.announce(alice(event="s"))
+    private.clock.now += 10
+    await private.announce(alice(event="x", downloaded=500))
+    assert await sets(private) == {"incomplete", "hnr"}
+    await private.announce(alice(2, "s", bytes_left=0))
+    assert "hnr" in await sets(private)
+    private.clock.now += 989
+    await private.announce(alice(2, bytes_left=0))
+    assert "hnr" in await sets(private)
+    private.clock.now += 1
+    await private.announce(alice(2, bytes_left=0))
+    assert "hnr" not in await sets(private)
+
+
+async def test_an_outage_gives_no_time_and_no_hit_and_run(private: Store) -> None:
+    """While nobody could announce, total_time gains nothing and silence proves nothing."""
+    await private.swarms.heartbeat(60)
+    await private.announce(alice(event="s"))
+    private.clock.now += 10
+    await private.announce(alice(downloaded=500))
+    private.clock.now += 300
+    assert await private.swarms.heartbeat(60) == START + 310
+    assert await private.silence(alice()) == 0, "reaping waits one reap interval after an outage"
+    await private.redis.set(private.keys.timeout(1, alice().peer_id), "1")
+    private.clock.now += 20
+    await private.announce(alice(downloaded=500))
+    # the gap is 0..310: of the 320 s since the announce at 10, 20 remain
+    assert (await account(private))["total_time"] == 10 + 20
+
+
+async def test_after_an_outage_and_its_grace_the_silent_are_reaped_without_a_verdict(private: Store) -> None:
+    await private.swarms.heartbeat(60)
+    await private.announce(alice(event="s"))
+    await private.announce(alice(downloaded=500))
+    private.clock.now += 300
+    await private.swarms.heartbeat(60)
+    private.clock.now += private.rules.grace
+    assert await private.silence(alice()) == 1
+    assert await sets(private) == {"incomplete"}
+
+
+async def test_a_remembered_peer_of_another_user_starts_afresh(private: Store) -> None:
+    await private.announce(alice(event="s", uploaded=100))
+    await private.announce(alice(event="x", uploaded=100))
+    private.clock.now += 50
+    await private.announce(update(1, "s", uploaded=5000, passkey=BOB))
+    row = await private.peer(alice())
+    assert (row["user_id"], row["first_announce"]) == ("8", str(START + 50))
+    assert (await private.users.find("8")).uploaded == 0
+    assert await check_invariants(private.redis, private.keys) == 1
+
+
+async def test_another_user_cannot_touch_a_peer_even_from_its_address(private: Store) -> None:
+    await private.announce(alice(event="s", key_digest=b"k" * 8))
+    forged = update(1, "x", passkey=BOB, key_digest=b"k" * 8, endpoint=endpoint(1))
+    assert (await private.announce(forged)).outcome == "stranger"
+    assert (await private.users.find("8")).announces == 0
+
+
+async def test_public_mode_forgets_a_peer_with_its_swarm(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, "x"))
+    assert not await store.redis.exists(store.keys.peer(1, update(1).peer_id))
+    assert [key async for key in store.redis.scan_iter(f"{store.keys.prefix}u:*")] == []

@@ -1,0 +1,275 @@
+"""The reaper against real expiries and its faults (rows T9 to T12). Timeouts run out in milliseconds."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+
+import pytest
+from redis.exceptions import ConnectionError as RedisConnectionError
+
+from tests.servers import Server
+from tests.store.harness import ALICE, Store, info_hash, peer_id, running, update
+from tests.store.invariants import check_invariants
+from tracker.store.keys import Keys
+from tracker.store.swarms import SwarmRules, due_deadline
+from tracker.workers.reaper import Reaper
+
+RULES = SwarmRules(private=True, peer_memory=3600, hnr_min_bytes=0, hnr_threshold=1000, grace=1)
+REAP_INTERVAL = 1.0
+SHORT = 0.05
+
+
+@asynccontextmanager
+async def tracker_on(url: str, prefix: str, *, reap: bool = True, interval: float = REAP_INTERVAL) -> AsyncIterator[Store]:
+    """A store with its batch loop, its watch, and a reaper at work on the real clock."""
+    async with running(Store(url, Keys(prefix), RULES, clock=time.time)) as store:  # type: ignore[arg-type]
+        async with working(store, interval) if reap else AsyncExitStack():
+            yield store
+
+
+@asynccontextmanager
+async def working(store: Store, interval: float = REAP_INTERVAL) -> AsyncIterator[Reaper]:
+    reaper = Reaper(store.swarms, store.connection, store.keys, store.stats, interval, time.time)
+    store.connection.on_return(reaper.note_return)
+    tasks = [asyncio.Task(reaper.run()), asyncio.Task(store.connection.watch())]
+    try:
+        yield reaper
+    finally:
+        for task in tasks:
+            task.cancel()
+            with suppress(asyncio.CancelledError):
+                await task
+
+
+async def join(store: Store, peer: int, timeout: float = SHORT, torrent: int = 1) -> None:
+    await store.announce(update(peer, "s", torrent=torrent, passkey=ALICE, timeout_seconds=timeout))
+
+
+async def until(condition: Callable[[], Awaitable[bool]], seconds: float) -> float:
+    """How long it took; fails after ``seconds``. A line that a test has cut says nothing yet."""
+    started = time.monotonic()
+    while True:
+        with suppress(RedisConnectionError):
+            if await condition():
+                break
+        assert time.monotonic() - started < seconds, f"not within {seconds} s"
+        await asyncio.sleep(0.02)
+    return time.monotonic() - started
+
+
+async def size(store: Store, torrent: int = 1) -> int:
+    return int(await store.redis.scard(store.keys.swarm_peers(info_hash(torrent))))
+
+
+async def gone(store: Store) -> bool:
+    return await size(store) == 0
+
+
+@pytest.fixture
+async def users(any_server: Server, prefix: str) -> str:
+    """A prefix in which user 7 exists; the name of the prefix."""
+    async with running(Store(any_server.url, Keys(prefix), RULES)) as store:
+        await store.users.add("7", ALICE)
+    return prefix
+
+
+async def test_a_silent_peer_is_reaped(any_server: Server, users: str) -> None:
+    """T9: out of tpeers and the user's active set, active=0, counts lowered, within its timeout + 5 s."""
+    async with tracker_on(any_server.url, users) as store:
+        await join(store, 1)
+        await join(store, 2, timeout=60)
+        await until(lambda: _is(size(store), 1), 5)
+        assert (await store.peer(update(1)))["active"] == "0"
+        assert await store.redis.sismember(store.keys.user_set(7, "active"), "1")
+        assert (await store.torrent(info_hash(1)))["leechers"] == "1"
+        assert await check_invariants(store.redis, store.keys) == 1
+        await store.redis.expire(store.keys.timeout(1, peer_id(2)), 0)
+        await until(lambda: gone(store), 5)
+        assert not await store.redis.sismember(store.keys.user_set(7, "active"), "1")
+
+
+async def _is(number: Awaitable[int], expected: int) -> bool:
+    return await number == expected
+
+
+async def test_expiry_after_the_tracker_died_is_reaped_by_the_next(any_server: Server, users: str) -> None:
+    """T10: restart. Nobody listened when the timeouts ran out."""
+    async with tracker_on(any_server.url, users, reap=False) as store:
+        for peer in range(1, 40):
+            await join(store, peer)
+        await asyncio.sleep(2 * SHORT)
+    async with tracker_on(any_server.url, users) as store:
+        await until(lambda: gone(store), 5)
+        assert await check_invariants(store.redis, store.keys) == 0
+
+
+async def test_a_killed_subscriber_comes_back(any_server: Server, users: str) -> None:
+    """T10: CLIENT KILL of every pubsub connection, and of every connection, while peers expire."""
+    async with tracker_on(any_server.url, users, reap=False) as store, working(store) as reaper:
+        await until(lambda: _done(reaper.listening), 5)
+        for kind in ("pubsub", "normal"):
+            for peer in range(1, 20):
+                await join(store, peer, timeout=0.3)
+            await _kill(any_server, kind)
+            await until(lambda: gone(store), 6)
+            await until(lambda: _done(reaper.listening and not store.connection.away), 5)
+        assert await check_invariants(store.redis, store.keys) == 0
+
+
+async def _done(value: bool) -> bool:
+    return value
+
+
+async def _kill(server: Server, kind: str) -> None:
+    with server.client() as client:
+        client.execute_command("CLIENT", "KILL", "TYPE", kind, "SKIPME", "yes")
+
+
+@pytest.mark.parametrize("flags", ["Kx", "Ex", "KEx", "", "gE", "AKE"])
+async def test_flags_are_added_and_others_survive(start_server: Callable[..., Server], prefix: str, flags: str) -> None:
+    """T11: whatever is in redis.conf."""
+    server = start_server("--notify-keyspace-events", flags, "--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), RULES)) as store:
+        await store.users.add("7", ALICE)
+    async with tracker_on(server.url, prefix) as store:
+        await join(store, 1)
+        await until(lambda: gone(store), 5)
+        now = (await store.redis.config_get("notify-keyspace-events"))["notify-keyspace-events"]
+        assert set("Kx") <= set(now) or {"K", "A"} <= set(now)
+        assert set(flags) <= set(now) | {"A"}
+
+
+async def test_where_config_is_forbidden_due_lists_reap(start_server: Callable[..., Server], prefix: str) -> None:
+    """T10, T11: events off. A loud warning, and due lists and the sweep alone."""
+    server = start_server("--notify-keyspace-events", "", "--appendonly", "no")
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-config")
+    url = server.url.replace("unix://", "unix://limited:pw@")
+    async with running(Store(server.url, Keys(prefix), RULES)) as store:
+        await store.users.add("7", ALICE)
+    async with tracker_on(url, prefix, interval=3600) as store:
+        await asyncio.sleep(0.3)  # the first sweep is over: what follows is the due lists' work
+        await join(store, 1)
+        await until(lambda: gone(store), 5)
+        with server.client() as client:
+            assert client.config_get("notify-keyspace-events")["notify-keyspace-events"] == ""
+
+
+async def test_another_database_works(any_server: Server, users: str) -> None:
+    """T11."""
+    url = any_server.url.replace("db=0", "db=5")
+    prefix = users
+    async with running(Store(url, Keys(prefix), RULES)) as store:
+        await store.users.add("7", ALICE)
+        async with working(store, 3600) as reaper:
+            store.clock.now = time.time()
+            await until(lambda: _done(reaper.listening), 5)
+            await asyncio.sleep(0.3)
+            await join(store, 1)
+            await store.redis.unlink(store.keys.due(due_deadline(int(store.clock.now) + 1, SHORT)))
+            await asyncio.sleep(2 * SHORT)
+            await store.redis.exists(store.keys.timeout(1, peer_id(1)))  # found expired: the event alone reaps
+            await until(lambda: gone(store), 5)
+        async for key in store.redis.scan_iter(f"{prefix}*"):
+            await store.redis.unlink(key)
+
+
+async def test_foreign_expiries_touch_nobody(any_server: Server, users: str) -> None:
+    """T12: keys of others, malformed names below our own prefix, peers of unknown torrents."""
+    async with tracker_on(any_server.url, users) as store:
+        await join(store, 1, timeout=60)
+        pid = peer_id(1).hex()
+        for key in (f"foreign:{pid}", f"{users}ptimeout:1:{pid}:x", f"{users}ptimeout:x:{pid}", f"{users}ptimeout:", f"{users}ptimeout:99:{pid}", f"{users}ptimeout:1:zz"):
+            await store.redis.set(key, "1", px=20)
+        await asyncio.sleep(0.1)
+        for key in (f"foreign:{pid}", f"{users}ptimeout:99:{pid}"):
+            await store.redis.exists(key)
+        await asyncio.sleep(0.3)
+        assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_two_trackers_reap_once(any_server: Server, users: str) -> None:
+    """T10."""
+    async with tracker_on(any_server.url, users) as one, tracker_on(any_server.url, users) as two:
+        for peer in range(1, 101):
+            await join(one if peer % 2 else two, peer)
+        await join(one, 200, timeout=60)
+        await until(lambda: _is(size(one), 1), 5)
+        await asyncio.sleep(0.2)
+        assert (await one.torrent(info_hash(1)))["leechers"] == "1"
+        assert await check_invariants(one.redis, one.keys) == 1
+        await one.stats.flush()
+        await two.stats.flush()
+        assert await one.redis.get(one.keys.stat("reaped")) == b"100"
+
+
+async def test_a_peer_that_came_back_stays(any_server: Server, users: str) -> None:
+    """T10: between expiry and reaping; also when an event of its old timeout arrives late."""
+    async with running(Store(any_server.url, Keys(users), RULES)) as store:
+        store.clock.now = time.time()
+        await join(store, 1)
+        await asyncio.sleep(2 * SHORT)
+        await join(store, 1, timeout=60)
+        deadline = due_deadline(int(store.clock.now) + 1, SHORT)
+        assert await store.swarms.reap_due(deadline, 0, 64) == (1, 0)
+        assert await store.swarms.reap([("1", peer_id(1).hex())]) == 0
+        assert await size(store) == 1
+
+
+async def test_20000_at_once(start_server: Callable[..., Server], prefix: str) -> None:
+    """20,000 peers whose timeouts end together are gone within 5 s of it, and announces go on meanwhile."""
+    server = start_server("--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), RULES)) as store:
+        await store.users.add("7", ALICE)
+        store.clock.now = time.time()
+        await _fill(store, 20_000)
+        with server.client() as client:
+            pipe = client.pipeline(transaction=False)
+            for peer in range(20_000):
+                pipe.pexpire(store.keys.timeout(peer % 100 + 1, peer_id(peer)), 500)
+            pipe.execute()
+        async with working(store):
+            await until(lambda: _nobody(store), 5.5)
+        assert await check_invariants(store.redis, store.keys) == 0
+
+
+async def _fill(store: Store, peers: int) -> None:
+    await asyncio.gather(*(join(store, n + 1, timeout=600, torrent=n + 1) for n in range(100)))
+    ids = {n: (await store.torrent(info_hash(n + 1)))["tid"] for n in range(100)}
+    assert sorted(map(int, ids.values())) == list(range(1, 101))
+    for start in range(0, peers, 4000):
+        await asyncio.gather(
+            *(join(store, n, timeout=600, torrent=_torrent_of(ids, n % 100 + 1)) for n in range(start, start + 4000))
+        )
+
+
+def _torrent_of(ids: dict[int, str], torrent_id: int) -> int:
+    return next(n for n, found in ids.items() if int(found) == torrent_id) + 1
+
+
+async def _nobody(store: Store) -> bool:
+    return await store.redis.get(store.keys.stat("leechers")) == b"0"
+
+
+async def test_lost_events_and_lost_due_lists_are_healed_by_the_sweep(any_server: Server, users: str) -> None:
+    """The sweep alone is enough: within a reap interval."""
+    async with tracker_on(any_server.url, users, reap=False) as store:
+        for peer in range(1, 300):
+            await join(store, peer, timeout=60)
+        async with working(store, interval=1.0) as reaper:
+            await until(lambda: _done(reaper.listening), 5)
+            await store.redis.delete(*(store.keys.timeout(1, peer_id(peer)) for peer in range(1, 299)))
+            await until(lambda: _is(size(store), 1), 5)
+        assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_the_due_cursor_survives_a_restart(any_server: Server, users: str) -> None:
+    async with tracker_on(any_server.url, users) as store:
+        await until(lambda: _has_cursor(store), 5)
+        cursor = await store.swarms.due_cursor()
+        assert cursor is not None and abs(cursor - time.time()) < 10
+
+
+async def _has_cursor(store: Store) -> bool:
+    return (await store.swarms.due_cursor() or 0) > time.time() - 10
