@@ -3,7 +3,11 @@
 import json
 import logging
 import os
+import pty
+import subprocess
+import sys
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from pathlib import Path
 
 import pytest
@@ -153,6 +157,37 @@ def test_long_lists_come_in_pages(tracker: Command) -> None:
     assert sorted(row[0] for row in rows(tracker("torrent", "list"))) == hashes
     assert len(rows(tracker("torrent", "list", "--limit", "150", "--by", "snatches"))) == 150
     assert len([json.loads(line) for line in tracker("torrent", "list", "--json").stdout.splitlines()]) == 230
+
+
+def in_terminal(directory: Path, columns: int, *words: str) -> list[str]:
+    """The lines of a command whose output is a terminal."""
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    size = {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
+    ours, theirs = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracker", *words],
+        cwd=directory,
+        env=trackers.environment({**settings, **size}),
+        stdout=theirs,
+    ):
+        os.close(theirs)
+        with suppress(OSError):  # how Linux says that the other end was closed
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    return shown.decode().splitlines()
+
+
+def test_in_a_terminal_pages_share_one_head(tracker: Command, tmp_path: Path) -> None:
+    tracker("torrent", "add", *(f"{number:040x}" for number in range(130)), HASH)
+    lines = in_terminal(tmp_path, 110, "torrent", "list")
+    assert sum("info hash" in line for line in lines) == 1
+    starts = [line.index("registered") for line in lines if "registered" in line]
+    assert (len(starts), len(set(starts))) == (131, 1)
+    head, *narrow = in_terminal(tmp_path, 60, "torrent", "list")
+    assert head.split("\t")[0] == "info_hash"
+    assert len(narrow) == 131
 
 
 def test_names_cannot_move_the_cursor_nor_be_markup(tracker: Command) -> None:

@@ -20,6 +20,9 @@ from rich.text import Text
 from tracker import __version__
 from tracker.service import Banner
 
+_LEAST_WIDTH = 10
+_GAP = 3
+
 Value = str | int | bool | None
 Row = dict[str, Value]
 
@@ -61,6 +64,10 @@ class Listing:
         self._as_json = as_json
         self._console = Console(highlight=False) if sys.stdout.isatty() and not as_json else None
         self._first = True
+        needed = sum((column.width or _LEAST_WIDTH) + _GAP for column in columns)
+        if self._console is not None and self._console.width < needed:  # cells cut in pieces help nobody
+            self._console = None
+            typer.echo("\t".join(column.name for column in columns))
 
     def page(self, rows: Iterable[Row]) -> None:
         if self._console is not None:
@@ -74,7 +81,9 @@ class Listing:
 
     def _table(self, console: Console, rows: Iterable[Row]) -> None:
         # Widths are fixed beforehand: pages share their columns, and no page has to wait for the last.
-        table = Table(box=box.SIMPLE_HEAD if self._first else None, show_header=self._first, expand=True)
+        table = Table(
+            box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=self._first, expand=True
+        )
         for column in self._columns:
             table.add_column(
                 column.name.replace("_", " "),

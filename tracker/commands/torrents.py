@@ -114,7 +114,9 @@ def list_torrents(
         raise typer.BadParameter("--by takes seeders, leechers or snatches")
     columns = [
         Column("info_hash", 40),
-        *(Column(name, 11, right=True) for name in ("seeders", "leechers", "completions")),
+        Column("seeders", 8, right=True),
+        Column("leechers", 8, right=True),
+        Column("completions", 11, right=True),
     ]
     listing = Listing([*columns, Column("state", 12), Column("name")], as_json=as_json)
 
