@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint format docs bench lock clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs bench lock clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -40,9 +40,15 @@ run: $(VENV)/.run
 test: $(VENV)/.dev
 	@exec $(BIN)/python -m pytest $(ARGS)
 
-lint: $(VENV)/.dev
+lint: lint-rules lint-format lint-types
+
+lint-rules: $(VENV)/.dev
 	$(BIN)/ruff check .
+
+lint-format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
+
+lint-types: $(VENV)/.dev
 	$(BIN)/mypy --strict tracker tests
 
 format: $(VENV)/.dev
