@@ -82,7 +82,7 @@ async def _connection(
 ) -> AsyncIterator[tuple[Connection, str]]:
     """(the line to the store, its name and version); raises StartupError when it is no use."""
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
-    client = connect(url, timeout=timeout, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file)
+    client = connect(url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file)
     connection = Connection(client, timeout=timeout)
     try:
         version = await check_server(client, mask_url(url))

@@ -39,7 +39,7 @@ class Store:
     clock: Clock = field(default_factory=Clock)
 
     def __post_init__(self) -> None:
-        self.connection = Connection(connect(self.url, timeout=5, connect_timeout=5), timeout=5)
+        self.connection = Connection(connect(self.url, connect_timeout=5), timeout=5)
         self.scripts = Scripts(self.connection, self.keys.prefix)
         self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
         self.torrents = Torrents(self.connection, self.scripts, self.keys)
@@ -113,7 +113,7 @@ def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> Pee
     values: dict[str, Any] = {
         "info_hash": info_hash(torrent),
         "peer_id": peer_id(peer),
-        "event": event,
+        "event": event.encode(),
         "uploaded": 0,
         "downloaded": 0,
         "bytes_left": 1000,

@@ -3,13 +3,16 @@
 When a call finds nobody, the store counts as away: every further call fails at once (StoreAway) instead of
 waiting its turn to time out, until watch() has got an answer again. redis-py's own retries are off: a
 script that writes must not be sent twice behind our back, and a peer that asks again does no harm.
+
+Calls share at most MOST_AT_ONCE connections, so that a flood of scrapes queues here, where it is bounded,
+and not as thousands of sockets at the store.
 """
 
 import asyncio
 import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 import structlog
@@ -18,36 +21,52 @@ from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
-    BusyLoadingError,
-    ConnectionError,
-    OutOfMemoryError,
+    ClusterDownError,
+    InvalidResponse,
     ReadOnlyError,
     RedisError,
     ResponseError,
-    TimeoutError,
+    TryAgainError,
 )
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StartupError, StoreAway
 
-_AWAY = (ConnectionError, TimeoutError, BusyLoadingError, ReadOnlyError, OSError)
+MOST_AT_ONCE = 64
+MOST_UNDER_WAY = 2048
+_NOBODY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
+"""No answer, or none that makes sense. LOADING and a password that is no longer right count here too."""
+_REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
+_REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
 _PROBE_SECONDS = 0.25
 
+Argument = str | bytes | int | float
 Messages = AsyncIterator[tuple[bytes, bytes]]
 """(channel, payload)"""
 
 log = structlog.get_logger("tracker.store")
 
 
-def connect(url: str, *, timeout: float, connect_timeout: float, tls_ca_file: str | None = None) -> "Redis[bytes]":
-    """A client for ``url`` (redis://, rediss:// or unix://) that never retries; raises StartupError for a bad URL."""
-    options: dict[str, Any] = {"ssl_ca_certs": tls_ca_file} if tls_ca_file and url.startswith("rediss:") else {}
+def connect(url: str, *, connect_timeout: float, tls_ca_file: str | None = None) -> Redis:
+    """A client for ``url`` (redis://, rediss:// or unix://) that never retries; raises StartupError for a bad URL.
+
+    It waits for answers without end: Connection has the timeout. redis-py's own would start a task for
+    each command (on Python 3.11), and lose the cancellation of a command that was just being sent.
+    """
+    options: dict[str, Any] = {}
+    if tls_ca_file and url.startswith("rediss:"):
+        options["ssl_ca_certs"] = tls_ca_file
     try:
-        client: Redis[bytes] = Redis.from_url(
+        client: Redis = Redis.from_url(
             url,
-            socket_timeout=timeout,
+            socket_timeout=None,
             socket_connect_timeout=connect_timeout,
             retry=Retry(NoBackoff(), 0),
+            # RESP3 would switch on redis-py's maintenance notifications, and with them it takes idle
+            # connections out of its pool without looking whether the server has closed them.
+            protocol=2,
             **options,
         )
     except (ValueError, TypeError) as error:
@@ -58,16 +77,21 @@ def connect(url: str, *, timeout: float, connect_timeout: float, tls_ca_file: st
 
 
 class Connection:
-    """Commands to the store, and the news of it going and coming back."""
+    """Commands to the store, and the news of it going and coming back. ``timeout`` (s) bounds each call."""
 
-    def __init__(self, client: "Redis[bytes]", *, timeout: float) -> None:
+    def __init__(self, client: Redis, *, timeout: float) -> None:
         self._client = client
         self._timeout = timeout
         self._gone = asyncio.Event()
+        self._here = asyncio.Event()
+        self._here.set()
         self._on_return: list[Callable[[], Awaitable[None]]] = []
+        self._greeter: asyncio.Task[Any] | None = None
+        self._lines = asyncio.Semaphore(MOST_AT_ONCE)
+        self._under_way = 0
 
     @property
-    def client(self) -> "Redis[bytes]":
+    def client(self) -> Redis:
         """For subscriptions and pipelines; its errors are redis.exceptions'."""
         return self._client
 
@@ -81,52 +105,73 @@ class Connection:
 
     async def until_back(self) -> None:
         """Returns when the store is not away, which may be at once."""
-        while self._gone.is_set():
-            await asyncio.sleep(_PROBE_SECONDS / 5)
+        await self._here.wait()
 
     def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """``callback`` is awaited when the store is back, before the first command gets through."""
+        """``callback`` is awaited when the store is back, before any other command gets through."""
         self._on_return.append(callback)
 
-    async def command(self, *args: str | bytes | int | float) -> Any:
+    async def command(self, *args: Argument) -> Any:
         """One command; raises StoreAway when nobody answers, else redis.exceptions.RedisError."""
-        if self._gone.is_set():
-            raise StoreAway("the store is away")
-        return await self._try(*args)
+        return await self._call(
+            lambda: self._client.execute_command(*args)  # type: ignore[no-untyped-call]  # redis-py's
+        )
 
-    async def _try(self, *args: str | bytes | int | float) -> Any:
-        try:
-            return await self._client.execute_command(*args)
-        except OutOfMemoryError:
-            raise
-        except _AWAY as error:
-            self._lost(error)
-            raise StoreAway("the store does not answer") from error
-        except ResponseError as error:
-            if str(error).startswith(("MASTERDOWN", "BUSY", "MISCONF", "CLUSTERDOWN", "TRYAGAIN", "NOREPLICAS")):
-                raise StoreAway("the store refuses work") from error
-            raise
+    async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
+        """Several commands in one round trip, not as one transaction; an error stands in its command's place.
 
-    async def pipeline(self, *commands: tuple[str | bytes | int | float, ...]) -> list[Any]:
-        """Several commands in one round trip, not as one transaction; an error stands in its command's place."""
-        if self._gone.is_set():
-            raise StoreAway("the store is away")
+        Raises StoreAway when nobody answers, or when the store refused any of them for now.
+        """
+        if not commands:
+            return []
         pipe = self._client.pipeline(transaction=False)
         for command in commands:
             pipe.execute_command(*command)
+        answers = list(await self._call(lambda: pipe.execute(raise_on_error=False)))
+        for answer in answers:
+            if isinstance(answer, Exception):
+                self._raise_if_away(answer)
+        return answers
+
+    async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        """One round trip on one of the lines. Whoever waits for a line fails with the call before it."""
+        self._check_here()
+        if self._under_way >= MOST_UNDER_WAY:
+            raise StoreAway("too much waits for the store")
+        self._under_way += 1
         try:
-            return list(await pipe.execute(raise_on_error=False))
-        except _AWAY as error:
+            async with self._lines:
+                self._check_here()
+                async with asyncio.timeout(self._timeout):
+                    return await call()
+        except (RedisError, OSError) as error:
+            self._raise_if_away(error)
+            raise
+        finally:
+            self._under_way -= 1
+
+    def _check_here(self) -> None:
+        if self._gone.is_set() and asyncio.current_task() is not self._greeter:
+            raise StoreAway("the store is away")
+
+    def _raise_if_away(self, error: Exception) -> None:
+        """Raises StoreAway for an error that says so, and remembers it when nobody answered."""
+        if isinstance(error, _NOBODY):
             self._lost(error)
             raise StoreAway("the store does not answer") from error
+        if isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES):
+            raise StoreAway("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
         if not self._gone.is_set():
             self._gone.set()
+            self._here.clear()
             log.warning("store lost", error=type(error).__name__)
 
     @asynccontextmanager
-    async def subscription(self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()) -> AsyncIterator[Messages]:
+    async def subscription(
+        self, *, channels: Sequence[str] = (), patterns: Sequence[str] = ()
+    ) -> AsyncIterator[Messages]:
         """Messages published on ``channels`` and ``patterns`` (bytes payload with its channel), from now on.
 
         Leaving the block ends the subscription. Raises StoreAway when the line breaks: what is published until
@@ -134,12 +179,13 @@ class Connection:
         """
         try:
             async with self._client.pubsub() as pubsub:
-                if channels:
-                    await pubsub.subscribe(*channels)
-                if patterns:
-                    await pubsub.psubscribe(*patterns)
+                async with asyncio.timeout(self._timeout):
+                    if channels:
+                        await pubsub.subscribe(*channels)
+                    if patterns:
+                        await pubsub.psubscribe(*patterns)
                 yield _messages(pubsub)
-        except (*_AWAY, RedisError) as error:
+        except (RedisError, OSError) as error:
             raise StoreAway("the subscription broke") from error
 
     async def watch(self) -> None:
@@ -152,18 +198,32 @@ class Connection:
             log.info("store is back", away_seconds=round(asyncio.get_running_loop().time() - started, 1))
 
     async def _returned(self) -> bool:
+        """Asks once; when the store answers, whoever waits for its return goes first."""
+        self._greeter = asyncio.current_task()
         try:
-            async with asyncio.timeout(self._timeout):
-                await self._client.execute_command("PING")
-            self._gone.clear()
+            # None of the idle connections is worth trying: each dead one would cost a probe.
+            await self._client.connection_pool.disconnect(inuse_connections=False)
+            await self._greet()
             for callback in self._on_return:
-                await callback()
-        except (*_AWAY, StoreAway):
-            self._gone.set()
+                await self._tell(callback)
+        except (StoreAway, RedisError, OSError):
             return False
-        except RedisError as error:
-            log.warning("store answers, but not well", error=str(error))
+        finally:
+            self._greeter = None
+        self._gone.clear()
+        self._here.set()
         return True
+
+    async def _greet(self) -> None:
+        with suppress(ResponseError):  # an answer is an answer
+            await self.command("PING")
+
+    @staticmethod
+    async def _tell(callback: Callable[[], Awaitable[None]]) -> None:
+        try:
+            await callback()
+        except RedisError as error:  # not a store that is away, but one that dislikes what it was told
+            log.error("greeting the store failed", error=str(error))
 
     async def close(self) -> None:
         await self._client.aclose()
@@ -185,13 +245,16 @@ def version_of(info: str) -> tuple[str, tuple[int, int], str]:
     return kind, (int(found[1]), int(found[2])) if found else (0, 0), f"{kind} {text}"
 
 
-async def check_server(client: "Redis[bytes]", shown: str) -> str:
-    """The server's name and version; raises StartupError when it does not answer or is too old.
+async def check_server(client: Redis, shown: str, timeout: float = 2.0) -> str:
+    """The server's name and version; raises StartupError when it does not answer in time (s) or is too old.
 
     ``shown`` is the server's address as it may be printed (no password).
     """
     try:
-        raw = await client.execute_command("INFO", "server")
+        async with asyncio.timeout(timeout):
+            raw = await client.execute_command("INFO", "server")  # type: ignore[no-untyped-call]  # redis-py's
+    except TimeoutError as error:
+        raise StartupError(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise StartupError(f"no usable store at {shown}: {reason.splitlines()[0]}") from error

@@ -1,0 +1,61 @@
+"""A stretch of wire between a tracker and its store that can lose what runs over it."""
+
+import asyncio
+from contextlib import suppress
+from types import TracebackType
+from typing import Self
+
+from tests.servers import Server
+
+
+class Proxy:
+    """Passes bytes to and fro on loopback TCP. ``url`` is where a client connects, instead of the server's."""
+
+    def __init__(self, server: Server) -> None:
+        self._server = server
+        self._swallowing = False
+        self._writers: set[asyncio.StreamWriter] = set()
+        self.connections = 0
+
+    async def __aenter__(self) -> Self:
+        self._listener = await asyncio.start_server(self._serve, "127.0.0.1", 0)
+        port = self._listener.sockets[0].getsockname()[1]
+        self.url = f"redis://127.0.0.1:{port}/0"
+        return self
+
+    async def __aexit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self._listener.close()
+        self.cut()
+
+    def swallow_answers(self) -> None:
+        """The next answer is thrown away, and every connection closed."""
+        self._swallowing = True
+
+    def cut(self) -> None:
+        """Closes every connection."""
+        for writer in self._writers:
+            writer.close()
+
+    async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self.connections += 1
+        far_reader, far_writer = await asyncio.open_unix_connection(self._server.socket_path)
+        self._writers |= {writer, far_writer}
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._copy(reader, far_writer, answers=False))
+            tasks.create_task(self._copy(far_reader, writer, answers=True))
+        self._writers -= {writer, far_writer}
+
+    async def _copy(
+        self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, *, answers: bool
+    ) -> None:
+        with suppress(ConnectionError):
+            while data := await reader.read(65536):
+                if answers and self._swallowing:
+                    self._swallowing = False
+                    self.cut()
+                    break
+                writer.write(data)
+                await writer.drain()
+        writer.close()
