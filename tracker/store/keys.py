@@ -36,7 +36,13 @@ KEYS: tuple[KeySpec, ...] = (
         "with the torrent; kept until the swarm is empty even when `t:info_hash` is deleted",
         "announce.lua when missing or different, command line",
     ),
-    KeySpec("t:torrent_id", "STRING", "the last torrent id given out (ids in use are skipped)", "for ever", "announce.lua, command line"),
+    KeySpec(
+        "t:torrent_id",
+        "STRING",
+        "the last torrent id given out (ids in use are skipped)",
+        "for ever",
+        "announce.lua, command line",
+    ),
     KeySpec("t:deny:<ih>", "STRING", "the reason shown to the peer", "until deleted", "site, command line"),
     KeySpec(
         "t:t:<ih>",
@@ -52,7 +58,7 @@ KEYS: tuple[KeySpec, ...] = (
         "HASH",
         "speed_up, speed_dn (bytes/s), completed (0/1), user_id, first_announce, last_announce (epoch s), total_time (s), "
         "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid), paused (0/1), endpoints (packed, 6, 18 or 24 bytes), "
-        "key (8 bytes of a keyed hash of the client's `key`), n4, n6 (its slot per family). Absent: empty or 0",
+        "key (8 bytes of a keyed hash of the client's `key`, taken at the join), n4, n6 (its slot per family). Absent: empty or 0",
         "while the peer is active; then `peer_memory_seconds` in private mode, not at all in public mode",
         "announce.lua; reap.lua, due.lua, sweep.lua",
     ),
@@ -71,8 +77,20 @@ KEYS: tuple[KeySpec, ...] = (
         "announce.lua; due.lua deletes",
     ),
     KeySpec("t:due", "STRING", "the last deadline worked through (epoch s)", "for ever", "reaper"),
-    KeySpec("t:tpeers:<ih>", "SET", "`<pid>` of every active peer", "while the swarm lives", "announce.lua, reap.lua, due.lua, sweep.lua"),
-    KeySpec("t:p:<pid>:torrents", "SET", "`<tid>` that the peer is in now", "while it is in one", "announce.lua, reap.lua, due.lua, sweep.lua"),
+    KeySpec(
+        "t:tpeers:<ih>",
+        "SET",
+        "`<pid>` of every active peer",
+        "while the swarm lives",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:p:<pid>:torrents",
+        "SET",
+        "`<tid>` that the peer is in now",
+        "while it is in one",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
     KeySpec(
         "t:swarm:<ih>:<array>",
         "STRING",
@@ -96,9 +114,21 @@ KEYS: tuple[KeySpec, ...] = (
         "site, command line",
     ),
     KeySpec("t:whitelist", "SET", "the prefixes", "for ever", "site, command line"),
-    KeySpec("t:user:<passkey>", "HASH", "user_id, enabled (0/1), can_leech (0/1)", "until deleted", "site, command line"),
+    KeySpec(
+        "t:user:<passkey>",
+        "HASH",
+        "user_id, enabled (0/1), can_leech (0/1)",
+        "until deleted",
+        "site, command line",
+    ),
     KeySpec("t:users", "ZSET", "passkey by user_id", "for ever", "site, command line"),
-    KeySpec("t:user_id", "STRING", "the last user id given out (ids in use are skipped)", "for ever", "command line"),
+    KeySpec(
+        "t:user_id",
+        "STRING",
+        "the last user id given out (ids in use are skipped)",
+        "for ever",
+        "command line",
+    ),
     KeySpec(
         "t:u:<uid>",
         "HASH",
@@ -130,7 +160,20 @@ KEYS: tuple[KeySpec, ...] = (
         "the scripts; stats",
     ),
     KeySpec("t:stats:failures", "HASH", "refused requests by reason", "for ever", "stats"),
-    KeySpec("t:i:<figure>", "ZSET", "`<tid>` of every torrent by leechers, seeders or snatches", "with the torrent", "the scripts, command line"),
+    KeySpec(
+        "t:counted:<process>",
+        "STRING",
+        "number of the last batch of counts that this process wrote: sent twice it counts once",
+        "1 day",
+        "count.lua",
+    ),
+    KeySpec(
+        "t:i:<figure>",
+        "ZSET",
+        "`<tid>` of every torrent by leechers, seeders or snatches",
+        "with the torrent",
+        "the scripts, command line",
+    ),
     KeySpec(
         "t:registered_by:<address>",
         "STRING",
@@ -139,8 +182,20 @@ KEYS: tuple[KeySpec, ...] = (
         "announce.lua",
     ),
     KeySpec("t:heartbeat", "STRING", "when a tracker was last here (epoch s)", "for ever", "heartbeat.lua"),
-    KeySpec("t:gap", "STRING", "the last outage, `from until` (epoch s): nobody could announce then", "for ever", "heartbeat.lua"),
-    KeySpec("t:secret", "STRING", "32 random bytes that key the hash of the clients' `key`", "for ever", "the first tracker"),
+    KeySpec(
+        "t:gap",
+        "STRING",
+        "the last outage, `from until` (epoch s): nobody could announce then",
+        "for ever",
+        "heartbeat.lua",
+    ),
+    KeySpec(
+        "t:secret",
+        "STRING",
+        "32 random bytes that key the hash of the clients' `key`",
+        "for ever",
+        "the first tracker",
+    ),
 )
 
 CHANGES = ("torrents", "users", "whitelist")
@@ -228,6 +283,9 @@ class Keys:
 
     def failures(self) -> str:
         return f"{self.prefix}stats:failures"
+
+    def counted(self, process: str) -> str:
+        return f"{self.prefix}counted:{process}"
 
     def index(self, figure: str) -> str:
         return f"{self.prefix}i:{figure}"

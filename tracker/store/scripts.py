@@ -70,4 +70,8 @@ class Scripts:
         self.sweep = script("sweep")
         self.heartbeat = script("heartbeat")
         self.totals = script("totals")
+        self.add = script("add")
         self.remove = script("remove")
+        self.add_user = script("add_user")
+        self.rotate_user = script("rotate_user")
+        self.count = script("count")

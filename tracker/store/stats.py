@@ -1,13 +1,43 @@
-"""The counts of what was asked: kept in the process, written once a second, so that no announce pays for them."""
+"""The counts of what was asked: kept in the process, written once a second, so that no announce pays for them.
+
+Each batch has a number, and is sent until the store has said that it has it; a batch that arrives twice,
+because an answer was lost, counts once.
+"""
 
 import asyncio
+import secrets
 from collections import Counter
+from dataclasses import dataclass, field
+
+import structlog
+from redis.exceptions import RedisError
 
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
 
 FLUSH_SECONDS = 1.0
+FIGURES = (
+    "seeders",
+    "leechers",
+    "announces",
+    "scrapes",
+    "requests",
+    "reaped",
+    "repairs",
+    "forgotten",
+    "credit_cut",
+)
+
+log = structlog.get_logger("tracker.store")
+
+
+@dataclass
+class _Batch:
+    number: int
+    figures: Counter[str] = field(default_factory=Counter)
+    failures: Counter[str] = field(default_factory=Counter)
 
 
 class Stats:
@@ -16,14 +46,17 @@ class Stats:
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
-        self._figures: Counter[str] = Counter()
-        self._failures: Counter[str] = Counter()
+        self._script = Scripts(connection, keys.prefix).count
+        self._process = secrets.token_hex(8)
+        self._counting = _Batch(1)
+        self._unwritten: _Batch | None = None
+        self._writing = asyncio.Lock()
 
     def count(self, figure: str, by: int = 1) -> None:
-        self._figures[figure] += by
+        self._counting.figures[figure] += by
 
     def failed(self, reason: str) -> None:
-        self._failures[reason] += 1
+        self._counting.failures[reason] += 1
 
     async def run(self) -> None:
         """Writes every second until cancelled. While the store is away the counts are kept."""
@@ -33,20 +66,27 @@ class Stats:
 
     async def flush(self) -> None:
         """Writes what was counted; what could not be written is kept for the next time."""
-        figures, self._figures = self._figures, Counter()
-        failures, self._failures = self._failures, Counter()
-        commands: list[tuple[str, ...]] = [("INCRBY", self._keys.stat(f), str(n)) for f, n in figures.items() if n]
-        commands += [("HINCRBY", self._keys.failures(), reason, str(n)) for reason, n in failures.items()]
-        if not commands:
-            return
-        try:
-            await self._connection.pipeline(*commands)
-        except StoreAway:
-            self._figures.update(figures)
-            self._failures.update(failures)
+        async with self._writing:
+            try:
+                if self._unwritten is not None:  # whether the store has this one nobody knows: it goes first
+                    await self._write(self._unwritten)
+                if self._counting.figures or self._counting.failures:
+                    self._unwritten, self._counting = self._counting, _Batch(self._counting.number + 1)
+                    await self._write(self._unwritten)
+            except StoreAway:
+                pass
+            except RedisError as error:
+                log.error("counts were not written", error=str(error))
+
+    async def _write(self, batch: _Batch) -> None:
+        pairs = [*batch.figures.items(), *batch.failures.items()]
+        argv = [part for pair in pairs for part in pair]
+        wrong = await self._script([self._process, batch.number, len(batch.figures), *argv])
+        self._unwritten = None
+        if wrong:
+            log.error("the store has keys of a wrong type where counts belong", keys=int(wrong))
 
     async def read(self) -> dict[str, int]:
         """The global figures as stored."""
-        names = ("seeders", "leechers", "announces", "scrapes", "requests", "reaped", "repairs", "credit_cut")
-        values = await self._connection.command("MGET", *(self._keys.stat(name) for name in names))
-        return {name: int(value or 0) for name, value in zip(names, values, strict=True)}
+        values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
+        return {name: int(value or 0) for name, value in zip(FIGURES, values, strict=True)}

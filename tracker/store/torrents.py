@@ -1,6 +1,7 @@
 """The register of torrents: what may be announced, what is denied, and in which state each is."""
 
-from collections.abc import Mapping
+import re
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -12,6 +13,8 @@ from tracker.store.scripts import Scripts
 
 _TEXT_FIELDS = frozenset({"name", "reason"})
 _SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn"}
+_LONGEST_TEXT = 1000
+_NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,32 +54,16 @@ class Torrents:
         self._keys = keys
 
     async def add(self, info_hash: InfoHash, fields: Mapping[str, str] | None = None) -> tuple[str, bool]:
-        """Registers a torrent: (its id, True when it was new). A known one keeps id and figures and gets ``fields``."""
-        keys, command = self._keys, self._connection.command
-        known = await command("GET", keys.info_hash(info_hash))
-        torrent_id = known.decode() if known else await self._new_id(info_hash)
-        set_now = await command("SET", keys.info_hash(info_hash), torrent_id, "NX")
-        if not set_now and not known:  # somebody else was faster
-            return await self.add(info_hash, fields)
-        await command("SETNX", keys.torrent_id(torrent_id), info_hash.hex())
-        row: dict[str, str] = {"tid": torrent_id, **_checked(fields or {})}
-        await command("HSET", keys.torrent(info_hash), *(part for item in row.items() for part in item))
-        await command("HDEL", keys.torrent(info_hash), "auto")
-        for figure in ("seeders", "leechers", "snatches"):
-            await command("ZADD", keys.index(figure), "NX", 0, torrent_id)
-        await command("PUBLISH", keys.channel("torrents"), info_hash.hex())
-        return torrent_id, known is None
+        """Registers a torrent: (its id, True when it was new). A known one keeps id and figures and gets ``fields``.
 
-    async def _new_id(self, info_hash: InfoHash) -> str:
-        keys, command = self._keys, self._connection.command
-        # A swarm outlives its registration, and its peers go by their old id.
-        old = await command("HGET", keys.torrent(info_hash), "tid")
-        if old and await command("GET", keys.torrent_id(old.decode())) == info_hash.hex().encode():
-            return str(old.decode())
-        while True:
-            torrent_id = str(await command("INCR", keys.last_torrent_id()))
-            if not await command("EXISTS", keys.torrent_id(torrent_id)):
-                return torrent_id
+        Raises ClientError for fields that a torrent does not have, and for an id of a site's that cannot be one.
+        """
+        row = _checked(fields or {})
+        added = await self._scripts.add([info_hash.hex(), *_flat(row)])
+        if added is None:
+            raise ClientError("this torrent is registered with an id that is not a number: remove it first")
+        await self._changed(info_hash)
+        return added[0].decode(), added[1] == 1
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
         """Sets some fields (name, private, enabled, reason, multi_up, multi_dn); raises ClientError for an unknown torrent."""
@@ -84,38 +71,52 @@ class Torrents:
             raise ClientError("unknown torrent")
         row = _checked(fields)
         if row:
-            await self._connection.command(
-                "HSET", self._keys.torrent(info_hash), *(part for item in row.items() for part in item)
-            )
+            await self._connection.command("HSET", self._keys.torrent(info_hash), *_flat(row))
+            await self._changed(info_hash)
 
     async def remove(self, info_hash: InfoHash) -> bool:
         """Takes the registration away; False when there was none. Peers in the swarm are reaped as always."""
         done = int(await self._scripts.remove([info_hash.hex()])) > 0
-        await self._connection.command("PUBLISH", self._keys.channel("torrents"), info_hash.hex())
+        await self._changed(info_hash)
         return done
 
     async def deny(self, info_hash: InfoHash, reason: str) -> None:
-        """Forbids a torrent, registered or not, from the very next announce."""
-        await self._connection.command("SET", self._keys.deny(info_hash), reason)
+        """Forbids a torrent, registered or not, from the very next announce. ``reason`` is shown to its peers."""
+        await self._connection.command("SET", self._keys.deny(info_hash), reason[:_LONGEST_TEXT])
+        await self._changed(info_hash)
 
     async def allow(self, info_hash: InfoHash) -> bool:
         """Takes a denial back; False when there was none."""
-        return bool(await self._connection.command("DEL", self._keys.deny(info_hash)))
+        denied = bool(await self._connection.command("DEL", self._keys.deny(info_hash)))
+        await self._changed(info_hash)
+        return denied
+
+    async def _changed(self, info_hash: InfoHash) -> None:
+        await self._connection.command("PUBLISH", self._keys.channel("torrents"), info_hash.hex())
 
     async def get(self, info_hash: InfoHash) -> Torrent | None:
         """A torrent that is registered, denied or still has peers; None for any other."""
+        found = await self._get_all([info_hash])
+        return found[0] if found else None
+
+    async def _get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
         keys = self._keys
-        torrent_id, denied, row = await self._connection.pipeline(
-            ("GET", keys.info_hash(info_hash)), ("GET", keys.deny(info_hash)), ("HGETALL", keys.torrent(info_hash))
-        )
-        if torrent_id is None and denied is None and not row:
-            return None
-        fields = _text(row)
-        return _torrent(info_hash, fields, torrent_id, denied)
+        commands: list[tuple[str, ...]] = []
+        for info_hash in info_hashes:
+            commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
+            commands.append(("HGETALL", keys.torrent(info_hash)))
+        rows = await self._connection.pipeline(*commands)
+        return [
+            _torrent(info_hash, _text(row), *registered)
+            for info_hash, registered, row in zip(info_hashes, rows[::2], rows[1::2], strict=True)
+            if row or any(value is not None for value in registered)
+        ]
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
-        """(next cursor, torrents) in no order; cursor 0 begins and ends."""
-        after, flat = await self._connection.command("ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count)
+        """(next cursor, about ``count`` torrents) in no order; cursor 0 begins and ends. One may come twice."""
+        after, flat = await self._connection.command(
+            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
+        )
         ids = [pair[0] for pair in flat] if flat and isinstance(flat[0], tuple | list) else flat[::2]
         return int(after), await self._by_ids([i.decode() for i in ids])
 
@@ -130,18 +131,21 @@ class Torrents:
         if not ids:
             return []
         hashes = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
-        found = [await self.get(InfoHash(bytes.fromhex(ih.decode()))) for ih in hashes if ih]
-        return [torrent for torrent in found if torrent]
+        return await self._get_all(
+            [InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in hashes if info_hash]
+        )
 
     async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
-        """(next cursor, peers) in no order; cursor 0 begins and ends."""
+        """(next cursor, about ``count`` active peers) in no order; cursor 0 begins and ends."""
         after, ids = await self._connection.command(
             "SSCAN", self._keys.swarm_peers(torrent.info_hash), cursor, "COUNT", count
         )
         peer_ids = [PeerId(bytes.fromhex(i.decode())) for i in ids]
         if not peer_ids:
             return int(after), []
-        rows = await self._connection.pipeline(*(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids))
+        rows = await self._connection.pipeline(
+            *(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids)
+        )
         return int(after), [_peer(p, row) for p, row in zip(peer_ids, rows, strict=True) if row]
 
 
@@ -153,14 +157,16 @@ def _checked(fields: Mapping[str, str]) -> dict[str, str]:
             raise ClientError("enabled and private are 0 or 1")
         if name.startswith("multi_") and not _is_multiplier(value):
             raise ClientError("a multiplier is a number from 0 to 1000")
-    return {name: value[:1000] for name, value in fields.items()}
+    return {name: value[:_LONGEST_TEXT] for name, value in fields.items()}
+
+
+def _flat(row: Mapping[str, str]) -> list[str]:
+    return [part for item in row.items() for part in item]
 
 
 def _is_multiplier(text: str) -> bool:
-    try:
-        return 0 <= float(text) <= 1000
-    except ValueError:
-        return False
+    """As the announce script reads numbers: Python's float() takes more than Lua's tonumber()."""
+    return _NUMBER.fullmatch(text) is not None and float(text) <= 1000
 
 
 def _text(row: Any) -> dict[str, str]:
@@ -169,7 +175,9 @@ def _text(row: Any) -> dict[str, str]:
     return {k.decode(): v.decode("utf-8", "replace") for k, v in row.items()}
 
 
-def _torrent(info_hash: InfoHash, fields: dict[str, str], torrent_id: bytes | None, denied: bytes | None) -> Torrent:
+def _torrent(
+    info_hash: InfoHash, fields: dict[str, str], torrent_id: bytes | None, denied: bytes | None
+) -> Torrent:
     def number(name: str) -> int:
         text = fields.get(name, "0")
         return int(text) if text.isdigit() else 0
@@ -201,5 +209,3 @@ def _peer(peer_id: PeerId, row: Any) -> Peer:
     seeding = row.get(b"left") == b"0" and row.get(b"paused") != b"1"
     hidden = {b"endpoints", b"key"}
     return Peer(peer_id, endpoints, seeding, _text({k: v for k, v in row.items() if k not in hidden}))
-
-

@@ -1,0 +1,159 @@
+"""The key table is true: whatever is in the store matches one of its rows, and has that row's type."""
+
+import inspect
+import re
+from collections import Counter
+from importlib import resources
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, update
+from tracker.store.keys import CHANGES, KEYS, Keys, as_markdown
+
+PLACEHOLDERS = {
+    "ih": "[0-9a-f]{40}",
+    "pid": "[0-9a-f]{40}",
+    "tid": "[1-9][0-9]*",
+    "uid": "[1-9][0-9]*",
+    "deadline": "[0-9]+",
+    "array": "[sl][46]",
+    "prefix": ".{1,20}",
+    "passkey": "[0-9A-Za-z_-]{16,64}",
+    "set": "active|complete|incomplete|hnr",
+    "address": r"[0-9.]+|[0-9a-f:]+",
+    "process": "[0-9a-f]{16}",
+}
+FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches"}
+
+
+def pattern_of(row: str) -> re.Pattern[str]:
+    def expand(match: re.Match[str]) -> str:
+        return f"(?:{FIGURES[row] if match[1] == 'figure' else PLACEHOLDERS[match[1]]})"
+
+    return re.compile(re.sub("<([a-z]+)>", expand, row), re.DOTALL)
+
+
+PATTERNS = {spec.pattern: pattern_of(spec.pattern) for spec in KEYS}
+TYPES = {spec.pattern: spec.type for spec in KEYS}
+
+
+def rows_of(key: str) -> list[str]:
+    """The rows that a key (with the prefix `t:`) matches."""
+    return [row for row, pattern in PATTERNS.items() if pattern.fullmatch(key)]
+
+
+def built(keys: Keys) -> dict[str, str]:
+    """What each builder makes, by its name."""
+    ih, pid = info_hash(1), peer_id(1)
+    samples: dict[str, object] = {
+        "info_hash": ih,
+        "peer_id": pid,
+        "torrent_id": 7,
+        "user_id": 8,
+        "deadline": 1_800_000_000,
+        "array": "s4",
+        "prefix": b"-TR",
+        "passkey": ALICE,
+        "figure": "seeders",
+        "address": "192.0.2.1",
+        "process": "0" * 16,
+    }
+    found = {}
+    for name, builder in inspect.getmembers(keys, inspect.ismethod):
+        if name.startswith("_") or name in ("channel", "timeouts"):
+            continue
+        arguments = [
+            "active" if name == "user_set" and parameter == "name" else samples[parameter]
+            for parameter in inspect.signature(builder).parameters
+        ]
+        key = builder(*arguments)
+        found[name] = key.decode() if isinstance(key, bytes) else key
+    return found
+
+
+def test_patterns_are_unique_and_rows_complete() -> None:
+    assert max(Counter(spec.pattern for spec in KEYS).values()) == 1
+    for spec in KEYS:
+        assert spec.pattern.startswith("t:") and spec.type in ("STRING", "HASH", "SET", "ZSET")
+        assert spec.holds and spec.lifetime and spec.writer
+
+
+def test_every_row_has_a_builder_and_every_builder_a_row() -> None:
+    rows = {name: rows_of(key) for name, key in built(Keys()).items()}
+    assert {name: row for name, row in rows.items() if len(row) != 1} == {}
+    assert {row[0] for row in rows.values()} == set(PATTERNS)
+
+
+def test_the_prefix_begins_every_key() -> None:
+    ours, theirs = built(Keys("t:")), built(Keys("x{07}:"))
+    assert {name: key.replace("t:", "x{07}:", 1) for name, key in ours.items()} == theirs
+    assert Keys("x:").timeout(7, peer_id(1)).startswith(Keys("x:").timeouts())
+    assert [Keys("x:").channel(name) for name in CHANGES] == ["x:torrents", "x:users", "x:whitelist"]
+
+
+def test_the_page_holds_every_row() -> None:
+    page = as_markdown()
+    for spec in KEYS:
+        assert f"| `{spec.pattern}` | {spec.type} | {spec.holds} |" in page
+    for line in page.splitlines():
+        if line.startswith("|"):
+            assert line.count("|") == 6
+
+
+def test_scripts_build_no_key_that_the_table_does_not_know() -> None:
+    """Each literal that a script joins to the prefix begins a row."""
+    for path in (resources.files("tracker.store") / "lua").iterdir():
+        for name in re.findall(r"P \.\. '([^']+)'", path.read_text()):
+            known = rows_of(f"t:{name}") or any(row.startswith(f"t:{name}") for row in PATTERNS)
+            assert known, f"{path.name}: {name}"
+
+
+@pytest.mark.parametrize("private", [False, True])
+async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, private: bool) -> None:
+    """After a run of everything: each key matches one row, has its type, and no row is left unused."""
+    store = await make_store(private=private, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
+    await everything(store)
+    seen: set[str] = set()
+    for raw in await store.dump():
+        key = raw.decode("latin-1")
+        rows = rows_of("t:" + key.removeprefix(store.keys.prefix))
+        assert len(rows) == 1, f"{key} is in the rows {rows}"
+        type_name: Any = await store.redis.type(raw)
+        assert type_name.decode().upper() == TYPES[rows[0]], key
+        seen.add(rows[0])
+    of_users = {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>"}
+    assert set(PATTERNS) - seen == (set() if private else of_users)
+
+
+async def everything(store: Store) -> None:
+    await store.swarms.heartbeat(60)
+    await store.swarms.secret()
+    for passkey in (ALICE, BOB):
+        await store.users.add(passkey=passkey)
+    await store.torrents.add(info_hash(1), {"name": "n"})
+    await store.torrents.deny(info_hash(9), "no")
+    await store.clients.allow(b"-TR", "Transmission")
+    await store.clients.allow(b"\xff\x00:", "")
+    for number in range(1, 9):
+        passkey = ALICE if number % 2 else BOB
+        at = endpoint(number, v6=number > 4)
+        for torrent in (1, 2, 3):
+            await store.announce(
+                update(number, "s", torrent, passkey=passkey, endpoint=at, bytes_left=number % 3)
+            )
+        store.clock.now += 50
+        await store.announce(
+            update(number, "c", passkey=passkey, endpoint=at, bytes_left=0, downloaded=10**12)
+        )
+    await store.announce(update(1, "x", passkey=ALICE))
+    await store.announce(update(2, "p", passkey=BOB))
+    assert await store.silence(update(4)) == 1
+    store.clock.now += 500
+    await store.swarms.heartbeat(60)
+    await store.swarms.set_due_cursor(int(store.clock.now))
+    await store.swarms.sweep(["1", "2", "3"], "", 200)
+    store.stats.count("requests")
+    store.stats.failed("denied")
+    await store.stats.flush()

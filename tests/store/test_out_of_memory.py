@@ -1,0 +1,158 @@
+"""A store that is full: joins have to wait, everything that keeps or frees memory goes on."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import suppress
+from dataclasses import replace
+from itertools import count
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+
+from tests.servers import Server
+from tests.store.harness import ALICE, Store, info_hash, running, update
+from tests.store.invariants import check_invariants
+from tracker.store.keys import Keys
+from tracker.store.swarms import Refused, SwarmRules
+
+PEERS = 300
+RULES = {"private": True, "peer_memory": 3600, "hnr_min_bytes": 0, "hnr_threshold": 1000, "forget_after": 100}
+
+
+@pytest.fixture(params=["valkey", "redis"])
+async def full(request: pytest.FixtureRequest, start_server: Callable[..., Server]) -> AsyncIterator[Store]:
+    """300 peers of user 7 (every third seeds) in torrent 1, torrent 2 without any, and not a byte left."""
+    server = start_server("--appendonly", "no", binary=request.param)
+    async with running(Store(server.url, Keys("t:"), SwarmRules(**RULES))) as store:  # type: ignore[arg-type]
+        await store.users.add("7", ALICE)
+        for number in range(PEERS):
+            await store.announce(update(number, "s", passkey=ALICE, bytes_left=number % 3))
+        await store.torrents.add(info_hash(2))
+        await fill(store)
+        yield store
+
+
+async def fill(store: Store) -> None:
+    """Sets the limit to what is used, and writes until the store refuses."""
+    used = (await store.redis.info("memory"))["used_memory"]
+    await store.redis.config_set("maxmemory", used + 20_000)
+    with suppress(OutOfMemoryError):
+        for number in count():
+            await store.redis.set(f"filler:{number}", "x" * 1000)
+
+
+async def make_room(store: Store) -> None:
+    await store.redis.config_set("maxmemory", 0)
+
+
+async def alice(
+    store: Store, number: int, event: str = "u", torrent: int = 1, left: int | None = None
+) -> str:
+    """What becomes of an announce: its outcome, or the refusal."""
+    left = number % 3 if left is None else left
+    reply = await store.swarms.announce(update(number, event, torrent, passkey=ALICE, bytes_left=left))
+    return reply.code if isinstance(reply, Refused) else reply.outcome
+
+
+async def test_joins_wait_and_change_nothing(full: Store) -> None:
+    before = await full.dump()
+    for number in range(PEERS, PEERS + 10):
+        assert await alice(full, number, "s") == "store full"
+        assert await alice(full, number, "s", torrent=2) == "store full"
+        assert await alice(full, number, "s", torrent=3) == "store full"  # would register
+    assert await full.dump() == before
+    assert await check_invariants(full.redis, full.keys) == PEERS
+
+
+async def test_updates_work(full: Store) -> None:
+    """A peer must not be reaped because the store was full when it announced."""
+    timeout = full.keys.timeout(1, update(5).peer_id)
+    await full.redis.pexpire(timeout, 60_000)
+    assert await alice(full, 5) == "update"
+    assert await full.redis.pttl(timeout) > 60_000
+    assert await alice(full, 4, "c", left=0) == "update"
+    assert (await full.swarms.scrape([info_hash(1)]))[info_hash(1)].seeders == PEERS // 3 + 1
+    assert await check_invariants(full.redis, full.keys) == PEERS
+
+
+async def test_stops_reaps_and_sweeps_work(full: Store) -> None:
+    """And they make room: afterwards joins work again."""
+    for number in range(100):
+        assert await alice(full, number, "x") == "leave"
+    assert await check_invariants(full.redis, full.keys) == PEERS - 100
+    for number in range(100, 150):
+        assert await full.silence(update(number)) == 1
+    assert await check_invariants(full.redis, full.keys) == PEERS - 150
+    timeouts = [full.keys.timeout(1, update(number).peer_id) for number in range(150, PEERS)]
+    await full.redis.delete(*timeouts)
+    full.clock.now += 3000
+    step = await full.swarms.sweep(["1", "2"], "", 1000)
+    assert (step.reaped, step.repairs) == (PEERS - 150, 0)
+    assert await check_invariants(full.redis, full.keys) == 0
+    full.clock.now += 200
+    assert (await full.swarms.sweep(["1", "2"], "", 1000)).forgotten == 1
+
+
+async def test_due_lists_work(full: Store) -> None:
+    deadlines = [key async for key in full.redis.scan_iter("t:due:*", 1000)]
+    timeouts = [full.keys.timeout(1, update(number).peer_id) for number in range(PEERS)]
+    await full.redis.delete(*timeouts)
+    full.clock.now += 3000
+    reaped = 0
+    for key in deadlines:
+        _, more = await full.swarms.reap_due(int(key.decode().rpartition(":")[2]), 0, 1000)
+        reaped += more
+    assert reaped == PEERS
+    assert await check_invariants(full.redis, full.keys) == 0
+
+
+async def test_repairs_work(full: Store) -> None:
+    await full.redis.srem(full.keys.swarm_peers(info_hash(1)), update(3).peer_id.hex())
+    assert (await full.swarms.sweep(["1"], "", 1000)).repairs == 1
+    assert await check_invariants(full.redis, full.keys) == PEERS
+
+
+async def test_joins_work_again_when_there_is_room(full: Store) -> None:
+    assert await alice(full, PEERS, "s") == "store full"
+    await make_room(full)
+    assert await alice(full, PEERS, "s") == "join"
+    assert await alice(full, PEERS, "s", torrent=3) == "join"
+    assert await check_invariants(full.redis, full.keys) == PEERS + 2
+
+
+async def test_leaving_makes_room_for_those_who_come(full: Store) -> None:
+    """Without anybody raising the limit: what 2,000 peers held is enough for others."""
+    await make_room(full)
+    async with running(Store(full.url, full.keys, SwarmRules())) as public:
+        crowd = [update(number, torrent=2) for number in range(10_000, 12_000)]
+        await asyncio.gather(*(public.announce(peer) for peer in crowd))
+        await fill(full)
+        newcomer = update(20_000, "s", torrent=2)
+        assert await public.refused(newcomer) == "store full"
+        await asyncio.gather(*(public.announce(replace(peer, event="x")) for peer in crowd))
+        assert (await public.announce(newcomer)).outcome == "join"
+    assert await check_invariants(full.redis, full.keys) == PEERS + 1
+
+
+async def test_counts_are_written(full: Store) -> None:
+    """Refusals above all: the operator wants to see them."""
+    full.stats.count("requests", 3)
+    full.stats.failed("store full")
+    await full.stats.flush()
+    assert (await full.stats.read())["requests"] == 3
+    assert await full.redis.hgetall(full.keys.failures()) == {b"store full": b"1"}
+
+
+async def test_the_heartbeat_goes_on(full: Store) -> None:
+    await full.swarms.heartbeat(60)
+    full.clock.now += 5
+    assert await full.swarms.heartbeat(60) == 0
+    assert await full.redis.get(full.keys.heartbeat()) == str(int(full.clock.now)).encode()
+
+
+async def test_removing_and_allowing_work(full: Store) -> None:
+    assert await full.torrents.remove(info_hash(2))
+    assert not await full.torrents.allow(info_hash(2))
+    with pytest.raises(OutOfMemoryError):
+        await full.torrents.add(info_hash(4))
+    assert await check_invariants(full.redis, full.keys) == PEERS

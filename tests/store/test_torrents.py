@@ -1,0 +1,253 @@
+"""The register of torrents: adding, editing, removing, denying, listing (rows T2, T3, T20, B6)."""
+
+import asyncio
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import START, Store, endpoint, info_hash, peer_id, update
+from tests.store.invariants import check_invariants
+from tracker.errors import ClientError
+from tracker.store.torrents import Torrent
+
+WEEK = 604_800
+
+
+async def test_a_new_torrent_gets_an_id_and_a_place_in_the_rankings(store: Store) -> None:
+    assert await store.torrents.add(info_hash(1), {"name": "größer", "private": "1"}) == ("1", True)
+    torrent = await found(store, 1)
+    assert (torrent.torrent_id, torrent.name, torrent.private, torrent.enabled) == ("1", "größer", True, True)
+    assert torrent.registered and torrent.denied is None
+    assert await store.redis.get(store.keys.torrent_id(1)) == info_hash(1).hex().encode()
+    assert await store.torrents.top("seeders", 9) == [torrent]
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_known_torrent_keeps_its_id_and_its_figures(store: Store) -> None:
+    """B6: adding it again sets what is given, and nothing else."""
+    await store.torrents.add(info_hash(1), {"name": "one", "multi_up": "2"})
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, "c", bytes_left=0, downloaded=1000))
+    await store.announce(update(2, "s"))
+    assert await store.torrents.add(info_hash(1), {"name": "two"}) == ("1", False)
+    torrent = await found(store, 1)
+    assert (torrent.seeders, torrent.leechers, torrent.completions, torrent.announces) == (1, 1, 1, 3)
+    assert (torrent.name, torrent.fields["multi_up"]) == ("two", "2")
+    assert await check_invariants(store.redis, store.keys) == 2
+
+
+async def test_adding_at_once_gives_one_id(store: Store) -> None:
+    added = await asyncio.gather(*(store.torrents.add(info_hash(1)) for _ in range(20)))
+    assert {torrent_id for torrent_id, _ in added} == {"1"}
+    assert sum(new for _, new in added) == 1
+    assert await store.torrents.add(info_hash(2)) == ("2", True)
+
+
+async def test_adding_what_registered_itself_keeps_it(make_store: MakeStore) -> None:
+    """The flag of a torrent that may be forgotten goes, and the sweep leaves the torrent alone."""
+    store = await make_store()
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, "x"))
+    assert (await store.torrent(info_hash(1)))["auto"] == "1"
+    assert await store.torrents.add(info_hash(1)) == ("1", False)
+    store.clock.now += 2 * WEEK
+    assert (await store.swarms.sweep(["1"], "", 200)).forgotten == 0
+    assert (await found(store, 1)).registered
+
+
+async def test_adding_does_not_disturb_a_swarm_whose_id_a_site_changed(make_store: MakeStore) -> None:
+    """The peers go by the id they joined with, until they are gone."""
+    store = await make_store(open=False)
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "5")
+    await store.announce(update(1, "s"))
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "6")
+    assert await store.torrents.add(info_hash(1)) == ("6", False)
+    assert (await store.torrent(info_hash(1)))["tid"] == "5"
+    assert await check_invariants(store.redis, store.keys) == 1
+    await store.announce(update(1, "x"))
+    assert await store.torrents.add(info_hash(1)) == ("6", False)
+    assert (await store.torrent(info_hash(1)))["tid"] == "6"
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_torrent_that_comes_back_while_it_has_peers_keeps_its_id(store: Store) -> None:
+    await store.torrents.add(info_hash(1))
+    await store.announce(update(1, "s"))
+    await store.torrents.remove(info_hash(1))
+    assert await store.torrents.add(info_hash(1)) == ("1", True)
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_an_id_that_cannot_be_one_is_reported(store: Store) -> None:
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "abc")
+    before = await store.dump()
+    with pytest.raises(ClientError, match="remove it first"):
+        await store.torrents.add(info_hash(1))
+    assert await store.dump() == before
+    assert await store.torrents.remove(info_hash(1))
+    assert await store.torrents.add(info_hash(1)) == ("1", True)
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"seeders": "5"},
+        {"auto": "1"},
+        {"enabled": "yes"},
+        {"private": ""},
+        {"multi_up": "-1"},
+        {"multi_up": "nan"},
+        {"multi_up": "1e3"},
+        {"multi_up": "1001"},
+        {"multi_up": "1_0"},
+        {"multi_up": "١"},  # a digit to Python, none to Lua
+        {"multi_dn": "2", "tid": "9"},
+    ],
+)
+async def test_fields_are_checked_before_anything_is_written(store: Store, fields: dict[str, str]) -> None:
+    await store.torrents.add(info_hash(1))
+    before = await store.dump()
+    with pytest.raises(ClientError):
+        await store.torrents.edit(info_hash(1), fields)
+    with pytest.raises(ClientError):
+        await store.torrents.add(info_hash(2), fields)
+    assert await store.dump() == before
+
+
+async def test_an_edit_leaves_the_other_fields(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"name": "n", "multi_dn": "0"})
+    await store.torrents.edit(info_hash(1), {"enabled": "0", "reason": "x" * 5000})
+    torrent = await found(store, 1)
+    assert (torrent.name, torrent.fields["multi_dn"], torrent.enabled) == ("n", "0", False)
+    assert torrent.reason == "x" * 1000
+    await store.torrents.edit(info_hash(1), {})
+    with pytest.raises(ClientError, match="unknown torrent"):
+        await store.torrents.edit(info_hash(2), {"name": "n"})
+
+
+async def test_removing_an_empty_torrent_leaves_no_key(store: Store) -> None:
+    await store.announce(update(7, "s", torrent=7))
+    before = (await store.dump()).keys()
+    await store.torrents.add(info_hash(1), {"name": "n"})
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, "x"))
+    assert await store.torrents.remove(info_hash(1))
+    left = {key.decode().removeprefix(store.keys.prefix) for key in (await store.dump()).keys() - before}
+    assert all(key.startswith("due:") for key in left), left  # the list its timeout was in runs out by itself
+    assert not await store.torrents.remove(info_hash(1))
+    assert await store.torrents.get(info_hash(1)) is None
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_removing_a_torrent_with_peers_forgets_it_after_them(make_store: MakeStore) -> None:
+    """Registered mode: its peers are refused, reaped as always, and the sweep takes what remains."""
+    store = await make_store(open=False, forget_after=WEEK)
+    await store.torrents.add(info_hash(2))
+    before = (await store.dump()).keys()
+    await store.torrents.add(info_hash(1))
+    for number in (1, 2):
+        await store.announce(update(number, "s"))
+    assert await store.torrents.remove(info_hash(1))
+    assert await store.refused(update(1)) == "unknown torrent"
+    assert await check_invariants(store.redis, store.keys) == 2
+    assert not (await found(store, 1)).registered
+    for number in (1, 2):
+        assert await store.silence(update(number), "2") == 1
+    assert (await store.swarms.sweep(["2"], "", 200)).forgotten == 0
+    store.clock.now += WEEK
+    step = await store.swarms.sweep(["1", "2"], "", 200)
+    assert (step.forgotten, step.repairs) == (1, 0)
+    left = {key.decode().removeprefix(store.keys.prefix) for key in (await store.dump()).keys() - before}
+    assert all(key.startswith(("due:", "stats:")) for key in left), left
+    assert await store.torrents.get(info_hash(1)) is None
+
+
+async def test_denying_holds_at_once_and_can_be_taken_back(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.torrents.deny(info_hash(1), "taken down: " + "x" * 5000)
+    await store.torrents.deny(info_hash(2), "")
+    assert await store.refused(update(1)) == await store.refused(update(1, torrent=2)) == "denied"
+    assert (await found(store, 1)).denied == ("taken down: " + "x" * 5000)[:1000]
+    denied = await found(store, 2)
+    assert (denied.denied, denied.registered, denied.torrent_id) == ("", False, "")
+    assert await store.torrents.allow(info_hash(1))
+    assert not await store.torrents.allow(info_hash(1))
+    assert (await store.announce(update(1))).outcome == "update"
+
+
+async def test_every_change_is_published(store: Store) -> None:
+    """T23."""
+    async with store.connection.subscription(channels=[store.keys.channel("torrents")]) as messages:
+        await store.torrents.add(info_hash(1))
+        await store.torrents.edit(info_hash(1), {"name": "n"})
+        await store.torrents.deny(info_hash(1), "no")
+        await store.torrents.allow(info_hash(1))
+        await store.torrents.remove(info_hash(1))
+        for _ in range(5):
+            assert (await anext(messages))[1] == info_hash(1).hex().encode()
+
+
+async def test_pages_hold_every_torrent_and_never_use_keys(store: Store) -> None:
+    """T20: 2,000 torrents, read in pages of about 300."""
+    for start in range(0, 2000, 50):
+        await asyncio.gather(*(store.torrents.add(info_hash(n)) for n in range(start, start + 50)))
+    await store.redis.config_resetstat()
+    seen: set[bytes] = set()
+    cursor, pages = 0, 0
+    while True:
+        cursor, torrents = await store.torrents.page(cursor, 300)
+        seen |= {torrent.info_hash for torrent in torrents}
+        pages += 1
+        if not cursor:
+            break
+    assert seen == {info_hash(n) for n in range(2000)}
+    assert 4 <= pages <= 10
+    stats = await store.redis.info("commandstats")
+    assert "cmdstat_keys" not in stats and "cmdstat_scan" not in stats
+    assert stats["cmdstat_zscan"]["calls"] == pages
+
+
+async def test_rankings(store: Store) -> None:
+    for torrent in (1, 2, 3):
+        for number in range(torrent):
+            await store.announce(update(10 * torrent + number, "s", torrent=torrent, bytes_left=0))
+    top = await store.torrents.top("seeders", 2)
+    assert [(t.torrent_id, t.seeders) for t in top] == [("3", 3), ("2", 2)]
+    assert [t.torrent_id for t in await store.torrents.top("seeders", 2, offset=2)] == ["1"]
+    assert await store.torrents.top("seeders", 2, offset=3) == []
+
+
+async def test_peers_are_listed_with_every_endpoint(store: Store) -> None:
+    v6 = endpoint(1, v6=True)
+    await store.announce(update(1, "s", key_digest=b"k" * 8, bytes_left=0))
+    await store.announce(update(1, key_digest=b"k" * 8, bytes_left=0, endpoint=v6))
+    await store.announce(update(2, "p", endpoint=endpoint(2, v6=True)))
+    await store.announce(update(3, "s", bytes_left=None))
+    cursor, peers = await store.torrents.peers(await found(store, 1))
+    assert cursor == 0
+    by_id = {peer.peer_id: peer for peer in peers}
+    assert by_id.keys() == {peer_id(n) for n in (1, 2, 3)}
+    assert by_id[peer_id(1)].endpoints == (endpoint(1), v6) and by_id[peer_id(1)].seeding
+    assert by_id[peer_id(2)].endpoints == (endpoint(2, v6=True),) and not by_id[peer_id(2)].seeding
+    assert by_id[peer_id(3)].fields["first_announce"] == str(START)
+    assert not by_id[peer_id(3)].fields.keys() & {"key", "endpoints"}
+
+
+async def test_peers_are_listed_in_pages(store: Store) -> None:
+    for number in range(300):
+        await store.announce(update(number, "s"))
+    torrent, seen, cursor = await found(store, 1), set(), 0
+    while True:
+        cursor, peers = await store.torrents.peers(torrent, cursor, 50)
+        assert len(peers) < 200
+        seen |= {peer.peer_id for peer in peers}
+        if not cursor:
+            break
+    assert seen == {peer_id(n) for n in range(300)}
+    assert await store.torrents.peers(Torrent(info_hash(9), "9", True)) == (0, [])
+
+
+async def found(store: Store, number: int) -> Torrent:
+    torrent = await store.torrents.get(info_hash(number))
+    assert torrent is not None
+    return torrent
