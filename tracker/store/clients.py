@@ -8,7 +8,6 @@ from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 
 STALE_SECONDS = 4.0
-_REMEMBERED = 10_000
 
 
 class Clients:
@@ -38,29 +37,42 @@ class Clients:
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
         """(next cursor, [(prefix, name)]); cursor 0 begins and ends."""
-        after, prefixes = await self._connection.command("SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count)
+        after, prefixes = await self._connection.command(
+            "SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count
+        )
         if not prefixes:
             return int(after), []
-        names = await self._connection.pipeline(*(("HGET", self._keys.allowed_client(p), "name") for p in prefixes))
-        return int(after), [(p, name.decode("utf-8", "replace") if name else "") for p, name in zip(prefixes, names, strict=True)]
+        names = await self._connection.pipeline(
+            *(("HGET", self._keys.allowed_client(p), "name") for p in prefixes)
+        )
+        return int(after), [
+            (p, name.decode("utf-8", "replace") if name else "")
+            for p, name in zip(prefixes, names, strict=True)
+        ]
 
     async def allowed_prefixes(self, peer_id: PeerId) -> bool:
         """Is any of the 20 prefixes of ``peer_id`` on the list? The hash alone counts, as a site may have written it."""
-        prefixes = (peer_id[:n] for n in range(1, HASH_LENGTH + 1))
-        return any(await self._connection.pipeline(*(("EXISTS", self._keys.allowed_client(p)) for p in prefixes)))
+        prefixes = (peer_id[:length] for length in range(1, HASH_LENGTH + 1))
+        return int(await self._connection.command("EXISTS", *map(self._keys.allowed_client, prefixes))) > 0
 
 
 class AllowList:
     """The allow-list as one process remembers it: never longer than 4 s, or until somebody publishes a change.
 
-    ``clock`` gives seconds and never goes back.
+    ``clock`` gives seconds and never goes back. At most about ``most_remembered`` peer ids are known at a time.
     """
 
-    def __init__(self, clients: Clients, clock: Callable[[], float]) -> None:
+    def __init__(self, clients: Clients, clock: Callable[[], float], most_remembered: int = 10_000) -> None:
         self._clients = clients
         self._clock = clock
+        self._most_remembered = most_remembered
         self._known: dict[bytes, bool] = {}
         self._since = clock()
+
+    @property
+    def remembered(self) -> int:
+        """How many peer ids it knows about."""
+        return len(self._known)
 
     def clear(self) -> None:
         self._known = {}
@@ -68,7 +80,7 @@ class AllowList:
 
     async def allows(self, peer_id: PeerId) -> bool:
         """Raises StoreAway when it does not know and cannot ask."""
-        if self._clock() - self._since >= STALE_SECONDS or len(self._known) >= _REMEMBERED:
+        if self._clock() - self._since >= STALE_SECONDS or len(self._known) >= self._most_remembered:
             self.clear()
         known = self._known.get(peer_id)
         if known is None:
