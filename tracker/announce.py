@@ -7,7 +7,8 @@ script, so a change holds from the very next announce; nothing of it is remember
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 
 from tracker.bittorrent import (
     Address,
@@ -98,28 +99,35 @@ class Tracker:
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
-        self._stats.count("requests")
-        try:
-            reply = await self._decide(announce, passkey, address)
-        except StoreAway as error:
-            self._stats.failed("store away")
-            raise ClientError(_AWAY, retry_in=1, label="store away") from error
-        except ClientError as error:
-            self._stats.failed(error.label)
-            raise
-        self._stats.count("announces")
-        return reply
+        with self._counting("announces"):
+            return await self._decide(announce, passkey, address)
 
     def refused(self, label: str) -> None:
         """Counts a request that was refused before it came to a decision."""
         self._stats.count("requests")
         self._stats.failed(label)
 
+    @contextmanager
+    def _counting(self, figure: str) -> Iterator[None]:
+        """Counts a request by what becomes of it. One that crashes is counted by whoever answers it."""
+        try:
+            yield
+        except StoreAway as error:
+            self.refused("store away")
+            raise ClientError(_AWAY, retry_in=1, label="store away") from error
+        except ClientError as error:
+            self.refused(error.label)
+            raise
+        self._stats.count("requests")
+        self._stats.count(figure)
+
     async def _decide(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         routable = is_routable(address)
         if not routable and self._announce.private_addresses == "refuse":
-            raise ClientError("your address is private: this tracker serves the public network only", retry_in=60)
-        if self._allow_list and not await self._allow_list.allows(announce.peer_id):
+            raise ClientError(
+                "your address is private: this tracker serves the public network only", retry_in=60
+            )
+        if self._allow_list is not None and not await self._allow_list.allows(announce.peer_id):
             raise ClientError("your client is not allowed on this tracker", retry_in=60)
         interval = self._interval()
         admitted = await self._swarms.announce(self._update(announce, passkey or "", address, interval))
@@ -163,21 +171,13 @@ class Tracker:
         return base + int(base * self._announce.interval_jitter * random.random())
 
     def _peers_wanted(self, wanted: int | None) -> int:
-        return self._announce.peers_default if wanted is None else min(wanted, self._announce.peers_max)
+        wanted = self._announce.peers_default if wanted is None else wanted
+        return max(0, min(wanted, self._announce.peers_max))
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
-        self._stats.count("requests")
-        try:
-            files = await self._files(scrape, passkey)
-        except StoreAway as error:
-            self._stats.failed("store away")
-            raise ClientError(_AWAY, retry_in=1, label="store away") from error
-        except ClientError as error:
-            self._stats.failed(error.label)
-            raise
-        self._stats.count("scrapes")
-        return ScrapeReply(files, self._announce.min_interval_seconds)
+        with self._counting("scrapes"):
+            return ScrapeReply(await self._files(scrape, passkey), self._announce.min_interval_seconds)
 
     async def _files(self, scrape: Scrape, passkey: str | None) -> dict[InfoHash, ScrapeFile]:
         if self._private and not await self._swarms.may_scrape(passkey or ""):
@@ -192,8 +192,12 @@ class Tracker:
     async def _every_file(self) -> dict[InfoHash, ScrapeFile]:
         """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
         async with self._full_scrape_lock:
-            if self._full_scrape is None or self._clock() - self._full_scrape[0] >= _FULL_SCRAPE_SECONDS:
-                self._full_scrape = self._clock(), await self._swarms.scrape_all()
+            now = self._clock()
+            if self._full_scrape is not None:
+                taken_at, files = self._full_scrape
+                if 0 <= now - taken_at < _FULL_SCRAPE_SECONDS:  # a clock may go back
+                    return files
+            self._full_scrape = now, await self._swarms.scrape_all()
             return self._full_scrape[1]
 
 

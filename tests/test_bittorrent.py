@@ -1,0 +1,101 @@
+"""The nouns: parsing info hashes, unmapping addresses, which addresses the internet reaches; and the errors."""
+
+import dataclasses
+import ipaddress
+
+import pytest
+
+from tracker.bittorrent import (
+    MAX_COUNT,
+    Address,
+    Announce,
+    Event,
+    InfoHash,
+    PeerId,
+    is_routable,
+    parse_info_hash,
+    unmap,
+)
+from tracker.errors import ClientError
+
+
+def packed(text: str) -> bytes:
+    return ipaddress.ip_address(text).packed
+
+
+def test_an_info_hash_is_40_hex_digits() -> None:
+    raw = bytes(range(20))
+    assert parse_info_hash(raw.hex()) == parse_info_hash(raw.hex().upper()) == raw
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "",
+        "00",
+        "0" * 39,
+        "0" * 41,
+        "g" * 40,
+        "0x" + "0" * 38,
+        "00 " * 13 + "0",
+        " " + "0" * 38 + " ",
+        "０" * 40,
+        "0" * 64,
+    ],
+)
+def test_anything_else_is_refused(text: str) -> None:
+    with pytest.raises(ClientError, match="40 hexadecimal digits") as caught:
+        parse_info_hash(text)
+    assert caught.value.retry_in == "never"
+
+
+def test_mapped_addresses_are_ipv4() -> None:
+    assert unmap(packed("::ffff:192.0.2.1")) == packed("192.0.2.1")
+    for text in ("192.0.2.1", "::", "::192.0.2.1", "::fffe:192.0.2.1", "2001:db8::1"):
+        assert unmap(packed(text)) == packed(text)
+
+
+@pytest.mark.parametrize("text", ["8.8.8.8", "93.184.216.34", "2600::1", "2a00:1450:4001::8a"])
+def test_addresses_the_internet_reaches(text: str) -> None:
+    assert is_routable(packed(text))
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        *("0.0.0.0", "10.1.2.3", "127.0.0.1", "169.254.1.1", "172.16.0.1", "172.31.255.255", "192.168.1.1"),
+        *("100.64.0.1", "100.127.255.255", "192.0.2.1", "198.18.0.1", "224.0.0.1", "239.255.255.255"),
+        *("240.0.0.1", "255.255.255.255"),
+        *("::", "::1", "fe80::1", "fc00::1", "fd12:3456::1", "ff02::1", "ff0e::1", "2001:db8::1"),
+    ],
+)
+def test_addresses_it_does_not(text: str) -> None:
+    """Private, loopback, link-local, shared, documentation, multicast, reserved."""
+    assert not is_routable(packed(text))
+
+
+def test_counts_are_exact_in_lua() -> None:
+    assert float(MAX_COUNT) == MAX_COUNT and float(MAX_COUNT + 2) != float(MAX_COUNT)
+
+
+def test_nouns_cannot_be_changed() -> None:
+    announce = Announce(InfoHash(b"i" * 20), PeerId(b"p" * 20), 6881)
+    assert (announce.event, announce.bytes_left, announce.peers_wanted, announce.compact) == (
+        Event.UPDATE,
+        None,
+        None,
+        True,
+    )
+    with pytest.raises(dataclasses.FrozenInstanceError):
+        announce.port = 1  # type: ignore[misc]  # that is the point
+    assert Address(b"1234") == b"1234"
+
+
+def test_an_error_is_named_by_its_text_unless_an_operator_wrote_that() -> None:
+    assert ClientError("no").label == "no"
+    assert ClientError("no").retry_in == 30
+    error = ClientError("because I say so", retry_in="never", label="denied")
+    assert (str(error), error.text, error.label, error.retry_in) == ("because I say so",) * 2 + (
+        "denied",
+        "never",
+    )
