@@ -45,11 +45,11 @@ class Model:
         entry = self.active.get((torrent, peer))
         if entry and not self.belongs(entry, u):
             return "stranger"
-        if u.event == "x":
+        if u.event == b"x":
             if entry:
                 self.forget(torrent, peer)
             return "leave"
-        paused = u.event == "p" and u.bytes_left != 0
+        paused = u.event == b"p" and u.bytes_left != 0
         seeder = u.bytes_left == 0
         was_idle_seeder = bool(entry and entry.seeder and u.downloaded == 0)
         known_user, known_digest = self.remembered.get((torrent, peer), (None, b""))
@@ -57,7 +57,7 @@ class Model:
         digest = entry.digest if entry else u.key_digest or remembered_digest  # a key is taken at the join
         endpoints = {**(entry.endpoints if entry else {}), len(u.endpoint): u.endpoint}
         self.active[torrent, peer] = Entry(USERS[u.passkey], endpoints, digest, seeder, paused)
-        if u.event == "c" and u.bytes_left == 0 and not was_idle_seeder:
+        if u.event == b"c" and u.bytes_left == 0 and not was_idle_seeder:
             self.complete(torrent, peer, u)
         return "update" if entry else "join"
 
@@ -158,7 +158,7 @@ class SwarmMachine(RuleBasedStateMachine):
             available = sum(len(e.endpoints) for e in wanted)
             same = sum(u.endpoint in e.endpoints.values() for e in wanted)
             assert len(got) >= min(u.peers_wanted, available - same) - (1 if same else 0)
-        if u.with_ids and u.event != "x":
+        if u.with_ids and u.event != b"x":
             assert len(reply.peer_ids) == len(reply.peers) // 6 * 20
             assert len(reply.peer_ids6) == len(reply.peers6) // 18 * 20
 

@@ -7,6 +7,7 @@ still one atomic part of one script.
 
 import asyncio
 import secrets
+import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
@@ -23,7 +24,7 @@ from tracker.store.scripts import Scripts
 
 MAX_BATCH = 64
 _DUE_STEP = 2
-EVENT_CODES = {"": "u", "started": "s", "completed": "c", "stopped": "x", "paused": "p"}
+EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 
 log = structlog.get_logger("tracker.store")
 
@@ -51,7 +52,7 @@ class PeerUpdate:
 
     info_hash: InfoHash
     peer_id: PeerId
-    event: str
+    event: bytes
     """One of EVENT_CODES' values."""
     uploaded: int
     downloaded: int
@@ -181,7 +182,7 @@ class Swarms:
         now = int(self._clock())
         argv: list[str | bytes | int | float] = [now, *self._announce_rules, 1]
         for update in updates:
-            argv += _pack(update, now)
+            argv.append(_pack(update, now))
         try:
             return list(await self._scripts.announce(argv))
         except OutOfMemoryError:
@@ -288,26 +289,32 @@ def due_deadline(now: float, timeout_seconds: float) -> int:
     return -int(-(now + timeout_seconds) // _DUE_STEP) * _DUE_STEP
 
 
-def _pack(update: PeerUpdate, now: int) -> tuple[str | bytes | int | float, ...]:
+_PACKED = struct.Struct(">40s40s20scdddHddIBB")
+
+
+def _pack(update: PeerUpdate, now: int) -> bytes:
+    """One announce as announce.lua reads it."""
     peer_id = update.peer_id
     left = update.bytes_left
-    return (
-        update.info_hash.hex(),
+    endpoint = update.endpoint
+    digest = update.key_digest
+    passkey = update.passkey.encode()[:255]
+    head = _PACKED.pack(
+        update.info_hash.hex().encode(),
+        peer_id.hex().encode(),
         peer_id,
-        peer_id.hex(),
         update.event,
         update.uploaded,
         update.downloaded,
-        "" if left is None else left,
-        update.endpoint,
+        -1 if left is None else left,
         update.peers_wanted,
-        update.key_digest,
-        update.passkey,
         int(update.timeout_seconds * 1000),
         due_deadline(now + 1, update.timeout_seconds),
         update.random,
-        int(update.with_ids),
+        update.with_ids,
+        len(endpoint),
     )
+    return b"%b%b%c%b%c%b" % (head, endpoint, len(digest), digest, len(passkey), passkey)
 
 
 def _parse(reply: list[Any]) -> Admitted | Refused:

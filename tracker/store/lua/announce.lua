@@ -8,12 +8,12 @@
 -- ARGV[8]   '1': unknown torrents register (open mode)
 -- ARGV[9]   most torrents (open mode)           ARGV[10] new torrents per address and hour (open mode)
 -- ARGV[11]  '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[12..] one announce after the other, 15 strings each:
---   +0 info hash (40 hex digits)   +1 peer id (20 bytes)   +2 peer id (40 hex digits)
---   +3 event: u update, s started, c completed, x stopped, p paused
---   +4 uploaded  +5 downloaded  +6 left (bytes; left may be empty)   +7 endpoint (6 or 18 bytes)
---   +8 peers wanted   +9 digest of the client's key (8 bytes or empty)   +10 passkey (or empty)
---   +11 timeout (ms)   +12 deadline of its due list (epoch s)   +13 a random integer   +14 '1': peer ids wanted
+-- ARGV[12..] one announce each, packed (struct, big-endian): as strings of their own, fifteen for each announce, the
+--   server's work of taking them in cost more than reading the swarm. In order: info hash and peer id as 40 hex
+--   digits each (c40), peer id (c20), event (c1: u update, s started, c completed, x stopped, p paused), uploaded,
+--   downloaded, left (d; bytes, left -1 when unsaid), peers wanted (H), timeout (d, ms), deadline of its due list
+--   (d, epoch s), a random integer (I4), 1 when peer ids are wanted (B); with a length before each (B): endpoint (6 or
+--   18 bytes), digest of the client's key (8 bytes or none), passkey (or none)
 -- Answer    one list for each announce, in order:
 --   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
 --   { 1, code, reason }   nothing was changed; reason only where an operator wrote one
@@ -40,11 +40,12 @@ local function authorize(passkey, left, event)
   return u[1]
 end
 
-local function request(i)
-  return { pid = ARGV[i + 1], pidx = ARGV[i + 2], event = ARGV[i + 3], uploaded = ARGV[i + 4], downloaded = ARGV[i + 5],
-    left = ARGV[i + 6], endpoint = ARGV[i + 7], want = tonumber(ARGV[i + 8]), digest = ARGV[i + 9],
-    passkey = ARGV[i + 10], timeout = ARGV[i + 11], due = ARGV[i + 12], random = tonumber(ARGV[i + 13]),
-    with_ids = ARGV[i + 14] == '1' }
+local function request(packed)
+  local ih, pidx, pid, event, uploaded, downloaded, left, want, timeout, due, random, with_ids, endpoint, digest, passkey =
+    struct.unpack('>c40c40c20c1dddHddI4BBc0Bc0Bc0', packed)
+  return { ih = ih, pid = pid, pidx = pidx, event = event, uploaded = uploaded, downloaded = downloaded,
+    left = left == 0 and '0' or left > 0 and left or '', endpoint = endpoint, want = want, digest = digest,
+    passkey = passkey, timeout = timeout, due = due, random = random, with_ids = with_ids == 1 }
 end
 
 -- Any address of the peer, whatever the port, is the peer's: a port may change, an address is hard to borrow.
@@ -59,7 +60,8 @@ end
 -- What is stored of the peer, whose it is, and what this announce adds to it. Reading a field costs a walk through
 -- the hash, so the rarely needed ones are read where they are needed, and those here stand first in it.
 local function load_peer(tid, r)
-  local key = P .. 'p:' .. tid .. ':' .. r.pidx
+  r.suffix = tid .. ':' .. r.pidx
+  local key = P .. 'p:' .. r.suffix
   local v = call('HMGET', key, 'active', 'endpoints', 'left', 'paused', 'uploaded', 'downloaded', 'last_announce', 'total_time')
   local last = tonumber(v[7] or '')
   local same_user = not private or (last and call('HGET', key, 'user_id') == r.uid) or false
@@ -69,8 +71,8 @@ local function load_peer(tid, r)
     or (r.digest ~= '' and p.active and call('HGET', key, 'key') == r.digest))
   if p.known then
     p.elapsed, p.total_time = now - last, tonumber(v[8] or '') or 0
-    p.up = math.max(0, tonumber(r.uploaded) - (tonumber(v[5] or '') or 0))
-    p.down = math.max(0, tonumber(r.downloaded) - (tonumber(v[6] or '') or 0))
+    p.up = math.max(0, r.uploaded - (tonumber(v[5] or '') or 0))
+    p.down = math.max(0, r.downloaded - (tonumber(v[6] or '') or 0))
     if p.active and p.elapsed > 0 and p.elapsed < longest_gap then p.time = p.elapsed - away(last, now) end
   end
   return p
@@ -168,7 +170,7 @@ local function write_join(t, r, p)
     call('UNLINK', p.at)
   end
   call('HSET', p.at, 'active', '1', 'endpoints', r.v4 .. r.v6, 'left', r.left, 'paused', r.paused,
-    'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now, 'total_time', decimal(p.total_time),
+    'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now, 'total_time', p.total_time,
     'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed), place(t, r))
   if not p.known then call('HSET', p.at, 'completed', '0', 'first_announce', now) end
   if r.uid ~= '' then call('HSET', p.at, 'user_id', r.uid) end
@@ -177,21 +179,23 @@ end
 
 local function write_update(r, p)
   call('HSET', p.at, 'left', r.left, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
-    'total_time', decimal(p.total_time + p.time), 'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed))
+    'total_time', p.total_time + p.time, 'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed))
 end
 
+-- Renewing a timeout is cheaper than setting it.
 local function keep_alive(t, r)
-  call('SET', P .. 'ptimeout:' .. t.tid .. ':' .. r.pidx, '1', 'PX', r.timeout)
+  local key = P .. 'ptimeout:' .. r.suffix
+  if call('PEXPIRE', key, r.timeout) == 0 then call('SET', key, '1', 'PX', r.timeout) end
   if not may_grow then return end
   local list = P .. 'due:' .. r.due
   if call('APPEND', list, struct.pack('>I8c20', tonumber(t.tid), r.pid)) == 28 then
-    call('EXPIREAT', list, tonumber(r.due) + 86400)
+    call('EXPIREAT', list, r.due + 86400)
   end
 end
 
 -- A seeder that never downloaded has not completed anything now, though some clients say so when they start.
 local function completes(r, p)
-  return r.event == 'c' and r.left == '0' and not (p.active and p.kind == 's' and tonumber(r.downloaded) == 0)
+  return r.event == 'c' and r.left == '0' and not (p.active and p.kind == 's' and r.downloaded == 0)
 end
 
 -- Counts a completion once per peer and torrent, and where there are users once per user and torrent.
@@ -250,7 +254,7 @@ local function stop(t, r, p, a)
   if memory > 0 then
     call('HSET', p.at, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
       'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed),
-      'total_time', decimal(p.total_time + p.time))
+      'total_time', p.total_time + p.time)
   end
   leave(t, r.pid, r.pidx, p.left, p.paused)
   save(t)
@@ -291,15 +295,15 @@ local function admit(t, r, registered)
   return registered
 end
 
-local function announce(i)
-  local ih, r, refusal = ARGV[i], request(i), nil
+local function announce(packed)
+  local r, refusal = request(packed), nil
   r.uid, refusal = authorize(r.passkey, r.left, r.event)
   if refusal then return refuse(refusal) end
-  local known = call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
+  local known = call('MGET', P .. 'info_hash:' .. r.ih, P .. 'deny:' .. r.ih)
   local registered = known[1]
   if known[2] then return refuse('denied', known[2]) end
   if not registered and not open then return refuse('unknown torrent') end
-  local t = load(ih)
+  local t = load(r.ih)
   if t.enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
 
   -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
@@ -317,15 +321,16 @@ local function announce(i)
   if not p.active or not registered then
     tid, refusal = admit(t, r, registered and tid)
     if refusal then return refuse(refusal) end
-    p.at = P .. 'p:' .. tid .. ':' .. r.pidx
+    r.suffix = tid .. ':' .. r.pidx
+    p.at = P .. 'p:' .. r.suffix
   end
   apply(t, r, p, r.uid ~= '' and load_account(r.uid, tid))
   return answer(t, r, p.active and 'update' or 'join')
 end
 
 local answers = {}
-for i = 12, #ARGV, 15 do
-  local ok, reply = pcall(announce, i)
+for i = 12, #ARGV do
+  local ok, reply = pcall(announce, ARGV[i])
   answers[#answers + 1] = ok and reply or { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) }
 end
 save_totals()
