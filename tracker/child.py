@@ -16,7 +16,7 @@ import signal
 import subprocess
 import sys
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
 # Both run under `python -I -S -c`, before anything of ours is imported; their arguments are the
@@ -129,11 +129,13 @@ async def start_child(
     hear: Callable[[str], None],
     *,
     inherit: int,
+    environment: Mapping[str, str] | None = None,
     supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
 ) -> Child:
     """Run ``command`` (an absolute path and its arguments), with files private to the owner.
 
-    ``hear`` gets each line it writes; ``inherit`` is a descriptor it keeps open while it lives. Raises
+    ``hear`` gets each line it writes; ``inherit`` is a descriptor it keeps open while it lives; ``environment`` is
+    its own, this process's where it is not given. Raises
     OSError when no process can be started; a program that cannot be run ends at once and says so.
     """
     code = _SUPERVISE if supervised else _DIE_WITH_PARENT
@@ -147,6 +149,7 @@ async def start_child(
             stderr=subprocess.STDOUT,
             pass_fds=(inherit,),
             start_new_session=True,
+            env=environment,
         )
     except BaseException:
         if lifeline is not None:

@@ -168,11 +168,13 @@ local function write_join(t, r, p)
     call('PERSIST', p.at)
   else
     call('UNLINK', p.at)
+    p.paused = '0'
   end
-  call('HSET', p.at, 'active', '1', 'endpoints', r.v4 .. r.v6, 'left', r.left, 'paused', r.paused,
+  call('HSET', p.at, 'active', '1', 'endpoints', r.v4 .. r.v6, 'left', r.left,
     'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now, 'total_time', p.total_time,
     'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed), place(t, r))
-  if not p.known then call('HSET', p.at, 'completed', '0', 'first_announce', now) end
+  if not p.known then call('HSET', p.at, 'first_announce', now) end
+  if p.paused ~= r.paused then call('HSET', p.at, 'paused', r.paused) end
   if r.uid ~= '' then call('HSET', p.at, 'user_id', r.uid) end
   if r.digest ~= '' then call('HSET', p.at, 'key', r.digest) end
 end
