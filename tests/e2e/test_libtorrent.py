@@ -1,0 +1,164 @@
+"""libtorrent, the engine of most clients: a seeder and a leecher that know nothing but the tracker exchange a file."""
+
+import json
+import socket
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
+
+from tests import trackers
+from tests.e2e.conftest import StartTracker, addresses
+from tests.e2e.peers import LOOPBACK, LOOPBACK6, Peer, SeederProcess, Share, until
+from tests.e2e.requests import scrape
+from tests.trackers import RunningTracker
+
+TIMEOUT_SECONDS = 4
+SHORT = {
+    "TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1",
+    "TRACKER_ANNOUNCE__INTERVAL_JITTER": "0",
+    "TRACKER_REAPER__INTERVAL_SECONDS": str(TIMEOUT_SECONDS),
+}
+
+
+def has_ipv6() -> bool:
+    try:
+        with socket.socket(socket.AF_INET6) as probe:
+            probe.bind(("::1", 0))
+    except OSError:
+        return False
+    return True
+
+
+needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
+
+
+@pytest.mark.parametrize("listen", [LOOPBACK, pytest.param(LOOPBACK6, marks=needs_ipv6)])
+def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
+    start_tracker: StartTracker, tmp_path: Path, listen: str
+) -> None:
+    """T1, T6, T7, T8, T9, T18 over a real client: exchange, scrape, stop, silence."""
+    tracker = start_tracker(TRACKER_HTTP__LISTEN=listen, **SHORT)
+    [address] = addresses(tracker)
+    share = Share.make(tmp_path / "source")
+    torrent, target = share.torrent(f"{address}/announce"), tmp_path / "target"
+    with SeederProcess(torrent, share.folder, listen) as seeder:
+        assert scrape(address, share.info_hash) == (1, 0, 0)
+        with Peer(torrent, target, listen) as leecher:
+            leecher.until("torrent_finished")
+            assert share.is_in(target)
+            until(lambda: scrape(address, share.info_hash) == (2, 0, 1))
+            leecher.handle.scrape_tracker()
+            heard = leecher.until("scrape_reply")
+            assert (heard["complete"], heard["incomplete"]) == (2, 0)
+            leecher.leave()
+            until(lambda: scrape(address, share.info_hash) == (1, 0, 1))
+        seeder.kill()
+        assert scrape(address, share.info_hash) == (1, 0, 1)  # nobody knows yet
+        until(lambda: scrape(address, share.info_hash) == (0, 0, 1), TIMEOUT_SECONDS + 5)
+    assert tracker.end() == 0
+
+
+@needs_ipv6
+def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """T19 from outside: two endpoints under one id and key count once (BEP 7)."""
+    tracker = start_tracker(TRACKER_HTTP__LISTEN=f"{LOOPBACK},{LOOPBACK6}")
+    urls = [f"{address}/announce" for address in addresses(tracker)]
+    share = Share.make(tmp_path / "source", size=500_000)
+    with Peer(share.torrent(*urls), share.folder, LOOPBACK, LOOPBACK6) as seeder:
+        for url in urls:
+            seeder.until("tracker_reply", tracker_url=url)
+        assert scrape(tracker.url, share.info_hash) == (1, 0, 0)
+        for url, listen in zip(urls, (LOOPBACK, LOOPBACK6), strict=True):
+            target = tmp_path / listen[:4]
+            with Peer(share.torrent(url), target, listen) as leecher:
+                leecher.until("torrent_finished")
+                assert share.is_in(target)
+                until(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
+        assert scrape(tracker.url, share.info_hash) == (1, 0, 2)
+
+
+# Private
+
+
+PRIVATE = {
+    "TRACKER_USERS__PRIVATE": "true",
+    "TRACKER_TORRENTS__MODE": "registered",
+    "TRACKER_HTTP__ACCESS_LOG": "true",
+    "TRACKER_LOG__LEVEL": "debug",
+}
+
+
+def command(tracker: RunningTracker, *words: str) -> str:
+    """What one of the other commands prints, beside the running tracker."""
+    done = trackers.run(tracker.log_file.parent, *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def add_user(tracker: RunningTracker) -> str:
+    """The new user's passkey."""
+    return str(json.loads(command(tracker, "user", "add", "--json"))["passkey"])
+
+
+def figures(tracker: RunningTracker, passkey: str) -> dict[str, int]:
+    shown: dict[str, int] = json.loads(command(tracker, "user", "show", passkey, "--json"))
+    return shown
+
+
+def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """T2, T5, T7, T13: passkeys in the URL, a registered torrent, totals by user."""
+    tracker = start_tracker(**PRIVATE)
+    share = Share.make(tmp_path / "source", private=True)
+    passkeys = seeds, leeches = [add_user(tracker), add_user(tracker)]
+    torrents = [share.torrent(f"{tracker.url}/{passkey}/announce") for passkey in passkeys]
+    assert share.info_hash.hex() in command(tracker, "torrent", "add", str(torrents[0]))
+    with Peer(torrents[0], share.folder) as seeder:
+        seeder.until("tracker_reply")
+        with Peer(torrents[1], tmp_path / "target") as leecher:
+            leecher.until("torrent_finished")
+            assert share.is_in(tmp_path / "target")
+            until(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
+    assert scrape(tracker.url, share.info_hash, leeches) == (0, 0, 1)
+    fetched, given = figures(tracker, leeches), figures(tracker, seeds)
+    assert fetched["downloaded"] >= len(share.content)
+    assert (fetched["snatches"], fetched["complete"], fetched["incomplete"]) == (1, 1, 0)
+    assert given["uploaded"] >= len(share.content)
+    assert (given["downloaded"], given["snatches"], given["active"]) == (0, 0, 0)
+    assert tracker.end() == 0
+    assert "request" in tracker.log
+    assert not any(passkey in tracker.log for passkey in passkeys)
+
+
+def test_a_stranger_is_told_why_and_gets_nothing(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """T2: the client shows its user the reason."""
+    tracker = start_tracker(**PRIVATE)
+    share = Share.make(tmp_path / "source", private=True, size=100_000)
+    urls = [f"{tracker.url}/announce", f"{tracker.url}/{'x' * 32}/announce"]
+    with Peer(share.torrent(*urls), share.folder) as peer:
+        for url in urls:
+            assert "passkey" in peer.until("tracker_error", tracker_url=url)["text"]
+    assert command(tracker, "torrent", "list", "--json") == ""
+
+
+def test_a_hybrid_torrent_is_found_by_its_truncated_v2_hash(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """BEP 52: only the v2 hash is registered, so whatever is found is found by its first 20 bytes."""
+    tracker = start_tracker(TRACKER_TORRENTS__MODE="registered")
+    share = Share.make(tmp_path / "source", hybrid=True)
+    v2 = share.info_hash_v2
+    assert v2[:20].hex() in command(tracker, "torrent", "add", v2.hex())
+    torrent = share.torrent(f"{tracker.url}/announce")
+    with Peer(torrent, share.folder) as seeder:
+        seeder.until("tracker_reply")
+        assert "not registered" in seeder.until("tracker_error")["text"]
+        with Peer(torrent, tmp_path / "target") as leecher:
+            leecher.until("torrent_finished")
+            assert share.is_in(tmp_path / "target")
+            until(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
+    assert scrape(tracker.url, v2[:20]) == (0, 0, 1)
+    assert scrape(tracker.url, share.info_hash) == (0, 0, 0)

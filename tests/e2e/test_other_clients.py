@@ -1,0 +1,103 @@
+"""Transmission and aria2 as Debian packages them fetch a file from a libtorrent seeder through the tracker.
+
+Both are told to find peers in no other way, and the torrent is private, which forbids it as well. Transmission
+calls nobody on loopback, but takes calls: there it is the seeder who learns of the leecher from the tracker.
+"""
+
+import json
+import shutil
+import signal
+import socket
+import subprocess
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
+
+from tests.e2e.conftest import StartTracker
+from tests.e2e.peers import SeederProcess, Share, until
+from tests.e2e.requests import scrape
+
+STOP_SECONDS = 10.0
+SIZE = 600_000
+
+
+def free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])
+
+
+@dataclass(frozen=True)
+class Commands:
+    """How to run a client, and how to take the torrent out of it (by default Ctrl-C)."""
+
+    run: Sequence[str]
+    stop: Sequence[str] = ()
+
+
+def transmission(torrent: Path, target: Path) -> Commands:
+    """The daemon, told to stop the torrent: at its own end it does not say ``stopped``."""
+    (watched := target / "watched").mkdir(parents=True)
+    (watched / "it.torrent").write_bytes(torrent.read_bytes())
+    off = ("dht-enabled", "lpd-enabled", "pex-enabled", "port-forwarding-enabled", "utp-enabled")
+    settings = {
+        **dict.fromkeys(off, False),
+        "bind-address-ipv4": "127.0.0.1",
+        "bind-address-ipv6": "::1",
+        "download-dir": str(target),
+        "peer-port": free_port(),
+        "rpc-bind-address": "127.0.0.1",
+        "rpc-port": (rpc_port := free_port()),
+        "watch-dir": str(watched),
+        "watch-dir-enabled": True,
+    }
+    (target / "settings.json").write_text(json.dumps(settings))
+    run = ["transmission-daemon", "--foreground", "--config-dir", str(target)]
+    return Commands(run, ["transmission-remote", f"127.0.0.1:{rpc_port}", "--torrent", "all", "--stop"])
+
+
+def aria2(torrent: Path, target: Path) -> Commands:
+    off = ("enable-dht", "enable-dht6", "bt-enable-lpd", "enable-peer-exchange")
+    words = ["--no-conf", *(f"--{name}=false" for name in off), f"--listen-port={free_port()}"]
+    return Commands(["aria2c", *words, "--seed-time=10", f"--dir={target}", str(torrent)])
+
+
+NEEDED = {"transmission-daemon": ("transmission-daemon", "transmission-remote"), "aria2c": ("aria2c",)}
+CLIENTS = {"transmission-daemon": transmission, "aria2c": aria2}
+
+
+@contextmanager
+def running(command: Sequence[str], log: Path) -> "Iterator[subprocess.Popen[bytes]]":
+    with log.open("wb") as output:
+        process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
+    try:
+        yield process
+    finally:
+        process.kill()
+        process.wait()
+
+
+@pytest.mark.parametrize("program", CLIENTS)
+def test_a_client_fetches_a_file_knowing_only_the_tracker(
+    start_tracker: StartTracker, tmp_path: Path, program: str
+) -> None:
+    """T1, T6, T7, T8 over what this client sends: started, completed, stopped."""
+    if not all(map(shutil.which, NEEDED[program])):
+        pytest.skip(f"no {' and '.join(NEEDED[program])} on this system")
+    tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")
+    share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
+    torrent = share.torrent(f"{tracker.url}/announce")
+    commands = CLIENTS[program](torrent, target)
+    with SeederProcess(torrent, share.folder), running(commands.run, tmp_path / "output") as client:
+        until(lambda: scrape(tracker.url, share.info_hash) == (2, 0, 1), 30)
+        assert share.is_in(target)
+        if commands.stop:
+            subprocess.run(commands.stop, check=True, capture_output=True, timeout=STOP_SECONDS)
+        else:
+            client.send_signal(signal.SIGINT)
+        until(lambda: scrape(tracker.url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
