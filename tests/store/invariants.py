@@ -2,8 +2,6 @@
 
 from typing import Any
 
-from redis.asyncio import Redis
-
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.keys import Keys
 
@@ -11,17 +9,23 @@ ARRAYS = ("s4", "l4", "s6", "l6")
 SIZES = {"4": 6, "6": 18}
 
 
-async def check_invariants(redis: "Redis[bytes]", keys: Keys) -> int:
+async def check_invariants(redis: Any, keys: Keys) -> int:
     """Asserts them all; the answer is the number of active peers."""
     sums = {"seeders": 0, "leechers": 0}
     active = 0
-    rankings = {f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True)) for f in ("seeders", "leechers", "snatches")}
+    rankings = {
+        f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True))
+        for f in ("seeders", "leechers", "snatches")
+    }
     for torrent_id, seeders in rankings["seeders"].items():
         hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
         assert hexed, f"no way back from torrent id {torrent_id!r}"
         info_hash = InfoHash(bytes.fromhex(hexed.decode()))
         row = await redis.hgetall(keys.torrent(info_hash))
-        figures = {name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)}
+        figures = {
+            name: int(row.get(name.encode(), 0))
+            for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
+        }
         assert all(value >= 0 for value in figures.values()), figures
         assert row.get(b"tid") == torrent_id
         assert seeders == figures["seeders"]
@@ -36,7 +40,9 @@ async def check_invariants(redis: "Redis[bytes]", keys: Keys) -> int:
     return active
 
 
-async def _check_swarm(redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, figures: dict[str, int]) -> int:
+async def _check_swarm(
+    redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, figures: dict[str, int]
+) -> int:
     members = {PeerId(bytes.fromhex(m.decode())) for m in await redis.smembers(keys.swarm_peers(info_hash))}
     slots: dict[tuple[PeerId, str], tuple[str, int, bytes]] = {}
     for name in ARRAYS:
@@ -62,13 +68,18 @@ async def _check_swarm(redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: 
     return len(members)
 
 
-async def _check_peer(redis: Any, keys: Keys, torrent_id: str, peer_id: PeerId, slots: dict[Any, Any]) -> tuple[str, bool]:
+async def _check_peer(
+    redis: Any, keys: Keys, torrent_id: str, peer_id: PeerId, slots: dict[Any, Any]
+) -> tuple[str, bool]:
     row = await redis.hgetall(keys.peer(torrent_id, peer_id))
     assert row.get(b"active") == b"1"
     paused = row.get(b"paused") == b"1"
     kind = "s" if row[b"left"] == b"0" and not paused else "l"
     packed = row[b"endpoints"]
-    expected = {"4": packed[:6] if len(packed) in (6, 24) else None, "6": packed[-18:] if len(packed) >= 18 else None}
+    expected = {
+        "4": packed[:6] if len(packed) in (6, 24) else None,
+        "6": packed[-18:] if len(packed) >= 18 else None,
+    }
     for family, endpoint in expected.items():
         if endpoint is None:
             assert (peer_id, family) not in slots and f"n{family}".encode() not in row

@@ -51,12 +51,24 @@ async def test_counters_that_restarted_credit_nothing(private: Store) -> None:
 
 @pytest.mark.parametrize(
     ("multiplier", "credited"),
-    [("0", 0), ("0.5", 500), ("2", 2000), ("1.25", 1250), ("-3", 0), ("x", 1000), ("nan", 0), ("inf", None), ("1e300", None)],
+    [
+        ("0", 0),
+        ("0.5", 500),
+        ("2", 2000),
+        ("1.25", 1250),
+        ("-3", 0),
+        ("x", 1000),
+        ("nan", 0),
+        ("inf", None),
+        ("1e300", None),
+    ],
 )
 async def test_multipliers(private: Store, multiplier: str, credited: int | None) -> None:
     """T13: what a site writes wrongly never credits a negative, and the cap holds for it."""
     await private.announce(alice(event="s"))
-    await private.redis.hset(private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"})
+    await private.redis.hset(
+        private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"}
+    )
     private.clock.now += 10
     await private.announce(alice(uploaded=1000, downloaded=1000))
     user = await private.users.find("7")
@@ -79,7 +91,13 @@ async def test_credit_is_capped_by_rate_and_the_rest_counted(make_store: MakeSto
 async def test_speeds(store: Store) -> None:
     """T14: bytes per second with two decimals; 0 in the same second and when the clock went back."""
     await store.announce(update(1, "s", uploaded=100))
-    for seconds, uploaded, expected in ((3, 110, "3.33"), (0, 200, "0"), (-5, 300, "0"), (10, 300, "0"), (8, 1100, "100.00")):
+    for seconds, uploaded, expected in (
+        (3, 110, "3.33"),
+        (0, 200, "0"),
+        (-5, 300, "0"),
+        (10, 300, "0"),
+        (8, 1100, "100.00"),
+    ):
         store.clock.now += seconds
         await store.announce(update(1, uploaded=uploaded))
         assert (await store.peer(update(1)))["speed_up"] == expected

@@ -304,7 +304,8 @@ async def test_peer_ids_come_in_the_order_of_the_endpoints(store: Store) -> None
         await store.announce(update(number, "s", bytes_left=number % 2))
     reply = await store.announce(update(1, bytes_left=1, with_ids=True))
     got = {
-        reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20] for i in range(len(reply.peers) // 6)
+        reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20]
+        for i in range(len(reply.peers) // 6)
     }
     assert got == {endpoint(n): peer_id(n) for n in range(2, 10)}
 
@@ -377,7 +378,10 @@ async def test_scrape_gives_zeros_for_what_it_does_not_know(store: Store) -> Non
         info_hash(2): ScrapeFile(),
         info_hash(3): ScrapeFile(),
     }
-    assert await store.swarms.scrape_all() == {info_hash(1): ScrapeFile(2, 0, 1, 0), info_hash(3): ScrapeFile()}
+    assert await store.swarms.scrape_all() == {
+        info_hash(1): ScrapeFile(2, 0, 1, 0),
+        info_hash(3): ScrapeFile(),
+    }
 
 
 async def test_figures_are_exact_up_to_the_last_double(private: Store) -> None:
@@ -398,7 +402,10 @@ async def test_top_torrents(store: Store) -> None:
         for peer in range(torrent):
             await store.announce(update(10 * torrent + peer, "s", torrent=torrent))
     top = await store.torrents.top("leechers", 2)
-    assert [(t.info_hash, t.leechers) for t in top] == [(InfoHash(info_hash(4)), 4), (InfoHash(info_hash(3)), 3)]
+    assert [(t.info_hash, t.leechers) for t in top] == [
+        (InfoHash(info_hash(4)), 4),
+        (InfoHash(info_hash(3)), 3),
+    ]
 
 
 async def test_nothing_waits_for_a_store_that_is_away(store: Store) -> None:

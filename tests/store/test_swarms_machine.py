@@ -9,7 +9,14 @@ from typing import Any
 import pytest
 from hypothesis import HealthCheck, settings
 from hypothesis import strategies as st
-from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, precondition, rule, run_state_machine_as_test
+from hypothesis.stateful import (
+    RuleBasedStateMachine,
+    initialize,
+    invariant,
+    precondition,
+    rule,
+    run_state_machine_as_test,
+)
 
 from tests.store.harness import Store, endpoint, info_hash, running, update
 from tests.store.invariants import check_invariants
@@ -39,7 +46,9 @@ class Model:
 
     def belongs(self, entry: Entry, u: PeerUpdate) -> bool:
         same_address = entry.endpoints.get(len(u.endpoint), b"")[:-2] == u.endpoint[:-2]
-        return entry.user == USERS[u.passkey] and (same_address or (u.key_digest != b"" and entry.digest == u.key_digest))
+        return entry.user == USERS[u.passkey] and (
+            same_address or (u.key_digest != b"" and entry.digest == u.key_digest)
+        )
 
     def apply(self, torrent: int, peer: int, u: PeerUpdate) -> str:
         entry = self.active.get((torrent, peer))
@@ -143,8 +152,12 @@ class SwarmMachine(RuleBasedStateMachine):
         assert reply.completions == self.model.snatches.get(torrent, 0)
         self.check_picked(torrent, peer, u, reply, before)
 
-    def check_picked(self, torrent: int, peer: int, u: PeerUpdate, reply: Admitted, before: Entry | None) -> None:
-        everyone = {e for (t, _), entry in self.model.active.items() if t == torrent for e in entry.endpoints.values()}
+    def check_picked(
+        self, torrent: int, peer: int, u: PeerUpdate, reply: Admitted, before: Entry | None
+    ) -> None:
+        everyone = {
+            e for (t, _), entry in self.model.active.items() if t == torrent for e in entry.endpoints.values()
+        }
         got = [reply.peers[i : i + 6] for i in range(0, len(reply.peers), 6)]
         got += [reply.peers6[i : i + 18] for i in range(0, len(reply.peers6), 18)]
         assert len(got) <= u.peers_wanted and len(set(got)) == len(got)
@@ -163,7 +176,9 @@ class SwarmMachine(RuleBasedStateMachine):
             assert len(reply.peer_ids6) == len(reply.peers6) // 18 * 20
 
     @rule(
-        batch=st.lists(st.tuples(torrents, peers, updates, places, st.integers(1, 2)), min_size=2, max_size=30)
+        batch=st.lists(
+            st.tuples(torrents, peers, updates, places, st.integers(1, 2)), min_size=2, max_size=30
+        )
     )
     def announce_together(self, batch: list[Any]) -> None:
         """Concurrent announces are applied one after the other, in the order they came."""
@@ -226,11 +241,12 @@ class SwarmMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
 def test_swarms_agree_with_the_model(redis_url: str, private: bool) -> None:
     """T19, T7, T8 and T17 under random concurrent announces, stops and reaps."""
     machine = type("Machine", (SwarmMachine,), {"redis_url": redis_url, "private": private})
-    run_state_machine_as_test(  # type: ignore[no-untyped-call]
+    run_state_machine_as_test(
         machine,
         settings=settings(
             max_examples=40, stateful_step_count=30, deadline=None, suppress_health_check=list(HealthCheck)

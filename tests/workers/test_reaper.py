@@ -22,7 +22,9 @@ SHORT = 0.05
 
 
 @asynccontextmanager
-async def tracker_on(url: str, prefix: str, *, reap: bool = True, interval: float = REAP_INTERVAL) -> AsyncIterator[Store]:
+async def tracker_on(
+    url: str, prefix: str, *, reap: bool = True, interval: float = REAP_INTERVAL
+) -> AsyncIterator[Store]:
     """A store with its batch loop, its watch, and a reaper at work on the real clock."""
     async with running(Store(url, Keys(prefix), RULES, clock=time.time)) as store:  # type: ignore[arg-type]
         async with working(store, interval) if reap else AsyncExitStack():
@@ -128,7 +130,9 @@ async def _kill(server: Server, kind: str) -> None:
 
 
 @pytest.mark.parametrize("flags", ["Kx", "Ex", "KEx", "", "gE", "AKE"])
-async def test_flags_are_added_and_others_survive(start_server: Callable[..., Server], prefix: str, flags: str) -> None:
+async def test_flags_are_added_and_others_survive(
+    start_server: Callable[..., Server], prefix: str, flags: str
+) -> None:
     """T11: whatever is in redis.conf."""
     server = start_server("--notify-keyspace-events", flags, "--appendonly", "no")
     async with running(Store(server.url, Keys(prefix), RULES)) as store:
@@ -136,12 +140,14 @@ async def test_flags_are_added_and_others_survive(start_server: Callable[..., Se
     async with tracker_on(server.url, prefix) as store:
         await join(store, 1)
         await until(lambda: gone(store), 5)
-        now = (await store.redis.config_get("notify-keyspace-events"))["notify-keyspace-events"]
+        now: str = (await store.redis.config_get("notify-keyspace-events"))["notify-keyspace-events"]
         assert set("Kx") <= set(now) or {"K", "A"} <= set(now)
         assert set(flags) <= set(now) | {"A"}
 
 
-async def test_where_config_is_forbidden_due_lists_reap(start_server: Callable[..., Server], prefix: str) -> None:
+async def test_where_config_is_forbidden_due_lists_reap(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
     """T10, T11: events off. A loud warning, and due lists and the sweep alone."""
     server = start_server("--notify-keyspace-events", "", "--appendonly", "no")
     with server.client() as client:
@@ -170,7 +176,9 @@ async def test_another_database_works(any_server: Server, users: str) -> None:
             await join(store, 1)
             await store.redis.unlink(store.keys.due(due_deadline(int(store.clock.now) + 1, SHORT)))
             await asyncio.sleep(2 * SHORT)
-            await store.redis.exists(store.keys.timeout(1, peer_id(1)))  # found expired: the event alone reaps
+            await store.redis.exists(
+                store.keys.timeout(1, peer_id(1))
+            )  # found expired: the event alone reaps
             await until(lambda: gone(store), 5)
         async for key in store.redis.scan_iter(f"{prefix}*"):
             await store.redis.unlink(key)
@@ -181,7 +189,14 @@ async def test_foreign_expiries_touch_nobody(any_server: Server, users: str) -> 
     async with tracker_on(any_server.url, users) as store:
         await join(store, 1, timeout=60)
         pid = peer_id(1).hex()
-        for key in (f"foreign:{pid}", f"{users}ptimeout:1:{pid}:x", f"{users}ptimeout:x:{pid}", f"{users}ptimeout:", f"{users}ptimeout:99:{pid}", f"{users}ptimeout:1:zz"):
+        for key in (
+            f"foreign:{pid}",
+            f"{users}ptimeout:1:{pid}:x",
+            f"{users}ptimeout:x:{pid}",
+            f"{users}ptimeout:",
+            f"{users}ptimeout:99:{pid}",
+            f"{users}ptimeout:1:zz",
+        ):
             await store.redis.set(key, "1", px=20)
         await asyncio.sleep(0.1)
         for key in (f"foreign:{pid}", f"{users}ptimeout:99:{pid}"):
@@ -224,7 +239,9 @@ async def test_20000_at_once(start_server: Callable[..., Server], prefix: str) -
     async with running(Store(server.url, Keys(prefix), replace(RULES, private=False))) as store:
         store.clock.now = time.time()
         for start in range(0, 20_000, 4000):
-            await asyncio.gather(*(join(store, n, timeout=600, torrent=n % 100) for n in range(start, start + 4000)))
+            await asyncio.gather(
+                *(join(store, n, timeout=600, torrent=n % 100) for n in range(start, start + 4000))
+            )
         with server.client() as client:
             pipe = client.pipeline(transaction=False)
             for key in client.scan_iter(f"{store.keys.timeouts()}*", 10_000):
@@ -238,7 +255,7 @@ async def test_20000_at_once(start_server: Callable[..., Server], prefix: str) -
 
 
 async def _leechers(store: Store, expected: int) -> bool:
-    return await store.redis.get(store.keys.stat("leechers")) == str(expected).encode()
+    return bool(await store.redis.get(store.keys.stat("leechers")) == str(expected).encode())
 
 
 async def test_lost_events_and_lost_due_lists_are_healed_by_the_sweep(any_server: Server, users: str) -> None:

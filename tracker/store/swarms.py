@@ -11,7 +11,7 @@ import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
@@ -46,8 +46,7 @@ class SwarmRules:
     forget_after: int = 604_800
 
 
-@dataclass(frozen=True, slots=True)
-class PeerUpdate:
+class PeerUpdate(NamedTuple):
     """One announce as the store takes it."""
 
     info_hash: InfoHash
@@ -66,8 +65,7 @@ class PeerUpdate:
     with_ids: bool
 
 
-@dataclass(frozen=True, slots=True)
-class Admitted:
+class Admitted(NamedTuple):
     """The announce was applied, or answered without being applied (``stranger``)."""
 
     seeders: int
@@ -81,8 +79,7 @@ class Admitted:
     """update, join, leave or stranger."""
 
 
-@dataclass(frozen=True, slots=True)
-class Refused:
+class Refused(NamedTuple):
     """Nothing was changed. ``reason`` is an operator's own text, or empty."""
 
     code: str
@@ -150,7 +147,9 @@ class Swarms:
                 await self._arrived.wait()
                 self._arrived.clear()
                 while self._waiting:
-                    await self._send([self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))])
+                    await self._send(
+                        [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
+                    )
         finally:
             self._fail(self._waiting, StoreAway("the tracker is stopping"))
 
@@ -196,7 +195,9 @@ class Swarms:
         commands: list[tuple[str, ...]] = []
         for info_hash in info_hashes:
             commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
-            commands.append(("HMGET", keys.torrent(info_hash), "seeders", "leechers", "snatches", "paused", "enabled"))
+            commands.append(
+                ("HMGET", keys.torrent(info_hash), "seeders", "leechers", "snatches", "paused", "enabled")
+            )
         rows = await self._connection.pipeline(*commands)
         return {
             info_hash: _scrape_file(rows[2 * i], rows[2 * i + 1]) for i, info_hash in enumerate(info_hashes)
@@ -256,7 +257,9 @@ class Swarms:
 
     async def page(self, cursor: int, count: int) -> tuple[int, list[str]]:
         """A page of all torrent ids, and the cursor of the next (0 at the end)."""
-        after, members = await self._connection.command("ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count)
+        after, members = await self._connection.command(
+            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
+        )
         return int(after), [member.decode() for member in _members(members)]
 
     async def size(self) -> int:
@@ -272,7 +275,9 @@ class Swarms:
         """Those of ``deadlines`` that have a list."""
         if not deadlines:
             return []
-        there = await self._connection.pipeline(*(("EXISTS", self._keys.due(deadline)) for deadline in deadlines))
+        there = await self._connection.pipeline(
+            *(("EXISTS", self._keys.due(deadline)) for deadline in deadlines)
+        )
         return [deadline for deadline, exists in zip(deadlines, there, strict=True) if exists == 1]
 
     async def due_cursor(self) -> int | None:
@@ -319,7 +324,7 @@ def _pack(update: PeerUpdate, now: int) -> bytes:
 
 def _parse(reply: list[Any]) -> Admitted | Refused:
     if reply[0] == 0:
-        return Admitted(*reply[1:8], reply[8].decode())
+        return Admitted._make((*reply[1:8], reply[8].decode()))
     code, reason = reply[1].decode(), reply[2].decode("utf-8", "replace")
     if code == "error":  # a key of a type nobody should have given it; nothing was changed
         log.error("announce failed in the store", error=reason)
@@ -332,7 +337,9 @@ def _scrape_file(registered: Any, figures: Any) -> ScrapeFile:
         return ScrapeFile()
     if registered[0] is None or registered[1] is not None or figures[4] == b"0":
         return ScrapeFile()
-    seeders, leechers, snatches, paused = (int(figure) if figure and figure.isdigit() else 0 for figure in figures[:4])
+    seeders, leechers, snatches, paused = (
+        int(figure) if figure and figure.isdigit() else 0 for figure in figures[:4]
+    )
     return ScrapeFile(seeders, leechers, snatches, max(0, leechers - paused))
 
 

@@ -39,7 +39,13 @@ class Reaper:
     """``interval`` is the reap interval in seconds, ``clock`` gives epoch seconds."""
 
     def __init__(
-        self, swarms: Swarms, connection: Connection, keys: Keys, stats: Stats, interval: float, clock: Callable[[], float]
+        self,
+        swarms: Swarms,
+        connection: Connection,
+        keys: Keys,
+        stats: Stats,
+        interval: float,
+        clock: Callable[[], float],
     ) -> None:
         self._swarms = swarms
         self._connection = connection
@@ -63,7 +69,14 @@ class Reaper:
         """Runs until cancelled, whatever the store does meanwhile."""
         self._sweep_now.set()
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._listen, self._reap_heard, self._reap_due, self._sweep, self._beat, self._summarize):
+            for part in (
+                self._listen,
+                self._reap_heard,
+                self._reap_due,
+                self._sweep,
+                self._beat,
+                self._summarize,
+            ):
                 tasks.create_task(self._persist(part), name=f"reaper {part.__name__}")
 
     async def _persist(self, part: Callable[[], object]) -> None:
@@ -89,7 +102,9 @@ class Reaper:
                 self._sweep_now.set()  # what expired while nobody listened
                 async for channel, event in messages:
                     if event == b"expired":
-                        torrent_id, _, peer_id = channel.decode("ascii", "replace")[len(beginning) :].partition(":")
+                        torrent_id, _, peer_id = channel.decode("ascii", "replace")[
+                            len(beginning) :
+                        ].partition(":")
                         self._expired.append((torrent_id, peer_id))
                         self._heard.set()
         finally:
@@ -101,7 +116,9 @@ class Reaper:
             self._heard.clear()
             while self._expired:
                 batch = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
-                self._count(await self._swarms.reap([(t, p) for t, p in batch if len(p) == 40 and t.isdigit()]))
+                self._count(
+                    await self._swarms.reap([(t, p) for t, p in batch if len(p) == 40 and t.isdigit()])
+                )
 
     # Due lists
 
@@ -120,7 +137,9 @@ class Reaper:
     async def _reap_page(self, after: int, now: float) -> int:
         """Works through the lists due after ``after``, at most a page of them; the answer is the last deadline done."""
         last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
-        for deadline in await self._swarms.due_lists(range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)):
+        for deadline in await self._swarms.due_lists(
+            range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)
+        ):
             first, seen = 0, BATCH
             while seen == BATCH:
                 seen, reaped = await self._swarms.reap_due(deadline, first, BATCH)
@@ -156,7 +175,9 @@ class Reaper:
                 step = await self._swarms.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
                 torrent_ids, position = torrent_ids[step.done :], step.position
                 self._note(step.reaped, step.repairs, step.forgotten)
-                await asyncio.sleep(0 if self._sweep_now.is_set() else seconds * (step.seen + step.done) / total * 0.9)
+                await asyncio.sleep(
+                    0 if self._sweep_now.is_set() else seconds * (step.seen + step.done) / total * 0.9
+                )
             if not cursor:
                 break
         self._note(0, await self._swarms.check_totals(), 0)
@@ -186,7 +207,9 @@ class Reaper:
         until = await self._swarms.heartbeat(OUTAGE_SECONDS)
         grace_until = until + self._interval + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
-            log.warning("reaping waits: nobody could announce while the tracker or its store was away", until=until)
+            log.warning(
+                "reaping waits: nobody could announce while the tracker or its store was away", until=until
+            )
         if self._grace_until and self._clock() >= self._grace_until:
             self._grace_until = 0.0
             self._sweep_now.set()
