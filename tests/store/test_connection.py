@@ -196,7 +196,7 @@ class TestAway:
                     *(connection.command("GET", "k") for _ in range(200)), return_exceptions=True
                 )
                 assert {type(result) for result in results} == {StoreAway}
-                assert time.monotonic() - started < TIMEOUT + 0.3
+                assert time.monotonic() - started < 1
                 assert connection.away
                 started = time.monotonic()
                 for _ in range(100):
@@ -204,7 +204,7 @@ class TestAway:
                         await connection.command("GET", "k")
                     with pytest.raises(StoreAway):
                         await connection.pipeline(("GET", "k"))
-                assert time.monotonic() - started < 0.2
+                assert time.monotonic() - started < 1  # not 200 times the timeout
             await until_back(connection, 2)
             assert await connection.command("GET", "k") == b"v"
 
@@ -255,7 +255,7 @@ class TestAway:
         self, start_server: StartServer, kind: str
     ) -> None:
         server = start_server(binary=kind)
-        async with connected(server.url) as connection:
+        async with connected(server.url, timeout=5) as connection:
             await asyncio.gather(*(connection.command("INCR", "n") for _ in range(30)))
             await asyncio.to_thread(server.kill)
             with pytest.raises(StoreAway):
@@ -268,7 +268,7 @@ class TestAway:
     async def test_connections_that_are_killed(self, start_server: StartServer) -> None:
         """CLIENT KILL in mid-run: what is under way fails, what comes later works."""
         server = start_server("--appendonly", "no")
-        async with connected(server.url) as connection:
+        async with connected(server.url, timeout=5) as connection:
             done: list[object] = []
 
             async def ask() -> None:
@@ -290,7 +290,7 @@ class TestAway:
     async def test_idle_connections_that_are_killed_are_not_missed(self, start_server: StartServer) -> None:
         """Over TCP too: a connection that died in the pool is replaced, and no command fails for it."""
         server = start_server("--appendonly", "no", binary="redis")
-        async with connected(server.tcp_url) as connection:
+        async with connected(server.tcp_url, timeout=5) as connection:
             await asyncio.gather(*(connection.command("PING") for _ in range(20)))
             await asyncio.to_thread(kill_clients, server)
             await asyncio.sleep(0.05)

@@ -33,7 +33,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StartupError, StoreAway
 
-MOST_AT_ONCE = 64
+MOST_AT_ONCE = 16
 MOST_UNDER_WAY = 2048
 _NOBODY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
 """No answer, or none that makes sense. LOADING and a password that is no longer right count here too."""
