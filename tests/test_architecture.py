@@ -107,7 +107,7 @@ NEVER: dict[str, tuple[str, ...]] = {
 
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
-    "redis.exceptions": ("store", "workers", "doctor", "commands"),
+    "redis.exceptions": ("store", "workers", "service", "doctor", "commands"),
     "aiohttp": ("frontends",),
     "pydantic_settings": ("settings_sources",),
     "typer": ("cli", "commands", "terminal"),

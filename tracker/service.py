@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import structlog
+from redis.exceptions import RedisError
 
 from tracker.announce import Tracker, swarm_rules
 from tracker.errors import StartupError, StoreAway
@@ -157,6 +158,8 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
         await swarms.heartbeat(OUTAGE_SECONDS)
     except StoreAway as error:
         raise StartupError(f"the store stopped answering: {error}") from error
+    except RedisError as error:
+        raise StartupError(f"the store refuses what the tracker needs: {error}") from error
     connection.on_return(reaper.note_return)
     tracker = Tracker(
         swarms,

@@ -206,7 +206,8 @@ class Server(web.Server):
         super().connection_made(handler, transport)
         self._open += 1
         if self._quiet is not None:
-            handler.force_close()
+            # Not at once: aiohttp starts the connection's task after this, and it must not find it lost.
+            self._loop.call_soon(handler.force_close)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)

@@ -10,6 +10,7 @@ import secrets
 import struct
 from collections import deque
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
@@ -248,8 +249,12 @@ class Swarms:
 
     async def secret(self) -> bytes:
         """The bytes that key the hash of the clients' ``key``: made once, shared by all trackers on the store."""
-        await self._connection.command("SET", self._keys.secret(), secrets.token_bytes(32), "NX")
-        return bytes(await self._connection.command("GET", self._keys.secret()))
+        key = self._keys.secret()
+        known = await self._connection.command("GET", key)
+        if known is None:
+            await self._connection.command("SET", key, secrets.token_bytes(32), "NX")
+            known = await self._connection.command("GET", key)
+        return bytes(known)
 
     async def heartbeat(self, outage_after: int) -> int:
         """Says that a tracker is here; the answer is the end of the last outage (epoch seconds, 0 for none)."""
@@ -286,7 +291,8 @@ class Swarms:
         return int(value) if value and value.isdigit() else None
 
     async def set_due_cursor(self, deadline: int) -> None:
-        await self._connection.command("SET", self._keys.due_cursor(), deadline)
+        with suppress(OutOfMemoryError):  # it only saves the next start a look at lists that are gone
+            await self._connection.command("SET", self._keys.due_cursor(), deadline)
 
 
 def due_deadline(now: float, timeout_seconds: float) -> int:
