@@ -1,6 +1,8 @@
-"""Trackers as processes. None may print a traceback, whatever a test does to it."""
+"""Trackers as processes. None may print a traceback or an error, whatever a test does to it."""
 
 import re
+import shutil
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
@@ -28,8 +30,17 @@ def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
         tracker.kill()
     for tracker in started:
         assert "Traceback" not in tracker.log, tracker.log
+        assert '"level": "error"' not in tracker.log, tracker.log
 
 
 def addresses(tracker: RunningTracker) -> list[str]:
     """What it listens on, in the order of its settings: ``http://host:port`` or ``unix:/path``."""
     return re.findall(r"http://[^/\s]+|unix:\S+", tracker.banner)
+
+
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """One whose name leaves room for a socket: pytest's own grow beyond the system's limit."""
+    path = Path(tempfile.mkdtemp(prefix="sk-"))
+    yield path
+    shutil.rmtree(path)

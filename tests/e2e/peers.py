@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -16,9 +16,9 @@ from typing import Any, Self
 
 import libtorrent as lt
 
+from tests.e2e.processes import SECONDS, until
 from tests.servers import ROOT
 
-SECONDS = 20.0
 SIZE = 3 * 1024 * 1024 + 12_345
 PAYLOAD = "payload.bin"
 ANNOUNCED = "announced"
@@ -66,8 +66,11 @@ class Share:
     def _hashes(self) -> Any:
         return lt.torrent_info(lt.bencode(self.info)).info_hashes()
 
-    def is_in(self, folder: Path) -> bool:
-        return (folder / PAYLOAD).read_bytes() == self.content
+    def arrives_in(self, folder: Path) -> bool:
+        """Waits for the whole file: a client that has everything may not have written everything."""
+        copy = folder / PAYLOAD
+        until(lambda: copy.exists() and copy.read_bytes() == self.content)
+        return True
 
 
 class Peer:
@@ -176,15 +179,6 @@ class SeederProcess:
         for pipe in (self.process.stdin, self.process.stdout):
             if pipe is not None:
                 pipe.close()
-
-
-def until(condition: Callable[[], bool], seconds: float = SECONDS) -> float:
-    """Waits for ``condition``; the seconds it took."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() < began + seconds, "it did not happen in time"
-        time.sleep(0.05)
-    return time.monotonic() - began
 
 
 def _seed(torrent: str, folder: str, listen: str) -> None:

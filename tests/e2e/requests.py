@@ -45,12 +45,14 @@ def get(
 
 
 def read_reply(client: socket.socket) -> Reply:
-    """The bencoded body of a 200 that ends with the connection."""
+    """The bencoded body of a 200 that ends with the connection; ConnectionError when there is none at all."""
     received = b""
     while data := client.recv(65536):
         received += data
+    if not received:
+        raise ConnectionError("no answer")
     head, _, body = received.partition(b"\r\n\r\n")
-    assert head.startswith(b"HTTP/1.1 200 "), received
+    assert head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.0 200 ")), received
     reply: Reply = bdecode(body)
     return reply
 

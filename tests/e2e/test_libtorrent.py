@@ -10,7 +10,8 @@ pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this inter
 
 from tests import trackers
 from tests.e2e.conftest import StartTracker, addresses
-from tests.e2e.peers import LOOPBACK, LOOPBACK6, Peer, SeederProcess, Share, until
+from tests.e2e.peers import LOOPBACK, LOOPBACK6, Peer, SeederProcess, Share
+from tests.e2e.processes import until
 from tests.e2e.requests import scrape
 from tests.trackers import RunningTracker
 
@@ -47,7 +48,7 @@ def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
         assert scrape(address, share.info_hash) == (1, 0, 0)
         with Peer(torrent, target, listen) as leecher:
             leecher.until("torrent_finished")
-            assert share.is_in(target)
+            assert share.arrives_in(target)
             until(lambda: scrape(address, share.info_hash) == (2, 0, 1))
             leecher.handle.scrape_tracker()
             heard = leecher.until("scrape_reply")
@@ -76,7 +77,7 @@ def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
             target = tmp_path / listen[:4]
             with Peer(share.torrent(url), target, listen) as leecher:
                 leecher.until("torrent_finished")
-                assert share.is_in(target)
+                assert share.arrives_in(target)
                 until(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
         assert scrape(tracker.url, share.info_hash) == (1, 0, 2)
 
@@ -120,7 +121,7 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
         seeder.until("tracker_reply")
         with Peer(torrents[1], tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
-            assert share.is_in(tmp_path / "target")
+            assert share.arrives_in(tmp_path / "target")
             until(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
     assert scrape(tracker.url, share.info_hash, leeches) == (0, 0, 1)
     fetched, given = figures(tracker, leeches), figures(tracker, seeds)
@@ -158,7 +159,7 @@ def test_a_hybrid_torrent_is_found_by_its_truncated_v2_hash(
         assert "not registered" in seeder.until("tracker_error")["text"]
         with Peer(torrent, tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
-            assert share.is_in(tmp_path / "target")
+            assert share.arrives_in(tmp_path / "target")
             until(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
     assert scrape(tracker.url, v2[:20]) == (0, 0, 1)
     assert scrape(tracker.url, share.info_hash) == (0, 0, 0)

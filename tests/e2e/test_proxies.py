@@ -1,0 +1,155 @@
+"""Behind proxies: a unix socket, the PROXY protocol, and nginx and HAProxy themselves where they are installed."""
+
+import shutil
+import socket
+import sys
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.e2e.conftest import StartTracker, addresses
+from tests.e2e.processes import free_port, running, until
+from tests.e2e.requests import announce_path, connect, get, scrape
+
+CLIENT = "127.0.0.2"
+"""Who calls the proxies, which are on 127.0.0.1."""
+needs_second_loopback = pytest.mark.skipif(sys.platform != "linux", reason="loopback is 127.0.0.1 alone here")
+BEHIND = "203.0.113.7"
+
+
+def external(reply: dict[bytes, Any]) -> str:
+    """The address that the tracker saw (BEP 24)."""
+    return socket.inet_ntop(
+        socket.AF_INET if len(reply[b"external ip"]) == 4 else socket.AF_INET6, reply[b"external ip"]
+    )
+
+
+def test_a_unix_socket_is_for_proxies(start_tracker: StartTracker, short_directory: Path) -> None:
+    """T25: who connects there speaks for others, or is refused."""
+    tracker = start_tracker(
+        TRACKER_HTTP__LISTEN=f"unix:{short_directory}/http", TRACKER_HTTP__TRUSTED_PROXIES="192.0.2.0/24"
+    )
+    [address] = addresses(tracker)
+    reply = get(address, announce_path(), headers={"X-Forwarded-For": BEHIND})
+    assert (reply[b"complete"], external(reply)) == (1, BEHIND)
+    assert b"X-Forwarded-For" in get(address, announce_path())[b"failure reason"]
+    assert tracker.end() == 0
+    assert not (short_directory / "http").exists()
+
+
+def preface(version: int) -> bytes:
+    """A PROXY header that names BEHIND as the client."""
+    if version == 1:
+        return b"PROXY TCP4 %b 127.0.0.1 40000 6969\r\n" % BEHIND.encode()
+    ends = socket.inet_aton(BEHIND) + socket.inet_aton("127.0.0.1") + (40000).to_bytes(2, "big") * 2
+    return b"\r\n\r\n\0\r\nQUIT\n\x21\x11" + len(ends).to_bytes(2, "big") + ends
+
+
+PROXY_PROTOCOL = {"TRACKER_HTTP__PROXY_PROTOCOL": "true", "TRACKER_HTTP__TRUSTED_PROXIES": "127.0.0.1"}
+
+
+@needs_second_loopback
+def test_a_proxy_header_names_the_client(start_tracker: StartTracker) -> None:
+    """T25: from a trusted proxy it is needed, from anybody else it is nothing but a malformed request."""
+    tracker = start_tracker(**PROXY_PROTOCOL)
+    for version in (1, 2):
+        assert external(get(tracker.url, announce_path(), preface=preface(version))) == BEHIND
+    with pytest.raises(ConnectionError):
+        get(tracker.url, announce_path())
+    assert b"failure reason" in get(tracker.url, announce_path(), preface=preface(1), source=CLIENT)
+    assert external(get(tracker.url, announce_path(), source=CLIENT)) == CLIENT
+
+
+@contextmanager
+def proxy(arguments: Sequence[str], directory: Path, port: int) -> Iterator[str]:
+    """A proxy as a child process; its address once it listens."""
+    log, address = directory / "log", f"http://127.0.0.1:{port}"
+    with running(arguments, log) as process:
+
+        def listens() -> bool:
+            assert process.poll() is None, log.read_text()
+            try:
+                connect(address).close()
+            except OSError:
+                return False
+            return True
+
+        until(listens)
+        yield address
+
+
+def program(name: str) -> str:
+    """Servers live where the path of an ordinary user does not lead."""
+    found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
+    if found is None:
+        pytest.skip(f"no {name} on this system")
+    return found
+
+
+NGINX = """
+daemon off; master_process off; pid {directory}/pid; error_log stderr;
+events {{ worker_connections 64; }}
+http {{
+    access_log off;
+    client_body_temp_path {directory}/body; proxy_temp_path {directory}/proxy;
+    fastcgi_temp_path {directory}/fastcgi; uwsgi_temp_path {directory}/uwsgi; scgi_temp_path {directory}/scgi;
+    upstream tracker {{ server {upstream}; }}
+    server {{
+        listen 127.0.0.1:{port};
+        location / {{
+            proxy_pass http://tracker;
+            proxy_set_header X-Forwarded-For $proxy_add_x_forwarded_for;
+        }}
+    }}
+}}
+"""
+
+
+@needs_second_loopback
+@pytest.mark.parametrize("kind", ["tcp", "unix"])
+def test_nginx_says_who_its_client_is(start_tracker: StartTracker, short_directory: Path, kind: str) -> None:
+    """T25: what the client made up itself is not believed, and binary hashes come through unharmed."""
+    nginx, directory, port = program("nginx"), short_directory, free_port()
+    listen = "127.0.0.1:0" if kind == "tcp" else f"unix:{directory}/http"
+    tracker = start_tracker(TRACKER_HTTP__LISTEN=listen, TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
+    upstream = addresses(tracker)[0].removeprefix("http://")
+    (directory / "conf").write_text(NGINX.format(directory=directory, port=port, upstream=upstream))
+    info_hash = bytes(range(236, 256))
+    with proxy([nginx, "-p", str(directory), "-c", str(directory / "conf")], directory, port) as url:
+        forged = {"X-Forwarded-For": BEHIND}
+        reply = get(url, announce_path(info_hash=info_hash), headers=forged, source=CLIENT)
+        assert (external(reply), reply[b"complete"]) == (CLIENT, 1)
+        assert scrape(url, info_hash) == (1, 0, 0)
+
+
+HAPROXY = """
+global
+    stats socket {directory}/admin
+defaults
+    mode tcp
+    timeout connect 5s
+    timeout client 10s
+    timeout server 10s
+listen tracker
+    bind 127.0.0.1:{port}
+    server tracker {upstream} {send}
+"""
+
+
+@needs_second_loopback
+@pytest.mark.parametrize("send", ["send-proxy", "send-proxy-v2"])
+def test_haproxy_says_who_its_client_is(
+    start_tracker: StartTracker, short_directory: Path, send: str
+) -> None:
+    """T25: the PROXY protocol as its inventors speak it."""
+    haproxy, directory, port = program("haproxy"), short_directory, free_port()
+    tracker = start_tracker(**PROXY_PROTOCOL)
+    upstream = tracker.url.removeprefix("http://")
+    (directory / "conf").write_text(
+        HAPROXY.format(directory=directory, port=port, upstream=upstream, send=send)
+    )
+    with proxy([haproxy, "-db", "-f", str(directory / "conf")], directory, port) as url:
+        assert external(get(url, announce_path(), source=CLIENT)) == CLIENT

@@ -1,0 +1,190 @@
+"""Trackers as processes among others: stopped, killed, cut off from their store, two on one store."""
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from typing import Any
+
+import pytest
+
+from tests import trackers
+from tests.e2e.conftest import StartTracker, addresses
+from tests.e2e.processes import until
+from tests.e2e.requests import announce_path, get, scrape
+from tests.servers import Server
+from tests.trackers import RunningTracker
+
+HASH = b"\x01" * 20
+SLACK_SECONDS = 0.5
+"""What a busy machine may add to the seconds promised."""
+
+StartServer = Callable[..., Server]
+
+
+def command(tracker: RunningTracker, *words: str, **settings: str) -> dict[str, Any]:
+    """What one of the other commands prints about one thing, beside the running tracker."""
+    done = trackers.run(tracker.log_file.parent, *words, "--json", **settings)
+    assert done.returncode == 0, done.stderr
+    shown: dict[str, Any] = json.loads(done.stdout)
+    return shown
+
+
+def peer(number: int) -> bytes:
+    return b"-TR4000-%012d" % number
+
+
+# Stopped and killed
+
+
+PRIVATE = {"TRACKER_USERS__PRIVATE": "true", "TRACKER_TORRENTS__MODE": "registered"}
+
+
+def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: StartTracker) -> None:
+    """T3, T13 and T15 over restarts: what is credited goes on from what was known before."""
+    tracker = start_tracker(**PRIVATE)
+    trackers.run(tracker.log_file.parent, "torrent", "add", HASH.hex(), "--name", "kept")
+    passkey = command(tracker, "user", "add")["passkey"]
+    counters: dict[str, object] = {"downloaded": 5, "left": 7, "key": "k"}
+    get(tracker.url, announce_path(passkey, uploaded=100, **counters))
+    for uploaded, how in ((1100, signal.SIGINT), (3100, signal.SIGKILL)):
+        path = announce_path(passkey, uploaded=uploaded, event="", **counters)
+        assert get(tracker.url, path)[b"incomplete"] == 1
+        tracker.end(how)
+        tracker = start_tracker(**PRIVATE)
+        assert scrape(tracker.url, HASH, passkey) == (0, 1, 0)
+    user = command(tracker, "user", "show", passkey)
+    assert (user["user_id"], user["uploaded"], user["downloaded"], user["incomplete"]) == ("1", 3000, 0, 1)
+    assert command(tracker, "torrent", "show", HASH.hex())["name"] == "kept"
+    assert tracker.end() == 0
+    assert passkey not in tracker.log
+
+
+def test_a_peer_that_fell_silent_while_the_tracker_was_down_is_reaped(start_tracker: StartTracker) -> None:
+    """T10: its expiry was published to nobody."""
+    short = {"TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1", "TRACKER_REAPER__INTERVAL_SECONDS": "1.5"}
+    tracker = start_tracker(**short)
+    get(tracker.url, announce_path())
+    silent_from = time.monotonic()
+    tracker.end(signal.SIGKILL)
+    until(lambda: time.monotonic() > silent_from + 1.6)
+    tracker = start_tracker(**short)
+    until(lambda: scrape(tracker.url, HASH) == (0, 0, 0), 5)
+
+
+def test_what_is_answered_while_stopping_is_counted(
+    start_tracker: StartTracker, start_server: StartServer
+) -> None:
+    """T20: requests keep coming while SIGTERM does its work; whoever gets an answer gets a whole one."""
+    server = start_server("--appendonly", "no")
+    tracker = start_tracker(TRACKER_REDIS__URL=server.url)
+    address = addresses(tracker)[0]
+
+    def announce_until_refused(number: int) -> int:
+        for answered in range(100_000):
+            try:
+                reply = get(address, announce_path(peer_id=peer(number), event=""))
+            except OSError:  # nobody there, or no answer at all: never half of one
+                return answered
+            assert reply[b"complete"] >= 1
+        raise AssertionError("it never stopped")
+
+    with ThreadPoolExecutor(8) as pool:
+        counts = [pool.submit(announce_until_refused, number) for number in range(8)]
+        with server.client() as store:
+            until(lambda: int(store.get("t:stats:announces") or 0) > 20)
+        assert tracker.end() == 0
+    with server.client() as store:
+        assert int(store.get("t:stats:announces") or 0) == sum(count.result() for count in counts)
+
+
+# The store
+
+
+def test_two_trackers_on_one_store_are_one_tracker(
+    start_tracker: StartTracker, start_server: StartServer
+) -> None:
+    """T10: they see each other's peers, and reap each once."""
+    server = start_server("--appendonly", "no")
+    settings = {
+        "TRACKER_REDIS__URL": server.url,
+        "TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1",
+        "TRACKER_REAPER__INTERVAL_SECONDS": "2",
+    }
+    one, other = start_tracker("one", **settings), start_tracker("other", **settings)
+    for number in range(20):
+        get((one, other)[number % 2].url, announce_path(peer_id=peer(number), port=7000 + number))
+    reply = get(other.url, announce_path(peer_id=peer(99), port=7099, left=1))
+    assert (reply[b"complete"], reply[b"incomplete"], len(reply[b"peers"])) == (20, 1, 20 * 6)
+    assert scrape(one.url, HASH) == (20, 1, 0)
+    until(lambda: scrape(one.url, HASH) == (0, 0, 0), 2 + 5)
+    with server.client() as store:
+        until(lambda: store.get("t:stats:reaped") == b"21")
+        assert (one.end(), other.end()) == (0, 0)  # what they counted is written by now
+        assert store.get("t:stats:reaped") == b"21"
+        assert not store.get("t:stats:repairs")
+        assert [store.get(f"t:stats:{name}") for name in ("seeders", "leechers")] == [b"0", b"0"]
+
+
+def fails(reply: dict[bytes, Any]) -> bool:
+    return b"failure reason" in reply and reply[b"retry in"] == 1 and reply[b"interval"] > 0
+
+
+def timed_announce(address: str, number: int) -> tuple[dict[bytes, Any], float]:
+    """The answer, and the seconds it took."""
+    began = time.monotonic()
+    reply = get(address, announce_path(peer_id=peer(number)))
+    return reply, time.monotonic() - began
+
+
+@pytest.mark.parametrize("way", ["stopped", "killed"])
+def test_a_store_that_is_away_is_a_quick_failure_and_its_return_is_noticed(
+    start_tracker: StartTracker, start_server: StartServer, way: str
+) -> None:
+    """Announces fail within 1 s, many at once as well, and service resumes within 2 s (BEP 31)."""
+    server = start_server()
+    tracker = start_tracker(TRACKER_REDIS__URL=server.url)
+    assert get(tracker.url, announce_path())[b"complete"] == 1
+    if way == "killed":
+        server.kill()
+    else:
+        os.kill(server.pid, signal.SIGSTOP)
+    for crowd in (200, 1):  # the first meet it while nobody knows yet
+        with ThreadPoolExecutor(crowd) as pool:
+            answers = list(pool.map(lambda number: timed_announce(tracker.url, number), range(crowd)))
+        assert all(fails(reply) for reply, _ in answers)
+        assert max(seconds for _, seconds in answers) < 1 + SLACK_SECONDS
+    if way == "killed":
+        server.start()
+    else:
+        os.kill(server.pid, signal.SIGCONT)
+    until(lambda: b"complete" in get(tracker.url, announce_path()), 2 + SLACK_SECONDS)
+    assert tracker.end() == 0
+
+
+# Listeners and clients
+
+
+def test_a_client_that_half_closes_gets_its_answer(start_tracker: StartTracker) -> None:
+    tracker = start_tracker()
+    assert get(tracker.url, announce_path(), half_close=True)[b"complete"] == 1
+
+
+def test_one_peer_on_both_families_counts_once(start_tracker: StartTracker) -> None:
+    """T1, T19: both endpoints are handed out, each in its own list (BEP 7), and neither to itself."""
+    tracker = start_tracker(TRACKER_HTTP__LISTEN="127.0.0.1:0,[::1]:0")
+    if len(addresses(tracker)) < 2:
+        pytest.skip("this machine has no IPv6 loopback")
+    four, six = addresses(tracker)
+    get(four, announce_path(key="k"))
+    reply = get(six, announce_path(key="k", port=6882))
+    assert (reply[b"complete"], reply[b"peers"], reply.get(b"peers6", b"")) == (1, b"", b"")
+    assert reply[b"external ip"] == socket.inet_pton(socket.AF_INET6, "::1")
+    for address in (four, six):
+        reply = get(address, announce_path(peer_id=peer(2), key="other", port=6883, left=1))
+        assert reply[b"peers"] == socket.inet_aton("127.0.0.1") + (6881).to_bytes(2, "big")
+        assert reply[b"peers6"] == socket.inet_pton(socket.AF_INET6, "::1") + (6882).to_bytes(2, "big")
+    assert scrape(six, HASH) == (1, 1, 0)

@@ -1,0 +1,46 @@
+"""Every acceptance row has a test that says so: its id stands in the docstring of a test, or of its file."""
+
+import ast
+import re
+from collections.abc import Iterator
+from functools import cache
+from pathlib import Path
+
+import pytest
+
+TESTS = Path(__file__).parent
+ROWS = [f"T{number}" for number in range(1, 26)]
+AWAITED = {"T24": "the maintenance commands"}
+"""Rows of what is not there yet: to become empty."""
+ROW = re.compile(r"\bT\d+\b")
+
+
+def docstrings() -> Iterator[tuple[str, str]]:
+    """(where, docstring) of every test, of classes of tests, and of the files they are in."""
+    for path in sorted(TESTS.rglob("test_*.py")):
+        tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
+        yield str(path.relative_to(TESTS)), ast.get_docstring(tree) or ""
+        kinds = ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef
+        for node in (node for node in ast.walk(tree) if isinstance(node, kinds)):
+            if node.name.lower().startswith("test"):
+                yield f"{path.relative_to(TESTS)}:{node.name}", ast.get_docstring(node) or ""
+
+
+@cache
+def named_rows() -> dict[str, tuple[str, ...]]:
+    """Where each row is named."""
+    found: dict[str, tuple[str, ...]] = {}
+    for where, text in docstrings():
+        for row in ROW.findall(text):
+            found[row] = (*found.get(row, ()), where)
+    return found
+
+
+@pytest.mark.parametrize("row", ROWS)
+def test_a_row_has_a_test(row: str) -> None:
+    assert (row in named_rows()) != (row in AWAITED), named_rows().get(row, "no test names it")
+
+
+def test_no_test_names_a_row_that_does_not_exist() -> None:
+    unknown = {row: where for row, where in named_rows().items() if row not in ROWS}
+    assert not unknown
