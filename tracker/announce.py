@@ -30,6 +30,7 @@ from tracker.store.swarms import EVENT_CODES, PeerUpdate, Refused, SwarmRules, S
 TIMEOUT_INTERVALS = 1.5
 LONGEST_GAP_INTERVALS = 4
 _FULL_SCRAPE_SECONDS = 60.0
+_JITTER_STEPS = 10
 
 _AWAY = "the tracker's store is away: your client will try again by itself"
 _PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
@@ -166,9 +167,14 @@ class Tracker:
         )
 
     def _interval(self) -> int:
-        """The interval of this answer: jittered, so that peers that came together do not come back together."""
+        """The interval of this answer: jittered, so that peers that came together do not come back together.
+
+        In ten steps, because the store writes one list for all peers of a batch whose timeouts end together.
+        """
         base = self._announce.interval_seconds
-        return base + int(base * self._announce.interval_jitter * random.random())
+        return base + int(
+            base * self._announce.interval_jitter * random.randrange(_JITTER_STEPS + 1) / _JITTER_STEPS
+        )
 
     def _peers_wanted(self, wanted: int | None) -> int:
         wanted = self._announce.peers_default if wanted is None else wanted

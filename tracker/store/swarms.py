@@ -300,7 +300,7 @@ def due_deadline(now: float, timeout_seconds: float) -> int:
     return -int(-(now + timeout_seconds) // _DUE_STEP) * _DUE_STEP
 
 
-_PACKED = struct.Struct(">40s40s20scdddHddIBB")
+_PACKED = struct.Struct(">40s40s20scdddHd10sIBB")
 
 
 def _pack(update: PeerUpdate, now: int) -> bytes:
@@ -320,7 +320,7 @@ def _pack(update: PeerUpdate, now: int) -> bytes:
         -1 if left is None else left,
         update.peers_wanted,
         int(update.timeout_seconds * 1000),
-        due_deadline(now + 1, update.timeout_seconds),
+        b"%010d" % due_deadline(now + 1, update.timeout_seconds),
         update.random,
         update.with_ids,
         len(endpoint),

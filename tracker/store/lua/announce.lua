@@ -12,7 +12,7 @@
 --   server's work of taking them in cost more than reading the swarm. In order: info hash and peer id as 40 hex
 --   digits each (c40), peer id (c20), event (c1: u update, s started, c completed, x stopped, p paused), uploaded,
 --   downloaded, left (d; bytes, left -1 when unsaid), peers wanted (H), timeout (d, ms), deadline of its due list
---   (d, epoch s), a random integer (I4), 1 when peer ids are wanted (B); with a length before each (B): endpoint (6 or
+--   (c10, epoch s), a random integer (I4), 1 when peer ids are wanted (B); with a length before each (B): endpoint (6 or
 --   18 bytes), digest of the client's key (8 bytes or none), passkey (or none)
 -- Answer    one list for each announce, in order:
 --   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
@@ -40,16 +40,22 @@ local function authorize(passkey, left, event)
   return u[1]
 end
 
-local function request(packed)
-  local ih, pidx, pid, event, uploaded, downloaded, left, want, timeout, due, random, with_ids, endpoint, digest, passkey =
-    struct.unpack('>c40c40c20c1dddHddI4BBc0Bc0Bc0', packed)
-  return { ih = ih, pid = pid, pidx = pidx, event = event, uploaded = uploaded, downloaded = downloaded,
-    left = left == 0 and '0' or left > 0 and left or '', endpoint = endpoint, want = want, digest = digest,
-    passkey = passkey, timeout = timeout, due = due, random = random, with_ids = with_ids == 1 }
+-- The request, the peer and the torrent under work, filled anew for each announce: a table of its own for each costs
+-- more than what is put into it.
+local request, peer, torrent = {}, {}, {}
+
+local function read_request(packed)
+  local r, left, with_ids = request, nil, nil
+  r.ih, r.pidx, r.pid, r.event, r.uploaded, r.downloaded, left, r.want, r.timeout, r.due, r.random, with_ids,
+    r.endpoint, r.digest, r.passkey = struct.unpack('>c40c40c20c1dddHdc10I4BBc0Bc0Bc0', packed)
+  r.left = left == 0 and '0' or left > 0 and left or ''
+  r.with_ids = with_ids == 1
+  return r
 end
 
 -- Any address of the peer, whatever the port, is the peer's: a port may change, an address is hard to borrow.
 local function address_matches(endpoints, endpoint)
+  if endpoints == endpoint then return true end
   local n, size = #endpoints, #endpoint
   if n == 24 then
     return string.sub(endpoint, 1, -3) == (size == 6 and string.sub(endpoints, 1, 4) or string.sub(endpoints, 7, 22))
@@ -63,17 +69,18 @@ local function load_peer(tid, r)
   r.suffix = tid .. ':' .. r.pidx
   local key = P .. 'p:' .. r.suffix
   local v = call('HMGET', key, 'active', 'endpoints', 'left', 'paused', 'uploaded', 'downloaded', 'last_announce', 'total_time')
-  local last = tonumber(v[7] or '')
+  local p, last = peer, tonumber(v[7] or '')
   local same_user = not private or (last and call('HGET', key, 'user_id') == r.uid) or false
-  local p = { at = key, active = v[1] == '1', known = last ~= nil and same_user, endpoints = v[2] or '',
-    kind = kind_of(v[3], v[4]), left = v[3], paused = v[4] or '0', total_time = 0, up = 0, down = 0, elapsed = 0, time = 0 }
+  p.at, p.active, p.known, p.endpoints = key, v[1] == '1', last ~= nil and same_user, v[2] or ''
+  p.kind, p.left, p.paused = kind_of(v[3], v[4]), v[3], v[4] or '0'
+  p.total_time, p.up, p.down, p.elapsed, p.time = 0, 0, 0, 0, 0
   p.mine = same_user and (address_matches(p.endpoints, r.endpoint)
     or (r.digest ~= '' and p.active and call('HGET', key, 'key') == r.digest))
   if p.known then
     p.elapsed, p.total_time = now - last, tonumber(v[8] or '') or 0
     p.up = math.max(0, r.uploaded - (tonumber(v[5] or '') or 0))
     p.down = math.max(0, r.downloaded - (tonumber(v[6] or '') or 0))
-    if p.active and p.elapsed > 0 and p.elapsed < longest_gap then p.time = p.elapsed - away(last, now) end
+    if p.active and p.elapsed > 0 and p.elapsed < longest_gap then p.time = p.elapsed - away(last) end
   end
   return p
 end
@@ -97,6 +104,9 @@ end
 
 -- The endpoints of a dual-stack peer are kept together, IPv4 first.
 local function merge(endpoints, endpoint)
+  if endpoints == endpoint or endpoints == '' then
+    if #endpoint == 6 then return endpoint, '' else return '', endpoint end
+  end
   local v4 = (#endpoints == 6 or #endpoints == 24) and string.sub(endpoints, 1, 6) or ''
   local v6 = #endpoints >= 18 and string.sub(endpoints, -18) or ''
   if #endpoint == 6 then v4 = endpoint else v6 = endpoint end
@@ -184,14 +194,27 @@ local function write_update(r, p)
     'total_time', p.total_time + p.time, 'speed_up', speed(p.up, p.elapsed), 'speed_dn', speed(p.down, p.elapsed))
 end
 
--- Renewing a timeout is cheaper than setting it.
+-- Renewing a timeout is cheaper than setting it. The due lists are written once for the whole batch: there are only
+-- so many deadlines in it, and an entry too many does no harm.
+local due_entries = {}
+
 local function keep_alive(t, r)
   local key = P .. 'ptimeout:' .. r.suffix
   if call('PEXPIRE', key, r.timeout) == 0 then call('SET', key, '1', 'PX', r.timeout) end
-  if not may_grow then return end
-  local list = P .. 'due:' .. r.due
-  if call('APPEND', list, struct.pack('>I8c20', tonumber(t.tid), r.pid)) == 28 then
-    call('EXPIREAT', list, r.due + 86400)
+  if may_grow then
+    local entries = due_entries[r.due]
+    if not entries then
+      entries = {}
+      due_entries[r.due] = entries
+    end
+    entries[#entries + 1] = struct.pack('>I8c20', tonumber(t.tid), r.pid)
+  end
+end
+
+local function save_due_entries()
+  for due, entries in pairs(due_entries) do
+    local list = P .. 'due:' .. due
+    if call('APPEND', list, table.concat(entries)) == #entries * 28 then call('EXPIREAT', list, tonumber(due) + 86400) end
   end
 end
 
@@ -298,14 +321,14 @@ local function admit(t, r, registered)
 end
 
 local function announce(packed)
-  local r, refusal = request(packed), nil
+  local r, refusal = read_request(packed), nil
   r.uid, refusal = authorize(r.passkey, r.left, r.event)
   if refusal then return refuse(refusal) end
   local known = call('MGET', P .. 'info_hash:' .. r.ih, P .. 'deny:' .. r.ih)
   local registered = known[1]
   if known[2] then return refuse('denied', known[2]) end
   if not registered and not open then return refuse('unknown torrent') end
-  local t = load(r.ih)
+  local t = load(r.ih, torrent)
   if t.enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
 
   -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
@@ -336,4 +359,5 @@ for i = 12, #ARGV do
   answers[#answers + 1] = ok and reply or { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) }
 end
 save_totals()
+pcall(save_due_entries)
 return answers

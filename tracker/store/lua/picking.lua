@@ -41,21 +41,25 @@ local function window(t, name, size, want, random, mine, with_ids)
   return peers, ids
 end
 
--- Seeders are told of leechers only, leechers of seeders first.
-local function pick_family(t, family, want, seeding, random, mine, with_ids)
-  local size, peers, ids = family == '4' and 6 or 18, '', ''
-  if not seeding then peers, ids = window(t, 's' .. family, size, want, random, mine, with_ids) end
-  local more, more_ids = window(t, 'l' .. family, size, want - #peers / size, random, mine, with_ids)
+-- Of one family: seeders are told of leechers only, leechers of seeders first.
+local function pick_family(t, seeds, leeches, size, want, seeding, random, mine, with_ids)
+  local peers, ids = '', ''
+  if not seeding then peers, ids = window(t, seeds, size, want, random, mine, with_ids) end
+  local left = want - #peers / size
+  if left <= 0 or t[leeches] == 0 then return peers, ids end
+  local more, more_ids = window(t, leeches, size, left, random, mine, with_ids)
   return peers .. more, ids .. more_ids
 end
 
 -- The caller's own family first; the other one fills what is left.
 local function pick(t, want, on_v4, seeding, random, mine4, mine6, with_ids)
-  local first, second = '4', '6'
-  if not on_v4 then first, second, mine4, mine6 = '6', '4', mine6, mine4 end
-  local peers, ids = pick_family(t, first, want, seeding, random, mine4, with_ids)
-  local left = want - #peers / (on_v4 and 6 or 18)
-  local others, other_ids = pick_family(t, second, left, seeding, random, mine6, with_ids)
-  if on_v4 then return peers, others, ids, other_ids end
-  return others, peers, other_ids, ids
+  local peers4, ids4, peers6, ids6
+  if on_v4 then
+    peers4, ids4 = pick_family(t, 's4', 'l4', 6, want, seeding, random, mine4, with_ids)
+    peers6, ids6 = pick_family(t, 's6', 'l6', 18, want - #peers4 / 6, seeding, random, mine6, with_ids)
+  else
+    peers6, ids6 = pick_family(t, 's6', 'l6', 18, want, seeding, random, mine6, with_ids)
+    peers4, ids4 = pick_family(t, 's4', 'l4', 6, want - #peers6 / 18, seeding, random, mine4, with_ids)
+  end
+  return peers4, peers6, ids4, ids6
 end

@@ -20,15 +20,14 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
-local function load(ih)
+-- The torrent's figures, in the table `t` or one of its own.
+local function load(ih, t)
   local key = P .. 't:' .. ih
   local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 'snatches', 's4', 'l4', 's6', 'l6', 'enabled')
-  local t = {
-    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1], paused = 0,
-    seeders = tonumber(v[2]) or 0, leechers = tonumber(v[3]) or 0, snatches = tonumber(v[4]) or 0,
-    s4 = tonumber(v[5]) or 0, l4 = tonumber(v[6]) or 0, s6 = tonumber(v[7]) or 0, l6 = tonumber(v[8]) or 0,
-    enabled = v[9],
-  }
+  t = t or {}
+  t.ih, t.key, t.arrays, t.tid, t.enabled, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], v[9], 0
+  t.seeders, t.leechers, t.snatches = tonumber(v[2]) or 0, tonumber(v[3]) or 0, tonumber(v[4]) or 0
+  t.s4, t.l4, t.s6, t.l6 = tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0
   t.was_seeders, t.was_leechers = t.seeders, t.leechers
   return t
 end

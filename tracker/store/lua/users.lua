@@ -60,7 +60,8 @@ local function release(a, decide)
   end
 end
 
--- How much of [from, till) the tracker was away: nobody could announce then.
-local function away(from, till)
-  return math.max(0, math.min(till, gap_until) - math.max(from, gap_from))
+-- How much of [from, now) the tracker was away: nobody could announce then.
+local function away(from)
+  if from >= gap_until then return 0 end
+  return math.max(0, math.min(now, gap_until) - math.max(from, gap_from))
 end
