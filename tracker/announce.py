@@ -173,7 +173,7 @@ class Tracker:
         """
         base = self._announce.interval_seconds
         return base + int(
-            base * self._announce.interval_jitter * random.randrange(_JITTER_STEPS + 1) / _JITTER_STEPS
+            base * self._announce.interval_jitter * random.randrange(_JITTER_STEPS) / _JITTER_STEPS
         )
 
     def _peers_wanted(self, wanted: int | None) -> int:
