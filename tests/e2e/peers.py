@@ -8,7 +8,7 @@ import random
 import subprocess
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
@@ -107,6 +107,17 @@ class Peer:
             self.session.wait_for_alert(100)
             # An alert dies with the next pop_alerts: what matters of it is copied.
             self.heard += [_copy(alert) for alert in self.session.pop_alerts()]
+
+    def until_told(self, condition: Callable[[], bool]) -> None:
+        """Until what the tracker was told shows. Libtorrent may finish while an announce is under way, and then keeps the
+        news for its next one, an interval later; so it is asked for that, again and again.
+        """
+        deadline = time.monotonic() + SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, f"it did not happen within {SECONDS:g} s"
+            if time.monotonic() > deadline - SECONDS + 2:
+                self.handle.force_reannounce(0, -1, lt.reannounce_flags_t.ignore_min_interval)
+            time.sleep(0.2)
 
     def leave(self) -> None:
         """Takes the torrent out of the session, which says ``stopped``."""

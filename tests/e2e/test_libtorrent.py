@@ -49,7 +49,7 @@ def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
         with Peer(torrent, target, listen) as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(target)
-            until(lambda: scrape(address, share.info_hash) == (2, 0, 1))
+            leecher.until_told(lambda: scrape(address, share.info_hash) == (2, 0, 1))
             leecher.handle.scrape_tracker()
             heard = leecher.until("scrape_reply")
             assert (heard["complete"], heard["incomplete"]) == (2, 0)
@@ -78,7 +78,7 @@ def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
             with Peer(share.torrent(url), target, listen) as leecher:
                 leecher.until("torrent_finished")
                 assert share.arrives_in(target)
-                until(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
+                leecher.until_told(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
         assert scrape(tracker.url, share.info_hash) == (1, 0, 2)
 
 
@@ -122,7 +122,7 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
         with Peer(torrents[1], tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(tmp_path / "target")
-            until(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
+            leecher.until_told(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
     assert scrape(tracker.url, share.info_hash, leeches) == (0, 0, 1)
     fetched, given = figures(tracker, leeches), figures(tracker, seeds)
     assert fetched["downloaded"] >= len(share.content)
@@ -160,6 +160,6 @@ def test_a_hybrid_torrent_is_found_by_its_truncated_v2_hash(
         with Peer(torrent, tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(tmp_path / "target")
-            until(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
+            leecher.until_told(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
     assert scrape(tracker.url, v2[:20]) == (0, 0, 1)
     assert scrape(tracker.url, share.info_hash) == (0, 0, 0)
