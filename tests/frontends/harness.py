@@ -162,15 +162,19 @@ async def connect(address: str) -> AsyncIterator[Client]:
 
 
 @contextlib.asynccontextmanager
-async def serving(tracker: RecordingTracker, **http: Any) -> AsyncIterator[str]:
+async def serving(
+    tracker: RecordingTracker, announce: AnnounceSettings | None = None, **http: Any
+) -> AsyncIterator[str]:
     """A front end on a free loopback port (or on ``listen``); gives its first address."""
     settings = HttpSettings(**{"listen": ("127.0.0.1:0",), **http})
-    async with serve_http(tracker, settings, AnnounceSettings(), max_scrape=400) as addresses:
+    async with serve_http(tracker, settings, announce or AnnounceSettings(), max_scrape=400) as addresses:
         yield addresses[0]
 
 
 @contextlib.asynccontextmanager
-async def talking(tracker: RecordingTracker, **http: Any) -> AsyncIterator[Client]:
+async def talking(
+    tracker: RecordingTracker, announce: AnnounceSettings | None = None, **http: Any
+) -> AsyncIterator[Client]:
     """A front end and one client of it."""
-    async with serving(tracker, **http) as address, connect(address) as client:
+    async with serving(tracker, announce, **http) as address, connect(address) as client:
         yield client

@@ -16,9 +16,10 @@ from tests.frontends.harness import (
     serving,
     talking,
 )
-from tracker.errors import ClientError
+from tracker.errors import ClientError, RetryIn
 from tracker.frontends import connection
 from tracker.frontends.http import Route, find_route
+from tracker.settings import AnnounceSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 
@@ -301,6 +302,33 @@ async def test_refusals_of_the_tracker_keep_the_connection() -> None:
         tracker.error = ClientError("the tracker is busy", retry_in=1)
         assert (await client.get(ANNOUNCE)).reply[b"retry in"] == 1
     assert tracker.labels == []
+
+
+@pytest.mark.parametrize(
+    ("retry_in", "interval", "least", "expected"),
+    [
+        (1, 1800, 900, (60, 60)),  # the store was away for a moment: back before anybody is reaped
+        (5, 1800, 900, (300, 300)),
+        (20, 1800, 900, (1200, 1200)),
+        (60, 1800, 900, (1800, 1800)),
+        (1, 30, 900, (30, 30)),
+        ("never", 1800, 900, (1800, 900)),
+        ("never", 300, 900, (300, 300)),
+    ],
+)
+@on_loops("uvloop")
+async def test_a_failure_brings_clients_back_when_it_says(
+    retry_in: RetryIn, interval: int, least: int, expected: tuple[int, int]
+) -> None:
+    """T2: libtorrent obeys the two intervals of a failure, so they say the same as ``retry in``."""
+    tracker = RecordingTracker()
+    tracker.error = ClientError("no", retry_in=retry_in)
+    settings = AnnounceSettings(interval_seconds=interval, min_interval_seconds=least)
+    async with talking(tracker, announce=settings) as client:
+        for target in (ANNOUNCE, SCRAPE):
+            reply = (await client.get(target)).reply
+            assert reply[b"retry in"] == (b"never" if retry_in == "never" else retry_in)
+            assert (reply[b"interval"], reply[b"min interval"]) == expected
 
 
 @on_loops("uvloop")

@@ -26,7 +26,7 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
-from tracker.errors import ClientError
+from tracker.errors import ClientError, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, Server, describe
 from tracker.frontends.exchange import Answer, Request
 from tracker.frontends.listeners import BACKLOG, Listener, open_listeners
@@ -194,13 +194,23 @@ class FrontEnd:
         return self._failure(error)
 
     def _failure(self, error: ClientError) -> Answer:
+        interval, least = self._intervals(error.retry_in)
         body = encode_failure(
-            error.text,
-            retry_in=error.retry_in,
-            interval_seconds=self._announce.interval_seconds,
-            min_interval_seconds=self._announce.min_interval_seconds,
+            error.text, retry_in=error.retry_in, interval_seconds=interval, min_interval_seconds=least
         )
         return Answer(body)
+
+    def _intervals(self, retry_in: RetryIn) -> tuple[int, int]:
+        """(interval, min interval) of a failure, in seconds.
+
+        libtorrent obeys these two and not ``retry in``: told the usual interval while the store was away
+        for a moment, its peers would come back after they have been reaped.
+        """
+        interval = self._announce.interval_seconds
+        if retry_in == "never":
+            return interval, min(interval, self._announce.min_interval_seconds)
+        soon = min(interval, 60 * retry_in)
+        return soon, soon
 
 
 def explain(error: BaseException | None) -> ClientError:
