@@ -6,9 +6,9 @@ followed by a big-endian port: 6 or 18 bytes, the compact form of BEP 23 and BEP
 """
 
 import enum
-import ipaddress
 from dataclasses import dataclass, field
 from functools import lru_cache
+from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import NamedTuple, NewType
 
 from tracker.errors import ClientError
@@ -25,6 +25,15 @@ MAX_COUNT = 2**53 - 1
 """The largest byte count kept exactly: Lua numbers are doubles. Larger input is clamped to it."""
 
 _V4_MAPPED = b"\0" * 10 + b"\xff\xff"
+
+# IANA's special-purpose registries, the blocks that are no host's address on the public internet.
+_UNROUTABLE = (
+    *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
+    *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
+    *("198.51.100.0/24", "203.0.113.0/24", "224.0.0.0/4", "240.0.0.0/4"),
+    *("2001::/23", "2001:db8::/32", "3fff::/20"),
+)
+_GLOBAL_UNICAST6 = "2000::/3"
 
 
 class Event(enum.Enum):
@@ -122,8 +131,34 @@ def parse_info_hash(text: str) -> InfoHash:
     return InfoHash(raw)
 
 
-@lru_cache(maxsize=65536)
 def is_routable(address: bytes) -> bool:
-    """Can peers anywhere reach this address? Private, loopback, link-local, shared (CGNAT), multicast and reserved ones are not."""
-    found = ipaddress.ip_address(address)
-    return found.is_global and not found.is_multicast
+    """Whether a packed address may be a host on the public internet (global unicast).
+
+    Private, loopback, link-local, shared (CGNAT), multicast, documentation and reserved ones are not,
+    nor is anything that is not 4 or 16 bytes.
+    """
+    if len(address) == 4:
+        return _is_routable_prefix(address[:3], 4)
+    return len(address) == 16 and _is_routable_prefix(address[:8], 16)
+
+
+@lru_cache(maxsize=65536)
+def _is_routable_prefix(prefix: bytes, length: int) -> bool:
+    """No block in the table is smaller than an IPv4 /24 or an IPv6 /64, so one answer serves each of those."""
+    first = int.from_bytes(prefix.ljust(length, b"\0"), "big")
+    if length == 4:
+        return not _within(first, _UNROUTABLE4)
+    return _within(first, (_GLOBAL6,)) and not _within(first, _UNROUTABLE6)
+
+
+def _span(network: IPv4Network | IPv6Network) -> tuple[int, int]:
+    return int(network.network_address), int(network.broadcast_address)
+
+
+def _within(number: int, spans: tuple[tuple[int, int], ...]) -> bool:
+    return any(low <= number <= high for low, high in spans)
+
+
+_UNROUTABLE4 = tuple(_span(ip_network(text)) for text in _UNROUTABLE if ":" not in text)
+_UNROUTABLE6 = tuple(_span(ip_network(text)) for text in _UNROUTABLE if ":" in text)
+_GLOBAL6 = _span(ip_network(_GLOBAL_UNICAST6))

@@ -1,5 +1,3 @@
-from ipaddress import ip_address
-
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -8,7 +6,6 @@ from tracker.bittorrent import Address, unmap
 from tracker.wire.compact import (
     format_address,
     format_endpoint,
-    is_routable,
     pack_address,
     pack_endpoint,
     split_endpoints,
@@ -79,59 +76,3 @@ class TestEndpoints:
             packed = b"".join(pack_endpoint(Address(address), port) for address, port in family)
             assert list(split_endpoints(packed, size)) == family
             assert list(split_endpoints(packed + b"cut", size)) == family
-
-
-class TestRoutable:
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *(
-                "0.1.2.3",
-                "10.0.0.1",
-                "100.64.0.1",
-                "100.127.255.255",
-                "127.0.0.1",
-                "169.254.1.1",
-                "172.16.0.1",
-            ),
-            *("172.31.255.255", "192.168.1.1", "192.0.0.1", "192.0.2.1", "198.18.0.1", "198.19.255.255"),
-            *("198.51.100.7", "203.0.113.7", "224.0.0.1", "239.1.1.1", "240.0.0.1", "255.255.255.255"),
-            *("::", "::1", "fe80::1", "fc00::1", "fd12::1", "ff02::1", "ff0e::1", "2001:db8::1", "3fff::1"),
-            *("64:ff9b::1.2.3.4", "100::1", "4000::1"),
-        ],
-    )
-    def test_special_ones_are_not(self, text: str) -> None:
-        assert not is_routable(ip_address(text).packed)
-
-    @pytest.mark.parametrize(
-        "text",
-        [
-            *(
-                "1.1.1.1",
-                "9.255.255.255",
-                "11.0.0.0",
-                "100.63.255.255",
-                "100.128.0.0",
-                "172.15.0.1",
-                "172.32.0.1",
-            ),
-            *("192.0.1.1", "198.17.255.255", "198.20.0.0", "223.255.255.255"),
-            *("2001:4860::8888", "2a00::1", "2606:4700::1111", "3ffe::1"),
-        ],
-    )
-    def test_their_neighbours_are(self, text: str) -> None:
-        assert is_routable(ip_address(text).packed)
-
-    @given(st.integers(0, 0xFFFFFF))
-    def test_ipv4_agrees_with_the_standard_library(self, prefix: int) -> None:
-        known = ip_address(prefix << 8 | 77)
-        if not str(known).startswith("192.88.99."):  # relays of a network that is gone: the library is silent
-            expected = known.is_global and not known.is_multicast
-            assert is_routable(known.packed) is expected
-
-    @given(st.binary())
-    def test_any_bytes_have_an_answer(self, junk: bytes) -> None:
-        assert isinstance(is_routable(junk), bool)
-
-    def test_a_mapped_address_must_be_unmapped_first(self) -> None:
-        assert not is_routable(ip_address("::ffff:8.8.8.8").packed)

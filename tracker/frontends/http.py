@@ -25,13 +25,13 @@ from aiohttp.http_exceptions import (
     LineTooLong,
 )
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, Server, describe
 from tracker.frontends.exchange import Answer, Request
 from tracker.frontends.listeners import BACKLOG, Listener, open_listeners
 from tracker.settings import AnnounceSettings, HttpSettings
-from tracker.wire.compact import format_address, is_routable
+from tracker.wire.compact import format_address
 from tracker.wire.http import encode_announce, encode_failure, encode_scrape, parse_announce, parse_scrape
 from tracker.wire.proxy import TrustedNetworks, client_address
 
