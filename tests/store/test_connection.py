@@ -150,11 +150,18 @@ class TestStart:
         assert (await check_server(client, "it")).startswith("redis ")
         await client.aclose()
 
-    async def test_a_ca_file_that_is_not_there(self, debian_redis: Server) -> None:
-        with pytest.raises(StartupError, match="no usable store at it"):
-            await check_server(
-                connect(debian_redis.tls_url, connect_timeout=2, tls_ca_file="/no/such/file"), "it"
-            )
+    @pytest.mark.parametrize(
+        ("url", "ca_file", "line"),
+        [
+            ("rediss://h/0", "/no/such/file", "TLS_CA_FILE is no file: /no/such/file"),
+            ("rediss://h/0", "/", "TLS_CA_FILE is no file: /"),
+            ("redis://h/0", __file__, "only a rediss:// URL"),
+            ("unix:///socket", __file__, "only a rediss:// URL"),
+        ],
+    )
+    def test_a_ca_file_that_is_no_use(self, url: str, ca_file: str, line: str) -> None:
+        with pytest.raises(StartupError, match=line):
+            connect(url, connect_timeout=2, tls_ca_file=ca_file)
 
     @pytest.mark.parametrize(
         "url",
@@ -164,12 +171,41 @@ class TestStart:
             "http://:s3cret@host",
             "redis://:s3cret@host:port",
             "redis://h/0?socket_connect_timeout=x",
+            *(
+                "redis://h/1?foo=1",
+                "redis://h?decode_responses=true",
+                "redis://h/1?db=1&foo=1",
+                "redis://h?db=",
+            ),
+            *("redis://h/1O", "redis://h/1/2", "redis://h/-1", "redis://h/%31", "redis://h/1?db=2"),
+            *("redis://:s3cret?@h/0", "redis://:s3cret#@h/0", "redis://:/s3cret@h/0", "redis://:s3c[ret@h/0"),
+            *("redis:h/0", "redis://h:65536/0", "unix://", "unix://relative/s3cret", "unix:///s?path=/other"),
         ],
     )
     async def test_a_url_that_is_none(self, url: str) -> None:
         with pytest.raises(StartupError, match="is not a URL of a store") as caught:
             connect(url, connect_timeout=1)
-        assert "s3cret" not in str(caught.value)
+        assert "s3c" not in str(caught.value) and "\n" not in str(caught.value)
+
+    @pytest.mark.parametrize(
+        ("url", "expected"),
+        [
+            ("redis://h", {"host": "h"}),
+            ("redis://h/", {"host": "h"}),
+            ("REDIS://h:1/12", {"host": "h", "port": 1, "db": 12}),
+            ("redis://h?db=3", {"host": "h", "db": 3}),
+            (
+                "rediss://me:s%2Fcret@[::1]:1/2",
+                {"host": "::1", "username": "me", "password": "s/cret", "db": 2},
+            ),
+            ("unix:///a/b?db=4", {"path": "/a/b", "db": 4}),
+            ("unix://me:s3cret@/a/b", {"path": "/a/b", "username": "me", "password": "s3cret"}),
+        ],
+    )
+    async def test_a_url_that_is_one(self, url: str, expected: dict[str, object]) -> None:
+        client = connect(url, connect_timeout=1)
+        assert client.connection_pool.connection_kwargs.items() >= expected.items()
+        await client.aclose()
 
 
 async def refusal(url: str) -> str:

@@ -13,7 +13,9 @@ import re
 import ssl
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
+from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import structlog
 from redis.asyncio import Redis
@@ -41,6 +43,9 @@ _REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
 _REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
 _PROBE_SECONDS = 0.25
+_SCHEMES = ("redis", "rediss", "unix")
+_QUERY = re.compile(r"(db=[0-9]{1,9})?")
+_DATABASE = re.compile(r"(/[0-9]{0,9})?")
 
 Argument = str | bytes | int | float
 Messages = AsyncIterator[tuple[bytes, bytes]]
@@ -50,13 +55,16 @@ log = structlog.get_logger("tracker.store")
 
 
 def connect(url: str, *, connect_timeout: float, tls_ca_file: str | None = None) -> Redis:
-    """A client for ``url`` (redis://, rediss:// or unix://) that never retries; raises StartupError for a bad URL.
+    """A client for ``url`` (redis://, rediss:// or unix://) that never retries; raises StartupError for a bad URL
+    or a ``tls_ca_file`` that is not there or has no use.
 
     It waits for answers without end: Connection has the timeout. redis-py's own would start a task for
     each command (on Python 3.11), and lose the cancellation of a command that was just being sent.
     """
     options: dict[str, Any] = {}
-    if tls_ca_file and url.startswith("rediss:"):
+    scheme = _check_url(url)
+    if tls_ca_file:
+        _check_ca_file(tls_ca_file, scheme)
         options["ssl_ca_certs"] = tls_ca_file
     try:
         client: Redis = Redis.from_url(
@@ -70,10 +78,46 @@ def connect(url: str, *, connect_timeout: float, tls_ca_file: str | None = None)
             **options,
         )
     except (ValueError, TypeError) as error:
-        raise StartupError(
-            "TRACKER_REDIS__URL is not a URL of a store: use redis://, rediss:// or unix://"
-        ) from error
+        raise _bad_url() from error
     return client
+
+
+def _check_url(url: str) -> str:
+    """The scheme of ``url``; raises StartupError unless redis-py would understand every part of it.
+
+    redis-py takes any query parameter for an option of its own, which ends in a traceback later, and a
+    path that is no number for database 0. What is wrong is not shown: it may be a piece of a password.
+    """
+    try:
+        parts = urlsplit(url)
+        host, _ = parts.hostname, parts.port  # a port that is none raises
+    except ValueError:
+        raise _bad_url() from None
+    if parts.scheme not in _SCHEMES or not url.lower().startswith(f"{parts.scheme}://"):
+        raise _bad_url()
+    if not _QUERY.fullmatch(parts.query) or parts.fragment:
+        raise _bad_url("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
+    if parts.scheme == "unix":
+        if host or parts.path in ("", "/"):
+            raise _bad_url("a socket is written unix:///path/to/socket?db=<number>")
+    elif not _DATABASE.fullmatch(parts.path):
+        raise _bad_url("its path is the number of a database, and / in a password is written %2F")
+    elif parts.path.strip("/") and parts.query:
+        raise _bad_url("it names a database twice")
+    return parts.scheme
+
+
+def _bad_url(reason: str = "use redis://, rediss:// or unix://") -> StartupError:
+    return StartupError(f"TRACKER_REDIS__URL is not a URL of a store: {reason}")
+
+
+def _check_ca_file(path: str, scheme: str) -> None:
+    if scheme != "rediss":
+        raise StartupError(
+            "TRACKER_REDIS__TLS_CA_FILE is set, but only a rediss:// URL in TRACKER_REDIS__URL uses TLS"
+        )
+    if not Path(path).is_file():
+        raise StartupError(f"TRACKER_REDIS__TLS_CA_FILE is no file: {path}")
 
 
 class Connection:
