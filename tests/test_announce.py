@@ -385,10 +385,28 @@ def test_rules_follow_the_settings() -> None:
                 "hnr_min_bytes": 9,
                 "hnr_threshold_seconds": 10,
             },
-            "reaper": {"interval_seconds": 11.5},
+            "reaper": {"interval_seconds": 211.5},
         }
     )
     rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
     assert (rules.private, rules.open, rules.peer_memory, rules.longest_gap) == (True, False, 80, 400)
-    assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 11, 70)
+    assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.max_credit) == (5, 6, 134_217_728)
+
+
+@pytest.mark.parametrize(
+    ("interval", "jitter", "reap", "grace"),
+    [(1800, 0.1, 2700, 2700), (3600, 0.5, 2700, 5460), (86400, 0.0, 2700, 86460), (10, 0.1, 1, 71)],
+)
+def test_the_grace_after_an_outage_outlasts_the_longest_interval(
+    interval: int, jitter: float, reap: float, grace: int
+) -> None:
+    """A peer that was told a long interval just before the outage must not be reaped while it obeys."""
+    settings = Settings.model_validate(
+        {
+            "announce": {"interval_seconds": interval, "interval_jitter": jitter},
+            "reaper": {"interval_seconds": reap},
+        }
+    )
+    rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
+    assert rules.grace == grace

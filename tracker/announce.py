@@ -31,6 +31,8 @@ TIMEOUT_INTERVALS = 1.5
 LONGEST_GAP_INTERVALS = 4
 _FULL_SCRAPE_SECONDS = 60.0
 _JITTER_STEPS = 10
+_LATE_SECONDS = 60
+"""A client that obeys its interval may come this much later."""
 
 _AWAY = "the tracker's store is away: your client will try again by itself"
 _PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
@@ -63,7 +65,8 @@ def swarm_rules(
         max_credit=users.max_credit_bytes_per_second,
         max_torrents=torrents.max_torrents,
         new_per_address_hour=torrents.new_per_address_hour,
-        grace=int(reaper.interval_seconds),
+        # After an outage everybody gets the time to announce, however long they were told to wait.
+        grace=max(int(reaper.interval_seconds), announce.longest_interval_seconds + _LATE_SECONDS),
         forget_after=torrents.forget_after_seconds,
     )
 

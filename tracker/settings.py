@@ -161,6 +161,11 @@ class AnnounceSettings(Section):
         "reach: `refuse` is right for a public tracker, `serve` for a first try at home.",
     )
 
+    @property
+    def longest_interval_seconds(self) -> int:
+        """The longest a peer may be told to wait: the interval with all of its jitter."""
+        return self.interval_seconds + int(self.interval_seconds * self.interval_jitter)
+
 
 class TorrentSettings(Section):
     """Which torrents are served, and how many."""
