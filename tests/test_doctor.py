@@ -177,7 +177,11 @@ def test_which_addresses_are_open_to_the_world(listen: str, public: bool) -> Non
         (AnnounceSettings(), "127.0.0.1:1", set()),
         (AnnounceSettings(interval_seconds=299, min_interval_seconds=0), "127.0.0.1:1", {"interval"}),
         (AnnounceSettings(interval_seconds=300, min_interval_seconds=0), "127.0.0.1:1", set()),
-        (AnnounceSettings(interval_seconds=10801), "127.0.0.1:1", {"interval"}),
+        (AnnounceSettings(interval_seconds=10801, interval_jitter=0), "127.0.0.1:1", {"interval"}),
+        (AnnounceSettings(interval_seconds=10800, interval_jitter=0), "127.0.0.1:1", set()),
+        (AnnounceSettings(interval_seconds=10000), "127.0.0.1:1", {"interval"}),  # 11000 with its jitter
+        (AnnounceSettings(interval_seconds=7200, interval_jitter=0.5), "127.0.0.1:1", set()),
+        (AnnounceSettings(interval_seconds=7201, interval_jitter=0.5), "127.0.0.1:1", {"interval"}),
         (AnnounceSettings(interval_seconds=600, min_interval_seconds=900), "127.0.0.1:1", {"interval"}),
     ],
 )

@@ -316,15 +316,16 @@ def examine_settings(settings: Settings) -> Iterator[Finding]:
 
 
 def _intervals(announce: AnnounceSettings) -> Iterator[Finding]:
-    interval = announce.interval_seconds
-    if interval not in LISTED_INTERVALS:
-        text = f"peers announce every {interval} s, and lists of public trackers accept 300 to 10800"
+    interval, longest = announce.interval_seconds, announce.longest_interval_seconds
+    told = f"{interval} s" if longest == interval else f"{interval} to {longest} s"
+    if interval not in LISTED_INTERVALS or longest not in LISTED_INTERVALS:
+        text = f"peers announce every {told}, and lists of public trackers accept 300 to 10800"
         yield Finding("warning", "interval", text, "set TRACKER_ANNOUNCE__INTERVAL_SECONDS to 1800")
     elif announce.min_interval_seconds > interval:
         text = f"the least interval, {announce.min_interval_seconds} s, is longer than the interval, {interval} s"
         yield Finding("warning", "interval", text, "lower TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS")
     else:
-        yield Finding("ok", "interval", f"{interval} s")
+        yield Finding("ok", "interval", told)
 
 
 def is_public(listen: str) -> bool:
