@@ -46,7 +46,7 @@ _REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "too many torrents": ("this tracker takes no more torrents", 60),
     "too many new torrents": ("too many new torrents from your address: try again in an hour", 60),
     "store full": ("the tracker is full: your client will try again by itself", 5),
-    "torrent id in use": ("this torrent is being registered: your client will try again by itself", 15),
+    "torrent id in use": ("this torrent has the id of another: tell the people who run this tracker", 15),
     "bad torrent id": ("this torrent is registered wrongly: tell the people who run this tracker", 60),
 }
 

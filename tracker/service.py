@@ -30,7 +30,7 @@ from tracker.store.torrents import Torrents
 from tracker.store.users import Users
 from tracker.valkey import EmbeddedValkey
 from tracker.workers.changes import follow_changes
-from tracker.workers.reaper import OUTAGE_SECONDS, Reaper
+from tracker.workers.reaper import Reaper
 
 STOP_SECONDS = 10
 TURN_SECONDS = 15.0
@@ -155,7 +155,7 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
     reaper = Reaper(swarms, connection, keys, stats, settings.reaper.interval_seconds, time.time)
     try:
         secret = await swarms.secret()
-        await swarms.heartbeat(OUTAGE_SECONDS)
+        await swarms.heartbeat()
     except StoreAway as error:
         raise StartupError(f"the store stopped answering: {error}") from error
     except RedisError as error:

@@ -66,6 +66,11 @@ class Store:
         row = await self.redis.hgetall(self.keys.peer(torrent_id, update.peer_id))
         return {k.decode(): v if k in (b"endpoints", b"key") else v.decode() for k, v in row.items()}
 
+    async def pass_time(self, seconds: float) -> None:
+        """Time passes while a tracker is here: its heartbeat goes on."""
+        self.clock.now += seconds
+        await self.redis.set(self.keys.heartbeat(), int(self.clock.now))
+
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout runs out, and the reaper hears of it: the number reaped."""
         await self.redis.delete(self.keys.timeout(torrent_id, update.peer_id))

@@ -128,7 +128,7 @@ async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, priva
 
 
 async def everything(store: Store) -> None:
-    await store.swarms.heartbeat(60)
+    await store.swarms.heartbeat()
     await store.swarms.secret()
     for passkey in (ALICE, BOB):
         await store.users.add(passkey=passkey)
@@ -143,7 +143,7 @@ async def everything(store: Store) -> None:
             await store.announce(
                 update(number, "s", torrent, passkey=passkey, endpoint=at, bytes_left=number % 3)
             )
-        store.clock.now += 50
+        await store.pass_time(50)
         await store.announce(
             update(number, "c", passkey=passkey, endpoint=at, bytes_left=0, downloaded=10**12)
         )
@@ -151,7 +151,7 @@ async def everything(store: Store) -> None:
     await store.announce(update(2, "p", passkey=BOB))
     assert await store.silence(update(4)) == 1
     store.clock.now += 500
-    await store.swarms.heartbeat(60)
+    await store.swarms.heartbeat()
     await store.swarms.set_due_cursor(int(store.clock.now))
     await store.swarms.sweep(["1", "2", "3"], "", 200)
     store.stats.count("requests")

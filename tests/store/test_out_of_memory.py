@@ -140,9 +140,9 @@ async def test_counts_are_written(full: Store) -> None:
 
 
 async def test_the_heartbeat_goes_on(full: Store) -> None:
-    await full.swarms.heartbeat(60)
+    await full.swarms.heartbeat()
     full.clock.now += 5
-    assert await full.swarms.heartbeat(60) == 0
+    assert await full.swarms.heartbeat() == 0
     assert await full.redis.get(full.keys.heartbeat()) == str(int(full.clock.now)).encode()
 
 

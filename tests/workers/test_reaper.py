@@ -279,3 +279,32 @@ async def test_the_due_cursor_survives_a_restart(any_server: Server, users: str)
 
 async def _has_cursor(store: Store) -> bool:
     return (await store.swarms.due_cursor() or 0) > time.time() - 10
+
+
+async def test_a_due_cursor_of_a_clock_that_was_ahead_is_set_back(any_server: Server, users: str) -> None:
+    async with running(Store(any_server.url, Keys(users), RULES)) as store:
+        await store.swarms.set_due_cursor(int(time.time()) + 7200)
+    async with tracker_on(any_server.url, users, interval=3600) as store:
+        await asyncio.sleep(0.3)
+        await join(store, 1)
+        await until(lambda: gone(store), 5)
+        assert (await store.swarms.due_cursor() or 0) <= time.time() + 2
+
+
+async def test_after_an_outage_the_reaper_waits_and_then_sweeps(any_server: Server, users: str) -> None:
+    """The tracker was away for longer than a minute: its peers get one reap interval (1 s here) to come back."""
+    async with tracker_on(any_server.url, users, reap=False) as store:
+        await join(store, 1)
+        await join(store, 2)
+        away = int(time.time()) - 300
+        await store.redis.hset(store.keys.peer(1, peer_id(1)), "last_announce", away)
+        await store.redis.hset(store.keys.peer(1, peer_id(2)), "last_announce", away)
+        await store.redis.set(store.keys.heartbeat(), away)
+        await asyncio.sleep(2 * SHORT)
+    async with tracker_on(any_server.url, users, interval=1.0) as store:
+        await asyncio.sleep(0.3)
+        assert await size(store) == 2
+        await join(store, 2, timeout=60)
+        await until(lambda: _is(size(store), 1), 8)
+        assert not await store.redis.sismember(store.keys.user_set(7, "hnr"), "1")
+        assert await check_invariants(store.redis, store.keys) == 1

@@ -39,7 +39,7 @@ KEYS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:torrent_id",
         "STRING",
-        "the last torrent id given out (ids in use are skipped)",
+        "the last torrent id given out (ids in use are skipped); a site that numbers torrents itself takes its ids from here (`INCR`), or numbers beyond all it may give out",
         "for ever",
         "announce.lua, command line",
     ),

@@ -227,20 +227,24 @@ class Swarms:
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
-        return int(await self._scripts.reap(argv))
+        reaped, failed = await self._scripts.reap(argv)
+        _report(failed)
+        return int(reaped)
 
     async def reap_due(self, deadline: int, first: int, most: int) -> tuple[int, int]:
         """Works through entries ``first`` to ``first + most`` of a due list: (entries seen, peers removed)."""
-        seen, reaped = await self._scripts.due(
+        seen, reaped, failed = await self._scripts.due(
             [int(self._clock()), *self._reap_rules, self._grace, deadline, first, most]
         )
+        _report(failed)
         return int(seen), int(reaped)
 
     async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
         """Visits swarms from ``position`` in the first of them on, about ``budget`` members."""
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
         argv += [self._forget_after, budget, position, *torrent_ids]
-        done, after, *figures = await self._scripts.sweep(argv)
+        done, after, *figures, failed = await self._scripts.sweep(argv)
+        _report(failed)
         return SweepStep(int(done), after.decode(), *map(int, figures))
 
     async def check_totals(self) -> int:
@@ -256,9 +260,9 @@ class Swarms:
             known = await self._connection.command("GET", key)
         return bytes(known)
 
-    async def heartbeat(self, outage_after: int) -> int:
+    async def heartbeat(self) -> int:
         """Says that a tracker is here; the answer is the end of the last outage (epoch seconds, 0 for none)."""
-        return int(await self._scripts.heartbeat([int(self._clock()), outage_after]))
+        return int(await self._scripts.heartbeat([int(self._clock())]))
 
     async def page(self, cursor: int, count: int) -> tuple[int, list[str]]:
         """A page of all torrent ids, and the cursor of the next (0 at the end)."""
@@ -298,6 +302,11 @@ class Swarms:
 def due_deadline(now: float, timeout_seconds: float) -> int:
     """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
     return -int(-(now + timeout_seconds) // _DUE_STEP) * _DUE_STEP
+
+
+def _report(failed: int) -> None:
+    if failed:
+        log.error("keys of the wrong type stop the reaper: somebody else wrote them", failed=failed)
 
 
 _PACKED = struct.Struct(">40s40s20scdddHd10sIBB")

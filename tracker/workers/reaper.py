@@ -24,7 +24,6 @@ from tracker.store.swarms import Swarms
 BATCH = 64
 DUE_STEP_SECONDS = 2
 HEARTBEAT_SECONDS = 5.0
-OUTAGE_SECONDS = 60
 SWEEP_BUDGET = 200
 _LONGEST_LOOK_BACK = 600
 _DUE_PAGE = 500
@@ -129,6 +128,8 @@ class Reaper:
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
         while True:
             now = self._clock()
+            if deadline > now + DUE_STEP_SECONDS:  # a clock was ahead, and is right again
+                deadline = int(now) - int(now) % DUE_STEP_SECONDS
             while deadline + DUE_STEP_SECONDS <= now:
                 deadline = await self._reap_page(deadline, now)
                 await self._swarms.set_due_cursor(deadline)
@@ -204,7 +205,7 @@ class Reaper:
 
     async def beat(self) -> None:
         """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""
-        until = await self._swarms.heartbeat(OUTAGE_SECONDS)
+        until = await self._swarms.heartbeat()
         grace_until = until + self._interval + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
             log.warning(

@@ -141,7 +141,7 @@ end
 -- Which of the user's sets the torrent is in. Once complete it stays so.
 local function sort_user(t, r, a, joining)
   local user = P .. 'u:' .. r.uid
-  if joining then
+  if joining or a.peers == 0 then -- an account without peers was deleted and made anew meanwhile
     a.peers = a.peers + 1
     call('SADD', user .. ':active', t.tid)
   end

@@ -4,7 +4,7 @@
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)
 -- ARGV[6..] pairs of torrent id (decimal) and peer id (40 hex digits)
--- Answer    the number of peers removed
+-- Answer    { peers removed, peers that could not be looked at }
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 --@ include gap.lua
@@ -12,10 +12,10 @@ local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonu
 --@ include users.lua
 --@ include reaping.lua
 
-local reaped = 0
+local reaped, failed = 0, 0
 for i = 6, #ARGV, 2 do
   local ok, one = pcall(reap, ARGV[i], raw(ARGV[i + 1]), ARGV[i + 1])
-  if ok then reaped = reaped + one end
+  if ok then reaped = reaped + one else failed = failed + 1 end
 end
 save_totals()
-return reaped
+return { reaped, failed }

@@ -51,6 +51,21 @@ local function check_bounds(t)
     and paused_count(t) <= t.leechers and check_rankings(t)
 end
 
+-- True when counting everybody gives what is written down. O(swarm).
+local function agrees(t)
+  local s, l, paused = 0, 0, 0
+  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
+    local kind, is_paused = check_member(t, raw(pidx), pidx)
+    if not kind then return false end
+    if kind == 's' then s = s + 1 else l = l + 1 end
+    if is_paused then paused = paused + 1 end
+  end
+  for _, name in ipairs({ 's4', 'l4', 's6', 'l6' }) do
+    if not check_slots(t, name, 0, t[name]) then return false end
+  end
+  return s == t.seeders and l == t.leechers and paused == paused_count(t) and check_bounds(t)
+end
+
 local function everybody(t)
   local ids, seen = {}, {}
   local function add(pidx)

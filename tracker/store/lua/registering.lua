@@ -33,10 +33,7 @@ end
 -- Before the first peer of a swarm: the way back from the id, and a place in the rankings. An id that the site
 -- changed is taken over once the swarm is empty.
 local function bind(t, tid)
-  if t.tid and t.tid ~= tid then
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do call('ZREM', P .. 'i:' .. index, t.tid) end
-    if call('GET', P .. 'torrent_id:' .. t.tid) == t.ih then call('UNLINK', P .. 'torrent_id:' .. t.tid) end
-  end
+  if t.tid and t.tid ~= tid then release_id(t) end
   if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
     call('SET', P .. 'torrent_id:' .. tid, t.ih)
     call('HSET', t.key, 'tid', tid)

@@ -123,13 +123,16 @@ local function leave(t, pid, pidx, left, paused)
   end
 end
 
+-- Takes the torrent's id out of the rankings and forgets the way back, unless the id is another torrent's by now.
+local function release_id(t)
+  local owner = call('GET', P .. 'torrent_id:' .. t.tid)
+  if owner and owner ~= t.ih then return end
+  call('UNLINK', P .. 'torrent_id:' .. t.tid)
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do call('ZREM', P .. 'i:' .. index, t.tid) end
+end
+
 -- Deletes an empty torrent with all its keys.
 local function forget(t)
   call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih)
-  if t.tid then
-    if call('GET', P .. 'torrent_id:' .. t.tid) == t.ih then call('UNLINK', P .. 'torrent_id:' .. t.tid) end
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do
-      call('ZREM', P .. 'i:' .. index, t.tid)
-    end
-  end
+  if t.tid then release_id(t) end
 end

@@ -6,7 +6,8 @@
 -- ARGV[5]   grace after an outage (s)   ARGV[6] forget empty torrents after (s)   ARGV[7] budget (members)
 -- ARGV[8]   where to go on in the first torrent ('' from its start)
 -- ARGV[9..] torrent ids
--- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents forgotten, members seen }
+-- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents forgotten, members seen,
+--             torrents that could not be visited }
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -16,7 +17,7 @@ local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
 --@ include reaping.lua
 --@ include recount.lua
 
-local reaped, repairs, forgotten, seen = 0, 0, 0, 0
+local reaped, repairs, forgotten, seen, failed = 0, 0, 0, 0, 0
 
 local function repair(t)
   rebuild(t)
@@ -42,20 +43,17 @@ local function visit_small(t, tid)
   seen = seen + #members
   for _, pidx in ipairs(members) do reaped = reaped + reap(tid, raw(pidx), pidx) end
   t = load(t.ih)
-  local s, l, paused, good = 0, 0, 0, true
-  for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local kind, is_paused = check_member(t, raw(pidx), pidx)
-    if kind == 's' then s = s + 1 elseif kind == 'l' then l = l + 1 else good = false end
-    if is_paused then paused = paused + 1 end
-  end
-  for _, name in ipairs({ 's4', 'l4', 's6', 'l6' }) do good = good and check_slots(t, name, 0, t[name]) end
-  if not good or s ~= t.seeders or l ~= t.leechers or paused ~= paused_count(t) or not check_bounds(t) then repair(t) end
+  if not agrees(t) then repair(t) end
 end
 
 -- A larger one in slices: its members, then the slots of its arrays; a slice is consistent in itself whatever
--- happens between. Answers where to go on, '' when done.
-local function visit_members(t, tid, cursor)
-  local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor, 'COUNT', budget)
+-- happens between. Who is seen is counted on the way (`tally`: seeders, leechers, paused, announces at the beginning);
+-- where that is further from the counts than announces in between explain, all of it is counted at once.
+local function visit_members(t, tid, position)
+  local cursor, s, l, paused, since = string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  local announces = tonumber(call('HGET', t.key, 'announces') or '') or 0
+  s, l, paused, since = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0, tonumber(since) or announces
+  local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
   seen = seen + #page[2]
   for _, pidx in ipairs(page[2]) do
     local pid = raw(pidx)
@@ -63,12 +61,23 @@ local function visit_members(t, tid, cursor)
     reaped = reaped + one
     if one == 1 then
       t = load(t.ih)
-    elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 and not check_member(t, pid, pidx) then
-      repair(t)
-      return ''
+    elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
+      local kind, is_paused = check_member(t, pid, pidx)
+      if not kind then
+        repair(t)
+        return ''
+      end
+      if kind == 's' then s = s + 1 else l = l + 1 end
+      if is_paused then paused = paused + 1 end
     end
   end
-  return page[1] == '0' and 's4:0' or 'm:' .. page[1]
+  if page[1] ~= '0' then return string.format('m:%s,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, since) end
+  local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
+  if off > 3 * (announces - since) and not agrees(t) then
+    repair(t)
+    return ''
+  end
+  return 's4:0'
 end
 
 local function visit_slots(t, name, from)
@@ -88,25 +97,30 @@ local function visit(tid, at)
   local ih = call('GET', P .. 'torrent_id:' .. tid)
   local t = ih and load(ih)
   if not t or t.tid ~= tid then
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do call('ZREM', P .. 'i:' .. index, tid) end
-    repairs = repairs + 1
+    -- Only what is still ranked is wrong: a torrent may be forgotten between the page of ids and the visit.
+    local ranked = 0
+    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do
+      ranked = ranked + call('ZREM', P .. 'i:' .. index, tid)
+    end
+    if ranked > 0 then repairs = repairs + 1 end
     return ''
   end
   local members = call('SCARD', P .. 'tpeers:' .. ih)
-  local name, position = string.match(at, '^(%w+):(%d+)$')
+  local name, position = string.match(at, '^(%w+):(.+)$')
   if members == 0 then visit_empty(t) return '' end
   if members <= budget then visit_small(t, tid) return '' end
-  if not name or name == 'm' then return visit_members(t, tid, position or '0') end
+  if not name or name == 'm' then return visit_members(t, tid, position or '') end
   return visit_slots(t, name, tonumber(position))
 end
 
 local done, at = 0, ARGV[8]
 for i = 9, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], at)
+  if not ok then failed = failed + 1 end
   at = ok and go_on or ''
   if at ~= '' then break end
   done = done + 1
   if seen + done >= budget then break end
 end
 save_totals()
-return { done, at, reaped, repairs, forgotten, seen }
+return { done, at, reaped, repairs, forgotten, seen, failed }
