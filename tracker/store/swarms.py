@@ -132,6 +132,11 @@ class Swarms:
             rules.new_per_address_hour,
         )
 
+    @property
+    def grace_seconds(self) -> int:
+        """How long after an outage nobody is reaped who could not announce."""
+        return self._grace
+
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
         if self._connection.away or len(self._waiting) >= self._max_waiting:

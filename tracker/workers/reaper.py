@@ -206,7 +206,7 @@ class Reaper:
     async def beat(self) -> None:
         """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""
         until = await self._swarms.heartbeat()
-        grace_until = until + self._interval + 1 if until else 0.0
+        grace_until = until + self._swarms.grace_seconds + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
             log.warning(
                 "reaping waits: nobody could announce while the tracker or its store was away", until=until
