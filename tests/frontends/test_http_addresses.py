@@ -190,7 +190,11 @@ async def test_strangers_are_served_plain_http_and_cannot_use_the_header(setting
 @on_loops()
 async def test_an_unfinished_header_is_cut_off_like_an_unfinished_request() -> None:
     tracker = RecordingTracker()
-    settings = {"trusted_proxies": LOOPBACK, "proxy_protocol": True, "keepalive_seconds": 0.05}
+    settings: dict[str, Any] = {
+        "trusted_proxies": LOOPBACK,
+        "proxy_protocol": True,
+        "keepalive_seconds": 0.05,
+    }
     async with talking(tracker, **settings) as client:
         client.send(V1[:-1])
         assert await client.is_closed()
