@@ -341,3 +341,9 @@ def test_a_command_reaches_the_store_of_a_running_tracker(tmp_path: Path) -> Non
         assert running.announce()[b"failure reason"] == b"enough"
     finally:
         running.end()
+
+
+def test_a_command_in_the_wrong_directory_says_that_it_makes_a_new_store(tmp_path: Path) -> None:
+    found = trackers.run(tmp_path, "torrent", "list")
+    assert found.returncode == 0 and "no tracker has run on" in found.stderr
+    assert "no tracker has run" not in trackers.run(tmp_path, "torrent", "list").stderr

@@ -78,6 +78,9 @@ def _accept_config(config: Config = None) -> None:
 def with_stores(config: Path | None, work: Callable[[Stores], Coroutine[Any, Any, None]]) -> None:
     settings = load(config)
     _quiet(settings)
+    directory = settings.data.directory.absolute()
+    if settings.redis.url is None and not directory.exists():  # most likely in the wrong directory
+        typer.echo(f"note: no tracker has run on {directory} yet; a new store is made there", err=True)
 
     async def run() -> None:
         async with service.open_stores(settings) as stores:
