@@ -134,6 +134,11 @@ class Connection(RequestHandler):
             return False
         return True
 
+    def wind_up(self) -> None:
+        """Answer what was asked so far and close; at once when nothing was."""
+        if not self.finish():
+            self.force_close()
+
     def begin(self) -> None:
         """A queued request is about to be answered; aiohttp's close() would drop those behind it."""
         if self._last and not self._messages:
@@ -207,7 +212,7 @@ class Server(web.Server):
         self._open += 1
         if self._quiet is not None:
             # Not at once: aiohttp starts the connection's task after this, and it must not find it lost.
-            self._loop.call_soon(handler.force_close)
+            self._loop.call_soon(cast(Connection, handler).wind_up)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
@@ -219,8 +224,7 @@ class Server(web.Server):
         """Close idle connections, answer what is in flight, cut off what is left after ``seconds``."""
         self._quiet = asyncio.Event()
         for connection in self.connections:
-            if not cast(Connection, connection).finish():
-                connection.force_close()
+            cast(Connection, connection).wind_up()
         try:
             async with asyncio.timeout(seconds):
                 if self._open:
