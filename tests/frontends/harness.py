@@ -5,6 +5,7 @@ import contextlib
 import functools
 import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any
 
@@ -116,7 +117,8 @@ class Client:
         self.writer.write(data)
 
     def half_close(self) -> None:
-        self.writer.write_eof()
+        with suppress(OSError):  # the other side may have cut the connection off already
+            self.writer.write_eof()
 
     async def receive(self) -> Response:
         """The next answer."""
