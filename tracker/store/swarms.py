@@ -24,7 +24,7 @@ from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
 
 MAX_BATCH = 64
-_DUE_STEP = 2
+DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 
 log = structlog.get_logger("tracker.store")
@@ -306,7 +306,7 @@ class Swarms:
 
 def due_deadline(now: float, timeout_seconds: float) -> int:
     """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
-    return -int(-(now + timeout_seconds) // _DUE_STEP) * _DUE_STEP
+    return -int(-(now + timeout_seconds) // DUE_STEP_SECONDS) * DUE_STEP_SECONDS
 
 
 def _report(failed: int) -> None:

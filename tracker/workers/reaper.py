@@ -19,10 +19,9 @@ from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.notifications import request_expiry_events
 from tracker.store.stats import Stats
-from tracker.store.swarms import Swarms
+from tracker.store.swarms import DUE_STEP_SECONDS, Swarms
 
 BATCH = 64
-DUE_STEP_SECONDS = 2
 HEARTBEAT_SECONDS = 5.0
 SWEEP_BUDGET = 200
 _LONGEST_LOOK_BACK = 600
