@@ -92,6 +92,8 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Says ``stopped`` to the tracker and waits until that is out."""
+        if kind is None and self.handle.is_valid():
+            self._await_answers()
         del self.handle
         del self.session
 
@@ -121,7 +123,19 @@ class Peer:
 
     def leave(self) -> None:
         """Takes the torrent out of the session, which says ``stopped``."""
+        self._await_answers()
         self.session.remove_torrent(self.handle)
+
+    def _await_answers(self) -> None:
+        """Until no announce is under way: libtorrent says no ``stopped`` to a tracker that still owes it an answer."""
+        until(
+            lambda: not any(
+                announce["updating"]
+                for tracker in self.handle.trackers()
+                for endpoint in tracker["endpoints"]
+                for announce in endpoint["info_hashes"]
+            )
+        )
 
 
 _COPIED = ("tracker_url", "num_peers", "complete", "incomplete", "error_message", "failure_reason", "event")
