@@ -57,7 +57,7 @@ format: $(VENV)/.dev
 
 docs: $(VENV)/.run
 	$(BIN)/python -c "from tracker import settings_page as page; print(page.as_markdown(), end='')" > docs/settings.md
-	$(BIN)/python -c "from tracker.store import keys; print(keys.as_markdown(), end='')" > docs/keys.md
+	$(BIN)/python -c "from tracker.store import key_table as keys; print(keys.as_markdown(), end='')" > docs/keys.md
 
 bench: $(VENV)/.run
 	@exec $(BIN)/python -m bench.run $(ARGS)

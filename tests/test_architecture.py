@@ -15,7 +15,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
 
 NOUNS = ("bittorrent", "errors")
-STORE_FOUNDATIONS = ("store.connection", "store.keys", "store.scripts")
+STORE_FOUNDATIONS = ("store.connection", "store.keys", "store.key_table", "store.scripts")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Nothing of ours: everybody may lean on these.
@@ -52,6 +52,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Loops that run until cancelled.
     "workers": (*NOUNS, "settings", "store", "scoring", "geoip"),
+    # What other trackers are asked, in the words of the wire.
+    "workers.upstreams": (*NOUNS, "settings", "wire"),
     # The private store.
     "data_directory": ("errors",),
     "valkey": ("errors", "child", "data_directory"),
@@ -64,6 +66,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "announce",
         "frontends",
         "workers",
+        "geoip",
         "valkey",
     ),
     "doctor": (*NOUNS, "settings", "store"),
@@ -71,6 +74,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "commands": (
         *NOUNS,
         "commands",
+        "geoip",
         "logs",
         "service",
         "settings",
@@ -108,7 +112,9 @@ NEVER: dict[str, tuple[str, ...]] = {
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
     "redis.exceptions": ("store", "workers", "service", "doctor", "commands"),
-    "aiohttp": ("frontends",),
+    "aiohttp": ("frontends", "workers.stathat", "workers.upstreams"),
+    "geoip2": ("geoip",),
+    "maxminddb": ("geoip",),
     "pydantic_settings": ("settings_sources",),
     "typer": ("cli", "commands", "terminal"),
 }
@@ -119,6 +125,7 @@ TESTED_BY: dict[str, str] = {
     "child": "test_valkey.py",
     "commands": "test_cli.py",
     "commands.clients": "test_cli.py",
+    "store.key_table": "store/test_keys.py",
     "commands.torrents": "test_cli.py",
     "commands.users": "test_cli.py",
     "data_directory": "test_valkey.py",

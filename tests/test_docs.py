@@ -8,7 +8,7 @@ import pytest
 
 from tracker import settings_page
 from tracker.settings import FIELDS, variable
-from tracker.store import keys
+from tracker.store import key_table, keys
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
@@ -21,7 +21,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
 @pytest.mark.parametrize(
     ("page", "as_markdown"),
-    [("settings.md", settings_page.as_markdown), ("keys.md", keys.as_markdown)],
+    [("settings.md", settings_page.as_markdown), ("keys.md", key_table.as_markdown)],
 )
 def test_a_generated_page_is_what_the_code_says(page: str, as_markdown: Callable[[], str]) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == as_markdown(), "run `make docs`"
@@ -59,14 +59,14 @@ def _example(name: str, kind: object) -> object:
 
 
 def test_every_key_that_is_built_is_in_the_table() -> None:
-    patterns = [re.escape(spec.pattern) for spec in keys.KEYS]
+    patterns = [re.escape(spec.pattern) for spec in key_table.KEYS]
     known = [re.compile(re.sub(r"<[^>]*>", ".+", pattern)) for pattern in patterns]
     unknown = {name: key for name, key in built_keys().items() if not any(k.fullmatch(key) for k in known)}
     assert not unknown
 
 
 def test_every_key_in_the_table_has_a_writer_and_a_lifetime() -> None:
-    for spec in keys.KEYS:
+    for spec in key_table.KEYS:
         assert spec.type in {"STRING", "HASH", "SET", "ZSET", "LIST"}, spec
         assert spec.holds, spec
         assert spec.lifetime, spec

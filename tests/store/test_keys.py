@@ -10,7 +10,8 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, update
-from tracker.store.keys import CHANGES, KEYS, Keys, as_markdown
+from tracker.store.key_table import KEYS, as_markdown
+from tracker.store.keys import CHANGES, Keys
 
 PLACEHOLDERS = {
     "ih": "[0-9a-f]{40}",
