@@ -13,6 +13,7 @@ from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id,
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
 
+PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
 PLACEHOLDERS = {
     "ih": "[0-9a-f]{40}",
     "pid": "[0-9a-f]{40}",
@@ -25,8 +26,17 @@ PLACEHOLDERS = {
     "set": "active|complete|incomplete|hnr",
     "address": r"[0-9.]+|[0-9a-f:]+",
     "process": "[0-9a-f]{16}",
+    "metric": rf"{PLACE}\.users|torrents\.[0-9a-f]{{40}}(?:\.{PLACE})?\.users",
+    "month": "[0-9]{4}-[0-9]{2}",
+    "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
+    "scope": "countries|cities|postcodes|torrents",
+    "period": "all|[0-9]{4}-[0-9]{2}",
+    "kind": "torrents",
+    "precision": "1|5|60|300|3600|18000|86400",
+    "name": ".+",
+    "minute": "[0-9]+",
 }
-FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches"}
+FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
 
 
 def pattern_of(row: str) -> re.Pattern[str]:
@@ -60,6 +70,15 @@ def built(keys: Keys) -> dict[str, str]:
         "figure": "seeders",
         "address": "192.0.2.1",
         "process": "0" * 16,
+        "metric": "countries.GB.users",
+        "month": "2026-11",
+        "seen": "192.0.2.1",
+        "scope": "countries",
+        "period": "all",
+        "kind": "torrents",
+        "precision": 60,
+        "name": "announces.started",
+        "minute": 1_800_000_000,
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
