@@ -40,7 +40,7 @@ class Store:
         self.connection = Connection(connect(self.url, connect_timeout=5), timeout=5)
         self.scripts = Scripts(self.connection, self.keys.prefix)
         self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
-        self.torrents = Torrents(self.connection, self.scripts, self.keys)
+        self.torrents = Torrents(self.connection, self.scripts, self.keys, self.clock)
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
         self.stats = Stats(self.connection, self.keys)

@@ -99,8 +99,16 @@ class SweepStep:
     seen: int
 
 
+def _nobody_asks(announces: int, bytes_up: int, bytes_down: int) -> None:
+    del announces, bytes_up, bytes_down
+
+
 class Swarms:
-    """The swarms of one prefix on one server. ``clock`` gives epoch seconds."""
+    """The swarms of one prefix on one server. ``clock`` gives epoch seconds.
+
+    ``on_batch`` hears of each batch: how many announces it held, and how many bytes their peers say they have moved up
+    and down since they last announced.
+    """
 
     def __init__(
         self,
@@ -110,12 +118,14 @@ class Swarms:
         rules: SwarmRules,
         clock: Callable[[], float],
         max_waiting: int = 4096,
+        on_batch: Callable[[int, int, int], None] = _nobody_asks,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
         self._max_waiting = max_waiting
+        self._on_batch = on_batch
         self._waiting: deque[tuple[PeerUpdate, asyncio.Future[Admitted | Refused]]] = deque()
         self._arrived = asyncio.Event()
         self._grace = rules.grace
@@ -161,7 +171,7 @@ class Swarms:
 
     async def _send(self, batch: list[tuple[PeerUpdate, "asyncio.Future[Admitted | Refused]"]]) -> None:
         try:
-            replies = await self._call([update for update, _ in batch])
+            *replies, moved = await self._call([update for update, _ in batch])
         except StoreAway as error:
             self._fail(batch, error)
             self._fail(self._waiting, error)
@@ -176,6 +186,7 @@ class Swarms:
             for (_, future), reply in zip(batch, replies, strict=True):
                 if not future.done():
                     future.set_result(_parse(reply))
+            self._on_batch(len(batch), *moved)
 
     @staticmethod
     def _fail(batch: Any, error: StoreAway) -> None:

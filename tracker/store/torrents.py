@@ -1,7 +1,8 @@
 """The register of torrents: what may be announced, what is denied, and in which state each is."""
 
 import re
-from collections.abc import Mapping, Sequence
+import time
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -48,10 +49,15 @@ class Peer:
 
 
 class Torrents:
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    """The register of one prefix. ``clock`` gives epoch seconds."""
+
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float] = time.time
+    ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
+        self._clock = clock
 
     async def add(self, info_hash: InfoHash, fields: Mapping[str, str] | None = None) -> tuple[str, bool]:
         """Registers a torrent: (its id, True when it was new). A known one keeps id and figures and gets ``fields``.
@@ -59,7 +65,7 @@ class Torrents:
         Raises ClientError for fields that a torrent does not have, and for an id of a site's that cannot be one.
         """
         row = _checked(fields or {})
-        added = await self._scripts.add([info_hash.hex(), *_flat(row)])
+        added = await self._scripts.add([info_hash.hex(), int(self._clock()), *_flat(row)])
         if added is None:
             raise ClientError("this torrent is registered with an id that is not a number: remove it first")
         await self._changed(info_hash)

@@ -17,6 +17,8 @@
 -- Answer    one list for each announce, in order:
 --   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
 --   { 1, code, reason }   nothing was changed; reason only where an operator wrote one
+--   and after the last one { bytes up, bytes down }: what the peers of this batch say they have moved since they last
+--   announced, no faster than the most credit
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold = tonumber(ARGV[3]), tonumber(ARGV[4])
 local longest_gap, most_credit = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -29,6 +31,7 @@ local private, open, may_grow = ARGV[7] == '1', ARGV[8] == '1', ARGV[11] == '1'
 
 local MAX = 9007199254740991
 local checked = false
+local moved_up, moved_down = 0, 0
 
 -- The user behind a passkey: id, or false and the refusal.
 local function authorize(passkey, left, event)
@@ -94,7 +97,7 @@ local function check_types(t, r)
   call('STRLEN', t.arrays .. name)
   call('STRLEN', t.arrays .. name .. 'i')
   if not checked then
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches' }) do call('ZCARD', P .. 'i:' .. index) end
+    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do call('ZCARD', P .. 'i:' .. index) end
     checked = true
   end
   if r.uid == '' then return end
@@ -236,7 +239,10 @@ local function snatch(t, r, p, a)
   call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
 end
 
+local joined = {}
+
 local function join(t, r, p)
+  joined[#joined + 1] = t.tid
   call('SADD', P .. 'tpeers:' .. t.ih, r.pidx)
   call('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
   write_join(t, r, p)
@@ -261,8 +267,15 @@ local function change(t, r, p)
   save(t)
 end
 
+local function note_moved(p)
+  if p.up + p.down == 0 then return end
+  local most = most_credit * math.max(1, p.elapsed)
+  moved_up, moved_down = moved_up + math.min(p.up, most), moved_down + math.min(p.down, most)
+end
+
 local function apply(t, r, p, a)
   keep_alive(t, r)
+  note_moved(p)
   call('HINCRBY', t.key, 'announces', 1)
   local joining, completed = not p.active, completes(r, p)
   if joining then join(t, r, p) else change(t, r, p) end
@@ -275,6 +288,7 @@ local function apply(t, r, p, a)
 end
 
 local function stop(t, r, p, a)
+  note_moved(p)
   call('HINCRBY', t.key, 'announces', 1)
   if memory > 0 then
     call('HSET', p.at, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
@@ -360,4 +374,6 @@ for i = 12, #ARGV do
 end
 save_totals()
 pcall(save_due_entries)
+pcall(rank, joined)
+answers[#answers + 1] = { math.min(MAX, moved_up), math.min(MAX, moved_down) }
 return answers

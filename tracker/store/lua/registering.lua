@@ -33,7 +33,14 @@ end
 -- Before the first peer of a swarm: the way back from the id, and a place in the rankings. An id that the site
 -- changed is taken over once the swarm is empty.
 local function bind(t, tid)
-  if t.tid and t.tid ~= tid then release_id(t) end
+  if t.tid and t.tid ~= tid then
+    local score = call('ZSCORE', P .. 'i:score', t.tid)
+    release_id(t)
+    if score then
+      call('ZADD', P .. 'i:score', score, tid)
+      call('ZADD', P .. 'i:processed', now, tid)
+    end
+  end
   if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
     call('SET', P .. 'torrent_id:' .. tid, t.ih)
     call('HSET', t.key, 'tid', tid)
@@ -42,4 +49,16 @@ local function bind(t, tid)
     call('ZADD', P .. 'i:snatches', t.snatches, tid)
     t.tid = tid
   end
+end
+
+-- Torrents that somebody registered or joined are scored from now on: new ones, and those that had dropped out.
+local function rank(tids)
+  if #tids == 0 then return end
+  local scores, times = {}, {}
+  for i, tid in ipairs(tids) do
+    scores[2 * i - 1], scores[2 * i] = 1, tid
+    times[2 * i - 1], times[2 * i] = now, tid
+  end
+  call('ZADD', P .. 'i:score', 'NX', unpack(scores))
+  call('ZADD', P .. 'i:processed', 'NX', unpack(times))
 end

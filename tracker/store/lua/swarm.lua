@@ -128,7 +128,9 @@ local function release_id(t)
   local owner = call('GET', P .. 'torrent_id:' .. t.tid)
   if owner and owner ~= t.ih then return end
   call('UNLINK', P .. 'torrent_id:' .. t.tid)
-  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do call('ZREM', P .. 'i:' .. index, t.tid) end
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
+    call('ZREM', P .. 'i:' .. index, t.tid)
+  end
 end
 
 -- Deletes an empty torrent with all its keys.

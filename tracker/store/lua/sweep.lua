@@ -99,7 +99,7 @@ local function visit(tid, at)
   if not t or t.tid ~= tid then
     -- Only what is still ranked is wrong: a torrent may be forgotten between the page of ids and the visit.
     local ranked = 0
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score' }) do
+    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
       ranked = ranked + call('ZREM', P .. 'i:' .. index, tid)
     end
     if ranked > 0 then repairs = repairs + 1 end
