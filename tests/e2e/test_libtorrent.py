@@ -15,6 +15,7 @@ from tests.e2e.processes import until
 from tests.e2e.requests import scrape
 from tests.trackers import RunningTracker
 
+pytestmark = pytest.mark.slow
 TIMEOUT_SECONDS = 4
 SHORT = {
     "TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1",

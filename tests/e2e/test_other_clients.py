@@ -21,6 +21,7 @@ from tests.e2e.peers import SeederProcess, Share
 from tests.e2e.processes import STOP_SECONDS, free_port, running, until
 from tests.e2e.requests import scrape
 
+pytestmark = pytest.mark.slow
 SIZE = 600_000
 
 
@@ -65,7 +66,7 @@ CLIENTS = {"transmission-daemon": transmission, "aria2c": aria2}
 
 # Transmission makes up its mind about a peer every 10 s.
 @pytest.mark.parametrize(
-    "program", [pytest.param("transmission-daemon", marks=pytest.mark.slow), pytest.param("aria2c")]
+    "program", ["transmission-daemon", "aria2c"]
 )
 def test_a_client_fetches_a_file_knowing_only_the_tracker(
     start_tracker: StartTracker, tmp_path: Path, program: str

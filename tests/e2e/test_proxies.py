@@ -14,6 +14,7 @@ from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.processes import free_port, running, until
 from tests.e2e.requests import announce_path, connect, get, scrape
 
+pytestmark = pytest.mark.slow
 CLIENT = "127.0.0.2"
 """Who calls the proxies, which are on 127.0.0.1."""
 needs_second_loopback = pytest.mark.skipif(sys.platform != "linux", reason="loopback is 127.0.0.1 alone here")
