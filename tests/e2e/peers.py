@@ -129,11 +129,13 @@ class Peer:
     def _await_answers(self) -> None:
         """Until no announce is under way: libtorrent says no ``stopped`` to a tracker that still owes it an answer."""
         until(
-            lambda: not any(
-                announce["updating"]
-                for tracker in self.handle.trackers()
-                for endpoint in tracker["endpoints"]
-                for announce in endpoint["info_hashes"]
+            lambda: (
+                not any(
+                    announce["updating"]
+                    for tracker in self.handle.trackers()
+                    for endpoint in tracker["endpoints"]
+                    for announce in endpoint["info_hashes"]
+                )
             )
         )
 

@@ -65,9 +65,7 @@ CLIENTS = {"transmission-daemon": transmission, "aria2c": aria2}
 
 
 # Transmission makes up its mind about a peer every 10 s.
-@pytest.mark.parametrize(
-    "program", ["transmission-daemon", "aria2c"]
-)
+@pytest.mark.parametrize("program", ["transmission-daemon", "aria2c"])
 def test_a_client_fetches_a_file_knowing_only_the_tracker(
     start_tracker: StartTracker, tmp_path: Path, program: str
 ) -> None:
