@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Nothing of ours: everybody may lean on these.
     "errors": (),
     "logs": (),
-    "settings": (),
+    "setting_types": (),
+    "settings": ("setting_types",),
     "scoring": (),
     "geoip": (),
     "child": (),
@@ -36,6 +37,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings_page": ("settings",),
     # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
     "store": (*NOUNS, *STORE_FOUNDATIONS),
+    "store.slices": (),
+    "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
     # Decisions.
     "announce": (*NOUNS, "settings", "store"),
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
@@ -106,6 +109,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "bittorrent": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
     "scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
     "torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
+    "store.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
 }
 """Libraries that a pure module has no use for: time and secrets are arguments."""
 

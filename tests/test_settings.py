@@ -3,7 +3,16 @@
 import pytest
 from pydantic import ValidationError
 
-from tracker.settings import FIELDS, HttpSettings, LogSettings, RedisSettings, Settings, variable
+from tracker.settings import (
+    FIELDS,
+    HttpSettings,
+    LogSettings,
+    RedisSettings,
+    Settings,
+    StatHatSettings,
+    StatsDSettings,
+    variable,
+)
 
 
 def test_a_section_is_frozen_and_takes_nothing_unknown() -> None:
@@ -29,3 +38,21 @@ def test_every_setting_has_a_sentence_and_a_variable_of_its_own() -> None:
     sentences = [field.description or "" for field in FIELDS.values()]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len({variable(*field) for field in FIELDS}) == len(FIELDS)
+
+
+def test_figures_go_to_one_receiver() -> None:
+    stathat, statsd = {"ezkey": "hidden"}, {"address": "[::1]:8125"}
+    assert Settings.model_validate({"stathat": stathat}).stathat.ezkey
+    assert Settings.model_validate({"statsd": statsd}).statsd.endpoint == ("::1", 8125)
+    assert StatsDSettings().endpoint is None
+    with pytest.raises(ValidationError) as caught:
+        Settings.model_validate({"statsd": statsd, "stathat": stathat})
+    assert "choose one" in str(caught.value)
+    assert "hidden" not in str(caught.value)
+
+
+@pytest.mark.parametrize("prefix", ["a~b", "a\n", "x" * 61])
+def test_what_names_begin_with_is_part_of_a_name(prefix: str) -> None:
+    for section in (StatHatSettings, StatsDSettings):
+        with pytest.raises(ValidationError):
+            section.model_validate({"prefix": prefix})

@@ -5,49 +5,16 @@ docs/settings.md is made from them. Parts receive their own section, never the w
 goes into the section of its part: nothing else has to know.
 """
 
-import json
 from collections.abc import Mapping
-from ipaddress import IPv4Network, IPv6Network, ip_network
 from pathlib import Path
-from typing import Annotated, Any, Literal, get_origin
+from typing import Literal
 
-from pydantic import BaseModel, BeforeValidator, ConfigDict, Field, SecretStr, ValidationInfo, field_validator
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
+from tracker.setting_types import Network, Section, UdpAddress, WebAddress, host_and_port
+
 PREFIX = "TRACKER_"
-
-
-def _network(value: object) -> object:
-    # Parsed here, not by pydantic's union: that would complain twice, and about neither in words of its own.
-    return ip_network(value.strip()) if isinstance(value, str) else value
-
-
-Network = IPv4Network | IPv6Network
-
-
-class Section(BaseModel):
-    """One part's settings: frozen, and nothing unknown gets in."""
-
-    model_config = ConfigDict(frozen=True, extra="forbid")
-
-    @field_validator("*", mode="before")
-    @classmethod
-    def _split_lists(cls, value: object, info: ValidationInfo) -> object:
-        """A list may be written as text: comma-separated, or as JSON."""
-        name = info.field_name or ""
-        if not isinstance(value, str) or get_origin(cls.model_fields[name].annotation) is not tuple:
-            return value
-        return _items(value)
-
-
-def _items(text: str) -> list[Any]:
-    try:
-        parsed = json.loads(text)
-    except ValueError:  # `[::]:6969,0.0.0.0:6969` looks like JSON only at first sight
-        parsed = None
-    if isinstance(parsed, list):
-        return parsed
-    return [item.strip() for item in text.split(",") if item.strip()]
 
 
 class HttpSettings(Section):
@@ -58,7 +25,7 @@ class HttpSettings(Section):
         description="Addresses to serve on: `host:port`, `[ipv6]:port` or `unix:/path`. On a system without "
         "IPv6 the IPv6 ones are left out with a warning.",
     )
-    trusted_proxies: tuple[Annotated[Network, BeforeValidator(_network)], ...] = Field(
+    trusted_proxies: tuple[Network, ...] = Field(
         (),
         description="Networks (`10.0.0.0/8`) whose X-Forwarded-For, Forwarded and PROXY headers and `ip=` are "
         "believed; once any is named, whoever connects through a unix socket is believed as well.",
@@ -248,7 +215,9 @@ class GeoIPSettings(Section):
 class UniqueSettings(Section):
     """How unique users are counted."""
 
-    enabled: bool = Field(True, description="Count unique users by torrent and, with a GeoIP database, by place.")
+    enabled: bool = Field(
+        True, description="Count unique users by torrent and, with a GeoIP database, by place."
+    )
     mode: Literal["exact", "hashed", "hyperloglog"] = Field(
         "exact",
         description="`exact` keeps one key per address and metric for 30 days, `hashed` the same with a keyed hash "
@@ -258,7 +227,9 @@ class UniqueSettings(Section):
         64, ge=16, le=128, description="IPv6 addresses that agree in so many bits count as one user."
     )
     max_waiting: int = Field(
-        100_000, ge=64, description="Joins that may wait to be counted in one process; further ones are dropped."
+        100_000,
+        ge=64,
+        description="Joins that may wait to be counted in one process; further ones are dropped.",
     )
 
 
@@ -267,7 +238,10 @@ class ScoringSettings(Section):
 
     enabled: bool = Field(True, description="Score torrents in this process.")
     interval_seconds: int = Field(
-        3600, ge=1, le=604_800, description="Each torrent is scored once in so long, as far as capacity allows."
+        3600,
+        ge=1,
+        le=604_800,
+        description="Each torrent is scored once in so long, as far as capacity allows.",
     )
     max_peers: int | None = Field(
         None,
@@ -286,7 +260,9 @@ class ScoringSettings(Section):
         description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`), "
         "so that torrents known elsewhere are scored too.",
     )
-    upstream_max_peers: int = Field(50, ge=1, description="The same as `max_peers`, for swarms of other trackers.")
+    upstream_max_peers: int = Field(
+        50, ge=1, description="The same as `max_peers`, for swarms of other trackers."
+    )
     upstream_peers: bool = Field(
         False,
         description="Also ask other trackers for addresses of peers (as an observer that stops at once), and count them.",
@@ -308,19 +284,29 @@ class JobSettings(Section):
         86_400, ge=0, description="How long finished jobs can be looked at before they are deleted."
     )
     concurrency: int = Field(
-        4, ge=1, le=256, description="Torrents' jobs that run at the same time, over all trackers on the store."
+        4,
+        ge=1,
+        le=256,
+        description="Torrents' jobs that run at the same time, over all trackers on the store.",
     )
 
 
 class StatHatSettings(Section):
     """Figures sent to StatHat."""
 
-    ezkey: SecretStr | None = Field(None, description="The EZ key of the account; without it nothing is sent.")
-    url: str = Field(
-        "https://api.stathat.com",
-        description="Where the EZ API is; another one for compatible servers.",
+    ezkey: SecretStr | None = Field(
+        None, description="The EZ key of the account; without it nothing is sent."
     )
-    prefix: str = Field("", max_length=60, description="What the name of every statistic begins with.")
+    url: WebAddress = Field(
+        "https://api.stathat.com",
+        description="Where the EZ API is; another one for compatible servers. `/ez` is added.",
+    )
+    prefix: str = Field(
+        "",
+        max_length=60,
+        pattern=r"^[^~\x00-\x1f\x7f]*$",
+        description="What the name of every statistic begins with.",
+    )
     per_torrent: bool = Field(False, description="Send unique users by torrent too, not only by country.")
     timeout_seconds: float = Field(10, gt=0, le=60, description="How long one answer may take.")
     max_waiting: int = Field(
@@ -333,8 +319,22 @@ class StatHatSettings(Section):
 class StatsDSettings(Section):
     """The same figures sent to a StatsD server, instead of StatHat."""
 
-    address: str | None = Field(None, description="Its UDP address, `host:port`; without it nothing is sent.")
-    prefix: str = Field("tracker.", max_length=60, description="What the name of every metric begins with.")
+    address: UdpAddress | None = Field(
+        None,
+        description="Its UDP address, `host:port` or `[ipv6]:port`; without it nothing is sent. Not together with "
+        "`TRACKER_STATHAT__EZKEY`.",
+    )
+    prefix: str = Field(
+        "tracker.",
+        max_length=60,
+        pattern=r"^[A-Za-z0-9_.\-]*$",
+        description="What the name of every metric begins with.",
+    )
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """``address`` as (host, port)."""
+        return None if self.address is None else host_and_port(self.address)
 
 
 class LogSettings(Section):
@@ -367,6 +367,17 @@ class Settings(Section):
     stathat: StatHatSettings = StatHatSettings()
     statsd: StatsDSettings = StatsDSettings()
     log: LogSettings = LogSettings()
+
+    @field_validator("statsd")
+    @classmethod
+    def _one_receiver_of_figures(cls, value: StatsDSettings, info: ValidationInfo) -> StatsDSettings:
+        """Each figure is sent once, and then it is gone."""
+        stathat = info.data.get("stathat")
+        if value.address and isinstance(stathat, StatHatSettings) and stathat.ezkey:
+            raise ValueError(
+                "choose one: figures go to StatHat (TRACKER_STATHAT__EZKEY) or to StatsD (TRACKER_STATSD__ADDRESS)"
+            )
+        return value
 
 
 FIELDS: Mapping[tuple[str, str], FieldInfo] = {
