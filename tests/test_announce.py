@@ -52,8 +52,8 @@ class Desk:
 
     async def counted(self) -> tuple[dict[str, int], dict[str, int]]:
         """Requests, announces and scrapes; refusals by reason."""
-        await self.store.stats.flush()
-        read = await self.store.stats.read()
+        await self.store.counters.flush()
+        read = await self.store.counters.totals()
         failures: Any = await self.store.redis.hgetall(self.store.keys.failures())
         figures = {name: read[name] for name in ("requests", "announces", "scrapes") if read[name]}
         return figures, {label.decode(): int(number) for label, number in failures.items()}
@@ -78,7 +78,7 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
             )
             tracker = Tracker(
                 store.swarms,
-                store.stats,
+                store.counters,
                 AllowList(store.clients, store.clock),
                 announce=settings.announce,
                 torrents=settings.torrents,

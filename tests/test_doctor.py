@@ -23,7 +23,7 @@ LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 async def patient_at(url: str, prefix: str = "t:") -> AsyncIterator[Patient]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
     async with open_stores(settings) as stores:
-        yield Patient(stores.connection, stores.keys, stores.stats, settings, time.time)
+        yield Patient(stores.connection, stores.keys, stores.counters, settings, time.time)
 
 
 async def findings(patient: Patient) -> dict[str, Finding]:
@@ -195,5 +195,5 @@ def test_settings_unwise_for_a_public_tracker(
 async def test_the_private_store_is_well(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
     async with open_stores(settings) as stores:
-        patient = Patient(stores.connection, stores.keys, stores.stats, settings, time.time)
+        patient = Patient(stores.connection, stores.keys, stores.counters, settings, time.time)
         assert {finding.level for finding in (await findings(patient)).values()} == {"ok"}

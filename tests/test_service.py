@@ -321,7 +321,7 @@ async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> Non
 async def test_commands_use_the_server_that_is_named(redis_url: str, prefix: str) -> None:
     settings = Settings(redis=RedisSettings(url=SecretStr(redis_url), prefix=prefix))
     async with open_stores(settings) as stores:
-        assert await stores.stats.read()
+        assert await stores.counters.totals()
 
 
 async def test_a_loop_that_fails_ends_the_block_with_its_own_error() -> None:

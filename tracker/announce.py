@@ -24,7 +24,7 @@ from tracker.bittorrent import (
 from tracker.errors import ClientError, RetryIn, StoreAway
 from tracker.settings import AnnounceSettings, ClientSettings, ReaperSettings, TorrentSettings, UserSettings
 from tracker.store.clients import AllowList
-from tracker.store.stats import Stats
+from tracker.store.counters import Counters
 from tracker.store.swarms import EVENT_CODES, PeerUpdate, Refused, SwarmRules, Swarms
 
 TIMEOUT_INTERVALS = 1.5
@@ -77,7 +77,7 @@ class Tracker:
     def __init__(
         self,
         swarms: Swarms,
-        stats: Stats,
+        counters: Counters,
         allow_list: AllowList,
         *,
         announce: AnnounceSettings,
@@ -89,7 +89,7 @@ class Tracker:
         clock: Callable[[], float],
     ) -> None:
         self._swarms = swarms
-        self._stats = stats
+        self._counters = counters
         self._allow_list = allow_list if clients.allow_list else None
         self._announce = announce
         self._torrents = torrents
@@ -111,8 +111,7 @@ class Tracker:
 
     def refused(self, label: str) -> None:
         """Counts a request that was refused before it came to a decision."""
-        self._stats.count("requests")
-        self._stats.failed(label)
+        self._counters.count("requests", f"failures.{label}")
 
     def _refused(self, error: ClientError | StoreAway) -> ClientError:
         """Counts a refusal, and puts it into words. A request that crashes is counted by whoever answers it."""
@@ -122,8 +121,7 @@ class Tracker:
         return error
 
     def _answered(self, figure: str) -> None:
-        self._stats.count("requests")
-        self._stats.count(figure)
+        self._counters.count("requests", figure)
 
     async def _decide(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         routable = is_routable(address)

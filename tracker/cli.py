@@ -12,6 +12,7 @@ from tracker import __version__, doctor, logs, service, settings_page, terminal
 from tracker.bittorrent import parse_info_hash
 from tracker.commands import DENIED, Commands, Config, InfoHashes, each, with_stores
 from tracker.commands.clients import clients
+from tracker.commands.geoip import geoip
 from tracker.commands.torrents import torrents
 from tracker.commands.users import users
 from tracker.errors import ClientError
@@ -36,6 +37,7 @@ app = typer.Typer(
 app.add_typer(torrents, name="torrent")
 app.add_typer(users, name="user")
 app.add_typer(clients, name="client")
+app.add_typer(geoip, name="geoip")
 
 
 def main() -> None:
@@ -92,7 +94,7 @@ def look_over(config: Config = None) -> None:
     settings = load(config)
 
     async def work(stores: Stores) -> None:
-        patient = doctor.Patient(stores.connection, stores.keys, stores.stats, settings, time.time)
+        patient = doctor.Patient(stores.connection, stores.keys, stores.counters, settings, time.time)
         colours = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "wrong": typer.colors.RED}
         wrong = False
         async for finding in doctor.examine(patient):

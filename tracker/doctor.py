@@ -15,9 +15,9 @@ from redis.exceptions import RedisError, ResponseError
 
 from tracker.settings import AnnounceSettings, Settings
 from tracker.store.connection import Connection
+from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.notifications import missing_flags, read_setting
-from tracker.store.stats import Stats
 
 CLOCK_SECONDS = 2.0
 """Tracker and store may differ by less than this: due lists and heartbeats compare their clocks."""
@@ -53,7 +53,7 @@ class Patient:
 
     connection: Connection
     keys: Keys
-    stats: Stats
+    counters: Counters
     settings: Settings
     clock: Callable[[], float]
 
@@ -291,7 +291,7 @@ async def _heartbeat(patient: Patient) -> Finding:
 
 async def _repairs(patient: Patient) -> Finding:
     try:
-        repairs = (await patient.stats.read())["repairs"]
+        repairs = (await patient.counters.totals())["repairs"]
     except RedisError as error:
         return Finding(
             "wrong", "counts", f"they cannot be read ({error})", f"allow keys {patient.keys.prefix}*"

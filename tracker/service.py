@@ -22,9 +22,9 @@ from tracker.settings import RedisSettings, Settings
 from tracker.settings_page import mask_url
 from tracker.store.clients import AllowList, Clients
 from tracker.store.connection import Connection, check_server, connect
+from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
-from tracker.store.stats import Stats
 from tracker.store.swarms import Swarms
 from tracker.store.torrents import Torrents
 from tracker.store.users import Users
@@ -61,7 +61,7 @@ class Stores:
     torrents: Torrents
     users: Users
     clients: Clients
-    stats: Stats
+    counters: Counters
 
 
 @asynccontextmanager
@@ -104,7 +104,7 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
             supervise = [embedded.supervise] if embedded else []
             async with (
                 _loops(*parts.loops, *supervise),
-                _stats_flushed(parts.stats),
+                _counters_flushed(parts.counters),
                 serve_http(
                     parts.tracker,
                     settings.http,
@@ -132,16 +132,16 @@ def _spare_the_collector() -> None:
 
 
 @asynccontextmanager
-async def _stats_flushed(stats: Stats) -> AsyncIterator[None]:
+async def _counters_flushed(counters: Counters) -> AsyncIterator[None]:
     """What the last requests counted is written when the sockets are closed."""
     yield
-    await stats.flush()
+    await counters.flush()
 
 
 @dataclass(frozen=True, slots=True)
 class _Parts:
     tracker: Tracker
-    stats: Stats
+    counters: Counters
     loops: tuple[Loop, ...]
 
 
@@ -150,9 +150,9 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
     scripts = Scripts(connection, keys.prefix)
     rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
     swarms = Swarms(connection, scripts, keys, rules, time.time, settings.redis.max_waiting)
-    stats = Stats(connection, keys)
+    counters = Counters(connection, scripts, keys, time.time)
     allow_list = AllowList(Clients(connection, keys), time.monotonic)
-    reaper = Reaper(swarms, connection, keys, stats, settings.reaper.interval_seconds, time.time)
+    reaper = Reaper(swarms, connection, keys, counters, settings.reaper.interval_seconds, time.time)
     try:
         secret = await swarms.secret()
         await swarms.heartbeat()
@@ -163,7 +163,7 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
     connection.on_return(reaper.note_return)
     tracker = Tracker(
         swarms,
-        stats,
+        counters,
         allow_list,
         announce=settings.announce,
         torrents=settings.torrents,
@@ -175,11 +175,11 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
     )
     return _Parts(
         tracker,
-        stats,
+        counters,
         (
             connection.watch,
             swarms.run,
-            stats.run,
+            counters.run,
             reaper.run,
             lambda: follow_changes(connection, keys, allow_list),
         ),
@@ -245,7 +245,7 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
                 Torrents(connection, scripts, keys),
                 Users(connection, keys),
                 Clients(connection, keys),
-                Stats(connection, keys),
+                Counters(connection, scripts, keys, time.time),
             )
 
 

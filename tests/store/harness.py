@@ -9,9 +9,9 @@ from typing import Any
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.store.clients import Clients
 from tracker.store.connection import Connection, connect
+from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
-from tracker.store.stats import Stats
 from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
 from tracker.store.torrents import Torrents
 from tracker.store.users import Users
@@ -43,7 +43,7 @@ class Store:
         self.torrents = Torrents(self.connection, self.scripts, self.keys, self.clock)
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
-        self.stats = Stats(self.connection, self.keys)
+        self.counters = Counters(self.connection, self.scripts, self.keys, self.clock)
 
     @property
     def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use

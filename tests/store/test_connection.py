@@ -337,12 +337,12 @@ class TestAway:
         """The answer is lost after the store did the work: redis-py must not repeat the call."""
         async with Proxy(any_server) as proxy, connected(proxy.url) as connection:
             scripts = Scripts(connection, prefix)
-            await scripts.count(["me", 1, 0])
+            await scripts.count(["me", 1, 0, 0, 0])
             with any_server.client() as direct:
                 direct.config_resetstat()
                 proxy.swallow_answers()
                 with pytest.raises(StoreAway):
-                    await scripts.count(["me", 2, 1, "requests", 1])
+                    await scripts.count(["me", 2, 0, 1, 0, "requests", "1800000000 1"])
                 await until_back(connection, 2)
                 assert direct.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
                 assert direct.get(f"{prefix}stats:requests") == b"1"

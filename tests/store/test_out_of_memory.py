@@ -132,10 +132,10 @@ async def test_leaving_makes_room_for_those_who_come(full: Store) -> None:
 
 async def test_counts_are_written(full: Store) -> None:
     """Refusals above all: the operator wants to see them."""
-    full.stats.count("requests", 3)
-    full.stats.failed("store full")
-    await full.stats.flush()
-    assert (await full.stats.read())["requests"] == 3
+    full.counters.count("requests", by=3)
+    full.counters.count("failures.store full")
+    await full.counters.flush()
+    assert (await full.counters.totals())["requests"] == 3
     assert await full.redis.hgetall(full.keys.failures()) == {b"store full": b"1"}
 
 

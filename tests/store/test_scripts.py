@@ -62,7 +62,7 @@ async def test_a_lost_script_is_loaded_again(store: Store) -> None:
     for _ in range(2):
         await store.redis.script_flush()
         await store.announce(update(1))
-        await store.stats.flush()
+        await store.counters.flush()
         assert await store.swarms.reap([("1", "00" * 20)]) == 0
 
 

@@ -33,7 +33,7 @@ async def tracker_on(
 
 @asynccontextmanager
 async def working(store: Store, interval: float = REAP_INTERVAL) -> AsyncIterator[Reaper]:
-    reaper = Reaper(store.swarms, store.connection, store.keys, store.stats, interval, time.time)
+    reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, interval, time.time)
     store.connection.on_return(reaper.note_return)
     tasks = [asyncio.Task(reaper.run()), asyncio.Task(store.connection.watch())]
     try:
@@ -215,8 +215,8 @@ async def test_two_trackers_reap_once(any_server: Server, users: str) -> None:
         await asyncio.sleep(0.2)
         assert (await one.torrent(info_hash(1)))["leechers"] == "1"
         assert await check_invariants(one.redis, one.keys) == 1
-        await one.stats.flush()
-        await two.stats.flush()
+        await one.counters.flush()
+        await two.counters.flush()
         assert await one.redis.get(one.keys.stat("reaped")) == b"100"
 
 

@@ -16,9 +16,9 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
+from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.notifications import request_expiry_events
-from tracker.store.stats import Stats
 from tracker.store.swarms import DUE_STEP_SECONDS, Swarms
 
 BATCH = 64
@@ -41,14 +41,14 @@ class Reaper:
         swarms: Swarms,
         connection: Connection,
         keys: Keys,
-        stats: Stats,
+        counters: Counters,
         interval: float,
         clock: Callable[[], float],
     ) -> None:
         self._swarms = swarms
         self._connection = connection
         self._keys = keys
-        self._stats = stats
+        self._counters = counters
         self._interval = interval
         self._clock = clock
         self._expired: deque[tuple[str, str]] = deque(maxlen=_MOST_WAITING)
@@ -145,6 +145,8 @@ class Reaper:
                 seen, reaped = await self._swarms.reap_due(deadline, first, BATCH)
                 first += seen
                 self._count(reaped)
+                for _ in range(reaped):
+                    self._counters.observe("reap_lag_seconds", self._clock() - deadline)
         return last
 
     # Sweep
@@ -185,10 +187,10 @@ class Reaper:
     def _note(self, reaped: int, repairs: int, forgotten: int) -> None:
         self._count(reaped)
         if repairs:
-            self._stats.count("repairs", repairs)
+            self._counters.count("repairs", by=repairs)
             log.error("the sweep repaired what did not agree", repairs=repairs)
         if forgotten:
-            self._stats.count("forgotten", forgotten)
+            self._counters.count("forgotten", by=forgotten)
 
     # Heartbeat
 
@@ -219,7 +221,7 @@ class Reaper:
     def _count(self, reaped: int) -> None:
         if reaped:
             self._reaped += reaped
-            self._stats.count("reaped", reaped)
+            self._counters.count("reaps", by=reaped)
 
     async def _summarize(self) -> None:
         while True:

@@ -1,21 +1,86 @@
 #!lua flags=allow-oom
--- count.lua: adds what a process counted, once, however often it has to send it.
+-- count.lua: adds what a process counted and measured, once, however often it has to send it. In a store that is full
+-- this grows by little, and is how an operator sees that it is full.
 -- KEYS[1]   the prefix
--- ARGV[1]   name of the process   ARGV[2] number of the batch   ARGV[3] how many figures
--- ARGV[4..] pairs of figure and count, then pairs of reason of refusal and count
--- Answer    the number of pairs that could not be added, because a key is of another type
-local P, wrong = KEYS[1], 0
+-- ARGV[1]   name of the process   ARGV[2] number of the batch   ARGV[3] most figures that may wait in the outbox
+-- ARGV[4]   how many counters     ARGV[5] how many of them, the first ones, are exported
+-- ARGV[6..] pairs: each counter and its 'second count second count …', then each distribution and its
+--           'second count mean squares min max second …'
+-- Answer    how many additions failed, because a key is of another type
+local P, outbox_most, wrong = KEYS[1], tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
 if redis.call('GET', process) == ARGV[2] then return 0 end
 redis.call('SET', process, ARGV[2], 'EX', 86400)
-local failures = 4 + 2 * tonumber(ARGV[3])
-for i = 4, #ARGV, 2 do
-  local answer
-  if i < failures then
-    answer = redis.pcall('INCRBY', P .. 'stats:' .. ARGV[i], ARGV[i + 1])
-  else
-    answer = redis.pcall('HINCRBY', P .. 'stats:failures', ARGV[i], ARGV[i + 1])
+--@ include outbox.lua
+
+local PRECISIONS = { 1, 5, 60, 300, 3600, 18000, 86400 }
+local FIGURES = {
+  announces = 'announces', scrapes = 'scrapes', requests = 'requests', reaps = 'reaped', repairs = 'repairs',
+  forgotten = 'forgotten', tally_dropped = 'tally_dropped',
+}
+
+-- One key of the wrong type must not stop the others.
+local function try(...)
+  local answer = redis.pcall(...)
+  if type(answer) ~= 'table' then return answer end
+  wrong = wrong + 1
+end
+
+-- A slice that holds no more than was added is new, and may be the counter's first.
+local function add(name, second, n)
+  for _, precision in ipairs(PRECISIONS) do
+    local entry = precision .. ':' .. name
+    local total = try('HINCRBY', P .. 'count:' .. entry, second - second % precision, n)
+    if total == tonumber(n) then try('ZADD', P .. 'known:', 0, entry) end
   end
-  if type(answer) == 'table' then wrong = wrong + 1 end
+end
+
+local function add_total(name, n)
+  local reason = string.match(name, '^failures%.(.+)$')
+  if reason then
+    try('HINCRBY', P .. 'stats:failures', reason, n)
+  elseif FIGURES[name] then
+    try('INCRBY', P .. 'stats:' .. FIGURES[name], n)
+  end
+end
+
+-- Two distributions made one (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does it.
+local function merged(stored, count, mean, squares, low, high)
+  local c, m, s, l, h = string.match(stored, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
+  c, m, s, l, h = tonumber(c), tonumber(m), tonumber(s), tonumber(l), tonumber(h)
+  local all, apart = c + count, mean - m
+  return all, m + apart * count / all, s + squares + apart * apart * (c * count / all), math.min(l, low), math.max(h, high)
+end
+
+local function measure(name, second, ...)
+  for _, precision in ipairs(PRECISIONS) do
+    local entry, slice = precision .. ':' .. name, second - second % precision
+    local key = P .. 'dist:' .. entry
+    local stored = try('HGET', key, slice)
+    if stored then
+      try('HSET', key, slice, string.format('%.0f %.17g %.17g %.17g %.17g', merged(stored, ...)))
+    elseif stored == false then
+      try('HSET', key, slice, string.format('%.0f %.17g %.17g %.17g %.17g', ...))
+      try('ZADD', P .. 'known:dist', 0, entry)
+    end
+  end
+end
+
+local counters = 5 + 2 * tonumber(ARGV[4])
+local exported = 5 + 2 * tonumber(ARGV[5])
+for i = 6, counters, 2 do
+  for second, n in string.gmatch(ARGV[i + 1], '(%S+) (%S+)') do
+    second = tonumber(second)
+    add(ARGV[i], second, n)
+    add_total(ARGV[i], n)
+    if i < exported and not pcall(export, second - second % 60, ARGV[i], n) then wrong = wrong + 1 end
+  end
+end
+for i = counters + 1, #ARGV, 2 do
+  for second, count, mean, squares, low, high in string.gmatch(ARGV[i + 1], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)') do
+    local ok = pcall(measure, ARGV[i], tonumber(second), tonumber(count), tonumber(mean), tonumber(squares),
+      tonumber(low), tonumber(high))
+    if not ok then wrong = wrong + 1 end
+  end
 end
 return wrong
