@@ -9,7 +9,8 @@ from typing import Any
 import pytest
 
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.outbox import export, outbox_of
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
 
@@ -31,7 +32,7 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents",
+    "kind": "torrents|outbox",
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
     "minute": "[0-9]+",
@@ -177,3 +178,5 @@ async def everything(store: Store) -> None:
     store.counters.count("requests")
     store.counters.count("failures.denied")
     await store.counters.flush()
+    await export(store, (START, "a", 1))
+    await outbox_of(store).take(store.clock.now, 1, 60)

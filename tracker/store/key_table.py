@@ -254,7 +254,7 @@ KEYS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:leases:<kind>",
         "ZSET",
-        "what somebody works on just now, by when the lease ends; `<kind>` is torrents (being scored, epoch s)",
+        "what somebody works on just now, by when the lease ends; `<kind>` is torrents (being scored, epoch s), outbox (minutes being sent, epoch s)",
         "while it is worked on; a lease that ended is taken over",
         "lease.lua",
     ),
@@ -301,8 +301,20 @@ KEYS: tuple[KeySpec, ...] = (
         "until sent",
         "count.lua, sight.lua, estimate.lua; sent.lua",
     ),
-    KeySpec("t:outbox", "ZSET", "the minutes that have something to send", "for ever", "outbox.lua"),
-    KeySpec("t:outbox:waiting", "STRING", "how many statistics wait in all minutes", "for ever", "outbox.lua"),
+    KeySpec(
+        "t:outbox",
+        "ZSET",
+        "the minutes that have something to send",
+        "while something waits",
+        "outbox.lua; sent.lua, collect.lua",
+    ),
+    KeySpec(
+        "t:outbox:waiting",
+        "STRING",
+        "how many statistics wait in all minutes",
+        "while something waits",
+        "outbox.lua; sent.lua, collect.lua",
+    ),
 )
 
 

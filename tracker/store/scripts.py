@@ -75,3 +75,8 @@ class Scripts:
         self.add_user = script("add_user")
         self.rotate_user = script("rotate_user")
         self.count = script("count")
+        self.sight = script("sight")
+        self.estimate = script("estimate")
+        self.clean = script("clean")
+        self.collect = script("collect")
+        self.sent = script("sent")

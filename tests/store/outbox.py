@@ -1,0 +1,40 @@
+"""Puts figures into the outbox as the scripts do that count: through the same fragment."""
+
+from tests.store.harness import Store
+from tracker.store.outbox import Outbox
+from tracker.store.scripts import Script, source
+
+_EXPORT = (
+    "#!lua\nlocal P, outbox_most = KEYS[1], tonumber(ARGV[1])\n"
+    + source("outbox")
+    + "for i = 2, #ARGV, 3 do export(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end\n"
+)
+
+
+async def export(store: Store, *figures: tuple[int, str | bytes, int], most: int = 100_000) -> None:
+    """``figures`` are (minute, statistic, count); ``most`` is how many may wait."""
+    argv = [part for figure in figures for part in figure]
+    await Script(store.connection, store.keys.prefix, _EXPORT)([most, *argv])
+
+
+def outbox_of(store: Store) -> Outbox:
+    return Outbox(store.connection, store.scripts, store.keys)
+
+
+async def dropped(store: Store) -> int:
+    return int(await store.redis.get(store.keys.stat("outbox_dropped")) or 0)
+
+
+async def contents(store: Store) -> dict[int, dict[str, int]]:
+    """What waits, by minute; checks that the number of waiting figures and the minutes agree with it."""
+    minutes = [int(m) for m in await store.redis.zrange(store.keys.outbox(), 0, -1)]
+    found = {
+        minute: {
+            statistic.decode("utf-8", "replace"): int(count)
+            for statistic, count in (await store.redis.hgetall(store.keys.outbox_minute(minute))).items()
+        }
+        for minute in minutes
+    }
+    assert await outbox_of(store).waiting() == sum(map(len, found.values()))
+    assert all(found.values()), "a minute without figures"
+    return found
