@@ -72,7 +72,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "geoip",
         "valkey",
     ),
-    "doctor": (*NOUNS, "settings", "store"),
+    "doctor": (*NOUNS, "geoip", "settings", "store"),
     "terminal": ("service",),
     "commands": (
         *NOUNS,
@@ -129,6 +129,7 @@ TESTED_BY: dict[str, str] = {
     "child": "test_valkey.py",
     "commands": "test_cli.py",
     "commands.clients": "test_cli.py",
+    "commands.geoip": "test_commands_geoip.py",
     "store.key_table": "store/test_keys.py",
     "commands.torrents": "test_cli.py",
     "commands.users": "test_cli.py",

@@ -4,14 +4,16 @@ import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import replace
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
+from tests.geoip_databases import make_city, make_country
 from tests.servers import Server
-from tracker.doctor import Finding, Patient, _written, examine, examine_settings, is_public
+from tracker.doctor import Finding, Patient, _written, examine, examine_geoip, examine_settings, is_public
 from tracker.service import open_stores
 from tracker.settings import AnnounceSettings, HttpSettings, RedisSettings, Settings
 
@@ -190,6 +192,32 @@ def test_settings_unwise_for_a_public_tracker(
 ) -> None:
     settings = Settings(announce=announce, http=HttpSettings(listen=(listen,)))
     assert {finding.subject for finding in examine_settings(settings) if finding.level != "ok"} == subjects
+
+
+@pytest.mark.parametrize(
+    ("days", "make", "level", "says"),
+    [
+        (59, make_city, "ok", "GeoLite2-City of 2026-01-01: countries, cities, postcodes"),
+        (61, make_city, "warning", "that was 61 days ago: fetch a new one"),
+        (1, make_country, "ok", "GeoLite2-Country of 2026-01-01: countries: with one of cities"),
+    ],
+)
+def test_the_geoip_database_is_looked_at(
+    tmp_path: Path, days: int, make: Callable[..., Path], level: str, says: str
+) -> None:
+    built = datetime(2026, 1, 1, tzinfo=UTC).timestamp()
+    found = examine_geoip(make(tmp_path / "g.mmdb", built=built), built + days * 86400)
+    assert (found.level, found.subject) == (level, "geoip")
+    assert says in str(found)
+
+
+def test_a_geoip_database_that_is_of_no_use_is_wrong_and_none_is_well(tmp_path: Path) -> None:
+    missing = examine_geoip(tmp_path / "g.mmdb", 0)
+    assert missing.level == "wrong" and "(No such file or directory)" in missing.text
+    (tmp_path / "g.mmdb").write_bytes(b"not a database")
+    assert examine_geoip(tmp_path / "g.mmdb", 0).level == "wrong"
+    none = examine_geoip(None, 0)
+    assert none.level == "ok" and "TRACKER_GEOIP__DATABASE" in none.remedy
 
 
 async def test_the_private_store_is_well(tmp_path: Path) -> None:

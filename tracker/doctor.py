@@ -9,10 +9,12 @@ import statistics
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 from redis.exceptions import RedisError, ResponseError
 
+from tracker.geoip import GeoIP
 from tracker.settings import AnnounceSettings, Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
@@ -28,6 +30,8 @@ EXPIRE_EFFORT = 5
 FULL_SHARE = 0.9
 LISTED_INTERVALS = range(300, 10801)
 """Seconds between announces that lists of public trackers accept."""
+GEOIP_DAYS = 60
+"""A GeoIP database older than this is stale: those of places come out at least once a month."""
 _PINGS = 5
 
 Level = Literal["ok", "warning", "wrong"]
@@ -76,6 +80,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         yield finding
     for look in (_scripts, _clock, _latency, _heartbeat, _repairs):
         yield await look(patient)
+    yield examine_geoip(patient.settings.geoip.database, patient.clock())
     for finding in examine_settings(patient.settings):
         yield finding
 
@@ -303,6 +308,26 @@ async def _repairs(patient: Patient) -> Finding:
         f"the sweep repaired {repairs}, which never happens unless keys are changed from outside or evicted"
     )
     return Finding("wrong", "counts", text, f"find out by whom, then DEL {key}")
+
+
+def examine_geoip(path: Path | None, now: float) -> Finding:
+    """The database of places. ``now`` is in epoch seconds."""
+    if path is None:
+        text = "no database is named, so users are not counted by place"
+        return Finding("ok", "geoip", text, "to count them set TRACKER_GEOIP__DATABASE, see docs/geoip.md")
+    geoip = GeoIP(path)
+    database = geoip.describe()
+    geoip.close()
+    if database is None:
+        text = f"{path} is of no use ({geoip.problem}), so users are not counted by place"
+        return Finding("wrong", "geoip", text, "fetch a database as docs/geoip.md says")
+    age = now - database.built.timestamp() if database.built else 0.0
+    if age > GEOIP_DAYS * 86400:
+        text = f"{database}; that was {_ago(age)} ago"
+        return Finding("warning", "geoip", text, "fetch a new one regularly as docs/geoip.md says")
+    if not database.cities:
+        return Finding("ok", "geoip", str(database), "with one of cities users are counted by city, too")
+    return Finding("ok", "geoip", str(database))
 
 
 def examine_settings(settings: Settings) -> Iterator[Finding]:

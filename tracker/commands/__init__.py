@@ -1,4 +1,4 @@
-"""The commands about torrents, users and clients, and what all commands share.
+"""The commands about torrents, users, clients and places, and what all commands share.
 
 Everything expected that goes wrong is one line on standard error and exit code 1; wrong usage is 2.
 Commands reach the store that a running tracker uses, or start the private one for a moment.
@@ -77,7 +77,7 @@ def _accept_config(config: Config = None) -> None:
 
 def with_stores(config: Path | None, work: Callable[[Stores], Coroutine[Any, Any, None]]) -> None:
     settings = load(config)
-    _quiet(settings)
+    quiet(settings)
     directory = settings.data.directory.absolute()
     if settings.redis.url is None and not directory.exists():  # most likely in the wrong directory
         typer.echo(f"note: no tracker has run on {directory} yet; a new store is made there", err=True)
@@ -89,7 +89,7 @@ def with_stores(config: Path | None, work: Callable[[Stores], Coroutine[Any, Any
     asyncio.run(run())
 
 
-def _quiet(settings: Settings) -> None:
+def quiet(settings: Settings) -> None:
     """A command says by itself what went wrong; its logs would say it twice."""
     logs.configure(settings.log.model_copy(update={"level": "error"}))
 

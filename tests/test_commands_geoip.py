@@ -1,0 +1,109 @@
+"""``tracker geoip``, in this process and as an operator runs it."""
+
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from tests import trackers
+from tests.geoip_databases import make_city
+from tracker.cli import app
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """Where the settings expect the database. There is no store."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", "redis://127.0.0.1:1/0")
+    monkeypatch.setenv("TRACKER_GEOIP__DATABASE", str(tmp_path / "places.mmdb"))
+    monkeypatch.chdir(tmp_path)
+    return tmp_path / "places.mmdb"
+
+
+@pytest.fixture
+def lookup() -> Iterator[Command]:
+    """Runs ``tracker geoip lookup`` and checks its exit code."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ("geoip", "lookup", *words), prog_name="tracker")
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+def test_places_are_shown_line_by_line(path: Path, lookup: Command) -> None:
+    make_city(path)
+    result = lookup("192.0.2.1", "2001:DB8:2:0::1", "203.0.113.1", "10.0.0.1")
+    assert result.stdout.splitlines() == [
+        "192.0.2.1\tGB\tENG\tLondon\tSW1A",
+        "2001:db8:2::1\tUS\tIL\tSpringfield\t62701",
+        "203.0.113.1\t\t\tPoseidonis\t",
+        "10.0.0.1\t\t\t\t",
+    ]
+    assert result.stderr == ""
+
+
+def test_places_are_shown_as_json(path: Path, lookup: Command) -> None:
+    make_city(path)
+    known, unknown = (json.loads(line) for line in lookup("--json", "192.0.2.1", "::1").stdout.splitlines())
+    assert known == {
+        "address": "192.0.2.1",
+        "country": "GB",
+        "subdivision": "ENG",
+        "city": "London",
+        "postcode": "SW1A",
+    }
+    assert unknown == {"address": "::1", "country": None, "subdivision": None, "city": None, "postcode": None}
+
+
+def test_what_is_no_address_is_a_line_and_the_others_are_shown(path: Path, lookup: Command) -> None:
+    make_city(path)
+    result = lookup("bogus", "192.0.2.1", "1.2.3", code=1)
+    assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["192.0.2.1"]
+    assert result.stderr.splitlines() == [
+        "error: bogus: not an IPv4 or IPv6 address",
+        "error: 1.2.3: not an IPv4 or IPv6 address",
+    ]
+    assert lookup("bogus", "--json", code=1).stdout == ""
+
+
+def test_names_cannot_move_the_cursor(path: Path, lookup: Command) -> None:
+    make_city(path, {"192.0.2.0/24": {"city": {"names": {"en": "a\x1b[2J\nb\u202e"}}}})
+    assert lookup("192.0.2.1").stdout == "192.0.2.1\t\t\ta [2J b\t\n"
+
+
+def test_without_a_database_there_is_one_line(
+    path: Path, lookup: Command, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert lookup("192.0.2.1", code=1).stderr == f"error: {path}: No such file or directory\n"
+    path.write_bytes(b"an error page")
+    assert "no MaxMind DB file" in lookup("192.0.2.1", code=1).stderr
+    monkeypatch.delenv("TRACKER_GEOIP__DATABASE")
+    (line,) = lookup("192.0.2.1", code=1).stderr.splitlines()
+    assert line == "error: no database is configured: set TRACKER_GEOIP__DATABASE"
+    assert "Usage: " in lookup(code=2).stderr
+
+
+def test_it_runs_as_a_command_without_a_store_and_without_making_one(tmp_path: Path) -> None:
+    database = make_city(tmp_path / "places.mmdb")
+    result = trackers.run(tmp_path, "geoip", "lookup", "192.0.2.1", TRACKER_GEOIP__DATABASE=str(database))
+    assert (result.returncode, result.stderr) == (0, "")
+    assert result.stdout == "192.0.2.1\tGB\tENG\tLondon\tSW1A\n"
+    assert [entry.name for entry in tmp_path.iterdir()] == ["places.mmdb"]

@@ -1,0 +1,436 @@
+"""The places of addresses, from databases made here."""
+
+import os
+import shutil
+import sys
+from collections.abc import Iterator
+from ipaddress import ip_address
+from pathlib import Path
+from typing import Any
+
+import geoip2.database
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from structlog.testing import capture_logs
+from structlog.typing import EventDict
+
+from tests.geoip_databases import (
+    CITIES,
+    DRESDEN,
+    LONDON,
+    NO_CODE,
+    SPRINGFIELD,
+    make_city,
+    make_country,
+    record,
+)
+from tracker.geoip import CACHED_ADDRESSES, NAME_LENGTH, GeoIP, Place, _place
+
+BRITISH, AMERICAN, BRITISH6 = (
+    ip_address(each).packed for each in ("192.0.2.1", "198.51.100.1", "2001:db8:1::1")
+)
+IN_LONDON = Place("GB", "ENG", "London", "SW1A")
+IN_SPRINGFIELD = Place("US", "IL", "Springfield", "62701")
+
+
+@pytest.fixture
+def path(tmp_path: Path) -> Path:
+    return tmp_path / "places.mmdb"
+
+
+@pytest.fixture
+def lines() -> Iterator[list[EventDict]]:
+    """What is logged."""
+    with capture_logs() as captured:
+        yield captured
+
+
+# What is read
+
+
+@pytest.mark.parametrize(
+    ("address", "place"),
+    [
+        ("192.0.2.0", IN_LONDON),
+        ("192.0.2.255", IN_LONDON),
+        ("::ffff:192.0.2.1", IN_LONDON),
+        ("2001:db8:1:ffff::1", IN_LONDON),
+        ("198.51.100.7", IN_SPRINGFIELD),
+        ("2001:db8:2::", IN_SPRINGFIELD),
+        ("203.0.113.1", Place(city="Poseidonis")),
+        ("192.0.3.0", None),
+        ("10.0.0.1", None),
+        ("2001:db8:3::1", None),
+        ("::1", None),
+    ],
+)
+def test_an_address_has_its_place(path: Path, address: str, place: Place | None) -> None:
+    """B10: what has no place is unknown, and what lacks a code or a postcode keeps the rest."""
+    assert GeoIP(make_city(path)).lookup(ip_address(address).packed) == place
+
+
+def test_dbip_has_subdivisions_without_codes(path: Path) -> None:
+    """B10: its free databases have no postcodes either, and call the country of unassigned addresses ZZ."""
+    nowhere = {"country": {"iso_code": "ZZ", "names": {"en": "Unknown"}}}
+    networks = {"192.0.2.0/24": DRESDEN, "198.51.100.0/24": nowhere}
+    geoip = GeoIP(make_city(path, networks, database_type="DBIP-City-Lite"))
+    assert geoip.lookup(BRITISH) == Place("DE", "Saxony", "Dresden", "")
+    assert geoip.lookup(AMERICAN) is None
+
+
+def test_a_country_database_knows_countries(path: Path, lines: list[EventDict]) -> None:
+    """B10: one line says what will not be counted."""
+    geoip = GeoIP(make_country(path))
+    assert geoip.lookup(BRITISH) == Place("GB")
+    assert geoip.lookup(BRITISH6) == Place("GB")
+    (line,) = lines
+    assert line["log_level"] == "warning" and "countries only" in line["event"]
+
+
+def test_a_database_of_ipv4_knows_no_ipv6(path: Path, lines: list[EventDict]) -> None:
+    geoip = GeoIP(make_city(path, {"192.0.2.0/24": LONDON}, ip_version=4))
+    assert geoip.lookup(BRITISH) == geoip.lookup(ip_address("::ffff:192.0.2.1").packed) == IN_LONDON
+    assert geoip.lookup(BRITISH6) is None
+    assert len(lines) == 1
+
+
+@pytest.mark.parametrize(
+    "each", [LONDON, SPRINGFIELD, NO_CODE, DRESDEN, record("NL", city="Den Haag"), record("NL")]
+)
+def test_geoip2_reads_the_same(path: Path, each: dict[str, Any]) -> None:
+    """Its models are the other reader of these records."""
+    address = "192.0.2.1"
+    place = GeoIP(make_city(path, {"192.0.2.0/24": each})).lookup(ip_address(address).packed)
+    with geoip2.database.Reader(path) as reader:
+        city = reader.city(address)
+    largest = city.subdivisions[0] if city.subdivisions else None
+    assert place == Place(
+        city.country.iso_code or "",
+        (largest.iso_code or largest.name or "") if largest else "",
+        city.city.name or "",
+        city.postal.code or "",
+    )
+
+
+# Odd records
+
+
+ODD: list[Any] = [
+    "text",
+    7,
+    ["GB"],
+    {},
+    {"country": "GB"},
+    {"country": ["GB"]},
+    {"country": {"iso_code": 826}},
+    {"country": {"iso_code": "GBR"}},
+    {"country": {"iso_code": "G\u00df"}},
+    {"country": {"iso_code": "G."}},
+    {"country": {"names": "England"}},
+    {"city": {"names": ["London"]}},
+    {"city": {"names": {"en": 7}}},
+    {"city": {"names": {"de": "London"}}},
+    {"city": {"names": {"en": " \u200b\x00 "}}},
+    {"subdivisions": "England"},
+    {"subdivisions": {"0": {"iso_code": "ENG"}}},
+    {"subdivisions": []},
+    {"subdivisions": ["ENG"]},
+    {"postal": "SW1A"},
+    {"postal": {"code": 12345}},
+]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_odd_record_is_no_place(path: Path, lines: list[EventDict], odd: Any) -> None:
+    geoip = GeoIP(make_city(path, {"192.0.2.0/24": odd}))
+    assert geoip.lookup(BRITISH) is None
+    assert (geoip.misses, len(lines)) == (1, 1)
+
+
+@pytest.mark.parametrize("odd", [each for each in ODD if isinstance(each, dict)], ids=str)
+def test_what_is_odd_spoils_nothing_beside_it(path: Path, odd: dict[str, Any]) -> None:
+    place = GeoIP(make_city(path, {"192.0.2.0/24": {**LONDON, **odd}})).lookup(BRITISH)
+    assert place is not None
+    kept = {part for part in ("country", "city", "subdivisions", "postal") if part not in odd}
+    names = {"country": "country", "city": "city", "subdivisions": "subdivision", "postal": "postcode"}
+    assert all(getattr(place, names[part]) == getattr(IN_LONDON, names[part]) for part in kept)
+    assert sum(bool(getattr(place, name)) for name in names.values()) == len(kept)
+
+
+@pytest.mark.parametrize(
+    ("name", "read"),
+    [
+        ("x" * 100_000, "x" * NAME_LENGTH),
+        ("x" * (NAME_LENGTH - 1) + " y", "x" * (NAME_LENGTH - 1)),
+        ("  New\n York\t", "New York"),
+        ("a\x1b[2J\u202eb\x00", "a [2J b"),
+        ("Zu\u0308rich", "Z\u00fcrich"),
+        ("\u6771\u4eac", "\u6771\u4eac"),
+        ("St. John's ~", "St. John's ~"),
+    ],
+)
+def test_names_are_cut_and_can_be_printed(path: Path, name: str, read: str) -> None:
+    city = {"city": {"names": {"en": name}}}
+    assert GeoIP(make_city(path, {"192.0.2.0/24": city})).lookup(BRITISH) == Place(city=read)
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.text() | st.binary(),
+    lambda inner: (
+        st.lists(inner) | st.dictionaries(st.sampled_from(["iso_code", "names", "en", "code"]), inner)
+    ),
+    max_leaves=6,
+)
+
+
+@given(st.dictionaries(st.sampled_from(["country", "city", "subdivisions", "postal"]), JSON) | JSON)
+def test_whatever_a_record_holds_its_place_can_be_written(odd: Any) -> None:
+    place = _place(odd)
+    if place is not None:
+        fields = (place.country, place.subdivision, place.city, place.postcode)
+        assert any(fields)
+        assert all(
+            text.isprintable() and text == text.strip() and len(text) <= NAME_LENGTH for text in fields
+        )
+        "".join(fields).encode()
+
+
+def test_a_country_is_two_upper_case_letters(path: Path) -> None:
+    lower = {"country": {"iso_code": "gb"}}
+    assert GeoIP(make_city(path, {"192.0.2.0/24": lower})).lookup(BRITISH) == Place("GB")
+
+
+# Lookups
+
+
+@pytest.mark.parametrize("wrong", [b"", b"123", b"12345", b"x" * 15, b"x" * 17])
+def test_what_is_no_address_is_nowhere(path: Path, lines: list[EventDict], wrong: bytes) -> None:
+    assert GeoIP(make_city(path)).lookup(wrong) is None
+    assert len(lines) == 1
+
+
+def test_lookups_are_kept_by_address_and_misses_counted(path: Path) -> None:
+    geoip = GeoIP(make_city(path))
+    first = geoip.lookup(BRITISH)
+    assert geoip.lookup(bytes(bytearray(BRITISH))) is first  # read once: it would be another object
+    assert geoip.misses == 0
+    for _ in range(3):
+        geoip.lookup(b"\x0a\0\0\x01")
+    assert geoip.misses == 3
+
+
+def test_what_is_kept_is_bounded(path: Path) -> None:
+    geoip = GeoIP(make_city(path))
+    first = geoip.lookup(BRITISH)
+    for number in range(CACHED_ADDRESSES):
+        geoip.lookup(number.to_bytes(4))
+    again = geoip.lookup(BRITISH)
+    assert again == first and again is not first
+
+
+def test_without_a_path_nothing_is_known_and_nothing_said(lines: list[EventDict]) -> None:
+    """B10."""
+    geoip = GeoIP(None)
+    geoip.refresh()
+    assert (geoip.lookup(BRITISH), geoip.describe(), geoip.problem, geoip.misses) == (None, None, "", 0)
+    assert not lines
+
+
+# Files that come, go and change
+
+
+def test_a_missing_file_is_one_line_and_is_picked_up_when_it_appears(
+    path: Path, lines: list[EventDict]
+) -> None:
+    """B10."""
+    geoip = GeoIP(path)
+    for _ in range(5):
+        geoip.refresh()
+        assert geoip.lookup(BRITISH) is None
+    (line,) = lines
+    assert (line["log_level"], line["problem"]) == ("warning", "No such file or directory")
+    make_city(path)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) == IN_LONDON
+    assert (geoip.problem, geoip.misses, len(lines)) == ("", 0, 2)
+
+
+def test_a_replaced_file_is_swapped_in_under_use(path: Path, lines: list[EventDict]) -> None:
+    geoip = GeoIP(make_city(path))
+    for number in range(10):
+        moved = LONDON if number % 2 else SPRINGFIELD
+        make_city(path, {"192.0.2.0/24": moved})
+        assert geoip.lookup(AMERICAN) == (IN_SPRINGFIELD if number == 0 else None)  # not before the refresh
+        geoip.refresh()
+        assert geoip.lookup(BRITISH) == (IN_LONDON if number % 2 else IN_SPRINGFIELD)
+    geoip.refresh()
+    assert [line["event"] for line in lines] == ["geoip database opened"] * 11
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
+def test_files_are_mapped_and_let_go(path: Path) -> None:
+    def mapped() -> list[str]:
+        maps = Path("/proc/self/maps").read_text(encoding="utf-8")
+        return [line for line in maps.splitlines() if str(path) in line]
+
+    geoip = GeoIP(make_city(path))
+    geoip.lookup(BRITISH)
+    assert len(mapped()) == 1
+    make_city(path)
+    geoip.refresh()
+    (line,) = mapped()
+    assert "(deleted)" not in line
+    geoip.close()
+    assert not mapped()
+    assert geoip.lookup(BRITISH) is None
+
+
+@pytest.mark.parametrize("cut", [0, 1, 1000, -100])
+def test_a_file_half_written_is_left_alone_until_it_is_whole(
+    path: Path, tmp_path: Path, lines: list[EventDict], cut: int
+) -> None:
+    """It grows between two looks, so it is never complained of."""
+    whole = make_city(tmp_path / "whole.mmdb", {"192.0.2.0/24": SPRINGFIELD}).read_bytes()
+    geoip = GeoIP(make_city(path))
+    part = tmp_path / "part.mmdb"
+    for end in (cut, cut + 10):
+        part.write_bytes(whole[:end])
+        part.replace(path)
+        geoip.refresh()
+        assert geoip.lookup(BRITISH) == IN_LONDON
+    assert geoip.problem
+    path.write_bytes(whole)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) == IN_SPRINGFIELD
+    assert [line["event"] for line in lines] == ["geoip database opened"] * 2
+
+
+def test_a_broken_file_is_one_line_and_the_old_one_stays(
+    path: Path, tmp_path: Path, lines: list[EventDict]
+) -> None:
+    geoip = GeoIP(make_city(path))
+    for number in (1, 2):
+        broken = tmp_path / "broken"
+        broken.write_bytes(b"an error page" * number)
+        broken.replace(path)
+        for _ in range(4):
+            geoip.refresh()
+            assert geoip.lookup(BRITISH) == IN_LONDON
+        assert len(lines) == 1 + number
+        assert "stays in use" in lines[-1]["event"] and "only a part" in lines[-1]["problem"]
+    path.unlink()
+    for _ in range(4):
+        geoip.refresh()
+    assert len(lines) == 4 and lines[-1]["problem"] == "No such file or directory"
+    make_city(path, {"192.0.2.0/24": SPRINGFIELD})
+    geoip.refresh()
+    assert (geoip.lookup(BRITISH), geoip.problem) == (IN_SPRINGFIELD, "")
+
+
+@pytest.mark.parametrize(
+    "content", [b"", b"x", b"\xab\xcd\xefMaxMind.com", b"\xab\xcd\xefMaxMind.com\xe1", b"\0" * 5000]
+)
+def test_a_file_broken_from_the_start_is_one_line(path: Path, lines: list[EventDict], content: bytes) -> None:
+    path.write_bytes(content)
+    geoip = GeoIP(path)
+    for _ in range(3):
+        geoip.refresh()
+        assert geoip.lookup(BRITISH) is None
+    (line,) = lines
+    assert line["log_level"] == "warning" and "nobody is counted by place" in line["event"]
+    make_city(path)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) == IN_LONDON
+
+
+def test_a_file_damaged_inside_is_one_line_and_lookups_go_on(path: Path, lines: list[EventDict]) -> None:
+    whole = make_city(
+        path, {"192.0.2.0/24": LONDON, "198.51.100.0/24": record("US", city="Troy")}
+    ).read_bytes()
+    assert whole.count(b"London\x00") + whole.count(b"FLondon") > 0
+    path.write_bytes(whole.replace(b"FLondon", b"F\xff\xfe\xfd\xfc\xfb\xfa"))
+    geoip = GeoIP(path)
+    for _ in range(3):
+        assert geoip.lookup(BRITISH) is None
+        assert geoip.lookup(AMERICAN) == Place("US", city="Troy")
+        geoip.refresh()
+    assert [line["event"] for line in lines] == [
+        "geoip database opened",
+        "the geoip database is damaged: fetch it again",
+    ]
+    assert geoip.misses == 3 and "damaged" in geoip.problem
+    make_city(path)
+    geoip.refresh()
+    assert (geoip.lookup(BRITISH), geoip.problem) == (IN_LONDON, "")
+
+
+def test_a_file_written_in_place_is_let_go_before_it_can_harm(path: Path, lines: list[EventDict]) -> None:
+    """A mapping of a file that was cut ends the process when its lost pages are read."""
+    geoip = GeoIP(make_city(path))
+    os.truncate(path, 0)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) is None and geoip.describe() is None
+    whole = make_city(path.with_name("whole.mmdb"), {"192.0.2.0/24": SPRINGFIELD})
+    shutil.copyfile(whole, path)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) == IN_SPRINGFIELD
+    assert len(lines) == 2
+
+
+@pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
+def test_a_file_that_may_not_be_read_is_picked_up_when_it_may(path: Path, lines: list[EventDict]) -> None:
+    make_city(path).chmod(0)
+    geoip = GeoIP(path)
+    assert geoip.problem == lines[0]["problem"] == "Permission denied"
+    path.chmod(0o600)
+    geoip.refresh()
+    assert geoip.lookup(BRITISH) == IN_LONDON
+
+
+def test_only_files_are_opened(path: Path) -> None:
+    """Opening a pipe would wait for somebody to write."""
+    os.mkfifo(path)
+    assert GeoIP(path).problem == GeoIP(path.parent).problem == "it is not a file"
+    assert GeoIP("a\0b").problem
+
+
+@pytest.mark.parametrize("kind", ["GeoLite2-ASN", "GeoIP2-Anonymous-IP", ""])
+def test_a_database_of_something_else_is_refused(path: Path, lines: list[EventDict], kind: str) -> None:
+    geoip = GeoIP(make_city(path, {"192.0.2.0/24": {"autonomous_system_number": 1}}, database_type=kind))
+    (line,) = lines
+    assert "knows no places" in line["problem"] and geoip.describe() is None
+
+
+# What it says of itself
+
+
+@pytest.mark.parametrize(
+    ("kind", "cities", "postcodes"),
+    [
+        ("GeoLite2-City", True, True),
+        ("GeoIP2-City-North-America", True, True),
+        ("GeoIP2-Enterprise", True, True),
+        ("GeoLite2-Country", False, False),
+        ("GeoIP2-Country", False, False),
+        ("DBIP-City-Lite", True, False),
+        ("DBIP-City-Lite (compat=City)", True, False),
+        ("DBIP-Country-Lite", False, False),
+        ("DBIP-Country-Lite (compat=Country)", False, False),
+        ("DBIP-Location (compat=City)", True, True),
+        ("DBIP-Location-ISP (compat=Enterprise)", True, True),
+        ("DBIP-ISP (compat=Enterprise)", False, False),
+    ],
+)
+def test_a_type_says_what_is_in_it(path: Path, kind: str, cities: bool, postcodes: bool) -> None:
+    described = GeoIP(make_city(path, CITIES, database_type=kind)).describe()
+    assert described is not None
+    assert (described.database_type, described.cities, described.postcodes) == (kind, cities, postcodes)
+
+
+def test_a_description_is_a_line_for_people(path: Path) -> None:
+    described = GeoIP(make_city(path, built=1_790_000_000)).describe()
+    assert str(described) == "GeoLite2-City of 2026-09-21: countries, cities, postcodes"
+    for unlikely in (2**62, 2**63):
+        make_city(path, database_type="DBIP-City-Lite", built=unlikely)
+        assert str(GeoIP(path).describe()) == "DBIP-City-Lite: countries, cities"

@@ -1,0 +1,59 @@
+"""``tracker geoip …``: what the database says, without a store."""
+
+import ipaddress
+from typing import Annotated
+
+import typer
+
+from tracker.commands import AsJson, Config, group, quiet
+from tracker.errors import ClientError
+from tracker.geoip import GeoIP
+from tracker.settings_sources import load
+from tracker.terminal import Column, Listing, Row, complain
+
+Addresses = Annotated[
+    list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
+]
+
+geoip = group("The places of addresses, from the database in TRACKER_GEOIP__DATABASE.")
+
+
+@geoip.command("lookup")
+def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None) -> None:
+    """Show where addresses are; what the database does not know stays empty."""
+    settings = load(config)
+    quiet(settings)
+    path = settings.geoip.database
+    if path is None:
+        raise ClientError("no database is configured: set TRACKER_GEOIP__DATABASE")
+    database = GeoIP(path)
+    if database.describe() is None:
+        raise ClientError(f"{path}: {database.problem}")
+    rows: list[Row] = []
+    wrong: list[str] = []
+    for text in addresses:
+        try:
+            rows.append(_row(database, text))
+        except ValueError:
+            wrong.append(text)
+    columns = [
+        Column("address", max((len(str(row["address"])) for row in rows), default=0)),
+        Column("country", 7),
+        Column("subdivision"),
+        Column("city"),
+        Column("postcode", 10),
+    ]
+    if rows:
+        Listing(columns, as_json=as_json).page(rows)
+    for text in wrong:
+        complain(f"{text}: not an IPv4 or IPv6 address")
+    if wrong:
+        raise typer.Exit(1)
+
+
+def _row(database: GeoIP, text: str) -> Row:
+    """Raises ValueError where ``text`` is no address."""
+    address = ipaddress.ip_address(text)
+    place = database.lookup(address.packed)
+    fields = ("country", "subdivision", "city", "postcode")
+    return {"address": str(address), **{name: getattr(place, name, "") or None for name in fields}}
