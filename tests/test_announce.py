@@ -2,6 +2,7 @@
 
 import hashlib
 import ipaddress
+import itertools
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
 from dataclasses import dataclass
@@ -28,6 +29,7 @@ class Desk:
 
     tracker: Tracker
     store: Store
+    joined: list[tuple[InfoHash, Address]]
 
     async def announce(
         self, peer: int = 1, event: str = "", passkey: str | None = None, address: str = "", **changes: Any
@@ -76,10 +78,13 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
             store = await stack.enter_async_context(
                 running(Store(any_server.url, Keys(prefix), rules, Clock()))
             )
+            joined: list[tuple[InfoHash, Address]] = []
+            times = itertools.count()
             tracker = Tracker(
                 store.swarms,
                 store.counters,
                 AllowList(store.clients, store.clock),
+                lambda info_hash, address: joined.append((info_hash, address)),
                 announce=settings.announce,
                 torrents=settings.torrents,
                 users=settings.users,
@@ -87,8 +92,9 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
                 reaper=settings.reaper,
                 secret=secret,
                 clock=store.clock,
+                timer=lambda: float(next(times)),
             )
-            return Desk(tracker, store)
+            return Desk(tracker, store, joined)
 
         yield make
 
@@ -410,3 +416,53 @@ def test_the_grace_after_an_outage_outlasts_the_longest_interval(
     )
     rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
     assert rules.grace == grace
+
+
+# What announces are counted as
+
+
+async def counts(desk: Desk) -> dict[str, int]:
+    """Every sliced counter with a figure."""
+    await desk.store.counters.flush()
+    names = await desk.store.counters.names()
+    series = {name: await desk.store.counters.series(name, 60) for name in names}
+    return {name: sum(count for _, count in slices) for name, slices in series.items() if slices}
+
+
+async def test_announces_count_by_event_family_and_outcome(desk: Desk) -> None:
+    await desk.announce(1, "started")
+    await desk.announce(1, "started")  # it is there already
+    await desk.announce(2, address="2600::2")
+    await desk.announce(2, "completed", address="2600::2", bytes_left=0)
+    await desk.announce(2, "paused", address="2600::2")
+    await desk.announce(1, "stopped")
+    await desk.scrape(1)
+    expected = {"requests": 7, "announces": 6, "announces.v4": 3, "announces.v6": 3, "announces.started": 2}
+    expected |= {"announces.completed": 1, "announces.stopped": 1, "joins": 2, "joins.v4": 1, "joins.v6": 1}
+    assert await counts(desk) == expected | {"scrapes": 1, "scrapes.v4": 1}
+
+
+async def test_a_refusal_counts_as_a_failure_and_as_nothing_else(make_desk: MakeDesk) -> None:
+    desk = await make_desk(torrents={"mode": "registered"})
+    await desk.refused(1)
+    assert await counts(desk) == {"requests": 1, "failures.unknown torrent": 1}
+    assert desk.joined == []
+
+
+async def test_each_join_is_told_once_and_with_its_address(desk: Desk) -> None:
+    await desk.announce(1, "started")
+    await desk.announce(1)
+    await desk.announce(2, "started", address="2600::2")
+    await desk.announce(1, "stopped")
+    await desk.announce(1)
+    assert desk.joined == [(info_hash(1), at(address)) for address in ("11.0.0.1", "2600::2", "11.0.0.1")]
+
+
+async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:
+    """C10: the timer of this test gives one second more each time it is asked."""
+    for _ in range(3):
+        await desk.announce(1)
+    await desk.store.counters.flush()
+    _, measured = await desk.store.counters.distribution("announce_seconds", 86400)
+    assert measured is not None
+    assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)

@@ -7,6 +7,7 @@ script, so a change holds from the very next announce; nothing of it is remember
 import asyncio
 import hashlib
 import random
+import time
 from collections.abc import Callable
 
 from tracker.bittorrent import (
@@ -31,6 +32,8 @@ TIMEOUT_INTERVALS = 1.5
 LONGEST_GAP_INTERVALS = 4
 _FULL_SCRAPE_SECONDS = 60.0
 _JITTER_STEPS = 10
+_FAMILIES = {4: "v4", 16: "v6"}
+"""By the length of an address."""
 _LATE_SECONDS = 60
 """A client that obeys its interval may come this much later."""
 
@@ -48,6 +51,21 @@ _REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "store full": ("the tracker is full: your client will try again by itself", 5),
     "torrent id in use": ("this torrent has the id of another: tell the people who run this tracker", 15),
     "bad torrent id": ("this torrent is registered wrongly: tell the people who run this tracker", 60),
+}
+
+
+def _counted(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
+    """What an answered announce counts as."""
+    names = ["requests", "announces", f"announces.{family}"]
+    names += [f"announces.{event.value}"] if event in (Event.STARTED, Event.COMPLETED, Event.STOPPED) else []
+    return (*names, "joins", f"joins.{family}") if joined else tuple(names)
+
+
+_COUNTED = {
+    (event, size, joined): _counted(event, family, joined=joined)
+    for event in Event
+    for size, family in _FAMILIES.items()
+    for joined in (False, True)
 }
 
 
@@ -72,13 +90,17 @@ def swarm_rules(
 
 
 class Tracker:
-    """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``."""
+    """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
+
+    ``tally`` hears of each peer that joins a swarm, and from where; ``timer`` gives seconds since whenever.
+    """
 
     def __init__(
         self,
         swarms: Swarms,
         counters: Counters,
         allow_list: AllowList,
+        tally: Callable[[InfoHash, Address], None],
         *,
         announce: AnnounceSettings,
         torrents: TorrentSettings,
@@ -87,9 +109,12 @@ class Tracker:
         reaper: ReaperSettings,
         secret: bytes,
         clock: Callable[[], float],
+        timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._swarms = swarms
         self._counters = counters
+        self._tally = tally
+        self._timer = timer
         self._allow_list = allow_list if clients.allow_list else None
         self._announce = announce
         self._torrents = torrents
@@ -102,11 +127,15 @@ class Tracker:
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
+        began = self._timer()
         try:
-            reply = await self._decide(announce, passkey, address)
+            reply, joined = await self._decide(announce, passkey, address)
         except (ClientError, StoreAway) as error:
             raise self._refused(error) from error
-        self._answered("announces")
+        self._counters.count(*_COUNTED[announce.event, len(address), joined])
+        self._counters.observe("announce_seconds", self._timer() - began)
+        if joined:
+            self._tally(announce.info_hash, address)
         return reply
 
     def refused(self, label: str) -> None:
@@ -120,10 +149,10 @@ class Tracker:
         self.refused(error.label)
         return error
 
-    def _answered(self, figure: str) -> None:
-        self._counters.count("requests", figure)
-
-    async def _decide(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
+    async def _decide(
+        self, announce: Announce, passkey: str | None, address: Address
+    ) -> tuple[AnnounceReply, bool]:
+        """(the answer, whether the peer has joined the swarm with it)"""
         routable = is_routable(address)
         if not routable and self._announce.private_addresses == "refuse":
             raise ClientError(
@@ -135,7 +164,8 @@ class Tracker:
         admitted = await self._swarms.announce(self._update(announce, passkey or "", address, interval))
         if isinstance(admitted, Refused):
             raise _refusal(admitted)
-        return AnnounceReply(
+        joined = admitted.outcome == "join"
+        reply = AnnounceReply(
             interval_seconds=interval,
             min_interval_seconds=min(interval, self._announce.min_interval_seconds),
             seeders=admitted.seeders,
@@ -146,8 +176,9 @@ class Tracker:
             peer_ids=admitted.peer_ids,
             peer_ids6=admitted.peer_ids6,
             external_address=address,
-            warning=_PRIVATE_ADDRESS if admitted.outcome == "join" and not routable else None,
+            warning=_PRIVATE_ADDRESS if joined and not routable else None,
         )
+        return reply, joined
 
     def _update(self, announce: Announce, passkey: str, address: Address, interval: int) -> PeerUpdate:
         key = announce.key
@@ -187,7 +218,7 @@ class Tracker:
             files = await self._files(scrape, passkey)
         except (ClientError, StoreAway) as error:
             raise self._refused(error) from error
-        self._answered("scrapes")
+        self._counters.count("requests", "scrapes", f"scrapes.{_FAMILIES[len(address)]}")
         return ScrapeReply(files, self._announce.min_interval_seconds)
 
     async def _files(self, scrape: Scrape, passkey: str | None) -> dict[InfoHash, ScrapeFile]:

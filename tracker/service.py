@@ -165,6 +165,7 @@ async def _assemble(settings: Settings, connection: Connection) -> _Parts:
         swarms,
         counters,
         allow_list,
+        lambda info_hash, address: None,
         announce=settings.announce,
         torrents=settings.torrents,
         users=settings.users,
