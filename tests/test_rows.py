@@ -9,10 +9,11 @@ from pathlib import Path
 import pytest
 
 TESTS = Path(__file__).parent
-ROWS = [f"T{number}" for number in range(1, 26)]
+SECTIONS = {"T": 25, "B": 15, "C": 10, "Q": 15}
+ROWS = [f"{section}{number}" for section, count in SECTIONS.items() for number in range(1, count + 1)]
 AWAITED = {"T24": "the maintenance commands"}
 """Rows of what is not there yet: to become empty."""
-ROW = re.compile(r"\bT\d+\b")
+ROW = re.compile(rf"\b[{''.join(SECTIONS)}]\d+\b")
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
