@@ -27,3 +27,15 @@ class StoreAway(Exception):
 
 class StartupError(Exception):
     """The tracker cannot start; the text is the one line the operator reads."""
+
+
+class TrackerReplyError(Exception):
+    """Another tracker's answer is none: malformed, too large, of the wrong kind. The text is ours, and fixed."""
+
+
+class TrackerRefusal(Exception):
+    """Another tracker refused. ``text`` is what it wrote, bounded but otherwise a stranger's words."""
+
+    def __init__(self, text: str) -> None:
+        super().__init__(text)
+        self.text = text

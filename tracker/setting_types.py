@@ -6,7 +6,17 @@ from ipaddress import IPv4Network, IPv6Network, ip_network
 from typing import Annotated, Any, get_origin
 from urllib.parse import urlsplit
 
-from pydantic import AfterValidator, BaseModel, BeforeValidator, ConfigDict, ValidationInfo, field_validator
+from pydantic import (
+    AfterValidator,
+    BaseModel,
+    BeforeValidator,
+    ConfigDict,
+    SecretStr,
+    ValidationInfo,
+    field_validator,
+)
+
+from tracker.tracker_url import parse_tracker_url
 
 
 def _network(value: object) -> object:
@@ -47,6 +57,22 @@ def _udp_address(value: str) -> str:
 
 
 UdpAddress = Annotated[str, AfterValidator(_udp_address)]
+
+
+def _announce_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """The complaint counts them, for each may hold a passkey."""
+    for number, url in enumerate(urls, 1):
+        try:
+            parse_tracker_url(url.get_secret_value())
+        except ValueError:
+            raise ValueError(
+                f"number {number} is no announce URL: http, https or udp, a host, and for udp a port"
+            ) from None
+    return urls
+
+
+AnnounceUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_announce_urls)]
+"""Other trackers; tracker_url.py says what may be one, and shows it without its passkey."""
 
 
 class Section(BaseModel):

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from tracker.setting_types import Network, Section, UdpAddress, WebAddress, host_and_port
+from tracker.setting_types import AnnounceUrls, Network, Section, UdpAddress, WebAddress, host_and_port
 
 PREFIX = "TRACKER_"
 
@@ -255,7 +255,7 @@ class ScoringSettings(Section):
     processors_max: int = Field(
         8, ge=1, le=256, description="Most torrents' batches scored at the same time in this process."
     )
-    upstreams: tuple[str, ...] = Field(
+    upstreams: AnnounceUrls = Field(
         (),
         description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`), "
         "so that torrents known elsewhere are scored too.",

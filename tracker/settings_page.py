@@ -9,6 +9,7 @@ from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
 from tracker.settings import FIELDS, Settings, variable
+from tracker.tracker_url import parse_tracker_url
 
 MASK = "***"
 
@@ -78,12 +79,20 @@ def _text(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, SecretStr):
-        return mask_url(value.get_secret_value())
+        return _masked(value.get_secret_value())
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
         return ",".join(_text(item) for item in value)
     return str(value)
+
+
+def _masked(secret: str) -> str:
+    """A tracker's passkey stands in its path; a store's password does not."""
+    try:
+        return parse_tracker_url(secret).masked
+    except ValueError:
+        return mask_url(secret)
 
 
 def _allowed(field: FieldInfo) -> str:

@@ -1,0 +1,221 @@
+"""Answers of other trackers over HTTP, and of things that only look like trackers."""
+
+import contextlib
+import time
+from typing import Any
+from urllib.parse import parse_qs, unquote_to_bytes
+
+import pytest
+from bencodepy import encode as bencode
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.bittorrent import Announce, AnnounceReply, Event, InfoHash, PeerId, ScrapeFile
+from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.wire import http, replies
+
+HASH, OTHER = InfoHash(bytes(range(20))), InfoHash(b"\xff" * 20)
+PEER = PeerId(b"-SK0001-abcdefghijkl")
+hashes = st.binary(min_size=20, max_size=20).map(InfoHash)
+counts = st.integers(0, 2**31 - 1)
+
+
+def scraped(data: bytes) -> dict[InfoHash, ScrapeFile]:
+    return replies.parse_scrape(data, [HASH, OTHER])
+
+
+def announced(data: bytes) -> AnnounceReply:
+    return replies.parse_announce(data, max_peers=50)
+
+
+class TestQueries:
+    @given(st.lists(hashes, min_size=1, max_size=50, unique=True))
+    def test_a_tracker_understands_the_scrape(self, asked: list[InfoHash]) -> None:
+        query = replies.scrape_query(asked)
+        assert http.parse_scrape(query.encode("ascii"), 400).info_hashes == tuple(asked)
+        assert len(query) <= 71 * len(asked)
+
+    @given(hashes, st.binary(min_size=4, max_size=4))
+    def test_a_tracker_understands_the_announce(self, info_hash: InfoHash, key: bytes) -> None:
+        announce = Announce(
+            info_hash, PEER, port=0, bytes_left=1, event=Event.STOPPED, peers_wanted=50, key=key
+        )
+        query = replies.announce_query(announce)
+        assert http.parse_announce(query.encode("ascii")) == announce._replace(
+            key=key.hex().encode(), no_peer_id=True
+        )
+
+    def test_what_is_not_known_is_not_said(self) -> None:
+        said = parse_qs(replies.announce_query(Announce(HASH, PEER, port=1)), encoding="latin-1")
+        assert unquote_to_bytes(said["info_hash"][0].encode("latin-1")) == HASH
+        assert not {"left", "event", "numwant", "key"} & set(said)
+
+
+class TestScrape:
+    def test_figures_of_what_was_asked_for(self) -> None:
+        data = bencode(
+            {
+                b"files": {
+                    HASH: {b"complete": 5, b"downloaded": 50, b"incomplete": 10},
+                    b"x" * 20: {b"complete": 1},
+                }
+            }
+        )
+        assert scraped(data) == {HASH: ScrapeFile(seeders=5, completions=50, leechers=10)}
+
+    @given(st.dictionaries(hashes, st.tuples(counts, counts, counts), max_size=50))
+    def test_there_and_back(self, figures: dict[InfoHash, tuple[int, int, int]]) -> None:
+        files = {
+            info_hash: {"complete": seeders, "downloaded": completions, "incomplete": leechers}
+            for info_hash, (seeders, completions, leechers) in sorted(figures.items())
+        }
+        parsed = replies.parse_scrape(bencode({"files": files, "flags": {"x": 1}}), list(figures))
+        assert {k: (f.seeders, f.completions, f.leechers) for k, f in parsed.items()} == figures
+
+    @pytest.mark.parametrize("data", [b"de", b"d5:files0:e", b"d5:filesle" + b"e", b"d5:filesi1ee"])
+    def test_without_files_it_is_none(self, data: bytes) -> None:
+        with pytest.raises(TrackerReplyError, match="no files"):
+            scraped(data)
+
+    @pytest.mark.parametrize("file", [b"le", b"i1e", b"0:"])
+    def test_figures_are_in_a_dictionary(self, file: bytes) -> None:
+        with pytest.raises(TrackerReplyError, match="no figures"):
+            scraped(b"d5:filesd20:" + HASH + file + b"ee")
+
+    @pytest.mark.parametrize("number", [b"i-1e", b"i2147483648e", b"i9999999999999999999e", b"1:5", b"le"])
+    def test_impossible_figures(self, number: bytes) -> None:
+        with pytest.raises(TrackerReplyError, match="out of range"):
+            scraped(b"d5:filesd20:" + HASH + b"d8:complete" + number + b"eee")
+
+
+class TestAnnounce:
+    def test_the_compact_form(self) -> None:
+        data = bencode(
+            {
+                b"complete": 3,
+                b"downloaded": 9,
+                b"incomplete": 2,
+                b"interval": 1800,
+                b"min interval": 900,
+                b"peers": b"\1\2\3\4\0\x50\5\6\7\x08\0\x51cut",
+                b"peers6": bytes(range(18)),
+            }
+        )
+        reply = announced(data)
+        assert (reply.seeders, reply.leechers, reply.completions) == (3, 2, 9)
+        assert (reply.interval_seconds, reply.min_interval_seconds) == (1800, 900)
+        assert (reply.peers, reply.peers6) == (b"\1\2\3\4\0\x50\5\6\7\x08\0\x51", bytes(range(18)))
+
+    def test_the_long_form_has_both_families_in_it(self) -> None:
+        peers = [
+            {b"ip": b"1.2.3.4", b"peer id": PEER, b"port": 80},
+            {b"ip": b"::1", b"port": 81},
+            {b"ip": b"::ffff:5.6.7.8", b"port": 82},
+            {b"ip": b"peer.example", b"port": 83},
+            {b"ip": b"1.2.3.4", b"port": 65536},
+            {b"ip": 7, b"port": 80},
+            {b"port": 80},
+        ]
+        reply = announced(bencode({b"interval": 1, b"peers": peers}))
+        assert reply.peers == b"\1\2\3\4\0\x50\5\6\7\x08\0\x52"
+        assert reply.peers6 == bytes(15) + b"\1\0\x51"
+
+    def test_no_more_peers_than_wanted(self) -> None:
+        long = [{b"ip": b"1.2.3.%d" % at, b"port": 1} for at in range(100)]
+        for data in (bencode({b"peers": bytes(600), b"peers6": bytes(1800)}), bencode({b"peers": long})):
+            reply = replies.parse_announce(data, max_peers=3)
+            assert len(reply.peers) == 18
+            assert len(reply.peers6) in (0, 54)
+
+    def test_everything_is_optional(self) -> None:
+        assert announced(b"de") == AnnounceReply(0, 0, 0, 0, 0)
+
+    @pytest.mark.parametrize("peers", [b"i1e", b"de", b"l1:xe", b"llee"])
+    def test_other_things_are_no_peers(self, peers: bytes) -> None:
+        with pytest.raises(TrackerReplyError, match="no addresses"):
+            announced(b"d5:peers" + peers + b"e")
+
+    @given(counts, counts, st.binary(max_size=60))
+    def test_our_own_answers_are_understood(self, seeders: int, leechers: int, peers: bytes) -> None:
+        reply = AnnounceReply(1800, 900, seeders, leechers, 7, peers[: len(peers) // 6 * 6])
+        assert announced(http.encode_announce(reply)) == reply
+
+
+class TestFailures:
+    def test_a_refusal_says_why(self) -> None:
+        data = http.encode_failure("unknown passkey", retry_in=30, interval_seconds=1, min_interval_seconds=1)
+        for parse in (scraped, announced):
+            with pytest.raises(TrackerRefusal) as refused:
+                parse(data)
+            assert refused.value.text == "unknown passkey"
+
+    @pytest.mark.parametrize(
+        ("reason", "text"), [(b"\xff\0", "\ufffd\0"), (b"x" * 1000, "x" * 200), (7, ""), ([b"x"], "")]
+    )
+    def test_a_refusal_may_say_anything(self, reason: Any, text: str) -> None:
+        with pytest.raises(TrackerRefusal) as refused:
+            scraped(bencode({b"failure reason": reason}))
+        assert refused.value.text == text
+
+
+class TestHostility:
+    @pytest.mark.parametrize(
+        "data",
+        [
+            *(b"", b"d", b"e", b"i1e", b"4:spam", b"le", b"<html></html>", b"d1:a", b"d1:ae", b"d1:ai1e"),
+            *(b"dee", b"de5:extra", b"dede", b"d1:ai1e1:be", b"dlei1ee", b"d9:ai1ee"),
+            *(
+                b"d1:ai01ee",
+                b"d1:ai-0ee",
+                b"d01:ai1ee",
+                b"d1:ai1.5ee",
+                b"d1:aiee",
+                b"d1:a-1:e",
+                b"d1:a99999999:e",
+            ),
+            *(b"d1:ai1e1:ai2ee", b"d8:completei1e8:completei2ee"),
+            b"d1:ai" + b"9" * 100_000 + b"ee",
+            b"d1:a" + b"l" * 100_000 + b"e" * 100_000 + b"e",
+            b"d1:a" + b"d1:a" * 60_000,
+            b"d1:al" + b"i1e" * 60_000 + b"ee",
+            b"d1:a262144:" + b"x" * 262_144 + b"e",
+        ],
+        ids=lambda data: repr(data[:20]),
+    )
+    def test_what_is_malformed_too_deep_or_too_large_is_no_answer(self, data: bytes) -> None:
+        began = time.process_time()
+        for parse in (scraped, announced):
+            with pytest.raises(TrackerReplyError):
+                parse(data)
+        assert time.process_time() - began < 5
+
+    def test_keys_in_the_wrong_order_and_white_space_at_the_end_are_common(self) -> None:
+        assert announced(b"d10:incompletei2e8:completei1ee\r\n").seeders == 1
+
+    @given(st.binary(max_size=100), st.sampled_from([b"", b"d5:files", b"d5:peers", b"d5:filesd20:" + HASH]))
+    def test_parsing_raises_nothing_else(self, data: bytes, start: bytes) -> None:
+        for parse in (scraped, announced):
+            for end in (b"", b"e", b"ee"):
+                with contextlib.suppress(TrackerRefusal, TrackerReplyError):
+                    parse(start + data + end)
+
+    @given(
+        st.recursive(
+            st.integers() | st.binary(max_size=8),
+            lambda inner: (
+                st.lists(inner, max_size=3)
+                | st.dictionaries(
+                    st.sampled_from(
+                        [b"files", b"peers", b"peers6", b"complete", b"failure reason", b"ip", HASH]
+                    ),
+                    inner,
+                    max_size=4,
+                )
+            ),
+            max_leaves=12,
+        )
+    )
+    def test_well_formed_answers_of_any_shape_raise_nothing_else(self, value: Any) -> None:
+        for parse in (scraped, announced):
+            with contextlib.suppress(TrackerRefusal, TrackerReplyError):
+                parse(bencode({b"files": value, b"peers": value}))

@@ -1,0 +1,108 @@
+"""The announce URL of another tracker: what may be one, where its scrape is (BEP 48), how it may be shown.
+
+Such a URL often holds a secret: a passkey in its path or query, or a name and password before its host. Only
+the scheme, the host, the port and the words ``announce`` and ``scrape`` are ever shown.
+"""
+
+import re
+from dataclasses import dataclass
+from ipaddress import IPv6Address
+from urllib.parse import unquote
+
+SCHEMES = ("http", "https", "udp")
+MAX_LENGTH = 2000
+MASK = "***"
+
+_PORTS = {"http": 80, "https": 443}
+_SHORTEST_SECRET = 4
+_URL = re.compile(
+    r"(?P<scheme>(?i:https?|udp))://"
+    r"(?:(?P<credentials>[^\x00-\x20/?#@\\]*)@)?"
+    r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
+    r"(?::(?P<port>[0-9]{1,5}))?"
+    r"(?P<target>[/?][!-\"$-\[\]-~]*)?"
+)
+_SHOWN_WORD = re.compile(r"(?:announce|scrape)(?:\.[a-z]{1,5})?")
+
+
+@dataclass(frozen=True, slots=True)
+class TrackerUrl:
+    """An announce URL in its parts; made by ``parse_tracker_url``."""
+
+    scheme: str
+    host: str
+    """In lower case; IPv6 without its brackets."""
+    port: int
+    target: str
+    """Path and query, as given; empty or beginning with ``/``."""
+    credentials: str = ""
+    """``user:password``, as given; only with http and https."""
+
+    def __repr__(self) -> str:
+        return f"TrackerUrl({self.masked!r})"
+
+    @property
+    def origin(self) -> str:
+        """``scheme://host:port``, without anything secret."""
+        host = f"[{self.host}]" if ":" in self.host else self.host
+        port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
+        return f"{self.scheme}://{host}{port}"
+
+    @property
+    def scrape_target(self) -> str | None:
+        """The target of a scrape, by the convention: what follows the last slash begins with ``announce``."""
+        head, slash, tail = self.target.rpartition("/")
+        if not slash or not tail.startswith("announce"):
+            return None
+        return f"{head}/scrape{tail.removeprefix('announce')}"
+
+    @property
+    def masked(self) -> str:
+        """What may be logged and shown."""
+        path, mark, _ = self.target.partition("?")
+        words = [word if not word or _SHOWN_WORD.fullmatch(word) else MASK for word in path.split("/")]
+        return f"{self._shown_origin()}{'/'.join(words)}{mark and '?' + MASK}"
+
+    def _shown_origin(self) -> str:
+        scheme, separator, rest = self.origin.partition("://")
+        return f"{scheme}{separator}{self.credentials and MASK + '@'}{rest}"
+
+    def hide(self, text: str) -> str:
+        """``text``, which may have been written by the tracker, without what is secret in this URL."""
+        path, _, query = self.target.partition("?")
+        parts = {*path.split("/"), *re.split("[&=]", query), *self.credentials.split(":"), self.credentials}
+        secrets = {
+            part for part in parts if len(part) >= _SHORTEST_SECRET and not _SHOWN_WORD.fullmatch(part)
+        }
+        # The longest first: a part of one may be another.
+        for secret in sorted(secrets | {unquote(secret) for secret in secrets}, key=len, reverse=True):
+            text = text.replace(secret, MASK)
+        return text
+
+
+def parse_tracker_url(text: str) -> TrackerUrl:
+    """Raises ValueError, whose text repeats nothing of the URL. A udp URL names its port, and nobody's password."""
+    match = _URL.fullmatch(text) if len(text) <= MAX_LENGTH else None
+    if match is None:
+        raise ValueError("not an announce URL")
+    scheme = match["scheme"].lower()
+    port = int(match["port"] or _PORTS.get(scheme, 0))
+    if not 0 < port < 65536 or (scheme == "udp" and match["credentials"] is not None):
+        raise ValueError("not an announce URL")
+    target = match["target"] or ""
+    return TrackerUrl(
+        scheme=scheme,
+        host=_host(match["host"]),
+        port=port,
+        target=f"/{target}" if target.startswith("?") else target,
+        credentials=match["credentials"] or "",
+    )
+
+
+def _host(text: str) -> str:
+    if not text.startswith("["):
+        return text.lower()
+    try:
+        return str(IPv6Address(text[1:-1]))
+    except ValueError:
+        raise ValueError("not an announce URL") from None

@@ -1,0 +1,159 @@
+"""Asking another tracker over HTTP: the query of a scrape or announce, and its bencoded answer -> nouns.
+
+An answer is a stranger's: it is bounded in size, depth and number of values by a scan without recursion before
+bencodepy, which recurses and is lenient, sees it. What bencodepy then makes of it must encode to the very same bytes:
+so there is no key twice, no number written in two ways and nothing behind the end. Keys in the wrong order are common
+and harm nobody, nor do keys that are numbers. Every parser raises TrackerRefusal or TrackerReplyError, and nothing else.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+from bencodepy import decode as bdecode
+from bencodepy import encode as bencode
+
+from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
+from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.wire.compact import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, pack_address, pack_endpoint
+
+MAX_BYTES = 256 * 1024
+"""A scrape of 50 torrents takes 5,000 bytes, an announce with 1,000 peers in the long form 80,000."""
+MAX_DEPTH = 8
+MAX_TOKENS = 20_000
+MAX_FAILURE_LENGTH = 200
+
+_LARGEST_COUNT = 2**31 - 1
+_TOKEN = re.compile(rb"i-?\d{1,19}e|(\d{1,7}):|[dle]")
+_PADDING = b" \t\r\n"
+
+
+def scrape_query(info_hashes: Iterable[InfoHash]) -> str:
+    """``info_hash=…&info_hash=…`` (BEP 48)."""
+    return "&".join(f"info_hash={quote_from_bytes(info_hash, safe='')}" for info_hash in info_hashes)
+
+
+def announce_query(announce: Announce) -> str:
+    """An announce in the compact form, without peer ids."""
+    fields = {
+        "info_hash": quote_from_bytes(announce.info_hash, safe=""),
+        "peer_id": quote_from_bytes(announce.peer_id, safe=""),
+        "port": announce.port,
+        "uploaded": announce.uploaded,
+        "downloaded": announce.downloaded,
+        "left": announce.bytes_left,
+        "event": announce.event.value or None,
+        "numwant": announce.peers_wanted,
+        "key": announce.key.hex() or None,
+        "compact": 1,
+        "no_peer_id": 1,
+    }
+    return "&".join(f"{name}={value}" for name, value in fields.items() if value is not None)
+
+
+def parse_scrape(data: bytes, asked: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
+    """The figures of the torrents ``asked`` for that the answer mentions; others in it are ignored."""
+    files = _reply(data).get(b"files")
+    if not isinstance(files, dict):
+        raise TrackerReplyError("its scrape holds no files")
+    return {info_hash: _file(files[info_hash]) for info_hash in asked if info_hash in files}
+
+
+def parse_announce(data: bytes, *, max_peers: int) -> AnnounceReply:
+    """Figures, and at most ``max_peers`` endpoints of each family. Absent figures are 0; names are no addresses."""
+    reply = _reply(data)
+    peers = reply.get(b"peers", b"")
+    if isinstance(peers, list):
+        packed, packed6 = _long_form(peers, max_peers)
+    else:
+        packed, packed6 = _compact(peers, ENDPOINT_LENGTH, max_peers), b""
+    return AnnounceReply(
+        interval_seconds=_count(reply, b"interval"),
+        min_interval_seconds=_count(reply, b"min interval"),
+        seeders=_count(reply, b"complete"),
+        leechers=_count(reply, b"incomplete"),
+        completions=_count(reply, b"downloaded"),
+        peers=packed,
+        peers6=packed6 + _compact(reply.get(b"peers6", b""), ENDPOINT6_LENGTH, max_peers),
+    )
+
+
+def _reply(data: bytes) -> dict[bytes, Any]:
+    """The dictionary that an answer is; raises TrackerRefusal where it is a failure."""
+    if len(data) > MAX_BYTES:
+        raise TrackerReplyError("its answer is too large")
+    data = data.strip(_PADDING)
+    if not data.startswith(b"d") or _end(data) != len(data):
+        raise TrackerReplyError("its answer is not bencoded")
+    try:
+        reply = bdecode(data)
+        same = bencode(reply) == data
+    except Exception as error:  # whatever a lenient decoder makes of hostile bytes
+        raise TrackerReplyError("its answer is not bencoded") from error
+    if not same:
+        raise TrackerReplyError("its answer is not well-formed")
+    failure = reply.get(b"failure reason")
+    if failure is not None:
+        text = failure if isinstance(failure, bytes) else b""
+        raise TrackerRefusal(text[:MAX_FAILURE_LENGTH].decode("utf-8", "replace"))
+    return dict(reply)
+
+
+def _end(data: bytes) -> int | None:
+    """Where the first value ends; ``None`` when it does not, or is too deep or of too many parts."""
+    at = depth = 0
+    for _ in range(MAX_TOKENS):
+        if not (match := _TOKEN.match(data, at)):
+            return None
+        at = match.end() + int(match[1] or 0)
+        kind = data[match.start()]
+        if kind in b"dl":
+            depth += 1
+        elif kind == ord("e"):
+            depth -= 1
+        if depth <= 0 or depth > MAX_DEPTH:
+            return None if depth else at
+    return None
+
+
+def _file(file: object) -> ScrapeFile:
+    if not isinstance(file, dict):
+        raise TrackerReplyError("its scrape holds no figures")
+    return ScrapeFile(
+        seeders=_count(file, b"complete"),
+        leechers=_count(file, b"incomplete"),
+        completions=_count(file, b"downloaded"),
+    )
+
+
+def _count(figures: dict[bytes, Any], name: bytes) -> int:
+    number = figures.get(name, 0)
+    if not isinstance(number, int) or not 0 <= number <= _LARGEST_COUNT:
+        raise TrackerReplyError("its figures are out of range")
+    return number
+
+
+def _compact(peers: object, size: int, max_peers: int) -> bytes:
+    if not isinstance(peers, bytes):
+        raise TrackerReplyError("its peers are no addresses")
+    return peers[: size * min(len(peers) // size, max_peers)]
+
+
+def _long_form(peers: list[object], max_peers: int) -> tuple[bytes, bytes]:
+    endpoints = list(_endpoints(peers))
+    packed, packed6 = (
+        b"".join([each for each in endpoints if len(each) == size][:max_peers])
+        for size in (ENDPOINT_LENGTH, ENDPOINT6_LENGTH)
+    )
+    return packed, packed6
+
+
+def _endpoints(peers: list[object]) -> Iterator[bytes]:
+    for peer in peers:
+        if not isinstance(peer, dict):
+            raise TrackerReplyError("its peers are no addresses")
+        ip, port = peer.get(b"ip"), peer.get(b"port")
+        address = pack_address(ip.decode("latin-1")) if isinstance(ip, bytes) else None
+        if address and isinstance(port, int) and 0 <= port < 65536:
+            yield pack_endpoint(address, port)
