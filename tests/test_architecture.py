@@ -21,7 +21,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Nothing of ours: everybody may lean on these.
     "errors": (),
     "logs": (),
-    "setting_types": (),
+    "tracker_url": (),
+    "setting_types": ("tracker_url",),
     "settings": ("setting_types",),
     "scoring": (),
     "geoip": (),
@@ -31,14 +32,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "torrent_file": NOUNS,
     "wire": NOUNS,
     "wire.http": (*NOUNS, "wire.compact"),
+    "wire.replies": (*NOUNS, "wire.compact"),
+    "wire.udp": (*NOUNS, "wire.compact"),
     "wire.proxy": (*NOUNS, "wire.compact"),
     # Where settings come from, and how people read them.
     "settings_sources": ("settings",),
-    "settings_page": ("settings",),
+    "settings_page": ("settings", "tracker_url"),
     # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
     "store": (*NOUNS, *STORE_FOUNDATIONS),
     "store.slices": (),
-    "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
+    "store.series": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
+    "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.series", "store.slices"),
     # Decisions.
     "announce": (*NOUNS, "settings", "store"),
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
@@ -55,8 +59,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     # Loops that run until cancelled.
     "workers": (*NOUNS, "settings", "store", "scoring", "geoip"),
+    # Two receivers of figures, and what both have in common.
+    "workers.stathat": (*NOUNS, "settings", "store", "workers.figures"),
+    "workers.statsd": (*NOUNS, "settings", "store", "workers.figures"),
     # What other trackers are asked, in the words of the wire.
-    "workers.upstreams": (*NOUNS, "settings", "wire"),
+    "workers.upstreams": (*NOUNS, "settings", "tracker_url", "wire", "workers.upstreams"),
     # The private store.
     "data_directory": ("errors",),
     "valkey": ("errors", "child", "data_directory"),

@@ -1,17 +1,23 @@
-"""The counts of requests: exact, whatever the store does meanwhile (row T20)."""
+"""What is counted and measured: exact, whatever the store does meanwhile (rows T20, C1, C7 to C10)."""
 
 import asyncio
+import math
+import statistics
+import sys
+import time
+from collections import Counter
 
 import pytest
 import structlog
 
 from tests.servers import Server
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, update
+from tests.store.harness import START, Store
 from tests.store.proxy import Proxy
 from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
 from tracker.store.scripts import Scripts
+from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
 
 async def test_counts_are_written_as_counted(store: Store) -> None:
@@ -116,24 +122,266 @@ async def test_a_key_of_the_wrong_type_does_not_stop_the_others(store: Store) ->
     assert await store.redis.hget(store.keys.failures(), "denied") == b"1"
 
 
-async def test_all_figures_are_read(store: Store) -> None:
-    await store.announce(update(1, "s"))
-    await store.announce(update(2, "s", bytes_left=0))
-    store.counters.count("repairs", by=2)
+@pytest.mark.parametrize("at", [START, START + 59.999, START + 60, 86399.999, 86400, 0])
+async def test_an_event_is_in_one_slice_of_each_precision(store: Store, at: float) -> None:
+    """C1."""
+    store.clock.now = at
+    store.counters.count("scrapes", "scrapes.v6")
+    store.counters.observe("seconds", 0.25)
     await store.counters.flush()
-    assert await store.counters.totals() == {
-        "seeders": 1,
-        "leechers": 1,
-        "announces": 0,
-        "scrapes": 0,
-        "requests": 0,
-        "reaped": 0,
-        "repairs": 2,
-        "forgotten": 0,
-        "credit_cut": 0,
-        "tally_dropped": 0,
-        "outbox_dropped": 0,
+    for precision in PRECISIONS:
+        start = b"%d" % start_of(at, precision)
+        for name in ("scrapes", "scrapes.v6"):
+            assert await store.redis.hgetall(store.keys.counter(precision, name)) == {start: b"1"}
+        assert set(await store.redis.hgetall(store.keys.distribution(precision, "seconds"))) == {start}
+    known = {f"{precision}:{name}".encode() for precision in PRECISIONS for name in ("scrapes", "scrapes.v6")}
+    assert set(await store.redis.zrange(store.keys.known_counters(), 0, -1)) == known
+    known = {f"{precision}:seconds".encode() for precision in PRECISIONS}
+    assert set(await store.redis.zrange(store.keys.known_distributions(), 0, -1)) == known
+
+
+async def test_boundaries_between_slices(store: Store) -> None:
+    """C1: 59.999 is one minute, 60 is the next."""
+    for at in (START + 59.999, START + 60, START + 119.999):
+        store.counters.count("n", at=at)
+    await store.counters.flush()
+    assert START % 60 == 0
+    assert await store.redis.hgetall(store.keys.counter(60, "n")) == {
+        b"%d" % START: b"1",
+        b"%d" % (START + 60): b"2",
     }
+    assert await store.redis.hgetall(store.keys.counter(300, "n")) == {b"%d" % START: b"3"}
+
+
+async def test_late_and_future_events_are_in_the_slice_they_name(store: Store) -> None:
+    """C7: also when the newer ones were written before."""
+    times = [START, START - 100, START + 100, START - 10**6, START + 10**6, START]
+    for at in times:
+        store.counters.count("n", at=at)
+        store.counters.observe("d", at, at=at)
+        await store.counters.flush()
+    for precision in PRECISIONS:
+        expected = Counter(start_of(at, precision) for at in times)
+        found = await store.redis.hgetall(store.keys.counter(precision, "n"))
+        assert {int(start): int(number) for start, number in found.items()} == expected
+        found = await store.redis.hgetall(store.keys.distribution(precision, "d"))
+        assert {int(start): Distribution.decode(value).count for start, value in found.items()} == expected
+
+
+@pytest.mark.parametrize(
+    "name", ["a:b", "60:a", ":", "dist", "failures.it says: 100 % full", "ü\n~", "count:1:x", "x" * 500]
+)
+async def test_names_survive_as_they_are(store: Store, name: str) -> None:
+    """C8."""
+    store.counters.count(name, by=3)
+    store.counters.observe(name, 4)
+    await store.counters.flush()
+    assert await store.counters.names() == await store.counters.distribution_names() == [name]
+    assert await store.counters.series(name, 60) == [(START, 3)]
+    assert (await store.counters.distribution(name, 60))[1] == Distribution(1, 4, 0, 4, 4)
+
+
+async def test_sums_of_all_time_are_kept_beside_the_slices(store: Store) -> None:
+    """T20: of those that have one."""
+    for name in ("announces", "scrapes", "requests", "reaps", "repairs", "forgotten", "tally_dropped"):
+        store.counters.count(name, "failures.denied", "joins", by=2)
+    store.clock.now += 3600
+    store.counters.count("reaps", "failures.a.b", "failures.", by=2**53)
+    await store.counters.flush()
+    assert await figures(store) == {
+        "announces": 2,
+        "scrapes": 2,
+        "requests": 2,
+        "reaped": 2 + 2**53,
+        "repairs": 2,
+        "forgotten": 2,
+        "tally_dropped": 2,
+    }
+    assert await store.counters.failures() == {"denied": 14, "a.b": 2**53}
+    assert len(await store.redis.keys(f"{store.keys.prefix}stats:*")) == 8
+
+
+async def test_nothing_is_no_event(store: Store) -> None:
+    store.counters.count("n", by=0)
+    store.counters.observe("d", math.nan)
+    await store.counters.flush()
+    assert await store.counters.names() == await store.counters.distribution_names() == []
+
+
+async def test_what_several_processes_measure_is_one_distribution(
+    store: Store, make_store: MakeStore
+) -> None:
+    """C10: as if one had measured it all."""
+    other, values = await make_store(), [0.1 * number for number in range(100)]
+    for number, value in enumerate(values):
+        counters = (store.counters, other.counters)[number % 2]
+        counters.observe("seconds", value, at=START - 50 + number // 2)
+        if number % 7 == 0:
+            await counters.flush()
+    await store.counters.flush()
+    await other.counters.flush()
+    for precision in PRECISIONS:
+        slices, total = await store.counters.distribution("seconds", precision)
+        assert total is not None and total.count == len(values) == sum(one.count for _, one in slices)
+        assert total.sum == pytest.approx(math.fsum(values))
+        assert total.mean == pytest.approx(statistics.fmean(values))
+        assert total.deviation == pytest.approx(statistics.pstdev(values))
+        assert (total.min, total.max) == (min(values), max(values))
+
+
+async def test_a_constant_series_stays_constant_in_the_store(store: Store) -> None:
+    """C10: whatever digits it has."""
+    for value in (0.1, 1 / 3, 1e-300, 123456789.123456789, -7.7e200, 5):
+        for _ in range(7):
+            for _ in range(3):
+                store.counters.observe(f"d{value}", value)
+            await store.counters.flush()
+        total = (await store.counters.distribution(f"d{value}", 1))[1]
+        assert total is not None and (total.count, total.deviation) == (21, 0)
+        assert total.mean == total.min == total.max == value
+
+
+async def test_a_slice_of_the_wrong_type_does_not_stop_the_others(store: Store) -> None:
+    await store.redis.set(store.keys.counter(60, "n"), "somebody was here")
+    await store.redis.set(store.keys.distribution(60, "d"), "somebody was here")
+    await store.redis.hset(store.keys.distribution(300, "d"), START, "no distribution")
+    store.counters.count("n", "m")
+    store.counters.observe("d", 1)
+    store.counters.observe("e", 1)
+    with structlog.testing.capture_logs() as logs:
+        await store.counters.flush()
+    assert [line["keys"] for line in logs] == [3]
+    for name in ("n", "m"):
+        assert await store.counters.series(name, 300) == [(START, 1)]
+    for name in ("d", "e"):
+        assert (await store.counters.distribution(name, 86400))[1] == Distribution(1, 1, 0, 1, 1)
+
+
+async def test_what_is_exported_waits_by_the_minute_of_the_event(store: Store) -> None:
+    """In the outbox, as many as may wait there."""
+    exporting = Counters(
+        store.connection,
+        store.scripts,
+        store.keys,
+        store.clock,
+        exports=lambda name: name.startswith("a"),
+        outbox_most=2,
+    )
+    for name, at in (("b", 0), ("a", 59), ("a", 60), ("a:2", 61)):
+        exporting.count(name, by=2, at=START + at)
+    await exporting.flush()
+    found = {
+        minute: await store.redis.hgetall(store.keys.outbox_minute(START + minute)) for minute in (0, 60)
+    }
+    assert found == {0: {b"a": b"2"}, 60: {b"a": b"2"}}
+    assert (await store.counters.totals())["outbox_dropped"] == 2
+    assert await store.counters.names() == ["a", "a:2", "b"]
+
+
+async def test_an_outbox_of_the_wrong_type_stops_nothing(store: Store) -> None:
+    counters = Counters(
+        store.connection, store.scripts, store.keys, store.clock, exports=lambda name: True, outbox_most=9
+    )
+    await store.redis.set(store.keys.outbox_minute(START), "somebody was here")
+    counters.count("a", "b")
+    with structlog.testing.capture_logs() as logs:
+        await counters.flush()
+    assert [line["keys"] for line in logs] == [2]
+    assert await store.counters.series("b", 1) == [(START, 1)]
+
+
+async def test_an_outage_fills_no_memory(store: Store) -> None:
+    """What is too old to be shown by the second is kept by the minute, and so on; nothing that is shown gets lost."""
+    store.connection._lost(OSError())
+    counted: Counter[int] = Counter()
+    for number in range(3000):
+        store.clock.now += 7
+        store.counters.count("n", by=number + 1)
+        store.counters.observe("d", number)
+        counted[int(store.clock.now)] += number + 1
+        if number % 10 == 0:
+            await store.counters.flush()
+    await store.counters.flush()
+    assert len(store.counters._counts) < 400 and len(store.counters._measured) < 400
+    assert await store.connection._returned()
+    await store.counters.flush()
+    for precision in PRECISIONS:
+        expected: Counter[int] = Counter()
+        for at, number in counted.items():
+            expected[start_of(at, precision)] += number
+        since = oldest_retained(store.clock.now, precision)
+        shown = sorted((start, number) for start, number in expected.items() if start >= since)
+        assert await store.counters.series("n", precision) == shown
+    total = (await store.counters.distribution("d", 86400))[1]
+    assert total is not None and (total.count, total.min, total.max) == (3000, 0, 2999)
+    assert total.deviation == pytest.approx(statistics.pstdev(range(3000)))
+
+
+async def test_a_backlog_is_written_in_bounded_batches(store: Store) -> None:
+    for second in range(100):
+        store.counters.count(*(f"n{number}" for number in range(40)), at=START - second)
+    await store.redis.config_resetstat()
+    await store.counters.flush()
+    calls = (await store.redis.info("commandstats"))["cmdstat_evalsha"]["calls"]
+    assert 100 * 40 / 500 <= calls <= 20
+    for number in (0, 39):
+        assert sum(count for _, count in await store.counters.series(f"n{number}", 60)) == 100
+
+
+async def test_a_graceful_stop_loses_nothing(store: Store, make_store: MakeStore) -> None:
+    """C9."""
+    loop = asyncio.Task(store.counters.run())
+    for _ in range(50):
+        store.counters.count("n")
+        store.counters.observe("d", 1)
+        await asyncio.sleep(0)
+    loop.cancel()
+    await asyncio.gather(loop, return_exceptions=True)
+    await store.counters.flush()
+    assert await store.counters.series("n", 1) == [(START, 50)]
+    assert (await store.counters.distribution("d", 1))[1] == Distribution(50, 1, 0, 1, 1)
+
+
+COUNTING = """
+import asyncio, os, sys, time
+from tracker.store import counters
+from tracker.store.connection import Connection, connect
+from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
+from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
+
+async def main(url, prefix):
+    counters.FLUSH_SECONDS = 0.2
+    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    ours = counters.Counters(connection, Scripts(connection, prefix), Keys(prefix), time.time)
+    async with asyncio.TaskGroup() as tasks:
+        tasks.create_task(ours.run())
+        while True:
+            ours.count("n")
+            os.write(1, b".")
+            await asyncio.sleep(0.005)
+
+asyncio.run(main(*sys.argv[1:]))
+"""
+
+
+async def test_a_killed_process_loses_what_it_counted_since_its_last_write(
+    any_server: Server, store: Store
+) -> None:
+    """C9: kill -9. Here it writes every 0.2 s, and counts at most 40 times in that; twice as much for a slow machine."""
+    child = await asyncio.create_subprocess_exec(
+        sys.executable, "-c", COUNTING, any_server.url, store.keys.prefix, stdout=asyncio.subprocess.PIPE
+    )
+    assert child.stdout is not None
+    try:
+        counted = len(await child.stdout.readexactly(150))
+    finally:
+        child.kill()
+    counted += len(await child.stdout.read())
+    await child.wait()
+    store.clock.now = time.time()
+    written = sum(number for _, number in await store.counters.series("n", 60))
+    assert counted - 80 <= written <= counted and written > 0
 
 
 async def figures(store: Store) -> dict[str, int]:

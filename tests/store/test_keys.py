@@ -177,6 +177,7 @@ async def everything(store: Store) -> None:
     await store.swarms.sweep(["1", "2", "3"], "", 200)
     store.counters.count("requests")
     store.counters.count("failures.denied")
+    store.counters.observe("announce_seconds", 0.01)
     await store.counters.flush()
     await export(store, (START, "a", 1))
     await outbox_of(store).take(store.clock.now, 1, 60)

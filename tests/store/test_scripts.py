@@ -14,7 +14,7 @@ INCLUDED = {
     name for text in FILES.values() for name in re.findall(r"^--@ include (\S+)$", text, re.MULTILINE)
 }
 SCRIPTS = sorted(name.removesuffix(".lua") for name in FILES.keys() - INCLUDED)
-SHRINKS_OR_REPAIRS = {"reap", "due", "sweep", "remove", "heartbeat", "totals", "count"}
+SHRINKS_OR_REPAIRS = {"reap", "due", "sweep", "remove", "heartbeat", "totals", "count", "clean"}
 
 
 def test_there_are_scripts() -> None:

@@ -6,10 +6,9 @@ an answer was lost, counts once. docs/counters.md names the counters and says wh
 """
 
 import asyncio
-import fnmatch
 import secrets
 from collections import Counter
-from collections.abc import Callable
+from collections.abc import AsyncIterator, Callable
 from typing import NamedTuple
 
 import structlog
@@ -19,25 +18,12 @@ from tracker.errors import StoreAway
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
-from tracker.store.slices import PRECISIONS, Distribution, finest_retained, oldest_retained, start_of
+from tracker.store.series import Series
+from tracker.store.slices import Distribution, finest_retained
 
 FLUSH_SECONDS = 1.0
-FIGURES = (
-    "seeders",
-    "leechers",
-    "announces",
-    "scrapes",
-    "requests",
-    "reaped",
-    "repairs",
-    "forgotten",
-    "credit_cut",
-    "tally_dropped",
-    "outbox_dropped",
-)
 _BATCH = 500
 """Slices of one second in a batch, about: the script writes each into seven slices, and nothing else runs meanwhile."""
-_PAGE = 500
 _NEVER = -1
 
 log = structlog.get_logger("tracker.store")
@@ -48,7 +34,15 @@ class _Batch(NamedTuple):
     argv: list[str]
 
 
-class Counters:
+class Cleaned(NamedTuple):
+    """What one page of cleaning did."""
+
+    slices: int
+    entries: int
+    wrong: int
+
+
+class Counters(Series):
     """``clock`` gives epoch seconds. Counters whose name ``exports`` accepts also go out by outbox.lua, where at most
     ``outbox_most`` figures wait."""
 
@@ -62,10 +56,8 @@ class Counters:
         exports: Callable[[str], bool] | None = None,
         outbox_most: int = 0,
     ) -> None:
-        self._connection = connection
-        self._script = scripts.count
-        self._keys = keys
-        self._clock = clock
+        super().__init__(connection, keys, clock)
+        self._scripts = scripts
         self._exports = exports or (lambda name: False)
         self._outbox_most = outbox_most
         self._process = secrets.token_hex(8)
@@ -135,7 +127,7 @@ class Counters:
                 log.error("counts were not written", error=str(error))
 
     async def _write(self, batch: _Batch) -> None:
-        wrong = await self._script([self._process, batch.number, self._outbox_most, *batch.argv])
+        wrong = await self._scripts.count([self._process, batch.number, self._outbox_most, *batch.argv])
         self._unwritten = None
         if wrong:
             log.error("the store has keys of a wrong type where counts belong", keys=int(wrong))
@@ -175,83 +167,18 @@ class Counters:
             for name, distribution in self._measured.pop(second).items():
                 _add_measured(self._measured, finest_retained(second, now), name, distribution)
 
-    # Reading
+    # Cleaning
 
-    async def totals(self) -> dict[str, int]:
-        """The global figures of all time, as stored."""
-        values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
-        return {name: int(value or 0) for name, value in zip(FIGURES, values, strict=True)}
-
-    async def failures(self) -> dict[str, int]:
-        """Refused requests of all time, by reason."""
-        return {
-            reason.decode("utf-8", "replace"): int(number)
-            for reason, number in await self._hash(self._keys.failures())
-        }
-
-    async def names(self, pattern: str = "*") -> list[str]:
-        """Counters that have slices and match a glob, sorted."""
-        return await self._names(self._keys.known_counters(), pattern)
-
-    async def distribution_names(self, pattern: str = "*") -> list[str]:
-        """The same for distributions."""
-        return await self._names(self._keys.known_distributions(), pattern)
-
-    async def series(
-        self,
-        name: str,
-        precision: int,
-        first: float | None = None,
-        last: float | None = None,
-        fill: bool = False,
-    ) -> list[tuple[int, int]]:
-        """(start, count) of each slice, sorted, as far as it is retained; ``first`` and ``last`` (epoch s) are moments
-        in the first and last slice wanted. ``fill`` puts in zeros, up to the current slice."""
-        found = {
-            start: int(value)
-            for start, value in await self._slices(
-                self._keys.counter(precision, name), precision, first, last
-            )
-        }
-        if fill:
-            now = self._clock()
-            since = max(oldest_retained(now, precision), start_of(first or 0, precision))
-            until = int(now if last is None else min(now, last))
-            found = dict.fromkeys(range(since, until + 1, precision), 0) | found
-        return sorted(found.items())
-
-    async def distribution(
-        self, name: str, precision: int, first: float | None = None, last: float | None = None
-    ) -> tuple[list[tuple[int, Distribution]], Distribution | None]:
-        """(start, distribution) of each slice as in series(), and of them all together, None when there is none."""
-        slices = await self._slices(self._keys.distribution(precision, name), precision, first, last)
-        found = [(start, Distribution.decode(value)) for start, value in slices]
-        total: Distribution | None = None
-        for _, distribution in found:
-            total = distribution if total is None else total.merge(distribution)
-        return found, total
-
-    async def _slices(
-        self, key: str, precision: int, first: float | None, last: float | None
-    ) -> list[tuple[int, bytes]]:
-        if precision not in PRECISIONS:
-            raise ValueError(f"there are no slices of {precision} s")
-        since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
-        found = ((int(start), value) for start, value in await self._hash(key))
-        return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
-
-    async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:
-        return list((await self._connection.command("HGETALL", key)).items())
-
-    async def _names(self, key: str, pattern: str) -> list[str]:
-        names: set[str] = set()
-        after: bytes = b"-"
-        while True:
-            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, _PAGE)
-            names.update(entry.partition(b":")[2].decode("utf-8", "replace") for entry in page)
-            if len(page) < _PAGE:
-                return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
-            after = b"(" + page[-1]
+    async def clean(self, precision: int, page: int) -> AsyncIterator[Cleaned]:
+        """Removes what is no longer retained of one precision, ``page`` names at a time."""
+        for kind in ("count", "dist"):
+            after: bytes | str = ""
+            while True:
+                argv = [int(self._clock()), kind, precision, after, page]
+                after, *done = await self._scripts.clean(argv)
+                yield Cleaned(*map(int, done))
+                if not after:
+                    break
 
 
 def _by_name(counts: dict[tuple[str, ...], int]) -> Counter[str]:

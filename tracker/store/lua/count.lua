@@ -6,7 +6,7 @@
 -- ARGV[4]   how many counters     ARGV[5] how many of them, the first ones, are exported
 -- ARGV[6..] pairs: each counter and its 'second count second count …', then each distribution and its
 --           'second count mean squares min max second …'
--- Answer    how many additions failed, because a key is of another type
+-- Answer    how many keys or values were of another type
 local P, outbox_most, wrong = KEYS[1], tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
 if redis.call('GET', process) == ARGV[2] then return 0 end
@@ -44,10 +44,15 @@ local function add_total(name, n)
   end
 end
 
--- Two distributions made one (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does it.
+-- Two distributions made one (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does it. What is no
+-- distribution gives way.
 local function merged(stored, count, mean, squares, low, high)
   local c, m, s, l, h = string.match(stored, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
-  c, m, s, l, h = tonumber(c), tonumber(m), tonumber(s), tonumber(l), tonumber(h)
+  c, m, s, l, h = tonumber(c or ''), tonumber(m or ''), tonumber(s or ''), tonumber(l or ''), tonumber(h or '')
+  if not (c and m and s and l and h) then
+    wrong = wrong + 1
+    return count, mean, squares, low, high
+  end
   local all, apart = c + count, mean - m
   return all, m + apart * count / all, s + squares + apart * apart * (c * count / all), math.min(l, low), math.max(h, high)
 end
@@ -78,9 +83,7 @@ for i = 6, counters, 2 do
 end
 for i = counters + 1, #ARGV, 2 do
   for second, count, mean, squares, low, high in string.gmatch(ARGV[i + 1], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)') do
-    local ok = pcall(measure, ARGV[i], tonumber(second), tonumber(count), tonumber(mean), tonumber(squares),
-      tonumber(low), tonumber(high))
-    if not ok then wrong = wrong + 1 end
+    measure(ARGV[i], tonumber(second), tonumber(count), tonumber(mean), tonumber(squares), tonumber(low), tonumber(high))
   end
 end
 return wrong

@@ -1,0 +1,116 @@
+"""What the counters say (rows C2, C8, C10, T20)."""
+
+import pytest
+
+from tests.store.harness import START, Store, update
+from tracker.store import series
+from tracker.store.slices import PRECISIONS, RETAINED, Distribution
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+async def test_slices_are_sorted_and_the_old_ones_hidden(store: Store, precision: int) -> None:
+    """C2: also when nobody has cleaned them yet."""
+    now = start = START - START % precision
+    store.clock.now = now + precision - 0.5
+    ages = (0, 1, RETAINED - 1, RETAINED, RETAINED + 1, 9 * RETAINED)
+    for age in ages:
+        store.counters.count("n", by=age + 1, at=now - age * precision)
+    await store.counters.flush()
+    shown = [(start - age * precision, age + 1) for age in (RETAINED - 1, 1, 0)]
+    assert await store.counters.series("n", precision) == shown
+    assert await store.redis.hlen(store.keys.counter(precision, "n")) == len(ages)
+    store.clock.now += 0.5
+    assert await store.counters.series("n", precision) == shown[1:]
+
+
+async def test_zeros_fill_what_was_not_counted(store: Store) -> None:
+    """C2: up to the current slice; a slice that lies ahead is shown too."""
+    for at, by in ((START - 5, 7), (START, 9), (START + 60, 11)):
+        store.counters.count("n", at=at, by=by)
+    await store.counters.flush()
+    assert await store.counters.series("n", 1, first=START - 6, fill=True) == [
+        (START - 6, 0),
+        (START - 5, 7),
+        (START - 4, 0),
+        (START - 3, 0),
+        (START - 2, 0),
+        (START - 1, 0),
+        (START, 9),
+        (START + 60, 11),
+    ]
+    every = await store.counters.series("n", 1, fill=True)
+    assert len(every) == RETAINED + 1 and sum(number for _, number in every) == 27
+    assert [number for _, number in await store.counters.series("none", 60, fill=True)] == [0] * RETAINED
+    assert len(await store.counters.series("none", 1, first=-(10**9), last=10**12, fill=True)) == RETAINED
+
+
+async def test_a_stretch_of_time_is_read(store: Store) -> None:
+    """``first`` and ``last`` are moments in the slices wanted."""
+    for age in range(5):
+        store.counters.count("n", at=START - 60 * age)
+        store.counters.observe("d", age, at=START - 60 * age)
+    await store.counters.flush()
+    stretch = (START - 150.5, START - 60.0)
+    starts = [START - 180, START - 120, START - 60]
+    assert [start for start, _ in await store.counters.series("n", 60, *stretch)] == starts
+    assert await store.counters.series("n", 60, *stretch) == await store.counters.series(
+        "n", 60, *stretch, True
+    )
+    slices, total = await store.counters.distribution("d", 60, *stretch)
+    assert [start for start, _ in slices] == starts
+    assert total is not None and (total.count, total.min, total.max, total.mean) == (3, 1, 3, 2)
+    assert await store.counters.series("n", 60, START + 1000) == []
+
+
+async def test_old_distributions_are_hidden_too(store: Store) -> None:
+    """C2, C10: and where nothing is left there is none."""
+    store.counters.observe("d", 1)
+    await store.counters.flush()
+    assert (await store.counters.distribution("d", 1))[0] == [(START, Distribution(1, 1, 0, 1, 1))]
+    store.clock.now += RETAINED
+    assert await store.counters.distribution("d", 1) == ([], None)
+    assert await store.counters.distribution("none", 60) == ([], None)
+
+
+@pytest.mark.parametrize("precision", [0, -1, 2, 59, 61])
+async def test_there_are_no_other_precisions(store: Store, precision: int) -> None:
+    with pytest.raises(ValueError, match="no slices"):
+        await store.counters.series("n", precision)
+    with pytest.raises(ValueError, match="no slices"):
+        await store.counters.distribution("n", precision)
+
+
+async def test_names_are_found_by_pattern(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """C8: page by page, whatever stands in them."""
+    monkeypatch.setattr(series, "_PAGE", 3)
+    names = ["announces", "announces.v4", "failures.denied", "failures.not: here", "Z"]
+    store.counters.count(*names)
+    store.counters.observe("seconds", 1)
+    await store.counters.flush()
+    assert await store.counters.names() == sorted(names)
+    assert await store.counters.names("failures.*") == names[2:4]
+    assert await store.counters.names("announces") == ["announces"]
+    assert await store.counters.names("z") == []
+    assert await store.counters.distribution_names("s*") == ["seconds"]
+
+
+async def test_all_figures_are_read(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.announce(update(2, "s", bytes_left=0))
+    store.counters.count("repairs", by=2)
+    store.counters.count("failures.denied", by=3)
+    await store.counters.flush()
+    assert await store.counters.totals() == {
+        "seeders": 1,
+        "leechers": 1,
+        "announces": 0,
+        "scrapes": 0,
+        "requests": 0,
+        "reaped": 0,
+        "repairs": 2,
+        "forgotten": 0,
+        "credit_cut": 0,
+        "tally_dropped": 0,
+        "outbox_dropped": 0,
+    }
+    assert await store.counters.failures() == {"denied": 3}

@@ -1,0 +1,108 @@
+"""What the counters say: by slices of time, and the sums of all time."""
+
+import fnmatch
+from collections.abc import Callable
+
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
+from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
+
+FIGURES = (
+    "seeders",
+    "leechers",
+    "announces",
+    "scrapes",
+    "requests",
+    "reaped",
+    "repairs",
+    "forgotten",
+    "credit_cut",
+    "tally_dropped",
+    "outbox_dropped",
+)
+_PAGE = 500
+
+
+class Series:
+    """The reading half of Counters. ``clock`` gives epoch seconds. Raises StoreAway and redis.exceptions.RedisError."""
+
+    def __init__(self, connection: Connection, keys: Keys, clock: Callable[[], float]) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._clock = clock
+
+    async def totals(self) -> dict[str, int]:
+        """The global figures of all time, as stored."""
+        values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
+        return {name: int(value or 0) for name, value in zip(FIGURES, values, strict=True)}
+
+    async def failures(self) -> dict[str, int]:
+        """Refused requests of all time, by reason."""
+        return {
+            reason.decode("utf-8", "replace"): int(number)
+            for reason, number in await self._hash(self._keys.failures())
+        }
+
+    async def names(self, pattern: str = "*") -> list[str]:
+        """Counters that have slices and match a glob, sorted."""
+        return await self._names(self._keys.known_counters(), pattern)
+
+    async def distribution_names(self, pattern: str = "*") -> list[str]:
+        """The same for distributions."""
+        return await self._names(self._keys.known_distributions(), pattern)
+
+    async def series(
+        self,
+        name: str,
+        precision: int,
+        first: float | None = None,
+        last: float | None = None,
+        fill: bool = False,
+    ) -> list[tuple[int, int]]:
+        """(start, count) of each slice, sorted, as far as it is retained; ``first`` and ``last`` (epoch s) are moments
+        in the first and last slice wanted. ``fill`` puts in zeros, up to the current slice."""
+        found = {
+            start: int(value)
+            for start, value in await self._slices(
+                self._keys.counter(precision, name), precision, first, last
+            )
+        }
+        if fill:
+            now = self._clock()
+            since = max(oldest_retained(now, precision), start_of(first or 0, precision))
+            until = int(now if last is None else min(now, last))
+            found = dict.fromkeys(range(since, until + 1, precision), 0) | found
+        return sorted(found.items())
+
+    async def distribution(
+        self, name: str, precision: int, first: float | None = None, last: float | None = None
+    ) -> tuple[list[tuple[int, Distribution]], Distribution | None]:
+        """(start, distribution) of each slice as in series(), and of them all together, None when there is none."""
+        slices = await self._slices(self._keys.distribution(precision, name), precision, first, last)
+        found = [(start, Distribution.decode(value)) for start, value in slices]
+        total: Distribution | None = None
+        for _, distribution in found:
+            total = distribution if total is None else total.merge(distribution)
+        return found, total
+
+    async def _slices(
+        self, key: str, precision: int, first: float | None, last: float | None
+    ) -> list[tuple[int, bytes]]:
+        if precision not in PRECISIONS:
+            raise ValueError(f"there are no slices of {precision} s")
+        since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
+        found = ((int(start), value) for start, value in await self._hash(key))
+        return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
+
+    async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:
+        return list((await self._connection.command("HGETALL", key)).items())
+
+    async def _names(self, key: str, pattern: str) -> list[str]:
+        names: set[str] = set()
+        after: bytes = b"-"
+        while True:
+            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, _PAGE)
+            names.update(entry.partition(b":")[2].decode("utf-8", "replace") for entry in page)
+            if len(page) < _PAGE:
+                return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
+            after = b"(" + page[-1]
