@@ -43,6 +43,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.slices": (),
     "store.series": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
     "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.series", "store.slices"),
+    "store.jobs": (*NOUNS, *STORE_FOUNDATIONS, "store.job"),
+    "store.uniques": (*NOUNS, *STORE_FOUNDATIONS, "store.metrics"),
     # Decisions.
     "announce": (*NOUNS, "settings", "store"),
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
@@ -137,8 +139,11 @@ TESTED_BY: dict[str, str] = {
     "commands": "test_cli.py",
     "commands.clients": "test_cli.py",
     "commands.geoip": "test_commands_geoip.py",
+    "commands.jobs": "test_commands_jobs.py",
     "store.key_table": "store/test_keys.py",
+    "commands.stats": "test_commands_stats.py",
     "commands.torrents": "test_cli.py",
+    "commands.uniques": "test_cli.py",
     "commands.users": "test_cli.py",
     "data_directory": "test_valkey.py",
     "errors": "test_bittorrent.py",

@@ -13,6 +13,7 @@ from tracker.bittorrent import parse_info_hash
 from tracker.commands import DENIED, Commands, Config, InfoHashes, each, with_stores
 from tracker.commands.clients import clients
 from tracker.commands.geoip import geoip
+from tracker.commands.stats import show_stats
 from tracker.commands.torrents import torrents
 from tracker.commands.users import users
 from tracker.errors import ClientError
@@ -86,6 +87,9 @@ def show_settings(
         return
     for row in settings_page.describe(load(config)):
         say(f"{row.name}={row.value}")
+
+
+app.command("stats")(show_stats)
 
 
 @app.command("doctor")

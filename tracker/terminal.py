@@ -6,10 +6,12 @@ escaped; nothing is read as markup.
 
 import ipaddress
 import json
+import shutil
 import socket
 import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import ceil
 
 import typer
 from rich import box
@@ -22,8 +24,9 @@ from tracker.service import Banner
 
 _LEAST_WIDTH = 10
 _GAP = 3
+_BLOCKS = "▁▂▃▄▅▆▇█"
 
-Value = str | int | bool | None
+Value = str | int | float | bool | None
 Row = dict[str, Value]
 
 
@@ -102,7 +105,23 @@ class Listing:
 def _cell(value: Value) -> str:
     if isinstance(value, bool):
         return "yes" if value else "no"
+    if isinstance(value, float):
+        return f"{value:.4g}"
     return "" if value is None else printable(str(value))
+
+
+def terminal_width() -> int:
+    """In characters; where there is no terminal, what is usual."""
+    return shutil.get_terminal_size().columns
+
+
+def sparkline(values: Sequence[float]) -> str:
+    """A block for each value, as high as it is beside the largest; nothing stands for 0."""
+    largest = max(values, default=0)
+    if largest <= 0:
+        return " " * len(values)
+    steps = len(_BLOCKS)
+    return "".join(" " if value <= 0 else _BLOCKS[ceil(value * steps / largest) - 1] for value in values)
 
 
 def describe(row: Row, *, as_json: bool) -> None:

@@ -1,0 +1,172 @@
+"""``tracker stats`` on a real store, and the small pictures it draws."""
+
+import asyncio
+import json
+import logging
+import os
+import pty
+import re
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from tests import trackers
+from tests.store.harness import Clock, Store
+from tracker.cli import app
+from tracker.store.counters import Counters
+from tracker.store.keys import Keys
+from tracker.store.slices import PRECISIONS
+from tracker.store.swarms import SwarmRules
+from tracker.terminal import sparkline
+
+Command = Callable[..., Result]
+
+
+@pytest.fixture
+def stats(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """Runs ``tracker stats`` and checks its exit code."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
+    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0) -> Result:
+        result = CliRunner().invoke(app, ("stats", *words), prog_name="tracker")
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def now(redis_url: str, prefix: str) -> float:
+    """When something was counted: 180 times `requests` in the 60 s before this minute, and some more."""
+
+    def fill(counters: Counters, now: float) -> None:
+        counters.count("requests", "announces", by=180, at=now - 60)
+        counters.count("announces", "odd\x1b[2J name", at=now - 180, by=20)
+        counters.count("failures.denied", at=now)
+        for value in (1, 2, 3):
+            counters.observe("announce_seconds", value, at=now - 60)
+
+    async def count() -> float:
+        now = time.time()
+        while now % 60 > 55:  # the minute must not turn before the command has run
+            await asyncio.sleep(0.5)
+            now = time.time()
+        store = Store(redis_url, Keys(prefix), SwarmRules(), Clock(now))
+        fill(store.counters, now)
+        await store.counters.flush()
+        await store.connection.close()
+        return now
+
+    return asyncio.run(count())
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+def test_what_was_counted_is_shown(stats: Command, now: float) -> None:
+    """C2, C10: totals, the last full slice and its rate, and how it went."""
+    shown = rows(stats())
+    requests, announces, failures, nothing, seconds = shown
+    assert requests[:4] == ["requests", "180", "3", "180"]
+    assert announces[:4] == ["announces", "200", "3", "180"]
+    assert requests[4].rstrip().endswith("█") and requests[4].strip() == "█"
+    assert announces[4].split() == ["▁", "█"]
+    assert failures[:4] == ["failures.denied", "1", "0", "0"] and failures[4].endswith("█")
+    assert nothing == [""]
+    assert seconds == ["announce_seconds", "3", "2", "0.8165", "1", "3"]
+
+
+def test_patterns_choose(stats: Command, now: float) -> None:
+    assert [row[0] for row in rows(stats("f*", "requests"))] == ["failures.denied", "requests"]
+    assert [row[0] for row in rows(stats("announce_*"))] == ["announce_seconds"]
+    assert [row[0] for row in rows(stats("odd*"))] == ["odd\\x1b[2J name"]
+    nothing = stats("none")
+    assert nothing.stdout == "" and "nothing was counted in the last 120 slices of 60 s" in nothing.stderr
+
+
+@pytest.mark.parametrize("precision", PRECISIONS)
+def test_every_precision_is_shown(stats: Command, now: float, precision: int) -> None:
+    """C1."""
+    shown = {row[0]: row[1] for row in rows(stats("--precision", str(precision), "requests", "announces"))}
+    assert shown["requests"] == "180"
+    assert shown["announces"] == ("180" if precision == 1 else "200")
+
+
+def test_other_precisions_are_wrong_usage(stats: Command) -> None:
+    for wrong in ("0", "7", "-60", "x"):
+        stats("--precision", wrong, code=2)
+
+
+def test_as_json(stats: Command, now: float) -> None:
+    requests, seconds = (
+        json.loads(line) for line in stats("--json", "requests", "announce_seconds").stdout.splitlines()
+    )
+    start = int(now - 60) // 60 * 60
+    assert requests == {
+        "name": "requests",
+        "precision": 60,
+        "total": 180,
+        "rate": 3.0,
+        "last": 180,
+        "slices": [[start, 180]],
+    }
+    assert seconds["deviation"] == pytest.approx((2 / 3) ** 0.5)
+    assert (seconds["count"], seconds["sum"], seconds["mean"]) == (3, 6, 2)
+    assert seconds["slices"][0][:3] == [start, 3, 2]
+
+
+def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Path) -> None:
+    del stats  # it sets the environment
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    ours, theirs = pty.openpty()
+    shown = b""
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracker", "stats"],
+        cwd=tmp_path,
+        env=trackers.environment({**settings, "COLUMNS": "110", "TERM": "xterm", "NO_COLOR": "1"}),
+        stdout=theirs,
+    ):
+        os.close(theirs)
+        with suppress(OSError):  # how Linux says that the other end was closed
+            while part := os.read(ours, 65536):
+                shown += part
+    os.close(ours)
+    lines = [line.rstrip() for line in re.sub(r"\x1b\[[0-9;]*m", "", shown.decode()).splitlines()]
+    heads = [number for number, line in enumerate(lines) if line.split()[:1] == ["name"]]
+    assert len(heads) == 2
+    assert [line.split()[0] for line in lines[heads[0] + 2 : heads[0] + 5]] == [
+        "requests",
+        "announces",
+        "failures.denied",
+    ]
+    assert lines[heads[0] + 5] == "" and lines[heads[1] + 2].split()[0] == "announce_seconds"
+    assert max(map(len, lines)) <= 110
+
+
+def test_a_trend_is_a_row_of_blocks() -> None:
+    assert sparkline([]) == ""
+    assert sparkline([0, 0]) == "  "
+    assert sparkline([0, 1, 2, 3, 4, 5, 6, 7, 8]) == " ▁▂▃▄▅▆▇█"
+    assert sparkline([1, 10**18]) == "▁█"
+    assert sparkline([5]) == "█"
+    assert sparkline([0.1, 0.2]) == "▄█"
+    assert sparkline([-1, 2]) == " █"

@@ -1,0 +1,172 @@
+"""``tracker stats``: counters and distributions by slices of time."""
+
+import fnmatch
+import json
+import time
+from collections.abc import Iterable, Sequence
+from typing import Annotated
+
+import typer
+
+from tracker.commands import AsJson, Config, with_stores
+from tracker.service import Stores
+from tracker.store.slices import PRECISIONS, RETAINED, Distribution, start_of
+from tracker.terminal import Column, Listing, Row, sparkline, terminal_width
+
+DEFAULT = (
+    "requests",
+    "announces",
+    "announces.started",
+    "announces.completed",
+    "announces.stopped",
+    "joins",
+    "scrapes",
+    "failures.*",
+    "reaps",
+    "unique.new",
+    "bytes.up",
+    "bytes.down",
+    "torrents.processed",
+    "jobs.*.failed",
+    "repairs",
+    "tally_dropped",
+)
+"""What is shown without names, beside all distributions."""
+_LONGEST_NAME = 40
+_FIGURE = 14
+_GAPS = 16
+"""What a table takes between its columns."""
+_LEAST_TREND = 10
+
+
+def _check_precision(value: int) -> int:
+    if value not in PRECISIONS:
+        raise typer.BadParameter(f"there are slices of {', '.join(map(str, PRECISIONS))} seconds")
+    return value
+
+
+Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Patterns, such as 'failures.*'.")]
+Precision = Annotated[
+    int, typer.Option(metavar="SECONDS", help="The length of a slice.", callback=_check_precision)
+]
+
+
+def show_stats(
+    names: Names = None, precision: Precision = 60, as_json: AsJson = False, config: Config = None
+) -> None:
+    """Print what was counted and measured in the last 120 slices.
+
+    `rate` is per second in the last full slice, `last` what that slice holds; the trend ends with the current one.
+    """
+    counted: list[tuple[str, list[tuple[int, int]]]] = []
+    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
+
+    async def work(stores: Stores) -> None:
+        counters = stores.counters
+        for name in _matching(await counters.names(), names or DEFAULT):
+            series = await counters.series(name, precision, fill=True)
+            if any(number for _, number in series):
+                counted.append((name, series))
+        for name in _matching(await counters.distribution_names(), names or ["*"]):
+            slices, total = await counters.distribution(name, precision)
+            if total is not None:
+                measured.append((name, slices, total))
+
+    with_stores(config, work)
+    now = time.time()
+    if as_json:
+        _print_json(counted, measured, precision, now)
+        return
+    if counted:
+        _print_counters(counted, precision, now)
+    if counted and measured:
+        typer.echo()
+    if measured:
+        _print_distributions(measured)
+    if not counted and not measured:
+        typer.echo(f"note: nothing was counted in the last {RETAINED} slices of {precision} s", err=True)
+
+
+def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
+    """In the order of the patterns, each once."""
+    known = list(known)
+    return list(
+        dict.fromkeys(name for pattern in patterns for name in known if fnmatch.fnmatchcase(name, pattern))
+    )
+
+
+def _last(series: list[tuple[int, int]], precision: int, now: float) -> int:
+    """What the last full slice holds."""
+    return dict(series).get(start_of(now, precision) - precision, 0)
+
+
+def _shown_rate(rate: float) -> str:
+    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two digits say enough
+
+
+def _figures(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
+    last = _last(series, precision, now)
+    return {
+        "name": name,
+        "total": sum(number for _, number in series),
+        "rate": round(last / precision, 3),
+        "last": last,
+    }
+
+
+def _distribution_figures(name: str, total: Distribution) -> Row:
+    return {
+        "name": name,
+        "count": total.count,
+        "mean": total.mean,
+        "deviation": total.deviation,
+        "min": total.min,
+        "max": total.max,
+    }
+
+
+def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
+    longest = min(_LONGEST_NAME, max(len(name) for name, _ in counted))
+    room = max(_LEAST_TREND, terminal_width() - longest - 3 * _FIGURE - _GAPS)
+    listing = Listing(
+        [
+            Column("name", longest),
+            *(Column(figure, _FIGURE, right=True) for figure in ("total", "rate", "last")),
+            Column("trend"),
+        ],
+        as_json=False,
+    )
+    listing.page(
+        {
+            **_figures(name, series, precision, now),
+            "rate": _shown_rate(_last(series, precision, now) / precision),
+            "trend": sparkline([number for _, number in series[-room:]]),
+        }
+        for name, series in counted
+    )
+
+
+def _print_distributions(
+    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
+) -> None:
+    figures = ("count", "mean", "deviation", "min", "max")
+    listing = Listing(
+        [Column("name"), *(Column(figure, _FIGURE - 3, right=True) for figure in figures)], as_json=False
+    )
+    listing.page(_distribution_figures(name, total) for name, _, total in measured)
+
+
+def _print_json(
+    counted: list[tuple[str, list[tuple[int, int]]]],
+    measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
+    precision: int,
+    now: float,
+) -> None:
+    """A line for each, with its slices: [start, count], or [start, count, mean, deviation, min, max]."""
+    for name, series in counted:
+        row = {**_figures(name, series, precision, now), "precision": precision}
+        typer.echo(json.dumps({**row, "slices": [pair for pair in series if pair[1]]}))
+    for name, slices, total in measured:
+        each = [(start, d.count, d.mean, d.deviation, d.min, d.max) for start, d in slices]
+        row = {**_distribution_figures(name, total), "sum": total.sum, "precision": precision}
+        typer.echo(json.dumps({**row, "slices": each}))
