@@ -3,7 +3,7 @@
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
@@ -34,6 +34,8 @@ class Torrent:
     reason: str = ""
     private: bool = False
     denied: str | None = None
+    score: float | None = None
+    """None when the torrent is not in the ranking by score."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """Everything the torrent's hash holds, as text."""
 
@@ -59,15 +61,20 @@ class Torrents:
         self._keys = keys
         self._clock = clock
 
-    async def add(self, info_hash: InfoHash, fields: Mapping[str, str] | None = None) -> tuple[str, bool]:
+    async def add(
+        self, info_hash: InfoHash, fields: Mapping[str, str] | None = None, *, reset_score: bool = False
+    ) -> tuple[str, bool]:
         """Registers a torrent: (its id, True when it was new). A known one keeps id and figures and gets ``fields``.
 
+        Its score is a figure too, but ``reset_score`` lets it begin anew.
         Raises ClientError for fields that a torrent does not have, and for an id of a site's that cannot be one.
         """
         row = _checked(fields or {})
         added = await self._scripts.add([info_hash.hex(), int(self._clock()), *_flat(row)])
         if added is None:
             raise ClientError("this torrent is registered with an id that is not a number: remove it first")
+        if reset_score:
+            await self._scripts.reset_score([int(self._clock()), added[0]])
         await self._changed(info_hash)
         return added[0].decode(), added[1] == 1
 
@@ -82,9 +89,12 @@ class Torrents:
 
     async def remove(self, info_hash: InfoHash) -> bool:
         """Takes the registration away; False when there was none. Peers in the swarm are reaped as always."""
-        done = int(await self._scripts.remove([info_hash.hex()])) > 0
+        arguments: list[str | bytes | int | float] = [info_hash.hex(), int(self._clock())]
+        done = int(await self._scripts.remove([*arguments, 0]))
+        while done == 3:  # more keys than one call may delete
+            done = int(await self._scripts.remove([*arguments, 1]))
         await self._changed(info_hash)
-        return done
+        return done > 0
 
     async def deny(self, info_hash: InfoHash, reason: str) -> None:
         """Forbids a torrent, registered or not, from the very next announce. ``reason`` is shown to its peers."""
@@ -112,10 +122,18 @@ class Torrents:
             commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
             commands.append(("HGETALL", keys.torrent(info_hash)))
         rows = await self._connection.pipeline(*commands)
-        return [
+        found = [
             _torrent(info_hash, _text(row), *registered)
             for info_hash, registered, row in zip(info_hashes, rows[::2], rows[1::2], strict=True)
             if row or any(value is not None for value in registered)
+        ]
+        if not found:
+            return []
+        ids = (torrent.torrent_id for torrent in found)
+        scores = await self._connection.command("ZMSCORE", keys.index("score"), *ids)
+        return [
+            torrent if score is None else replace(torrent, score=float(score))
+            for torrent, score in zip(found, scores, strict=True)
         ]
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
@@ -127,7 +145,7 @@ class Torrents:
         return int(after), await self._by_ids([i.decode() for i in ids])
 
     async def top(self, figure: str, count: int, offset: int = 0) -> list[Torrent]:
-        """The torrents with most ``seeders``, ``leechers`` or ``snatches``."""
+        """The torrents with most ``seeders``, ``leechers`` or ``snatches``, or the highest ``score``."""
         ids = await self._connection.command(
             "ZRANGE", self._keys.index(figure), offset, offset + count - 1, "REV"
         )

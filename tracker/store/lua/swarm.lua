@@ -1,5 +1,5 @@
 -- swarm.lua: the dense arrays, the counts and the way out of a swarm. A fragment: announce.lua, reap.lua,
--- due.lua, sweep.lua and forget.lua include it after `P` (the prefix), `now` and `memory` are set.
+-- due.lua, sweep.lua and others include it after `P` (the prefix), `now` and `memory` are set.
 --
 -- A torrent under work is the table `t` made by load(); its figures are changed in memory by enter(),
 -- exit() and leave() and written once, by save() (`paused` is the change of that count). All of it happens inside one script, so nobody sees
@@ -131,10 +131,4 @@ local function release_id(t)
   for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
     call('ZREM', P .. 'i:' .. index, t.tid)
   end
-end
-
--- Deletes an empty torrent with all its keys.
-local function forget(t)
-  call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih)
-  if t.tid then release_id(t) end
 end

@@ -16,6 +16,7 @@ local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
 --@ include users.lua
 --@ include reaping.lua
 --@ include recount.lua
+--@ include forgetting.lua
 
 local reaped, repairs, forgotten, seen, failed = 0, 0, 0, 0, 0
 
@@ -24,17 +25,22 @@ local function repair(t)
   repairs = repairs + 1
 end
 
--- A torrent nobody registered by hand, or that the site deleted, is kept for a while after its last peer.
+-- A torrent nobody registered by hand, or that the site deleted, is kept for a while after its last peer. One that was
+-- seen in many places takes several calls to forget; the answer is where to go on then.
 local function visit_empty(t)
-  if not check_bounds(t) then return repair(t) end
-  if call('HGET', t.key, 'auto') ~= '1' and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return end
+  if not check_bounds(t) then
+    repair(t)
+    return ''
+  end
+  if call('HGET', t.key, 'auto') ~= '1' and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
   local since = tonumber(call('HGET', t.key, 'empty_since') or '')
   if not since then
     call('HSET', t.key, 'empty_since', now)
   elseif now - since >= forget_after then
-    forget(t)
+    if not forget(t) then return 'forget:0' end
     forgotten = forgotten + 1
   end
+  return ''
 end
 
 -- A swarm that fits into one call is counted exactly.
@@ -107,9 +113,9 @@ local function visit(tid, at)
   end
   local members = call('SCARD', P .. 'tpeers:' .. ih)
   local name, position = string.match(at, '^(%w+):(.+)$')
-  if members == 0 then visit_empty(t) return '' end
+  if members == 0 then return visit_empty(t) end
   if members <= budget then visit_small(t, tid) return '' end
-  if not name or name == 'm' then return visit_members(t, tid, position or '') end
+  if not name or name == 'm' or name == 'forget' then return visit_members(t, tid, position or '') end
   return visit_slots(t, name, tonumber(position))
 end
 

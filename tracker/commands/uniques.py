@@ -1,0 +1,116 @@
+"""``tracker unique …``."""
+
+import re
+from enum import StrEnum
+from typing import Annotated
+
+import typer
+
+from tracker.bittorrent import parse_info_hash
+from tracker.commands import PAGE, AsJson, Config, group, with_stores
+from tracker.errors import ClientError
+from tracker.service import Stores
+from tracker.store.uniques import ALL_TIME, Standing
+from tracker.terminal import Column, Listing, Row, say
+
+Limit = Annotated[int, typer.Option(min=1, help="How many.")]
+
+
+class Scope(StrEnum):
+    countries = "countries"
+    cities = "cities"
+    postcodes = "postcodes"
+    torrents = "torrents"
+
+
+uniques = group("Unique users, by place and by torrent.")
+
+
+@uniques.command("top")
+def top(
+    scope: Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")],
+    month: Annotated[
+        str | None, typer.Option(metavar="YYYY-MM", help="One month (UTC), not all time.")
+    ] = None,
+    limit: Limit = 20,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List places or torrents by unique users, most first."""
+    if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
+        raise typer.BadParameter("--month takes a year and a month, such as 2026-11")
+    users = Column("users", 10, right=True)
+    if scope is Scope.torrents:
+        listing = Listing([Column("info_hash", 40), users, Column("name")], as_json=as_json)
+    else:
+        listing = Listing([users, Column("place")], as_json=as_json)
+
+    async def work(stores: Stores) -> None:
+        for offset in range(0, limit, PAGE):
+            count = min(PAGE, limit - offset)
+            found = await stores.uniques.top(scope.value, month or ALL_TIME, count, offset)
+            if scope is Scope.torrents:
+                listing.page([await _torrent_row(stores, standing) for standing in found])
+            else:
+                listing.page({"users": users, "place": name} for name, users in found)
+            if len(found) < count:
+                return
+
+    with_stores(config, work)
+
+
+async def _torrent_row(stores: Stores, standing: Standing) -> Row:
+    known = await stores.torrents.get(parse_info_hash(standing.name))
+    return {"info_hash": standing.name, "users": standing.users, "name": known.name if known else ""}
+
+
+@uniques.command("show")
+def show(
+    info_hash: Annotated[str, typer.Argument(metavar="INFO_HASH")],
+    limit: Limit = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show the places that a torrent was seen in, by unique users of all time."""
+    columns = [Column("users", 10, right=True), Column("scope", 10), Column("place")]
+
+    async def work(stores: Stores) -> None:
+        wanted = parse_info_hash(info_hash)
+        total = await stores.uniques.figure(f"torrents.{wanted.hex()}.users")
+        if not total:
+            raise ClientError("nobody was counted there")
+        listing = Listing(columns, as_json=as_json)
+        listing.page([{"users": total, "scope": "all", "place": ""}])
+        for offset in range(0, limit, PAGE):
+            count = min(PAGE, limit - offset)
+            found = await stores.uniques.places(wanted, count, offset)
+            listing.page(
+                {"users": place.users, "scope": scope, "place": place.name} for scope, place in found
+            )
+            if len(found) < count:
+                return
+
+    with_stores(config, work)
+
+
+@uniques.command("flush")
+def flush(
+    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, config: Config = None
+) -> None:
+    """Delete all figures of unique users, and what remembers who was counted. Torrents, scores and counters stay."""
+
+    async def work(stores: Stores) -> None:
+        if not yes:
+            typer.confirm(
+                "Delete every count of unique users (places, torrents, months, leaderboards) and the markers "
+                "of who was counted? Torrents, scores and counters stay.",
+                abort=True,
+            )
+        told = removed = 0
+        async for removed in stores.uniques.flush():
+            if removed - told >= 100_000:
+                told = removed
+                say(f"{removed} keys so far")
+        say(f"deleted {removed} keys")
+
+    with_stores(config, work)
