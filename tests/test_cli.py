@@ -99,6 +99,22 @@ def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Re
     assert keys.get(f"{prefix}info_hash:{HASH}") is None
 
 
+def test_scores_are_shown_and_begin_anew_only_when_asked(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    """B6: importing a known torrent does not reset its score unless asked."""
+    tracker("torrent", "add", HASH, OTHER)
+    keys.zadd(f"{prefix}i:score", {"1": 2.0736, "2": 0.4096})
+    assert "known" in tracker("torrent", "add", HASH, "--name", "one").stdout
+    assert [row[4] for row in rows(tracker("torrent", "list", "--by", "score"))] == ["2.074", "0.4096"]
+    assert json.loads(tracker("torrent", "show", HASH, "--json").stdout)["score"] == 2.0736
+    tracker("torrent", "add", HASH, "--reset-score")
+    assert [row[4] for row in rows(tracker("torrent", "list", "--by", "score"))] == ["1", "0.4096"]
+    keys.zrem(f"{prefix}i:score", "2")
+    assert [row[0] for row in rows(tracker("torrent", "list", "--by", "score"))] == [HASH]
+    assert json.loads(tracker("torrent", "show", OTHER, "--json").stdout)["score"] is None
+
+
 def test_a_hybrid_file_is_registered_under_both_hashes(tracker: Command, tmp_path: Path) -> None:
     hybrid_file(tmp_path / "a.torrent")
     assert len(tracker("torrent", "add", "a.torrent").stdout.splitlines()) == 2

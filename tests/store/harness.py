@@ -11,12 +11,15 @@ from tracker.store.clients import Clients
 from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
+from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
 from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
 from tracker.store.torrents import Torrents
+from tracker.store.uniques import Uniques
 from tracker.store.users import Users
 
 START = 1_800_000_000
+SCORED_EVERY = 3600
 ALICE = "a" * 20
 BOB = "b" * 20
 
@@ -41,6 +44,10 @@ class Store:
         self.scripts = Scripts(self.connection, self.keys.prefix)
         self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
         self.torrents = Torrents(self.connection, self.scripts, self.keys, self.clock)
+        self.scores = Scores(
+            self.connection, self.scripts, self.keys, self.clock, interval_seconds=SCORED_EVERY
+        )
+        self.uniques = Uniques(self.connection, self.scripts, self.keys)
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
         self.counters = Counters(self.connection, self.scripts, self.keys, self.clock)

@@ -175,6 +175,7 @@ async def everything(store: Store) -> None:
     await store.swarms.heartbeat()
     await store.swarms.set_due_cursor(int(store.clock.now))
     await store.swarms.sweep(["1", "2", "3"], "", 200)
+    assert await store.scores.take_one("2")
     store.counters.count("requests")
     store.counters.count("failures.denied")
     store.counters.observe("announce_seconds", 0.01)

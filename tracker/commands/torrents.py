@@ -31,6 +31,9 @@ def add_torrent(
     private: Annotated[
         bool, typer.Option("--private", help="Mark as private even when the file does not.")
     ] = False,
+    reset_score: Annotated[
+        bool, typer.Option("--reset-score", help="Let the scores of known torrents begin anew.")
+    ] = False,
     config: Config = None,
 ) -> None:
     """Register torrents; a hybrid file under its v1 and its v2 info hash. Known ones keep their figures."""
@@ -43,7 +46,7 @@ def add_torrent(
         fields |= {"private": "1"} if private else {}
         lines = []
         for info_hash in info_hashes:
-            torrent_id, new = await stores.torrents.add(info_hash, fields)
+            torrent_id, new = await stores.torrents.add(info_hash, fields, reset_score=reset_score)
             lines.append(
                 f"{'added' if new else 'known'} {info_hash.hex()} as {torrent_id} {fields.get('name', '')}"
             )
@@ -104,19 +107,20 @@ def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str
 
 @torrents.command("list")
 def list_torrents(
-    by: Annotated[str, typer.Option(help="The most of: seeders, leechers or snatches.")] = "seeders",
+    by: Annotated[str, typer.Option(help="The most of: seeders, leechers, snatches or score.")] = "seeders",
     limit: Annotated[int, typer.Option(min=1, help="How many.")] = 2**53,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List registered torrents."""
-    if by not in ("seeders", "leechers", "snatches"):
-        raise typer.BadParameter("--by takes seeders, leechers or snatches")
+    """List registered torrents; by score those that have one, which a torrent without peers loses in time."""
+    if by not in ("seeders", "leechers", "snatches", "score"):
+        raise typer.BadParameter("--by takes seeders, leechers, snatches or score")
     columns = [
         Column("info_hash", 40),
         Column("seeders", 8, right=True),
         Column("leechers", 8, right=True),
         Column("completions", 11, right=True),
+        *([Column("score", 6, right=True)] if by == "score" else []),
     ]
     listing = Listing([*columns, Column("state", 12), Column("name")], as_json=as_json)
 
@@ -137,6 +141,7 @@ def _torrent_row(found: Torrent) -> Row:
         "seeders": found.seeders,
         "leechers": found.leechers,
         "completions": found.completions,
+        "score": found.score,
         "state": _state(found),
         "name": found.name,
     }

@@ -80,3 +80,6 @@ class Scripts:
         self.clean = script("clean")
         self.collect = script("collect")
         self.sent = script("sent")
+        self.take = script("take")
+        self.score = script("score")
+        self.reset_score = script("reset_score")

@@ -1,0 +1,487 @@
+"""Turns, leases and results of scorings on a real store (rows B1 to B6)."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Callable
+from contextlib import suppress
+
+import pytest
+from redis.exceptions import ResponseError
+
+from tests.store.harness import SCORED_EVERY, START, Store, endpoint, info_hash, peer_id, update
+from tracker.scoring import EMPTY, STRONG, WEAK, next_score
+from tracker.store.scores import COUNTED_ONCE_IN_SECONDS, LEASE_SECONDS, Lag, Scored, Scores, Taken
+
+CAP = 4.0
+HOUR = 3600
+
+
+async def register(store: Store, count: int) -> None:
+    """Torrents 1 to ``count``, entered now."""
+    for number in range(1, count + 1):
+        await store.torrents.add(info_hash(number))
+
+
+async def scores(store: Store) -> dict[str, float]:
+    return dict(await store.scores.top(10_000))
+
+
+async def times(store: Store) -> dict[str, float]:
+    """When each torrent was last scored."""
+    pairs = await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True)
+    return {torrent_id.decode(): time for torrent_id, time in pairs}
+
+
+async def set_score(store: Store, torrent: int | str, score: float) -> None:
+    await store.redis.zadd(store.keys.index("score"), {str(torrent): score})
+
+
+async def score_all(store: Store, by: float, count: int = 50) -> int:
+    """One turn of everything whose turn it is; the answer is how many counted as processed."""
+    taken = await store.scores.take(count)
+    return (await store.scores.finish([Scored(t, next_score(t.score, by, CAP)) for t in taken])).counted
+
+
+# Turns
+
+
+async def test_a_torrent_is_scored_an_interval_after_it_came_and_after_each_scoring(store: Store) -> None:
+    """B1, B2."""
+    await store.announce(update(1, "s"))
+    assert await store.scores.take(50) == []
+    for turn in range(1, 4):
+        store.clock.now += SCORED_EVERY - 1
+        assert await store.scores.take(50) == []
+        store.clock.now += 1
+        await score_all(store, STRONG)
+        assert await scores(store) == {"1": pytest.approx(1.2**turn)}
+        assert await times(store) == {"1": store.clock.now}
+
+
+async def test_what_is_taken_says_how_the_swarm_does(store: Store) -> None:
+    await store.announce(update(1, "s", bytes_left=0))
+    await store.announce(update(2, "s"))
+    await store.announce(update(3, "s"))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "new", 7)
+    store.clock.now += SCORED_EVERY + 100
+    (taken,) = await store.scores.take(50)
+    assert (taken.torrent_id, taken.info_hash, taken.score) == ("1", info_hash(1), 1.0)
+    assert (taken.seeders, taken.leechers, taken.new) == (1, 2, 7)
+    assert taken.waited_seconds == SCORED_EVERY + 100
+
+
+async def test_what_is_taken_is_nobody_elses(store: Store) -> None:
+    await register(store, 120)
+    store.clock.now += SCORED_EVERY
+    batches = await asyncio.gather(*(store.scores.take(50) for _ in range(4)))
+    assert sorted(len(batch) for batch in batches) == [0, 20, 50, 50]
+    ids = [taken.torrent_id for batch in batches for taken in batch]
+    assert len(set(ids)) == 120
+    tokens = [int(taken.token) for batch in batches for taken in batch]
+    assert len(set(tokens)) == 120
+
+
+async def test_half_of_the_turns_are_the_longest_waiting_and_half_the_best(store: Store) -> None:
+    """B4: what waits longest, and of the others those with high scores rather than those with low ones."""
+    await register(store, 100)
+    for number in range(1, 101):
+        await store.redis.zadd(store.keys.processed(), {str(number): START + number})
+        await set_score(store, number, 4.0 if number > 60 and number % 2 else 0.01)
+    store.clock.now = START + 100 + SCORED_EVERY
+    chosen: Counter[str] = Counter()
+    for _ in range(10):
+        batch = await store.scores.take(20)
+        assert [t.torrent_id for t in batch[:10]] == [str(n) for n in range(1, 11)]
+        assert len({t.torrent_id for t in batch}) == 20
+        chosen.update(t.torrent_id for t in batch[10:])
+        await store.scores.give_back(batch)
+    good = sum(n for torrent, n in chosen.items() if int(torrent) > 60 and int(torrent) % 2)
+    assert good > 45
+
+
+async def test_an_odd_number_of_turns_is_halved_in_turn(store: Store) -> None:
+    await register(store, 40)
+    await store.redis.zadd(store.keys.processed(), {"1": START - 1000})
+    await set_score(store, 1, 0.006)
+    store.clock.now += SCORED_EVERY
+    first = []
+    for _ in range(8):
+        batch = await store.scores.take(1)
+        first.append(batch[0].torrent_id == "1")
+        await store.scores.give_back(batch)
+    assert first[::2] == [True] * 4 and sum(first[1::2]) < 4
+
+
+async def test_a_torrent_is_taken_by_its_id_before_its_turn(store: Store) -> None:
+    await register(store, 2)
+    taken = await store.scores.take_one("2")
+    assert taken is not None and taken.info_hash == info_hash(2)
+    assert await store.scores.take_one("2") is None, "it is being scored"
+    assert await store.scores.take_one("99") is None
+    await store.scores.finish([Scored(taken, 1.2)])
+    assert await scores(store) == {"1": 1.0, "2": 1.2}
+    store.clock.now += 10
+    again = await store.scores.take_one("2")
+    assert again is not None and int(again.token) > int(taken.token)
+    await store.scores.finish([Scored(again, None)])
+    assert await store.scores.take_one("2") is None, "it has left the ranking"
+
+
+# Results
+
+
+@pytest.mark.parametrize(("by", "turn"), [(EMPTY, 8), (WEAK, 24)])
+async def test_a_torrent_leaves_the_ranking_and_stays_registered(store: Store, by: float, turn: int) -> None:
+    """B3: on the 8th empty and the 24th weak processing, with the numbers as the store keeps them."""
+    await store.announce(update(1, "s"))
+    for number in range(1, turn + 1):
+        assert await store.scores.count() == 1, number
+        store.clock.now += SCORED_EVERY
+        assert await score_all(store, by) == 1
+    assert await store.scores.count() == 0 and await times(store) == {}
+    torrent = await store.torrents.get(info_hash(1))
+    assert torrent is not None and torrent.registered and torrent.leechers == 1
+    store.clock.now += SCORED_EVERY
+    assert await store.scores.take(50) == []
+    await store.announce(update(1))
+    assert await store.scores.count() == 0
+    await store.announce(update(2, "s"))
+    assert await scores(store) == {"1": 1.0}
+
+
+async def test_a_score_in_the_store_is_the_very_number(store: Store) -> None:
+    """B3: nothing is lost on the way, whatever was multiplied in which order."""
+    await store.announce(update(1, "s"))
+    expected = 1.0
+    for turn in range(60):
+        by = (STRONG, WEAK, STRONG, STRONG, WEAK)[turn % 5]
+        expected = min(CAP, expected * by)
+        store.clock.now += SCORED_EVERY
+        await score_all(store, by)
+        assert await scores(store) == {"1": expected}
+
+
+async def test_a_result_counts_once(store: Store) -> None:
+    """B2: sent twice, or by somebody whose lease is over."""
+    await store.announce(update(1, "s"))
+    store.clock.now += SCORED_EVERY
+    (taken,) = await store.scores.take(50)
+    assert (await store.scores.finish([Scored(taken, 0.8)])).void == ()
+    again = await store.scores.finish([Scored(taken, 0.64)])
+    assert (again.counted, again.void) == (0, ("1",))
+    assert await scores(store) == {"1": 0.8}
+
+
+async def test_a_lapsed_lease_returns_the_torrent_with_its_old_score(store: Store) -> None:
+    """B5: and what the late worker found is void."""
+    await store.announce(update(1, "s"))
+    await set_score(store, 1, 2.5)
+    store.clock.now += SCORED_EVERY
+    (late,) = await store.scores.take(50)
+    store.clock.now += LEASE_SECONDS - 1
+    assert await store.scores.take(50) == []
+    store.clock.now += 1
+    (taken,) = await store.scores.take(50)
+    assert taken.score == 2.5 and int(taken.token) > int(late.token)
+    assert (await store.scores.finish([Scored(late, 0.1)])).void == ("1",)
+    assert await scores(store) == {"1": 2.5}
+    assert (await store.scores.finish([Scored(taken, 3.0)])).void == ()
+    assert await scores(store) == {"1": 3.0}
+
+
+async def test_what_is_given_back_keeps_score_and_turn(store: Store) -> None:
+    await register(store, 3)
+    store.clock.now += SCORED_EVERY
+    before = await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True)
+    await store.scores.give_back(await store.scores.take(50))
+    assert await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True) == before
+    assert await store.redis.zcard(store.keys.leases("torrents")) == 0
+    assert await store.redis.hlen(store.keys.lease_tokens("torrents")) == 0
+    assert len(await store.scores.take(50)) == 3
+    await store.scores.give_back([])
+
+
+async def test_new_is_taken_once_and_what_comes_meanwhile_stays(store: Store) -> None:
+    """B2: counted between the taking and the result, it is for the next processing."""
+    await store.announce(update(1, "s"))
+    key = store.keys.torrent(info_hash(1))
+    await store.redis.hset(key, "new", 5)
+    store.clock.now += SCORED_EVERY
+    (taken,) = await store.scores.take(50)
+    await store.redis.hincrby(key, "new", 2)
+    await store.scores.finish([Scored(taken, 1.0)])
+    assert await store.redis.hget(key, "new") == b"2"
+    store.clock.now += SCORED_EVERY
+    (taken,) = await store.scores.take(50)
+    assert taken.new == 2
+    await store.redis.hset(key, "new", 1)  # somebody else lowered it
+    await store.scores.finish([Scored(taken, 1.0)])
+    assert await store.redis.hget(key, "new") == b"0"
+
+
+async def test_what_was_not_scored_keeps_its_new(store: Store) -> None:
+    """B5."""
+    await store.announce(update(1, "s"))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "new", 5)
+    store.clock.now += SCORED_EVERY
+    await store.scores.give_back(await store.scores.take(50))
+    (taken,) = await store.scores.take(50)
+    assert taken.new == 5
+
+
+async def test_a_torrent_counts_as_processed_once_an_hour(store: Store) -> None:
+    """B7: however often it is asked for."""
+    await store.announce(update(1, "s"))
+    counted = []
+    for _ in range(13):
+        store.clock.now += 600
+        taken = await store.scores.take_one("1")
+        assert taken is not None
+        counted.append((await store.scores.finish([Scored(taken, 1.0)])).counted)
+    assert counted == [1, 0, 0, 0, 0, 0, 1, 0, 0, 0, 0, 0, 1]
+    assert COUNTED_ONCE_IN_SECONDS == HOUR
+
+
+async def test_a_reset_begins_anew_and_makes_a_scoring_under_way_void(store: Store) -> None:
+    """B6: asked for, also of a torrent that has left the ranking."""
+    await register(store, 3)
+    await set_score(store, 1, 3.5)
+    await store.redis.zrem(store.keys.index("score"), "2")
+    await store.redis.zrem(store.keys.processed(), "2")
+    taken = await store.scores.take_one("1")
+    assert taken is not None
+    store.clock.now += 60
+    assert await store.scores.reset(["1", "2", "99"]) == 2
+    assert (await store.scores.finish([Scored(taken, 3.0)])).void == ("1",)
+    assert await scores(store) == {"1": 1.0, "2": 1.0, "3": 1.0}
+    assert await times(store) == {"1": START, "2": START + 60, "3": START}
+
+
+async def test_registering_anew_leaves_the_score_unless_it_is_asked_for(store: Store) -> None:
+    """B6."""
+    await store.torrents.add(info_hash(1))
+    await set_score(store, 1, 3.5)
+    await store.torrents.add(info_hash(1), {"name": "known"})
+    assert await scores(store) == {"1": 3.5}
+    await store.torrents.add(info_hash(1), reset_score=True)
+    assert await scores(store) == {"1": 1.0}
+
+
+# What others do to the store meanwhile
+
+
+async def test_a_torrent_that_is_gone_is_not_scored(store: Store) -> None:
+    await register(store, 3)
+    await store.redis.delete(store.keys.torrent_id("1"))
+    store.clock.now += SCORED_EVERY
+    assert {t.torrent_id for t in await store.scores.take(50)} == {"2", "3"}
+    assert (await scores(store)).keys() == (await times(store)).keys() == {"2", "3"}
+
+
+async def test_a_torrent_that_goes_while_it_is_scored_does_not_come_back(store: Store) -> None:
+    await register(store, 2)
+    store.clock.now += SCORED_EVERY
+    batch = await store.scores.take(50)
+    await store.torrents.remove(info_hash(1))
+    finished = await store.scores.finish([Scored(taken, 1.2) for taken in batch])
+    assert (finished.counted, finished.void) == (1, ("1",))
+    assert await scores(store) == {"2": 1.2} and (await times(store)).keys() == {"2"}
+    assert not await store.redis.exists(store.keys.torrent(info_hash(1)))
+    assert await store.redis.zcard(store.keys.leases("torrents")) == 0
+
+
+async def test_what_is_wrong_with_one_torrent_does_not_stop_the_others(store: Store) -> None:
+    await register(store, 6)
+    await store.redis.delete(store.keys.torrent(info_hash(1)))
+    await store.redis.set(store.keys.torrent(info_hash(1)), "no hash")
+    await store.redis.delete(store.keys.torrent(info_hash(2)))
+    await store.redis.set(store.keys.torrent_id("3"), "no info hash")
+    await store.redis.delete(store.keys.torrent_id("4"))
+    await store.redis.sadd(store.keys.torrent_id("4"), "no text")
+    await store.redis.hset(store.keys.torrent(info_hash(5)), mapping={"new": "many", "seeders": "-1"})
+    store.clock.now += SCORED_EVERY
+    batch = await store.scores.take(50)
+    assert {t.torrent_id: (t.new, t.seeders) for t in batch} == {"5": (0, 0), "6": (0, 0)}
+    assert (await store.scores.finish([Scored(taken, 1.2) for taken in batch])).counted == 2
+
+
+async def test_a_torrent_spoilt_while_it_is_scored_is_void_alone(store: Store) -> None:
+    await register(store, 2)
+    store.clock.now += SCORED_EVERY
+    batch = await store.scores.take(50)
+    await store.redis.delete(store.keys.torrent(info_hash(1)))
+    await store.redis.set(store.keys.torrent(info_hash(1)), "no hash")
+    finished = await store.scores.finish([Scored(taken, 1.2) for taken in batch])
+    assert (finished.counted, finished.void) == (1, ("1",))
+    assert await scores(store) == {"1": 1.0, "2": 1.2}
+
+
+async def test_a_ranking_a_site_wrote_gets_its_turns(store: Store) -> None:
+    """Scores without a time begin to wait; times without a score are forgotten; times to come are of a wrong clock."""
+    await register(store, 4)
+    await store.redis.zrem(store.keys.processed(), "1", "2")
+    await store.scores.take(50)
+    assert await times(store) == dict.fromkeys("1234", START)
+    await store.redis.zrem(store.keys.index("score"), "3")
+    await store.redis.zadd(store.keys.processed(), {"4": START + 10**8})
+    store.clock.now += SCORED_EVERY
+    assert {t.torrent_id for t in await store.scores.take(50)} == {"1", "2"}
+    assert (await times(store)).keys() == {"1", "2", "4"}
+    store.clock.now += SCORED_EVERY
+    assert "4" in {t.torrent_id for t in await store.scores.take(50)}
+
+
+@pytest.mark.parametrize("key", ["index", "processed", "leases", "lease_tokens", "last_token"])
+async def test_keys_of_the_wrong_type_change_nothing(store: Store, key: str) -> None:
+    await register(store, 3)
+    store.clock.now += SCORED_EVERY
+    (taken,) = await store.scores.take(1)
+    build: Callable[..., str] = getattr(store.keys, key)
+    name = build() if key in ("processed", "last_token") else build("score" if key == "index" else "torrents")
+    await store.redis.delete(name)
+    await store.redis.sadd(name, "a set")
+    before = await store.dump()
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await store.scores.take(50)
+    with suppress(ResponseError):
+        await store.scores.finish([Scored(taken, 1.2)])
+    if key != "last_token":
+        assert await store.dump() == before
+
+
+# Rankings and figures
+
+
+async def test_the_ranking_is_readable(store: Store) -> None:
+    """``t:i:score`` is a ranking like the others: for redis-cli and for the command line."""
+    await register(store, 4)
+    for number, score in enumerate((0.5, 4.0, 1.0, 2.0), 1):
+        await set_score(store, number, score)
+    assert await store.scores.top(2) == [("2", 4.0), ("4", 2.0)]
+    assert await store.scores.top(9, offset=3) == [("1", 0.5)]
+    assert await store.scores.top(9, offset=4) == []
+    assert [(t.torrent_id, t.score) for t in await store.torrents.top("score", 2)] == [("2", 4.0), ("4", 2.0)]
+    await store.redis.zrem(store.keys.index("score"), "1")
+    torrent = await store.torrents.get(info_hash(1))
+    assert torrent is not None and torrent.score is None
+
+
+async def test_the_lag(store: Store) -> None:
+    """B7."""
+    assert await store.scores.lag() == Lag(count=0, waiting=0, late=0, longest_seconds=0)
+    await register(store, 3)
+    assert await store.scores.lag() == Lag(count=3, waiting=0, late=0, longest_seconds=0)
+    store.clock.now += SCORED_EVERY
+    assert await store.scores.lag() == Lag(count=3, waiting=3, late=0, longest_seconds=SCORED_EVERY)
+    store.clock.now += SCORED_EVERY
+    assert (await store.scores.lag()).late == 0
+    store.clock.now += 1
+    await store.scores.take(1)
+    assert await store.scores.lag() == Lag(count=3, waiting=2, late=3, longest_seconds=2 * SCORED_EVERY + 1)
+
+
+# Fairness, hour by hour
+
+
+class Simulation:
+    """Scores torrents at a steady pace, as the clock of the test goes. ``score_of`` gives each its next score."""
+
+    def __init__(
+        self, store: Store, per_hour: int, score_of: Callable[[Taken], float], batch: int = 5
+    ) -> None:
+        self.store, self.score_of, self.batch = store, score_of, batch
+        self.step = HOUR * batch / per_hour
+        self.turns: Counter[str] = Counter()
+        self.longest_wait = 0.0
+
+    async def run(self, hours: float) -> None:
+        for _ in range(int(hours * HOUR / self.step)):
+            self.store.clock.now += self.step
+            taken = await self.store.scores.take(self.batch)
+            self.turns.update(t.torrent_id for t in taken)
+            self.longest_wait = max(self.longest_wait, *(t.waited_seconds for t in taken), 0)
+            await self.store.scores.finish([Scored(t, self.score_of(t)) for t in taken])
+        waiting = (await self.store.scores.lag()).longest_seconds
+        self.longest_wait = max(self.longest_wait, waiting)
+
+
+def _steady(taken: Taken) -> float:
+    return taken.score
+
+
+def _extreme(taken: Taken) -> float:
+    return 0.005 if int(taken.torrent_id) % 10 == 0 else 4.0
+
+
+def _contrary(taken: Taken) -> float:
+    """Whoever waited long loses, whoever was just there gains: as unfair to the waiting as scores can be."""
+    return 0.005 if taken.waited_seconds > 2 * HOUR else 4.0
+
+
+@pytest.mark.parametrize("score_of", [_steady, _extreme, _contrary])
+async def test_everyone_gets_a_turn_whatever_the_scores(
+    store: Store, score_of: Callable[[Taken], float]
+) -> None:
+    """B4: N torrents and capacity C per hour: within 2N/C hours, here 2 * 120 / 60 = 4."""
+    await register(store, 120)
+    simulation = Simulation(store, per_hour=60, score_of=score_of)
+    await simulation.run(hours=20)
+    assert len(simulation.turns) == 120
+    assert simulation.turns.total() == 19 * 60 + 5, "none is idle once turns have come"
+    assert simulation.longest_wait <= 4 * HOUR + simulation.step
+
+
+async def test_newcomers_starve_nobody(store: Store) -> None:
+    """B4: a stream of new torrents with high scores, of which each waits its interval, beside old ones with low scores."""
+    await register(store, 60)
+    for number in range(1, 61):
+        await set_score(store, number, 0.006)
+    simulation = Simulation(store, per_hour=60, score_of=_steady)
+    for hour in range(10):
+        for number in range(6):
+            torrent_id, _ = await store.torrents.add(info_hash(1000 + 6 * hour + number))
+            await set_score(store, torrent_id, 4.0)
+        await simulation.run(hours=1)
+    assert all(simulation.turns[str(number)] for number in range(1, 61))
+    assert simulation.longest_wait <= 2 * 120 / 60 * HOUR + simulation.step
+
+
+@pytest.mark.parametrize("share", [2, 10], ids=["half", "a tenth"])
+async def test_twice_the_score_is_scored_more_often(store: Store, share: int) -> None:
+    """B4: where capacity is short, whether many torrents have it or few."""
+    count = 100
+    await register(store, count)
+    better = {str(number) for number in range(1, count + 1) if number % share == 0}
+    for torrent_id in better:
+        await set_score(store, torrent_id, 2.0)
+    simulation = Simulation(store, per_hour=25, score_of=_steady)
+    await simulation.run(hours=60)
+    mean = sum(simulation.turns[t] for t in better) / len(better)
+    others = (simulation.turns.total() - mean * len(better)) / (count - len(better))
+    assert mean > 1.15 * others, (mean, others)
+
+
+async def test_many_trackers_share_the_turns(store: Store) -> None:
+    """Two processes with objects of their own, taking at the same time."""
+    other = Scores(store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY)
+    await register(store, 40)
+    for _ in range(3):
+        store.clock.now += SCORED_EVERY
+        batches = await asyncio.gather(*(each.take(7) for each in (store.scores, other) * 4))
+        taken = [t for batch in batches for t in batch]
+        assert len({t.torrent_id for t in taken}) == len(taken) == 40
+        await asyncio.gather(*(other.finish([Scored(t, 1.1) for t in batch]) for batch in batches))
+    assert await scores(store) == {str(n): 1.1 for n in range(1, 41)}
+
+
+async def test_an_hour_of_a_small_tracker(store: Store) -> None:
+    """Peers come and go, torrents are scored by what is there: the numbers of B2 and B3 from announces on."""
+    for number in range(60):
+        await store.announce(update(number, "s", torrent=1, endpoint=endpoint(number)))
+    await store.announce(update(100, "s", torrent=2))
+    await store.announce(update(101, "s", torrent=3))
+    await store.announce(update(101, "x", torrent=3))
+    store.clock.now += SCORED_EVERY
+    found = {t.torrent_id: t.seeders + t.leechers for t in await store.scores.take(50)}
+    assert found == {"1": 60, "2": 1, "3": 0}
+    assert await store.redis.sismember(store.keys.swarm_peers(info_hash(2)), peer_id(100).hex())

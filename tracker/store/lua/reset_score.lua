@@ -1,0 +1,24 @@
+#!lua
+-- reset_score.lua: scores begin anew at 1; a scoring under way of such a torrent is void.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
+-- Answer    how many of them there are
+local P, call = KEYS[1], redis.call
+local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
+--@ include lease.lua
+
+local found = 0
+call('ZCARD', scores)
+call('ZCARD', times)
+call('ZCARD', leases)
+call('HLEN', leases .. ':tokens')
+for i = 2, #ARGV do
+  local tid = ARGV[i]
+  if call('EXISTS', P .. 'torrent_id:' .. tid) == 1 then
+    call('ZADD', scores, 1, tid)
+    call('ZADD', times, 'NX', ARGV[1], tid)
+    release(leases, tid)
+    found = found + 1
+  end
+end
+return found
