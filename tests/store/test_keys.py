@@ -10,6 +10,7 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.jobs import some_jobs
 from tests.store.outbox import export, outbox_of
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
@@ -36,6 +37,9 @@ PLACEHOLDERS = {
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
     "minute": "[0-9]+",
+    "id": "[1-9][0-9]*",
+    "queue": "[a-z][a-z0-9_]*",
+    "status": "pending|running|retry|completed|failed",
 }
 FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
 
@@ -80,6 +84,9 @@ def built(keys: Keys) -> dict[str, str]:
         "precision": 60,
         "name": "announces.started",
         "minute": 1_800_000_000,
+        "job_id": 7,
+        "queue": "reprocess",
+        "status": "pending",
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
@@ -182,3 +189,4 @@ async def everything(store: Store) -> None:
     await store.counters.flush()
     await export(store, (START, "a", 1))
     await outbox_of(store).take(store.clock.now, 1, 60)
+    await some_jobs(store)

@@ -165,5 +165,35 @@ class Keys:
     def outbox_waiting(self) -> str:
         return f"{self.prefix}outbox:waiting"
 
+    def last_job(self) -> str:
+        return f"{self.prefix}job"
+
+    def job(self, job_id: int | str) -> str:
+        return f"{self.prefix}job:{job_id}"
+
+    def queues(self) -> str:
+        return f"{self.prefix}q"
+
+    def queue_jobs(self, queue: str, status: str) -> str:
+        return f"{self.prefix}q:{queue}:{status}"
+
+    def queue_tokens(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:running:tokens"
+
+    def queue_ready(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:ready"
+
+    def queue_delayed(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:delayed"
+
+    def queue_deadlines(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:deadlines"
+
+    def queue_fingerprints(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:fingerprints"
+
+    def queue_slot(self, queue: str) -> str:
+        return f"{self.prefix}q:{queue}:slot"
+
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

@@ -1,0 +1,100 @@
+"""Queues under test: Jobs on a store whose clock the test moves, and what they counted."""
+
+from collections import Counter, defaultdict
+from collections.abc import Callable
+from dataclasses import dataclass, field
+from typing import Any
+
+from tests.store.harness import Store
+from tracker.store.job import Claimed, JobLimits, Outcome, Result
+from tracker.store.jobs import Jobs
+
+
+@dataclass
+class Metrics:
+    counts: Counter[str] = field(default_factory=Counter)
+    values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
+
+    def count(self, *names: str, by: int = 1) -> None:
+        self.counts.update(dict.fromkeys(names, by))
+
+    def observe(self, name: str, value: float) -> None:
+        self.values[name].append(value)
+
+
+def jobs_of(
+    store: Store,
+    metrics: Metrics | None = None,
+    clock: Callable[[], float] | None = None,
+    **limits: Any,
+) -> Jobs:
+    """One process' view of the queues of ``store``."""
+    metrics = metrics or Metrics()
+    return Jobs(
+        store.connection,
+        store.scripts,
+        store.keys,
+        clock or store.clock,
+        JobLimits(**limits),
+        count=metrics.count,
+        observe=metrics.observe,
+    )
+
+
+async def claim(jobs: Jobs, queue: str = "q", most: int = 1, concurrency: int = 1000) -> list[Claimed]:
+    return await jobs.claim({queue: (concurrency, most)})
+
+
+async def claim_one(jobs: Jobs, queue: str = "q") -> Claimed:
+    (job,) = await claim(jobs, queue)
+    return job
+
+
+async def end(
+    jobs: Jobs, job: Claimed, outcome: Outcome = "completed", error: str = "", delay: float = 0
+) -> str:
+    """The status of the job after its run ended so."""
+    (status,) = await jobs.finish([Result(job, outcome, error, delay)])
+    return status
+
+
+async def status_of(jobs: Jobs, id: str) -> str:
+    job = await jobs.get(id)
+    return job.status if job else ""
+
+
+async def check_queue_is_sound(store: Store, jobs: Jobs, queue: str = "q") -> None:
+    """Every job is in the index of its status alone, and in the sets that go with it."""
+    redis, keys = store.redis, store.keys
+    waiting: set[bytes] = set()
+    for status in ("pending", "running", "retry", "completed", "failed"):
+        ids = set(await redis.zrange(keys.queue_jobs(queue, status), 0, -1))
+        for id in ids:
+            assert await status_of(jobs, id.decode()) == status
+        if status in ("pending", "retry"):
+            waiting |= ids
+        if status == "running":
+            assert set(await redis.hkeys(keys.queue_tokens(queue))) == ids
+    ready = set(await redis.zrange(keys.queue_ready(queue), 0, -1))
+    delayed = set(await redis.zrange(keys.queue_delayed(queue), 0, -1))
+    assert ready | delayed == waiting
+    assert not ready & delayed
+    assert set(await redis.zrange(keys.queue_deadlines(queue), 0, -1)) <= waiting
+    sizes = await jobs.sizes(queue)
+    unfinished = sizes["pending"] + sizes["running"] + sizes["retry"]
+    assert await redis.hlen(keys.queue_fingerprints(queue)) == unfinished
+
+
+async def some_jobs(store: Store) -> None:
+    """Every key of the queues is there."""
+    jobs = jobs_of(store)
+    now = store.clock.now
+    ends: tuple[tuple[Outcome, float], ...] = (("completed", 0), ("fatal", 0), ("failed", 60))
+    for number, (outcome, delay) in enumerate(ends):
+        await jobs.enqueue("q", {"n": number})
+        await end(jobs, await claim_one(jobs), outcome, "no", delay)
+    await jobs.enqueue("q", {"n": 3})
+    await claim_one(jobs)
+    await jobs.enqueue("q", {"n": 4}, deadline=now + 60)
+    await jobs.enqueue("q", {"n": 5}, run_after=now + 60)
+    await jobs.enqueue_slot("sweep", now, 60)
