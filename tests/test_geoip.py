@@ -1,8 +1,10 @@
 """The places of addresses, from databases made here."""
 
 import os
+import random
 import shutil
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from ipaddress import ip_address
 from pathlib import Path
@@ -344,11 +346,11 @@ def test_a_file_broken_from_the_start_is_one_line(path: Path, lines: list[EventD
     assert geoip.lookup(BRITISH) == IN_LONDON
 
 
-def test_a_file_damaged_inside_is_one_line_and_lookups_go_on(path: Path, lines: list[EventDict]) -> None:
+def test_a_name_that_cannot_be_read_is_one_line_and_lookups_go_on(path: Path, lines: list[EventDict]) -> None:
     whole = make_city(
         path, {"192.0.2.0/24": LONDON, "198.51.100.0/24": record("US", city="Troy")}
     ).read_bytes()
-    assert whole.count(b"London\x00") + whole.count(b"FLondon") > 0
+    assert b"FLondon" in whole
     path.write_bytes(whole.replace(b"FLondon", b"F\xff\xfe\xfd\xfc\xfb\xfa"))
     geoip = GeoIP(path)
     for _ in range(3):
@@ -363,6 +365,51 @@ def test_a_file_damaged_inside_is_one_line_and_lookups_go_on(path: Path, lines: 
     make_city(path)
     geoip.refresh()
     assert (geoip.lookup(BRITISH), geoip.problem) == (IN_LONDON, "")
+
+
+def test_no_mangled_file_is_too_much(path: Path) -> None:
+    """Bytes are changed everywhere, in the metadata more often, and some files are cut."""
+    whole = make_city(path, built=1_790_000_000).read_bytes()
+    addresses = [BRITISH, AMERICAN, BRITISH6, bytes(4), bytes(16), b"\xff" * 16]
+    chance = random.Random(5)
+    seen: Counter[str] = Counter()
+    for number in range(400):
+        mangled = bytearray(whole)
+        first = whole.rindex(b"MaxMind.com") if number % 2 else 0
+        for _ in range(chance.choice([1, 1, 2, 5])):
+            mangled[chance.randrange(first, len(whole))] = chance.randrange(256)
+        path.write_bytes(mangled[: chance.randrange(len(whole))] if number % 9 == 0 else mangled)
+        geoip = GeoIP(path)
+        for address in addresses:
+            geoip.lookup(address)
+        seen[geoip.problem] += 1
+        geoip.close()
+    damaged, broken = (
+        "it is damaged: some of its records cannot be read",
+        "it is no MaxMind DB file, or only a part of one",
+    )
+    assert all(seen[problem] > 10 for problem in ("", damaged, broken))
+
+
+@pytest.mark.parametrize(
+    ("text", "other"),
+    [
+        (b"\x47country", b"\x87country"),  # the C reader ends the process at a key of bytes instead of text
+        (b"\x48location", b"\x00\xffocation"),  # and may at a type that is none
+    ],
+)
+def test_a_file_with_damaged_records_is_refused_and_the_old_one_stays(
+    path: Path, tmp_path: Path, lines: list[EventDict], text: bytes, other: bytes
+) -> None:
+    geoip = GeoIP(make_city(path))
+    whole = make_city(tmp_path / "damaged").read_bytes()
+    assert text in whole
+    (tmp_path / "damaged").write_bytes(whole.replace(text, other))
+    (tmp_path / "damaged").replace(path)
+    for _ in range(3):
+        geoip.refresh()
+        assert geoip.lookup(BRITISH) == IN_LONDON
+    assert len(lines) == 2 and "damaged" in lines[1]["problem"]
 
 
 def test_a_file_written_in_place_is_let_go_before_it_can_harm(path: Path, lines: list[EventDict]) -> None:
