@@ -148,7 +148,7 @@ async def test_flags_are_added_and_others_survive(
 async def test_where_config_is_forbidden_due_lists_reap(
     start_server: Callable[..., Server], prefix: str
 ) -> None:
-    """T10, T11: events off. A loud warning, and due lists and the sweep alone."""
+    """T10, T11: events off. A loud warning, and due lists and the sweep alone. C10: how late they are is measured."""
     server = start_server("--notify-keyspace-events", "", "--appendonly", "no")
     with server.client() as client:
         client.execute_command("ACL", "SETUSER", "limited", "on", ">pw", "~*", "&*", "+@all", "-config")
@@ -161,6 +161,10 @@ async def test_where_config_is_forbidden_due_lists_reap(
         await until(lambda: gone(store), 5)
         with server.client() as client:
             assert client.config_get("notify-keyspace-events")["notify-keyspace-events"] == ""
+        await store.counters.flush()
+        assert [number for _, number in await store.counters.series("reaps", 60)] == [1]
+        lag = (await store.counters.distribution("reap_lag_seconds", 60))[1]
+        assert lag is not None and lag.count == 1 and 0 < lag.mean < 10
 
 
 async def test_another_database_works(any_server: Server, users: str) -> None:

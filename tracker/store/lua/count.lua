@@ -26,12 +26,26 @@ local function try(...)
   wrong = wrong + 1
 end
 
+-- Where the slice that holds `second` begins, in each precision, as text: made once for all that was counted in it.
+local starts = {}
+
+local function starts_of(second)
+  local found = starts[second]
+  if not found then
+    found = {}
+    for i, precision in ipairs(PRECISIONS) do found[i] = string.format('%.0f', second - second % precision) end
+    starts[second] = found
+  end
+  return found
+end
+
 -- A slice that holds no more than was added is new, and may be the counter's first.
 local function add(name, second, n)
-  for _, precision in ipairs(PRECISIONS) do
+  local slices, added = starts_of(second), tonumber(n)
+  for i, precision in ipairs(PRECISIONS) do
     local entry = precision .. ':' .. name
-    local total = try('HINCRBY', P .. 'count:' .. entry, second - second % precision, n)
-    if total == tonumber(n) then try('ZADD', P .. 'known:', 0, entry) end
+    local total = try('HINCRBY', P .. 'count:' .. entry, slices[i], n)
+    if total == added then try('ZADD', P .. 'known:', '0', entry) end
   end
 end
 
@@ -58,15 +72,16 @@ local function merged(stored, count, mean, squares, low, high)
 end
 
 local function measure(name, second, ...)
-  for _, precision in ipairs(PRECISIONS) do
-    local entry, slice = precision .. ':' .. name, second - second % precision
+  local slices = starts_of(second)
+  for i, precision in ipairs(PRECISIONS) do
+    local entry, slice = precision .. ':' .. name, slices[i]
     local key = P .. 'dist:' .. entry
     local stored = try('HGET', key, slice)
     if stored then
       try('HSET', key, slice, string.format('%.0f %.17g %.17g %.17g %.17g', merged(stored, ...)))
     elseif stored == false then
       try('HSET', key, slice, string.format('%.0f %.17g %.17g %.17g %.17g', ...))
-      try('ZADD', P .. 'known:dist', 0, entry)
+      try('ZADD', P .. 'known:dist', '0', entry)
     end
   end
 end
