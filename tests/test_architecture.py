@@ -149,6 +149,9 @@ TESTED_BY: dict[str, str] = {
     "errors": "test_bittorrent.py",
     "frontends.exchange": "frontends/test_http.py",
     "terminal": "test_cli.py",
+    "workers.upstreams.answers": "workers/test_upstreams.py",
+    "workers.upstreams.upstream": "workers/test_upstreams.py",
+    "workers.figures": "workers/test_stathat.py",
 }
 """Modules whose test file does not carry their name."""
 

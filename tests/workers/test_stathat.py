@@ -8,13 +8,14 @@ import signal
 import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
+from http.client import HTTPConnection
 from typing import Literal
 
 import pytest
 from structlog.testing import capture_logs
 
 from tests.servers import ROOT, Server
-from tests.stathat_server import KEY, Mode, StatHatServer, not_stathat
+from tests.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
 from tests.store.harness import Clock, Store, running
 from tests.store.outbox import contents, dropped, export
 from tests.store.proxy import Proxy
@@ -467,6 +468,18 @@ async def test_a_result_is_noted_once_though_the_line_broke(
 
 
 # Names and answers
+
+
+def test_the_server_also_runs_beside_a_test_without_a_loop() -> None:
+    with stathat_in_thread() as server:
+        stat = {"stat": "a", "count": 2, "t": MINUTE}
+        for key, status in ((KEY, 200), ("another", 403)):
+            line = HTTPConnection("127.0.0.1", server.port, timeout=10)
+            body = json.dumps({"ezkey": key, "data": [stat]})
+            line.request("POST", "/ez", body, {"Content-Type": "application/json"})
+            assert line.getresponse().status == status
+            line.close()
+        assert server.answered == {"a": 2}
 
 
 def test_names_are_what_stathat_takes() -> None:

@@ -9,6 +9,7 @@ import re
 import socket
 import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
+from typing import Any
 
 from tracker.settings import StatsDSettings
 from tracker.store.connection import Connection
@@ -65,62 +66,87 @@ class StatsD:
             line.close()
 
 
-class _Line(asyncio.DatagramProtocol):
-    """A socket to the server, opened by the first batch."""
+class _Refusals(asyncio.DatagramProtocol):
+    """What the other host, or the way to it, says of packets that were sent."""
+
+    def __init__(self) -> None:
+        self.error = ""
+        self.came = asyncio.Event()
+
+    def error_received(self, error: Exception) -> None:
+        self.error = type(error).__name__
+        self.came.set()
+
+
+class _Line:
+    """The way to the server, found by the first batch: the first of its addresses where nobody refuses."""
 
     def __init__(self, host: str, port: int, prefix: str) -> None:
         self._host = host
         self._port = port
         self._prefix = prefix
-        self._transport: asyncio.DatagramTransport | None = None
-        self._error = ""
-        self._refused = asyncio.Event()
+        self._open: tuple[asyncio.DatagramTransport, _Refusals] | None = None
 
     async def post(self, figures: Sequence[Figure]) -> Answer:
+        parts = list(packets(line_of(self._prefix, figure) for figure in figures))
+        if self._open is not None:
+            return await _send(*self._open, parts)
         try:
-            if self._transport is None:
-                self._transport = await self._open()
+            addresses = await self._addresses()
         except (OSError, UnicodeError) as error:  # OSError: TimeoutError is one
-            return Answer(Verdict.FAILED, f"its address cannot be used ({type(error).__name__})")
-        for packet in packets(line_of(self._prefix, figure) for figure in figures):
-            self._transport.sendto(packet)
-        try:  # also keeps a long queue from flooding the receiver's buffer
-            async with asyncio.timeout(_REFUSAL_SECONDS):
-                await self._refused.wait()
-        except TimeoutError:
-            return TAKEN
-        return Answer(Verdict.FAILED, f"nobody listens ({self._error})")
+            return _unusable(error)
+        answer = _unusable(OSError())
+        for address in addresses:
+            try:
+                self._open = await _connect(*address)
+            except OSError as error:  # such as an IPv6 address where there is no IPv6
+                answer = _unusable(error)
+                continue
+            answer = await _send(*self._open, parts)
+            if answer is TAKEN:
+                break
+            self.close()
+        return answer
 
-    async def _open(self) -> asyncio.DatagramTransport:
-        """Raises OSError when the name is unknown, or no way leads to any of its addresses."""
-        loop = asyncio.get_running_loop()
+    async def _addresses(self) -> Sequence[tuple[int, int, int, str, Any]]:
         async with asyncio.timeout(_RESOLVE_SECONDS):
-            found = await loop.getaddrinfo(self._host, self._port, type=socket.SOCK_DGRAM)
-        transport, _ = await loop.create_datagram_endpoint(lambda: self, sock=_connected(found))
-        return transport
-
-    def error_received(self, error: Exception) -> None:
-        self._error = type(error).__name__
-        self._refused.set()
+            return await asyncio.get_running_loop().getaddrinfo(
+                self._host, self._port, type=socket.SOCK_DGRAM
+            )
 
     def close(self) -> None:
-        if self._transport is not None:
-            self._transport.close()
+        if self._open is not None:
+            self._open[0].close()
+            self._open = None
 
 
-def _connected(found: Iterable[tuple[int, int, int, str, object]]) -> socket.socket:
-    problem = OSError("no address")
-    for family, kind, protocol, _, address in found:
-        sock = socket.socket(family, kind, protocol)
-        try:
-            sock.setblocking(False)
-            sock.connect(address)  # type: ignore[arg-type]  # as getaddrinfo gave it
-        except OSError as error:  # such as IPv6 where there is none
-            sock.close()
-            problem = error
-        else:
-            return sock
-    raise problem
+async def _connect(
+    family: int, kind: int, protocol: int, _: str, address: Any
+) -> tuple[asyncio.DatagramTransport, _Refusals]:
+    """Connected, for only then does a socket hear of refusals."""
+    sock = socket.socket(family, kind, protocol)
+    try:
+        sock.setblocking(False)
+        sock.connect(address)
+        return await asyncio.get_running_loop().create_datagram_endpoint(_Refusals, sock=sock)
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _unusable(error: Exception) -> Answer:
+    return Answer(Verdict.FAILED, f"its address cannot be used ({type(error).__name__})")
+
+
+async def _send(transport: asyncio.DatagramTransport, refusals: _Refusals, parts: Sequence[bytes]) -> Answer:
+    for packet in parts:
+        transport.sendto(packet)
+    try:  # also keeps a long queue from flooding the receiver's buffer
+        async with asyncio.timeout(_REFUSAL_SECONDS):
+            await refusals.came.wait()
+    except TimeoutError:
+        return TAKEN
+    return Answer(Verdict.FAILED, f"nobody listens ({refusals.error})")
 
 
 def line_of(prefix: str, figure: Figure) -> bytes:
