@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from tracker.settings import FIELDS, HttpSettings, RedisSettings, Settings
+from tracker.settings import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings
 from tracker.settings_page import Described, describe, mask_url
 
 
@@ -27,6 +27,14 @@ def test_the_password_of_a_url_is_masked_and_the_host_is_shown(url: str, shown: 
     settings = Settings(redis=RedisSettings(url=SecretStr(url)))
     assert mask_url(url) == shown
     assert row(settings, "TRACKER_REDIS__URL").value == shown
+
+
+def test_the_passkey_of_another_tracker_is_masked() -> None:
+    urls = (SecretStr("https://h/hunter2/announce"), SecretStr("udp://h:1/announce"))
+    settings = Settings(scoring=ScoringSettings(upstreams=urls))
+    shown = row(settings, "TRACKER_SCORING__UPSTREAMS").value
+    assert shown == "https://h/***/announce,udp://h:1/announce"
+    assert "hunter2" not in repr(settings)
 
 
 def test_every_setting_is_described_once() -> None:

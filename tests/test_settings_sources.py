@@ -200,3 +200,10 @@ def test_an_odd_toml_file_is_refused(content: bytes, problem: str, tmp_path: Pat
 def test_a_missing_toml_file_is_refused(tmp_path: Path) -> None:
     missing = tmp_path / "none.toml"
     assert problems(missing) == (f"{missing}: there is no such file",)
+
+
+def test_a_url_that_is_no_announce_url_is_counted_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_SCORING__UPSTREAMS", "http://h/announce, udp://h/hunter2/announce")
+    assert problems() == (
+        "TRACKER_SCORING__UPSTREAMS: number 2 is no announce URL: http, https or udp, a host, and for udp a port",
+    )

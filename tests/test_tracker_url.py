@@ -42,6 +42,7 @@ def test_an_announce_url_in_its_parts(text: str, parts: tuple[str, str, int, str
             "http://h-/",
         ),
         *("http://h/announce#x", "http://h\\@evil/announce", "http://h/a\nnounce", "http://h/announce\n"),
+        *("http://a..b/", "http://.a/", "http://a./", f"http://{'a' * 64}/"),
         f"http://h/{'a' * MAX_LENGTH}",
     ],
 )

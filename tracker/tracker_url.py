@@ -15,10 +15,11 @@ MASK = "***"
 
 _PORTS = {"http": 80, "https": 443}
 _SHORTEST_SECRET = 4
+_LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _URL = re.compile(
     r"(?P<scheme>(?i:https?|udp))://"
     r"(?:(?P<credentials>[^\x00-\x20/?#@\\]*)@)?"
-    r"(?P<host>\[[0-9A-Fa-f:.]{2,45}\]|[A-Za-z0-9](?:[A-Za-z0-9._-]{0,251}[A-Za-z0-9])?)"
+    rf"(?P<host>\[[0-9A-Fa-f:.]{{2,45}}\]|{_LABEL}(?:\.{_LABEL})*)"
     r"(?::(?P<port>[0-9]{1,5}))?"
     r"(?P<target>[/?][!-\"$-\[\]-~]*)?"
 )
