@@ -14,6 +14,8 @@ from tests.store.jobs import some_jobs
 from tests.store.outbox import export, outbox_of
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
+from tracker.store.metrics import place_names
+from tracker.store.uniques import Sighting, UniqueRules, Uniques
 
 PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
 PLACEHOLDERS = {
@@ -190,3 +192,22 @@ async def everything(store: Store) -> None:
     await export(store, (START, "a", 1))
     await outbox_of(store).take(store.clock.now, 1, 60)
     await some_jobs(store)
+    await some_users(store)
+
+
+async def some_users(store: Store) -> None:
+    """Sightings in every mode, of places with names of every kind."""
+    places = [
+        place_names("GB", "ENG", "St. Mary: Œ/~_ 東京", "SW1A"),
+        place_names("DE", "", "x" * 200, "1 2"),
+    ]
+    for mode in ("exact", "hashed", "hyperloglog"):
+        users = Uniques(
+            store.connection,
+            store.scripts,
+            store.keys,
+            UniqueRules(mode, secret=b"s" * 32),
+        )
+        for user in ("192.0.2.1", "2001:db8:1:2::/64", "2001:db8::1"):
+            batch = [Sighting(info_hash(1), user, place) for place in places]
+            await users.sight(batch, store.clock.now)

@@ -49,7 +49,7 @@ KEYS: tuple[KeySpec, ...] = (
         "arrays (a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
         "registered itself; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
         "with the torrent",
-        "announce.lua, reap.lua, due.lua, sweep.lua, command line",
+        "announce.lua, reap.lua, due.lua, sweep.lua, sight.lua, estimate.lua, command line",
     ),
     KeySpec(
         "t:p:<tid>:<pid>",
@@ -200,14 +200,14 @@ KEYS: tuple[KeySpec, ...] = (
         "unique users of all time; `<metric>` is `countries.<country>.users`, `cities.<city>.users`, "
         "`postcodes.<postcode>.users`, `torrents.<ih>.users` or `torrents.<ih>.` and one of the first three",
         "for ever; those of a torrent with the torrent",
-        "sight.lua",
+        "sight.lua, estimate.lua",
     ),
     KeySpec(
         "t:<metric>.<month>",
         "STRING",
         "unique users of one month (UTC, `YYYY-MM`)",
-        "13 months; those of a torrent at most with the torrent",
-        "sight.lua",
+        "13 months after its end; those of a torrent at most with the torrent",
+        "sight.lua, estimate.lua",
     ),
     KeySpec(
         "t:<metric>.<seen>",
@@ -234,7 +234,7 @@ KEYS: tuple[KeySpec, ...] = (
         "t:i:unique:<scope>:<period>",
         "ZSET",
         "leaderboard of unique users: `<scope>` is countries, cities, postcodes or torrents, `<period>` is all or `YYYY-MM`",
-        "all: for ever; a month: 13 months",
+        "all: for ever; a month: 13 months after its end",
         "sight.lua, estimate.lua",
     ),
     KeySpec(

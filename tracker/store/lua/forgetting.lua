@@ -43,7 +43,8 @@ end
 -- Deletes the unique users of a torrent, so many places at a time: false when there are more. The torrent's own figures go
 -- last; while there are estimates of any place there is one of its own.
 local function drop_uniques(ih)
-  local metric, places_key = 'torrents.' .. ih, P .. 'i:unique:torrents.' .. ih
+  local metric, boards = 'torrents.' .. ih, P .. 'i:unique:'
+  local places_key = boards .. metric
   local places = call('ZRANGE', places_key, 0, PLACES_A_CALL - 1)
   local heads = { P }
   if call('EXISTS', P .. 'hll:' .. metric .. '.users') == 1 then
@@ -59,7 +60,7 @@ local function drop_uniques(ih)
   end
   if #places == PLACES_A_CALL then return false end
   for _, ending in ipairs(endings()) do
-    call('ZREM', P .. 'i:unique:torrents:' .. (ending == '' and 'all' or string.sub(ending, 2)), ih)
+    call('ZREM', boards .. 'torrents:' .. (ending == '' and 'all' or string.sub(ending, 2)), ih)
   end
   unlink_metrics({ metric .. '.users' }, heads)
   return true

@@ -29,8 +29,9 @@ end
 local function torrent_of(ih)
   local torrent = torrents[ih]
   if torrent == nil then
+    local name = 'torrents.' .. ih
     torrent = call('EXISTS', P .. 't:' .. ih) == 1
-      and { key = P .. 't:' .. ih, head = P .. 'torrents.' .. ih .. '.', places = P .. 'i:unique:torrents.' .. ih }
+      and { key = P .. 't:' .. ih, head = P .. name .. '.', places = P .. 'i:unique:' .. name }
     torrents[ih] = torrent
   end
   return torrent
