@@ -1,0 +1,53 @@
+"""A worker in a process of its own, to kill, stop and wake: ``python -m tests.workers.job_process URL PREFIX LEASE``.
+
+Its job says on standard output that it began, and ends when the key ``<prefix>go`` is there. When the worker has
+none left it says so.
+"""
+
+import asyncio
+import sys
+import time
+from typing import Any
+
+from redis.exceptions import RedisError
+
+from tracker.store.connection import Connection, connect
+from tracker.store.job import JobLimits
+from tracker.store.jobs import Jobs
+from tracker.store.keys import Keys
+from tracker.store.scripts import Scripts
+from tracker.workers.jobs import JobWorker, Queue
+
+
+def say(text: str) -> None:
+    sys.stdout.write(f"{text}\n")
+    sys.stdout.flush()
+
+
+async def main(url: str, prefix: str, lease_seconds: float) -> None:
+    connection = Connection(connect(url, connect_timeout=5), timeout=5)
+    jobs = Jobs(
+        connection,
+        Scripts(connection, prefix),
+        Keys(prefix),
+        time.time,
+        JobLimits(lease_seconds=lease_seconds),
+    )
+
+    async def handler(payload: dict[str, Any]) -> None:
+        say(f"began {payload}")
+        try:
+            while not await connection.command("EXISTS", f"{prefix}go"):
+                await asyncio.sleep(0.01)
+        finally:
+            say("ended")
+
+    worker = JobWorker(jobs, connection, {"q": Queue(handler)}, clock=time.time, poll_seconds=0.02)
+    try:
+        await worker.run()
+    except RedisError:  # the test is over, and its server with it
+        return
+
+
+if __name__ == "__main__":
+    asyncio.run(main(sys.argv[1], sys.argv[2], float(sys.argv[3])))

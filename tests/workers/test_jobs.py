@@ -1,0 +1,405 @@
+"""Workers that run jobs: handlers that fail, hang and are stopped, and what comes of their jobs (section Q)."""
+
+import asyncio
+import time
+from collections import Counter
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import Store
+from tests.store.jobs import Metrics, check_queue_is_sound, jobs_of, status_of
+from tests.workers.jobs import until, working
+from tracker.store.job import Claimed
+from tracker.workers.jobs import ABANDONED_SECONDS, JobWorker, Queue
+
+Payload = dict[str, Any]
+
+
+class Weird(BaseException):
+    """Not even an Exception."""
+
+    def __str__(self) -> str:
+        raise RuntimeError("cannot say")
+
+
+def has(store: Store, status: str, id: str = "1") -> Any:
+    """A condition: job ``id`` has that status."""
+    jobs = jobs_of(store)
+
+    async def check() -> bool:
+        return await status_of(jobs, id) == status
+
+    return check
+
+
+async def test_an_idle_worker_starts_a_job_at_once(store: Store) -> None:
+    """Q15, Q12: with the defaults, within a second; how long it waited and ran is measured."""
+    metrics, begun = Metrics(), asyncio.Event()
+    jobs = jobs_of(store, metrics, clock=time.time)
+
+    async def handler(payload: Payload) -> None:
+        assert payload == {"x": 1}
+        await asyncio.sleep(0.02)
+        begun.set()
+
+    async with working(store, jobs, {"q": handler}, poll_seconds=0.5, clock=time.time):
+        await asyncio.sleep(0.1)  # it is idle now
+        await jobs.enqueue("q", {"x": 1})
+        await asyncio.wait_for(begun.wait(), 10)
+        await until(has(store, "completed"))
+    (waited,), (ran,) = metrics.values["jobs.q.wait_seconds"], metrics.values["jobs.q.run_seconds"]
+    assert waited < 1
+    assert 0.02 <= ran < 10
+    assert metrics.counts == {"jobs.q.pending": 1, "jobs.q.running": 1, "jobs.q.completed": 1}
+
+
+async def test_an_idle_worker_asks_for_all_queues_at_once_and_rarely(store: Store) -> None:
+    """Q15: one script call each half second, however many queues."""
+
+    async def handler(payload: Payload) -> None: ...
+
+    queues = dict.fromkeys(("a", "b", "c", "d"), handler)
+    jobs = jobs_of(store)
+    async with working(store, jobs, queues, poll_seconds=0.5):
+        await asyncio.sleep(0.2)
+        before = await calls(store)
+        await asyncio.sleep(1.2)
+        assert await calls(store) - before <= 4
+
+
+async def calls(store: Store) -> int:
+    statistics = await store.redis.info("commandstats")
+    return sum(int(statistics.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("evalsha", "eval"))
+
+
+async def test_a_handler_that_fails_is_run_as_often_as_it_may(store: Store) -> None:
+    """Q4."""
+    runs: list[int] = []
+
+    async def handler(payload: Payload) -> None:
+        runs.append(len(runs))
+        raise ValueError(f"run {len(runs)}")
+
+    jobs = jobs_of(store)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "failed"))
+    job = await jobs.get("1")
+    assert job is not None and (len(runs), job.retries, job.error) == (3, 2, "ValueError: run 3")
+
+
+async def test_retries_back_off_more_each_time_and_never_all_at_once(store: Store) -> None:
+    """Q4: exponential, with jitter, up to an hour."""
+    worker = JobWorker(jobs_of(store), store.connection, {}, clock=store.clock)
+    for retries in range(20):
+        delays = {worker._backoff_seconds(retries) for _ in range(20)}
+        usual = min(10 * 2**retries, 3600)
+        assert len(delays) > 10 and 0.5 * usual <= min(delays) <= max(delays) <= 1.5 * usual
+
+
+@pytest.mark.parametrize(
+    "error",
+    [
+        ValueError("\ud800 no text"),
+        SystemExit(3),
+        KeyboardInterrupt(),
+        Weird(),
+        asyncio.CancelledError(),
+        GeneratorExit(),
+    ],
+    ids=lambda error: type(error).__name__,
+)
+async def test_whatever_a_handler_raises_is_its_jobs_affair(store: Store, error: BaseException) -> None:
+    """Q10: the job fails, and the queue goes on."""
+
+    async def handler(payload: Payload) -> None:
+        if payload["n"] == 1:
+            raise error
+
+    jobs = jobs_of(store, max_retries=1)
+    await jobs.enqueue_many("q", [{"n": 1}, {"n": 2}])
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "failed", "1"))
+        await until(has(store, "completed", "2"))
+    job = await jobs.get("1")
+    assert job is not None and job.error.startswith(type(error).__name__)
+
+
+@pytest.mark.parametrize("payload", [b"{", b"[]", b"\xff", b"[" * 100_000, b"null", b""])
+async def test_a_payload_that_is_none_fails_at_once(store: Store, payload: bytes) -> None:
+    """Q10: without a retry, for it will not get better."""
+
+    async def handler(payload: Payload) -> None: ...
+
+    jobs = jobs_of(store)
+    await jobs.enqueue_many("q", [{"n": 1}, {"n": 2}])
+    await store.redis.hset(store.keys.job("1"), "payload", payload)
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "failed", "1"))
+        await until(has(store, "completed", "2"))
+    job = await jobs.get("1")
+    assert job is not None and (job.retries, job.error) == (0, "its payload is no JSON object")
+
+
+async def test_jobs_of_an_unknown_queue_fail_in_the_end(store: Store) -> None:
+    """Q10: after a day, for another tracker may know it."""
+
+    async def handler(payload: Payload) -> None: ...
+
+    jobs = jobs_of(store)
+    await jobs.enqueue("gone")
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "completed", "2"))
+        assert await status_of(jobs, "1") == "pending"
+    store.clock.now += ABANDONED_SECONDS
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "failed", "1"))
+
+
+@pytest.mark.parametrize("stubborn", [False, True])
+async def test_a_job_that_takes_too_long_is_cancelled_and_only_then_tried_again(
+    store: Store, stubborn: bool
+) -> None:
+    """Q6: whether its handler lets the cancellation through or takes it for an end."""
+    under_way, most, runs = 0, 0, 0
+
+    async def handler(payload: Payload) -> None:
+        nonlocal under_way, most, runs
+        runs += 1
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            await asyncio.sleep(60)
+        except asyncio.CancelledError:
+            await asyncio.sleep(0.1)  # it takes its time to put things away
+            assert await status_of(jobs, "1") == "running"
+            if not stubborn:
+                raise
+        finally:
+            under_way -= 1
+
+    jobs = jobs_of(store)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": Queue(handler, timeout_seconds=0.05, concurrency=3)}):
+        await until(has(store, "failed"))
+    job = await jobs.get("1")
+    assert job is not None and job.error == "did not end within 0.05 s"
+    assert (runs, most) == (3, 1)
+
+
+async def test_a_timeout_of_the_handlers_own_is_an_error_like_any_other(store: Store) -> None:
+    """Q6."""
+
+    async def handler(payload: Payload) -> None:
+        raise TimeoutError("somebody did not answer")
+
+    jobs = jobs_of(store, max_retries=0)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "failed"))
+    job = await jobs.get("1")
+    assert job is not None and job.error == "TimeoutError: somebody did not answer"
+
+
+async def test_many_workers_share_the_slots_of_a_queue(make_store: MakeStore) -> None:
+    """Q8: all are used at once, and never more; each job runs once; other queues have their own."""
+    under_way: Counter[str] = Counter()
+    most: Counter[str] = Counter()
+    done: Counter[str] = Counter()
+
+    def handler_of(queue: str) -> Any:
+        async def handler(payload: Payload) -> None:
+            under_way[queue] += 1
+            most[queue] = max(most[queue], under_way[queue])
+            await asyncio.sleep(0.002)
+            under_way[queue] -= 1
+            done[f"{queue}{payload['n']}"] += 1
+
+        return handler
+
+    queues = {"a": Queue(handler_of("a"), concurrency=5), "b": Queue(handler_of("b"), concurrency=2)}
+    stores = [await make_store() for _ in range(5)]
+    jobs = jobs_of(stores[0])
+    for queue in queues:
+        await jobs.enqueue_many(queue, [{"n": number} for number in range(60)])
+    async with asyncio.timeout(30):
+        tasks = [working(store, jobs_of(store, clock=stores[0].clock), queues) for store in stores]
+        workers = [await task.__aenter__() for task in tasks]
+        while sum(done.values()) < 120:
+            assert all(worker.running <= 7 for worker in workers)
+            await asyncio.sleep(0.01)
+        for task in tasks:
+            await task.__aexit__(None, None, None)
+    assert most == {"a": 5, "b": 2}
+    assert set(done.values()) == {1}
+    await check_queue_is_sound(stores[0], jobs, "a")
+
+
+async def test_a_graceful_stop_lets_jobs_finish(store: Store) -> None:
+    """Q13: those that can, within a few seconds; nothing new begins."""
+    runs: list[int] = []
+    begun, go = asyncio.Event(), asyncio.Event()
+
+    async def handler(payload: Payload) -> None:
+        runs.append(payload["n"])
+        begun.set()
+        await go.wait()
+
+    jobs = jobs_of(store)
+    await jobs.enqueue_many("q", [{"n": 1}, {"n": 2}])
+    async with working(store, jobs, {"q": handler}) as worker:
+        await begun.wait()
+        asyncio.get_running_loop().call_later(0.05, go.set)
+        await worker.drain()
+        assert await status_of(jobs, "1") == "completed"
+        assert worker.running == 0
+        await asyncio.sleep(0.05)
+    assert (runs, await status_of(jobs, "2")) == ([1], "pending")
+
+
+@pytest.mark.parametrize("how", ["drained", "cancelled"])
+async def test_a_graceful_stop_returns_what_does_not_finish(store: Store, how: str) -> None:
+    """Q13: it is no run, and somebody else takes it at once."""
+    begun, ended = asyncio.Event(), asyncio.Event()
+
+    async def handler(payload: Payload) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            ended.set()
+
+    jobs = jobs_of(store)
+    await jobs.enqueue("q")
+    if how == "drained":
+        async with working(store, jobs, {"q": handler}) as worker:
+            await begun.wait()
+            await worker.drain(0.05)
+    else:
+        worker = JobWorker(jobs, store.connection, {"q": Queue(handler)}, clock=store.clock)
+        task = asyncio.Task(worker.run())
+        await begun.wait()
+        while not task.done():  # as the service does: again and again
+            task.cancel()
+            await asyncio.wait([task], timeout=0.1)
+    assert ended.is_set()
+    job = await jobs.get("1")
+    assert job is not None and (job.status, job.retries) == ("pending", 0)
+    await check_queue_is_sound(store, jobs)
+
+
+async def test_what_somebody_else_has_by_now_is_stopped_here(store: Store) -> None:
+    """Q7, Q8: a worker that learns that it lost a job cancels it."""
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handler(payload: Payload) -> None:
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    ours = jobs_of(store, lease_seconds=0.6)
+    await ours.enqueue("q")
+    async with working(store, ours, {"q": handler}):
+        await begun.wait()
+        # Taken over by a process whose clock is far ahead.
+        theirs = jobs_of(store, clock=lambda: store.clock.now + 100)
+        (taken,) = await theirs.claim({"q": (2, 1)})
+        await asyncio.wait_for(cancelled.wait(), 20)
+        await asyncio.sleep(0.05)
+        assert await theirs.extend([taken]) != [None]
+
+
+async def test_a_worker_cut_off_stops_before_its_lease_ends(store: Store) -> None:
+    """Q7, Q8: it cannot extend, so somebody else may begin."""
+    begun, cancelled = asyncio.Event(), asyncio.Event()
+
+    async def handler(payload: Payload) -> None:
+        if begun.is_set():
+            return
+        begun.set()
+        try:
+            await asyncio.sleep(60)
+        finally:
+            cancelled.set()
+
+    jobs = jobs_of(store, lease_seconds=1, clock=time.time)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": handler}, clock=time.time):
+        await begun.wait()
+        await store.redis.client_pause(1500)
+        store.connection._timeout = 0.1
+        await asyncio.wait_for(cancelled.wait(), 20)
+        store.connection._timeout = 5
+        await store.connection.until_back()
+        await until(has(store, "completed"))
+
+
+async def test_the_next_run_gets_the_cursor(store: Store) -> None:
+    """Q14: where a queue resumes."""
+    seen: list[str] = []
+
+    async def handler(payload: Payload, job: Claimed) -> None:
+        seen.append(job.cursor)
+        assert await jobs.save_cursor(job, f"page {len(seen)}")
+        if len(seen) < 3:
+            raise ValueError
+
+    jobs = jobs_of(store)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": Queue(handler, resumes=True)}):
+        await until(has(store, "completed"))
+    assert seen == ["", "page 1", "page 2"]
+
+
+async def test_periodic_jobs_run_once_in_each_slot_on_all_trackers_together(make_store: MakeStore) -> None:
+    """Q2: however many trackers there are, and one that starts in the middle brings no second run."""
+    runs: list[float] = []
+    stores = [await make_store() for _ in range(3)]
+    clock = stores[0].clock
+
+    async def handler(payload: Payload) -> None:
+        runs.append(clock.now)
+
+    async def completed(number: int) -> bool:
+        return (await jobs_of(stores[0]).sizes("sweep"))["completed"] == number
+
+    clock.now += 7
+    started = clock.now
+    options: dict[str, Any] = {"periodic": {"sweep": 60}, "clock": clock}
+    for store in stores:
+        store.clock = clock
+    async with (
+        working(stores[0], jobs_of(stores[0]), {"sweep": handler}, **options),
+        working(stores[1], jobs_of(stores[1]), {"sweep": handler}, **options),
+    ):
+        await until(lambda: completed(1))
+        clock.now += 60
+        await until(lambda: completed(2))
+        async with working(stores[2], jobs_of(stores[2]), {"sweep": handler}, **options):
+            await asyncio.sleep(0.1)
+            clock.now += 30
+            await asyncio.sleep(0.1)
+            assert len(runs) == 2
+            clock.now += 30
+            await until(lambda: completed(3))
+            await asyncio.sleep(0.1)
+    assert runs == [started, started + 60, started + 120]
+
+
+async def test_finished_jobs_are_purged_by_the_worker(store: Store) -> None:
+    """Q11."""
+
+    async def handler(payload: Payload) -> None: ...
+
+    jobs = jobs_of(store, keep_seconds=60)
+    await jobs.enqueue("q")
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, "completed"))
+    store.clock.now += 60
+    async with working(store, jobs, {"q": handler}):
+        await until(has(store, ""))
