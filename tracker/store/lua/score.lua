@@ -23,10 +23,12 @@ local function write(tid, key, score, new, taken_new, counted_at)
     call('ZADD', scores, 'XX', score, tid)
     call('ZADD', times, now, tid)
   end
-  if taken_new > 0 and new > 0 then call('HSET', key, 'new', string.format('%.0f', math.max(0, new - taken_new))) end
+  local left = string.format('%.0f', math.max(0, new - taken_new))
   if now - counted_at >= once_in or counted_at > now + 60 then
-    call('HSET', key, 'scored_at', now)
+    call('HSET', key, 'scored_at', now, 'new', left)
     counted = counted + 1
+  elseif taken_new > 0 then
+    call('HSET', key, 'new', left)
   end
 end
 
