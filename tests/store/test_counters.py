@@ -368,20 +368,20 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_a_killed_process_loses_what_it_counted_since_its_last_write(
     any_server: Server, store: Store
 ) -> None:
-    """C9: kill -9. Here it writes every 0.2 s, and counts at most 40 times in that; twice as much for a slow machine."""
+    """C9: kill -9. Less than it counts in a second, which is at most 200; it writes every 0.2 s here."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", COUNTING, any_server.url, store.keys.prefix, stdout=asyncio.subprocess.PIPE
     )
     assert child.stdout is not None
     try:
-        counted = len(await child.stdout.readexactly(150))
+        counted = len(await child.stdout.readexactly(300))
     finally:
         child.kill()
     counted += len(await child.stdout.read())
     await child.wait()
     store.clock.now = time.time()
     written = sum(number for _, number in await store.counters.series("n", 60))
-    assert counted - 80 <= written <= counted and written > 0
+    assert counted - 200 <= written <= counted and written > 0
 
 
 async def figures(store: Store) -> dict[str, int]:
