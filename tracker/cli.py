@@ -13,8 +13,10 @@ from tracker.bittorrent import parse_info_hash
 from tracker.commands import DENIED, Commands, Config, InfoHashes, each, with_stores
 from tracker.commands.clients import clients
 from tracker.commands.geoip import geoip
+from tracker.commands.jobs import jobs
 from tracker.commands.stats import show_stats
 from tracker.commands.torrents import torrents
+from tracker.commands.uniques import uniques
 from tracker.commands.users import users
 from tracker.errors import ClientError
 from tracker.service import Stores
@@ -38,7 +40,9 @@ app = typer.Typer(
 app.add_typer(torrents, name="torrent")
 app.add_typer(users, name="user")
 app.add_typer(clients, name="client")
+app.add_typer(uniques, name="unique")
 app.add_typer(geoip, name="geoip")
+app.add_typer(jobs, name="jobs")
 
 
 def main() -> None:

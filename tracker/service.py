@@ -18,15 +18,18 @@ from redis.exceptions import RedisError
 from tracker.announce import Tracker, swarm_rules
 from tracker.errors import StartupError, StoreAway
 from tracker.frontends.http import serve_http
-from tracker.settings import RedisSettings, Settings
+from tracker.settings import JobSettings, RedisSettings, Settings
 from tracker.settings_page import mask_url
 from tracker.store.clients import AllowList, Clients
 from tracker.store.connection import Connection, check_server, connect
 from tracker.store.counters import Counters
+from tracker.store.job import JobLimits
+from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
 from tracker.store.swarms import Swarms
 from tracker.store.torrents import Torrents
+from tracker.store.uniques import Uniques
 from tracker.store.users import Users
 from tracker.valkey import EmbeddedValkey
 from tracker.workers.changes import follow_changes
@@ -62,6 +65,12 @@ class Stores:
     users: Users
     clients: Clients
     counters: Counters
+    jobs: Jobs
+    uniques: Uniques
+
+
+def job_limits(jobs: JobSettings) -> JobLimits:
+    return JobLimits(max_retries=jobs.max_retries, keep_seconds=jobs.keep_seconds)
 
 
 @asynccontextmanager
@@ -247,6 +256,8 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
                 Users(connection, keys),
                 Clients(connection, keys),
                 Counters(connection, scripts, keys, time.time),
+                Jobs(connection, scripts, keys, time.time, job_limits(settings.jobs)),
+                uniques=Uniques(connection, scripts, keys),
             )
 
 

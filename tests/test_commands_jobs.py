@@ -1,0 +1,153 @@
+"""``tracker jobs`` on a real store (rows Q1, Q4, Q11, Q14)."""
+
+import asyncio
+import json
+import logging
+import os
+import time
+from collections.abc import Awaitable, Callable, Iterator
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from tests.store.harness import Store
+from tests.store.jobs import claim_one, end, jobs_of
+from tracker.cli import app
+from tracker.store.jobs import Jobs
+from tracker.store.keys import Keys
+from tracker.store.swarms import SwarmRules
+
+Command = Callable[..., Result]
+Do = Callable[[Callable[[Jobs], Awaitable[None]]], None]
+
+
+@pytest.fixture
+def jobs(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """Runs ``tracker jobs`` and checks its exit code."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
+    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, ("jobs", *words), prog_name="tracker", input=typed)
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def do(redis_url: str, prefix: str) -> Do:
+    """Something a tracker does with its queues meanwhile."""
+
+    def run(work: Callable[[Jobs], Awaitable[None]]) -> None:
+        async def inside() -> None:
+            store = Store(redis_url, Keys(prefix), SwarmRules())
+            try:
+                await work(jobs_of(store, clock=time.time, max_retries=0))
+            finally:
+                await store.connection.close()
+
+        asyncio.run(inside())
+
+    return run
+
+
+async def several(jobs: Jobs) -> None:
+    """1 completed, 2 failed, 3 runs, 4 waits; 5 in another queue."""
+    await jobs.enqueue_many("process_torrent", [{"torrent_id": str(number)} for number in range(4)])
+    await end(jobs, await claim_one(jobs, "process_torrent"))
+    await end(jobs, await claim_one(jobs, "process_torrent"), "failed", "no\x1b[2J route")
+    await claim_one(jobs, "process_torrent")
+    await jobs.enqueue("sweep", {"text": "\u202e"})
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+def test_jobs_are_listed_by_queue_and_status(jobs: Command, do: Do) -> None:
+    """Q1."""
+    assert jobs("list").stdout == ""
+    do(several)
+    listed = rows(jobs("list"))
+    assert [row[:3] for row in listed] == [
+        ["4", "process_torrent", "pending"],
+        ["3", "process_torrent", "running"],
+        ["1", "process_torrent", "completed"],
+        ["2", "process_torrent", "failed"],
+        ["5", "sweep", "pending"],
+    ]
+    assert listed[3][5:] == ['{"torrent_id":"1"}', "no\\x1b[2J route"]
+    assert [row[0] for row in rows(jobs("list", "--status", "pending"))] == ["4", "5"]
+    assert [row[0] for row in rows(jobs("list", "--queue", "sweep"))] == ["5"]
+    assert [row[0] for row in rows(jobs("list", "--limit", "2"))] == ["4", "3"]
+    assert json.loads(jobs("list", "--queue", "sweep", "--json").stdout)["status"] == "pending"
+    assert "--status takes pending" in jobs("list", "--status", "x", code=2).stderr
+    assert "error: a queue's name" in jobs("list", "--queue", "a:b", code=1).stderr
+
+
+def test_long_lists_come_in_pages(jobs: Command, do: Do) -> None:
+    """Q1."""
+
+    async def many(queues: Jobs) -> None:
+        await queues.enqueue_many("q", [{"n": number} for number in range(230)])
+
+    do(many)
+    assert len({row[0] for row in rows(jobs("list"))}) == 230
+    assert len(rows(jobs("list", "--limit", "150"))) == 150
+
+
+def test_a_job_is_shown(jobs: Command, do: Do) -> None:
+    """Q1."""
+    do(several)
+    shown = json.loads(jobs("show", "2", "--json").stdout)
+    assert (shown["status"], shown["error"], shown["max_retries"]) == ("failed", "no\x1b[2J route", 0)
+    assert shown["finished"].endswith("Z") and shown["deadline"] == ""
+    text = jobs("show", "2").stdout
+    assert "no\\x1b[2J route" in text and "\x1b" not in text
+    assert jobs("show", "99", code=1).stderr == "error: unknown job\n"
+
+
+def test_failed_jobs_are_retried(jobs: Command, do: Do) -> None:
+    """Q4: the others are done although one cannot be."""
+    do(several)
+    result = jobs("retry", "1", "3", "99", "2", code=1)
+    assert result.stdout == "2 waits to run\n"
+    assert (
+        result.stderr
+        == "error: 1: is completed already\nerror: 3: is running already\nerror: 99: unknown job\n"
+    )
+    assert json.loads(jobs("show", "2", "--json").stdout)["status"] == "pending"
+
+
+def test_jobs_are_purged_when_it_is_meant(jobs: Command, do: Do) -> None:
+    """Q11: finished ones, unless told otherwise; those that run stay."""
+    do(several)
+    assert "completed and failed jobs of all queues" in jobs("purge", typed="n\n", code=1).stdout
+    assert len(rows(jobs("list"))) == 5
+    assert jobs("purge", "--queue", "sweep", "--status", "failed", "--yes").stdout == "deleted 0\n"
+    assert jobs("purge", typed="y\n").stdout.endswith("deleted 2\n")
+    assert [row[0] for row in rows(jobs("list"))] == ["4", "3", "5"]
+    assert jobs("purge", "--status", "pending", "--yes").stdout == "deleted 2\n"
+    assert "--status takes" in jobs("purge", "--status", "running", "--yes", code=2).stderr
+
+
+def test_reprocessing_is_a_job_with_a_filter(jobs: Command) -> None:
+    """Q14: asked for twice it is one."""
+    assert jobs("reprocess", "--min-score", "0.5", "--max-seeders", "3").stdout == "1 waits to run\n"
+    assert jobs("reprocess", "--max-seeders", "3", "--min-score", "0.50").stdout == "1 is under way already\n"
+    assert jobs("reprocess").stdout == "2 waits to run\n"
+    shown = json.loads(jobs("show", "1", "--json").stdout)
+    assert (shown["queue"], shown["payload"]) == ("reprocess", '{"max_seeders":3,"min_score":0.5}')
+    assert jobs("reprocess", "--min-score", "nan", code=1).stderr == "error: a score is a number\n"
