@@ -9,7 +9,7 @@
 -- A torrent is due an interval after it was last scored, so those that are due are the first in `i:processed`. The best by
 -- score times time waited would need an index that changes with every second: instead each such turn goes to the best of a
 -- few drawn at random. Luck is wanted here as well. If the best of all always had that half, those that wait longest would be the
--- others, who would make up for it, and where half of the torrents had twice the score of the rest they would come no oftener.
+-- others, who would make up for it, and where half of the torrents had twice the score of the rest they would come hardly oftener.
 local P, call = KEYS[1], redis.call
 local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
