@@ -34,7 +34,13 @@ def test_every_setting_is_on_its_page() -> None:
 
 NOT_KEYS = {"timeouts", "channel"}
 """What keys.Keys builds besides keys: the beginning of many, and the names of channels."""
-EXAMPLES: dict[str, object] = {"array": "s4", "name": "active", "figure": "seeders", "address": "192.0.2.1", "metric": "countries.GB.users"}
+EXAMPLES: dict[str, object] = {
+    "array": "s4",
+    "name": "active",
+    "figure": "seeders",
+    "address": "192.0.2.1",
+    "metric": "countries.GB.users",
+}
 """Arguments that are one of a few words, by parameter name."""
 
 

@@ -14,8 +14,8 @@ from pydantic import SecretStr
 from tests.geoip_databases import make_city, make_country
 from tests.servers import Server
 from tracker.doctor import Finding, Patient, _written, examine, examine_geoip, examine_settings, is_public
-from tracker.service import open_stores
 from tracker.settings import AnnounceSettings, HttpSettings, RedisSettings, Settings
+from tracker.stores import open_stores
 
 StartServer = Callable[..., Server]
 LOCAL = HttpSettings(listen=("127.0.0.1:0",))

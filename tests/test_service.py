@@ -18,8 +18,10 @@ from tests.servers import Server
 from tests.trackers import RunningTracker
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
-from tracker.service import _loops, open_stores, serve
+from tracker.loops import running
+from tracker.service import serve
 from tracker.settings import DataSettings, HttpSettings, RedisSettings, Settings
+from tracker.stores import open_stores
 
 HASH = "01" * 20
 StartTracker = Callable[..., RunningTracker]
@@ -329,7 +331,7 @@ async def test_a_loop_that_fails_ends_the_block_with_its_own_error() -> None:
         raise StartupError("gone")
 
     with pytest.raises(StartupError, match="gone"):
-        async with _loops(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # what it answers does not matter
+        async with running(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # what it answers does not matter
             await asyncio.Event().wait()
 
 
@@ -338,5 +340,5 @@ async def test_an_error_in_the_block_comes_out_as_itself() -> None:
         await asyncio.Event().wait()
 
     with pytest.raises(StartupError, match="no port"):
-        async with _loops(run, run):
+        async with running(run, run):
             raise StartupError("no port")

@@ -19,8 +19,8 @@ from tracker.commands.torrents import torrents
 from tracker.commands.uniques import uniques
 from tracker.commands.users import users
 from tracker.errors import ClientError
-from tracker.service import Stores
 from tracker.settings_sources import load
+from tracker.stores import Stores
 from tracker.terminal import say
 
 

@@ -14,11 +14,11 @@ import typer
 from redis.exceptions import RedisError
 from typer.core import TyperGroup
 
-from tracker import logs, service
+from tracker import logs
 from tracker.errors import ClientError, StartupError, StoreAway
-from tracker.service import Stores
 from tracker.settings import Settings
 from tracker.settings_sources import SettingsError, load
+from tracker.stores import Stores, open_stores
 from tracker.terminal import complain, say
 
 PAGE = 100
@@ -83,7 +83,7 @@ def with_stores(config: Path | None, work: Callable[[Stores], Coroutine[Any, Any
         typer.echo(f"note: no tracker has run on {directory} yet; a new store is made there", err=True)
 
     async def run() -> None:
-        async with service.open_stores(settings) as stores:
+        async with open_stores(settings) as stores:
             await work(stores)
 
     asyncio.run(run())

@@ -7,7 +7,7 @@ import typer
 
 from tracker.commands import PAGE, AsJson, Config, each, group, shown_bytes, with_stores
 from tracker.errors import ClientError
-from tracker.service import Stores
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing
 
 # Peer ids, and so their prefixes, mostly begin with a dash.

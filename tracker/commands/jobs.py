@@ -8,8 +8,8 @@ import typer
 
 from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
 from tracker.errors import ClientError
-from tracker.service import Stores
 from tracker.store.job import REPROCESS, STATUSES, Job, check_queue
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, describe, say
 
 _REPROCESS_RETRIES = 10

@@ -9,8 +9,8 @@ from typing import Annotated
 import typer
 
 from tracker.commands import AsJson, Config, with_stores
-from tracker.service import Stores
 from tracker.store.slices import PRECISIONS, RETAINED, Distribution, start_of
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, sparkline, terminal_width
 
 DEFAULT = (

@@ -9,8 +9,8 @@ from tracker import terminal
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.commands import DENIED, PAGE, AsJson, Config, InfoHashes, each, group, shown_bytes, with_stores
 from tracker.errors import ClientError
-from tracker.service import Stores
 from tracker.store.torrents import Peer, Torrent
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row
 from tracker.torrent_file import MAX_BYTES, parse_torrent_file
 

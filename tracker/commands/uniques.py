@@ -9,8 +9,8 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.commands import PAGE, AsJson, Config, group, with_stores
 from tracker.errors import ClientError
-from tracker.service import Stores
 from tracker.store.uniques import ALL_TIME, Standing
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, say
 
 Limit = Annotated[int, typer.Option(min=1, help="How many.")]

@@ -7,8 +7,8 @@ import typer
 
 from tracker import terminal
 from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
-from tracker.service import Stores
 from tracker.store.users import SETS, User
+from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, say
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="A user id or a passkey.")]

@@ -1,0 +1,130 @@
+"""``tracker unique`` on a real store."""
+
+import asyncio
+import json
+import logging
+import os
+from collections.abc import Callable, Iterator
+
+import pytest
+import structlog
+from redis import Redis
+from typer.testing import CliRunner, Result
+
+from tests.servers import Server
+from tests.store.harness import START, Store, info_hash
+from tracker.cli import app
+from tracker.store.keys import Keys
+from tracker.store.metrics import place_names
+from tracker.store.swarms import SwarmRules
+from tracker.store.uniques import Sighting, month_of
+
+Command = Callable[..., Result]
+FIRST, SECOND = info_hash(1).hex(), info_hash(2).hex()
+LONDON = place_names("GB", "ENG", "London", "SW1A")
+PARIS = place_names("FR", "IDF", "Paris", "75001")
+LATER = START + 31 * 86_400
+
+
+@pytest.fixture
+def unique(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    """Runs ``tracker unique`` and checks its exit code (0, unless ``code`` says otherwise)."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
+    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, ("unique", *words), prog_name="tracker", input=typed)
+        assert result.exit_code == code, (result.output, result.exception)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
+
+
+@pytest.fixture
+def seen(redis_url: str, prefix: str) -> None:
+    """Three in London and one in Paris, in torrent 1; a month later one more in London, in torrent 2."""
+
+    async def fill() -> None:
+        store = Store(redis_url, Keys(prefix), SwarmRules())
+        await store.torrents.add(info_hash(1), {"name": "one\x1b[2J"})
+        await store.torrents.add(info_hash(2))
+        batch = [Sighting(info_hash(1), f"192.0.2.{n}", PARIS if n == 3 else LONDON) for n in range(4)]
+        await store.uniques.sight(batch, START)
+        await store.uniques.sight([Sighting(info_hash(2), "192.0.2.99", LONDON)], LATER)
+        await store.connection.close()
+
+    asyncio.run(fill())
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("seen")
+def test_places_are_ranked(unique: Command) -> None:
+    """B13: of all time and by month."""
+    assert rows(unique("top", "countries")) == [["4", "GB"], ["1", "FR"]]
+    assert rows(unique("top", "countries", "--month", month_of(START))) == [["3", "GB"], ["1", "FR"]]
+    assert rows(unique("top", "cities", "--limit", "1")) == [["4", "GB/ENG/London"]]
+    (line,) = unique("top", "postcodes", "--month", month_of(LATER), "--json").stdout.splitlines()
+    assert json.loads(line) == {"users": 1, "place": "GB/SW1A"}
+    assert unique("top", "countries", "--month", "2020-01").stdout == ""
+
+
+@pytest.mark.usefixtures("seen")
+def test_torrents_are_ranked_with_their_names(unique: Command) -> None:
+    """B13."""
+    assert rows(unique("top", "torrents")) == [[FIRST, "4", "one\\x1b[2J"], [SECOND, "1", ""]]
+    assert rows(unique("top", "torrents", "--month", month_of(LATER))) == [[SECOND, "1", ""]]
+
+
+@pytest.mark.usefixtures("seen")
+def test_a_torrent_is_shown_with_its_places(unique: Command) -> None:
+    shown = rows(unique("show", FIRST))
+    assert shown[0] == ["4", "all", ""]
+    assert sorted(shown[1:4]) == [
+        ["3", "cities", "GB/ENG/London"],
+        ["3", "countries", "GB"],
+        ["3", "postcodes", "GB/SW1A"],
+    ]
+    assert len(shown) == 7
+    assert len(rows(unique("show", FIRST, "--limit", "2"))) == 3
+    first, *_ = unique("show", SECOND, "--json").stdout.splitlines()
+    assert json.loads(first) == {"users": 1, "scope": "all", "place": ""}
+
+
+def test_what_is_wrong_is_one_line(unique: Command) -> None:
+    assert unique("show", FIRST, code=1).stderr == "error: nobody was counted there\n"
+    assert "40 hexadecimal digits" in unique("show", "x", code=1).stderr
+    assert "such as 2026-11" in unique("top", "countries", "--month", "November", code=2).stderr
+    assert "Usage" in unique("top", "planets", code=2).stderr
+
+
+@pytest.mark.usefixtures("seen")
+def test_flush_asks_and_says_what_it_deletes(unique: Command, valkey: Server, prefix: str) -> None:
+    """B14: torrents stay."""
+    assert "Torrents, scores and counters stay" in unique("flush", typed="n\n", code=1).stdout
+    assert len(rows(unique("top", "countries"))) == 2
+    with valkey.client() as client:
+        before = _keys(client, prefix)
+        said = unique("flush", "--yes").stdout
+        left = _keys(client, prefix)
+    assert said == f"deleted {len(before) - len(left)} keys\n"
+    assert unique("top", "countries").stdout == ""
+    assert {f"{prefix}t:{FIRST}", f"{prefix}info_hash:{FIRST}", f"{prefix}i:seeders"} <= left
+    assert not {key for key in left if ".users" in key or "unique" in key}
+    assert unique("flush", "--yes").stdout == "deleted 0 keys\n"
+
+
+def _keys(client: "Redis", prefix: str) -> set[str]:
+    return {key.decode() for key in client.scan_iter(f"{prefix}*", 1000)}
