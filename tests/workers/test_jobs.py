@@ -291,6 +291,24 @@ async def test_a_graceful_stop_returns_what_does_not_finish(store: Store, how: s
     await check_queue_is_sound(store, jobs)
 
 
+async def test_a_stop_in_the_middle_of_a_claim_costs_no_run(store: Store) -> None:
+    """Q13: at whatever moment of its work a worker is cancelled, no job is left with a lease."""
+
+    async def handler(payload: Payload) -> None: ...
+
+    jobs = jobs_of(store)
+    for number in range(40):
+        await jobs.enqueue_many("q", [{"n": [number, each]} for each in range(5)])
+        worker = JobWorker(jobs, store.connection, {"q": Queue(handler, concurrency=2)}, clock=store.clock)
+        task = asyncio.Task(worker.run())
+        for _ in range(number):
+            await asyncio.sleep(0)
+        task.cancel()
+        await asyncio.wait([task])
+        assert (await jobs.sizes("q"))["running"] == 0
+    await check_queue_is_sound(store, jobs)
+
+
 async def test_what_somebody_else_has_by_now_is_stopped_here(store: Store) -> None:
     """Q7, Q8: a worker that learns that it lost a job cancels it."""
     begun, cancelled = asyncio.Event(), asyncio.Event()

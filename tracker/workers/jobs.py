@@ -103,6 +103,7 @@ class JobWorker:
         self._slots: dict[str, float] = {}
         self._wake = asyncio.Event()
         self._calling = asyncio.Lock()
+        self._tasks = asyncio.TaskGroup()
         self._draining = False
 
     @property
@@ -114,10 +115,11 @@ class JobWorker:
         """Runs until cancelled, whatever the store does meanwhile. Cancelled once, it stops as ``drain`` does."""
         try:
             async with asyncio.TaskGroup() as tasks:
-                for part in (self._hold_leases, self._enqueue_periodic, self._keep_house):
+                self._tasks = tasks
+                for part in (self._serve, self._hold_leases, self._enqueue_periodic, self._keep_house):
                     tasks.create_task(self._persist(part), name=f"jobs {part.__name__}")
                 try:
-                    await self._persist(lambda: self._serve(tasks))
+                    await asyncio.Event().wait()  # a claim under way is not cut off when this is cancelled
                 except asyncio.CancelledError:
                     await self.drain()
                     raise
@@ -130,18 +132,18 @@ class JobWorker:
         """Claims no more. Jobs that do not end within ``seconds`` are cancelled and go back, as if never begun."""
         self._draining = True
         async with self._calling:  # what is just being claimed starts or goes back first
-            tasks = self._tasks()
-        if tasks:
-            await asyncio.wait(tasks, timeout=seconds)
+            under_way = self._under_way()
+        if under_way:
+            await asyncio.wait(under_way, timeout=seconds)
         for run in list(self._runs.values()):
             run.cancel("stopping")
-        if tasks := self._tasks():
-            await asyncio.wait(tasks, timeout=seconds)
+        if under_way := self._under_way():
+            await asyncio.wait(under_way, timeout=seconds)
         with suppress(StoreAway, RedisError, TimeoutError):
             async with asyncio.timeout(_LAST_WORD_SECONDS), self._calling:
                 await self._write_results()
 
-    def _tasks(self) -> set[asyncio.Task[None]]:
+    def _under_way(self) -> set[asyncio.Task[None]]:
         return {run.task for run in self._runs.values() if run.task is not None}
 
     async def _persist(self, part: Callable[[], Awaitable[None]]) -> None:
@@ -158,18 +160,18 @@ class JobWorker:
 
     # Claiming and writing
 
-    async def _serve(self, tasks: asyncio.TaskGroup) -> None:
+    async def _serve(self) -> None:
         while True:
             async with self._calling:
                 await self._write_results()
                 if not self._draining:
-                    await self._claim(tasks)
+                    await self._claim()
             with suppress(TimeoutError):
                 async with asyncio.timeout(self._poll_seconds):
                     await self._wake.wait()
             self._wake.clear()
 
-    async def _claim(self, tasks: asyncio.TaskGroup) -> None:
+    async def _claim(self) -> None:
         busy = Counter(run.job.queue for run in self._runs.values())
         wants = {
             name: (queue.concurrency, max(0, queue.concurrency - busy[name]))
@@ -177,7 +179,7 @@ class JobWorker:
         }
         for job in await self._jobs.claim(wants):
             run = self._runs[job.token] = _Run(job)
-            run.task = tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
+            run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
 
     async def _write_results(self) -> None:
         """Results that could not be written stay for the next time; written twice, the second is void."""
