@@ -10,7 +10,7 @@
 local P, outbox_most = KEYS[1], tonumber(ARGV[4])
 --@ include outbox.lua
 --@ include uniques.lua
-local KEEP, KEEP_SECONDS = 2592000, '2592000'
+local KEEP, KEEP_TEXT = 2592000, '2592000' -- a number costs its formatting in every call
 
 -- All markers are read before anything is written: one call for what else would be one each.
 local markers, owners, listed = {}, {}, {}
@@ -38,7 +38,7 @@ for _, m in ipairs(order) do
   end
 end
 for _, i in ipairs(fresh) do
-  if not owners[i].failed then call('SETEX', markers[i], KEEP_SECONDS, ARGV[1]) end
+  if not owners[i].failed then call('SETEX', markers[i], KEEP_TEXT, ARGV[1]) end
 end
 save_boards()
 return { new, failed }
