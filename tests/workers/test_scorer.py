@@ -177,16 +177,34 @@ async def test_other_trackers_answers_count_where_they_are_better(store: Store) 
     assert {i for batch in asked for i in batch} == {info_hash(n) for n in (1, 2, 3, 4)}
 
 
+async def test_what_is_new_elsewhere_is_by_how_much_it_has_grown(store: Store) -> None:
+    """B2: other trackers tell how many peers there are, not who is new. The most that any of them knows is remembered,
+    and what nobody answered changes nothing."""
+    known: list[int] = []
+
+    async def ask(info_hashes: Sequence[InfoHash]) -> Answers:
+        return {info_hash: [Source(peers, 0, 50) for peers in known] for info_hash in info_hashes}
+
+    await register(store, 1)
+    bench, expected = Bench(store, ask), 1.0
+    turns = [([50, 7], 1.2), ([52], 0.8), ([], 0.5), ([57, 1], 1.2), ([57], 0.8), ([49], 0.8), ([60], 1.2)]
+    for known, by in turns:  # what ask() answers
+        await bench.turn()
+        expected *= by
+        assert await scores(store) == {"1": pytest.approx(expected)}, known
+
+
 async def test_who_is_new_is_new_to_the_torrent_wherever_it_was_seen(store: Store) -> None:
-    """B2: trackers tell how many peers there are, not who is new."""
+    """B2: addresses first seen here count for the swarm of another tracker too."""
 
     async def ask(info_hashes: Sequence[InfoHash]) -> Answers:
         return {info_hash: [Source(50, 0, 50)] for info_hash in info_hashes}
 
     await crowd(store, 1, 1, 3)
     await crowd(store, 2, 1, 2)
-    bench = Bench(store, ask)
-    await bench.turn()
+    for number in (1, 2):
+        await store.redis.hset(store.keys.torrent(info_hash(number)), "elsewhere", 50)
+    await Bench(store, ask).turn()
     assert await scores(store) == {"1": 1.2, "2": 0.8}
 
 

@@ -47,7 +47,8 @@ KEYS: tuple[KeySpec, ...] = (
         "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses first seen since the last "
         "scoring); s4, l4, s6, l6: lengths of the "
         "arrays (a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
-        "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
+        "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; elsewhere: the peers another tracker "
+        "knew then, the most of them; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
         "with the torrent",
         "announce.lua, reap.lua, due.lua, sweep.lua, sight.lua, estimate.lua, command line",
     ),

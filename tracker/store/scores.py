@@ -34,14 +34,18 @@ class Taken:
     new: int
     """Addresses first seen there since the last scoring."""
     waited_seconds: float
+    elsewhere: int = 0
+    """Peers that another tracker knew at the last scoring, the most of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The result of a scoring; ``score`` None takes the torrent out of the ranking."""
+    """The result of a scoring; ``score`` None takes the torrent out of the ranking. ``elsewhere`` is None when no other
+    tracker answered."""
 
     taken: Taken
     score: float | None
+    elsewhere: int | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +114,8 @@ class Scores:
         """Ends scorings: each applies once, and only when whoever began it still holds the torrent."""
         argv: list[Argument] = []
         for result in results:
-            argv += _result(result.taken, "drop" if result.score is None else repr(float(result.score)))
+            score = "drop" if result.score is None else repr(float(result.score))
+            argv += _result(result.taken, score, result.elsewhere)
         return await self._end(argv)
 
     async def give_back(self, taken: Sequence[Taken]) -> None:
@@ -169,12 +174,13 @@ def _last(first: Any) -> Any:
     return first[0][1] if isinstance(first[0], tuple | list) else first[1]
 
 
-def _result(taken: Taken, score: str) -> list[Argument]:
-    return [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
+def _result(taken: Taken, score: str, elsewhere: int | None = None) -> list[Argument]:
+    head = [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
+    return [*head, "" if elsewhere is None else elsewhere]
 
 
 def _taken(row: list[Any]) -> Taken:
-    torrent_id, token, info_hash, score, seeders, leechers, new, waited = row
+    torrent_id, token, info_hash, score, seeders, leechers, new, waited, elsewhere = row
     return Taken(
         torrent_id=torrent_id.decode(),
         token=token.decode(),
@@ -184,6 +190,7 @@ def _taken(row: list[Any]) -> Taken:
         leechers=_number(leechers),
         new=_number(new),
         waited_seconds=float(waited),
+        elsewhere=_number(elsewhere),
     )
 
 

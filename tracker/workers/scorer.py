@@ -160,11 +160,16 @@ class Scorer:
             log.info("scorings came too late, or their torrents are gone", torrents=len(answer.void))
 
     def _result(self, taken: Taken, others: Mapping[InfoHash, Sequence[Source]]) -> Scored:
-        """Addresses seen for the first time are new to the torrent, whichever swarm it was where they were seen."""
+        """Another tracker does not say who is new there: it is by how much the most that any knows has grown. Addresses
+        seen for the first time are new to the torrent, whichever swarm it was where they were seen."""
+        heard = others.get(taken.info_hash, ())
         sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
-        for other in others.get(taken.info_hash, ()):
-            sources.append(replace(other, new=max(other.new, taken.new)))
-        return Scored(taken, next_score(taken.score, factor(sources), self._settings.cap))
+        sources += [
+            replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in heard
+        ]
+        elsewhere = max((other.peers for other in heard), default=None)
+        score = next_score(taken.score, factor(sources), self._settings.cap)
+        return Scored(taken, score, elsewhere)
 
     async def _ask_others(self, batch: Sequence[Taken]) -> Mapping[InfoHash, Sequence[Source]]:
         """What could not be learnt in time is left out: a tracker that is down must not stop the scoring here."""

@@ -2,8 +2,9 @@
 -- score.lua: ends scorings: each by whoever still holds the torrent, and then wholly.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] a torrent counts as scored once in so long (s)
--- ARGV[3..] five for each: id, info hash, token, its new score ('drop': it leaves the ranking; 'back': it was not scored
---   and is free again), how many of its `new` the scoring has taken into account
+-- ARGV[3..] six for each: id, info hash, token, its new score ('drop': it leaves the ranking; 'back': it was not scored
+--   and is free again), how many of its `new` the scoring has taken into account, how many peers another tracker knows
+--   ('' when none was asked or answered)
 -- Answer    { how many count as scored, ids whose result was void: the lease was lost, or the torrent is gone }
 local P, call = KEYS[1], redis.call
 local now, once_in = tonumber(ARGV[1]), tonumber(ARGV[2])
@@ -15,7 +16,7 @@ call('ZCARD', times)
 call('ZCARD', leases)
 
 -- What was counted since the torrent was taken stays for the next scoring.
-local function write(tid, key, score, new, taken_new, counted_at)
+local function write(tid, key, score, new, taken_new, counted_at, elsewhere)
   if score == 'drop' then
     call('ZREM', scores, tid)
     call('ZREM', times, tid)
@@ -30,21 +31,24 @@ local function write(tid, key, score, new, taken_new, counted_at)
   elseif taken_new > 0 then
     call('HSET', key, 'new', left)
   end
+  if elsewhere ~= '' then call('HSET', key, 'elsewhere', elsewhere) end
 end
 
-local function finish(tid, ih, token, score, taken_new)
+local function finish(tid, ih, token, score, taken_new, elsewhere)
   if not holds(leases, tid, token) then return false end
   local key = P .. 't:' .. ih
   local t = call('HMGET', key, 'tid', 'new', 'scored_at')
   local there = call('GET', P .. 'torrent_id:' .. tid) == ih and t[1] == tid and call('ZSCORE', scores, tid)
   release(leases, tid)
   if score == 'back' then return true end
-  if there then write(tid, key, score, tonumber(t[2] or '') or 0, taken_new, tonumber(t[3] or '') or 0) end
+  if there then
+    write(tid, key, score, tonumber(t[2] or '') or 0, taken_new, tonumber(t[3] or '') or 0, elsewhere)
+  end
   return there
 end
 
-for i = 3, #ARGV, 5 do
-  local ok, done = pcall(finish, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]))
+for i = 3, #ARGV, 6 do
+  local ok, done = pcall(finish, ARGV[i], ARGV[i + 1], ARGV[i + 2], ARGV[i + 3], tonumber(ARGV[i + 4]), ARGV[i + 5])
   if not ok or not done then void[#void + 1] = ARGV[i] end
 end
 return { counted, void }

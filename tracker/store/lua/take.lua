@@ -4,7 +4,7 @@
 -- ARGV[1]   now (epoch s)   ARGV[2] interval between two scorings of a torrent (s)   ARGV[3] length of the lease (s)
 -- ARGV[4]   how many   ARGV[5] how many of them by waiting   ARGV[6] a random integer
 -- ARGV[7]   a torrent id to take that one alone, whether it is its turn or not; else ''
--- Answer    one list for each: { id, token, info hash, score, seeders, leechers, new, seconds waited }
+-- Answer    one list for each: { id, token, info hash, score, seeders, leechers, new, seconds waited, peers elsewhere }
 --
 -- A torrent is due an interval after it was last scored, so those that are due are the first in `i:processed`. The best by
 -- score times time waited would need an index that changes with every second: instead each such turn goes to the best of a
@@ -45,10 +45,11 @@ local function take(tid)
   local score, time = call('ZSCORE', scores, tid), call('ZSCORE', times, tid)
   local ih = redis.pcall('GET', P .. 'torrent_id:' .. tid)
   local t = type(ih) == 'string' and #ih == 40 and not string.find(ih, '[^0-9a-f]')
-    and redis.pcall('HMGET', P .. 't:' .. ih, 'tid', 'seeders', 'leechers', 'new')
+    and redis.pcall('HMGET', P .. 't:' .. ih, 'tid', 'seeders', 'leechers', 'new', 'elsewhere')
   if not score or not t or t.err or t[1] ~= tid then return leave_ranking(tid) end
   local token = lease(leases, tid, now + lease_for)
-  taken[#taken + 1] = { tid, token, ih, score, t[2] or '0', t[3] or '0', t[4] or '0', now - (tonumber(time) or now) }
+  taken[#taken + 1] = { tid, token, ih, score, t[2] or '0', t[3] or '0', t[4] or '0', now - (tonumber(time) or now),
+    t[5] or '0' }
 end
 
 -- For each of the ids in the list whether nobody works on it.
