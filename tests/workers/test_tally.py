@@ -124,13 +124,17 @@ async def test_ipv6_counts_by_its_network(store: Store, work: Tallying) -> None:
         assert work.asked == [one, same, near]
 
 
-async def test_private_addresses_count_in_their_torrent_only(work: Tallying) -> None:
-    """B10: they are nowhere, and nobody is asked about them."""
-    for text in ("0a000001", "7f000001", "c0a80101", "fe800000000000000000000000000001"):
-        work.tally.offer(info_hash(1), Address(bytes.fromhex(text)))
+async def test_private_addresses_are_where_the_database_says(store: Store, work: Tallying) -> None:
+    """B10: published ones know none of them, so they count in their torrent only; an operator's own may."""
+    private = [
+        Address(bytes.fromhex(text))
+        for text in ("0a000001", "7f000001", "c0a80101", "fe800000000000000000000000000001")
+    ]
+    work = Tallying(store, places={**dict.fromkeys(private), private[0]: LONDON})
+    for at in private:
+        work.tally.offer(info_hash(1), at)
     await work.tally.flush()
-    assert await work.figures(TORRENT, "countries.GB.users") == [4, 0]
-    assert work.asked == []
+    assert await work.figures(TORRENT, "countries.GB.users") == [4, 1]
 
 
 @pytest.mark.parametrize(

@@ -12,7 +12,7 @@ from typing import Protocol
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from tracker.bittorrent import Address, InfoHash, is_routable
+from tracker.bittorrent import Address, InfoHash
 from tracker.errors import StoreAway
 from tracker.geoip import Place
 from tracker.settings import UniqueSettings
@@ -137,8 +137,6 @@ class Tally:
                 await asyncio.sleep(0)
 
     def _place(self, address: Address) -> PlaceNames:
-        if not is_routable(address):
-            return NOWHERE
         place = self._lookup(address)
         if place is None:
             return NOWHERE
