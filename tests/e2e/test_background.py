@@ -1,0 +1,124 @@
+"""The background half from outside: places, scores, counters, jobs and StatHat of a tracker as an operator runs it."""
+
+import json
+import random
+import signal
+import time
+from pathlib import Path
+
+import pytest
+from redis import Redis
+
+from tests import trackers
+from tests.e2e.conftest import StartTracker
+from tests.e2e.processes import until
+from tests.e2e.requests import announce_path, get
+from tests.geoip_databases import LONDON, SPRINGFIELD, make_city
+from tests.servers import Server
+from tests.stathat_server import KEY, stathat_in_thread
+from tests.trackers import RunningTracker
+from tracker.store.slices import PRECISIONS
+
+IN_LONDON, IN_SPRINGFIELD = "127.0.0.1", "127.0.0.2"
+MINUTE = 60.0
+
+
+def told(tracker: RunningTracker, *words: str) -> list[dict[str, object]]:
+    """What a command prints as JSON, beside the running tracker."""
+    done = trackers.run(tracker.log_file.parent, *words, "--json")
+    assert done.returncode == 0, done.stderr
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def users(tracker: RunningTracker, scope: str) -> dict[object, object]:
+    """The leaderboard of a scope."""
+    return {row["place"]: row["users"] for row in told(tracker, "unique", "top", scope)}
+
+
+@pytest.mark.slow
+def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """B2, B8, B12, B13, C1, Q15 over real clients. Figures go out when their minute is over."""
+    pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
+    from tests.e2e.peers import Peer, Share  # noqa: PLC0415  # needs libtorrent
+
+    database = make_city(
+        tmp_path / "places.mmdb", {f"{IN_LONDON}/32": LONDON, f"{IN_SPRINGFIELD}/32": SPRINGFIELD}
+    )
+    with stathat_in_thread() as stathat:
+        tracker = start_tracker(
+            TRACKER_GEOIP__DATABASE=str(database),
+            TRACKER_SCORING__INTERVAL_SECONDS="8",  # the 24th weak scoring would take it out of the ranking
+            TRACKER_STATHAT__EZKEY=KEY,
+            TRACKER_STATHAT__URL=stathat.url,
+        )
+        share = Share.make(tmp_path / "source", size=300_000)
+        torrent = share.torrent(f"{tracker.url}/announce")
+        with (
+            Peer(torrent, share.folder, f"{IN_LONDON}:0") as seeder,
+            Peer(torrent, tmp_path / "target", f"{IN_SPRINGFIELD}:0") as leecher,
+        ):
+            seeder.until("tracker_reply")
+            leecher.until("torrent_finished")
+            until(lambda: users(tracker, "countries") == {"GB": 1, "US": 1})
+            assert users(tracker, "cities") == {"GB/ENG/London": 1, "US/IL/Springfield": 1}
+            assert users(tracker, "postcodes") == {"GB/SW1A": 1, "US/62701": 1}
+            [row] = told(tracker, "unique", "top", "torrents")
+            assert (row["info_hash"], row["users"]) == (share.info_hash.hex(), 2)
+            until(lambda: float(str(told(tracker, "torrent", "list")[0]["score"])) < 1)
+        for precision in PRECISIONS:
+            rows = {row["name"]: row for row in told(tracker, "stats", "--precision", str(precision))}
+            assert int(str(rows["joins"]["total"])) == 2
+        until(lambda: stathat.answered["countries.GB.users"] == 1, 3 * MINUTE)
+        until(lambda: stathat.answered["announces.started"] == 0 < stathat.answered["announces"], 2 * MINUTE)
+        assert stathat.answered["countries.US.users"] == 1
+        assert stathat.values["torrents.count"][-1] == 1 <= stathat.answered["torrents.processed"]
+    assert tracker.end() == 0
+    assert KEY not in tracker.log
+
+
+@pytest.mark.parametrize("mode", ["exact", "hashed"])
+def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
+    start_tracker: StartTracker, tmp_path: Path, valkey: Server, prefix: str, mode: str
+) -> None:
+    """B9: kill -9 among joins, three times; then everybody joins once more, and each has counted once."""
+    database = make_city(tmp_path / "places.mmdb", {"11.0.0.0/8": LONDON})
+    settings = {
+        "TRACKER_REDIS__URL": valkey.url,
+        "TRACKER_REDIS__PREFIX": prefix,
+        "TRACKER_GEOIP__DATABASE": str(database),
+        "TRACKER_UNIQUES__MODE": mode,
+        "TRACKER_HTTP__TRUSTED_PROXIES": "127.0.0.0/8",
+    }
+    peers = range(60)
+
+    def join(tracker: RunningTracker, peer: int) -> None:
+        path = announce_path(peer_id=b"-XX0001-%012d" % peer, event="started")
+        get(tracker.url, path, headers={"X-Forwarded-For": f"11.0.0.{peer}"})
+
+    def leave(tracker: RunningTracker, peer: int) -> None:
+        path = announce_path(peer_id=b"-XX0001-%012d" % peer, event="stopped")
+        get(tracker.url, path, headers={"X-Forwarded-For": f"11.0.0.{peer}"})
+
+    with Redis.from_url(valkey.url) as store:
+
+        def markers() -> int:
+            start = f"{prefix}countries.GB.users."
+            month = time.strftime("%Y-%m", time.gmtime())
+            return sum(1 for key in store.scan_iter(f"{start}*", 1000) if not key.endswith(month.encode()))
+
+        for _ in range(3):
+            tracker = start_tracker(**settings)
+            for peer in random.sample(peers, 20):
+                join(tracker, peer)
+                leave(tracker, peer)
+            time.sleep(random.uniform(0, 0.4))  # anywhere among the batches
+            tracker.send(signal.SIGKILL)
+            tracker.wait()
+            assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers()  # type: ignore[arg-type]
+        tracker = start_tracker(**settings)
+        for peer in peers:
+            join(tracker, peer)
+        assert tracker.end() == 0
+        assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers() == len(peers)  # type: ignore[arg-type]
