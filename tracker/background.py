@@ -93,7 +93,8 @@ async def open_background(
         interval_seconds=settings.scoring.interval_seconds,
     )
     try:
-        async with Upstreams(settings.scoring, time.monotonic, tally.offer) as upstreams:
+        on_peer = tally.offer if settings.uniques.enabled else None
+        async with Upstreams(settings.scoring, time.monotonic, on_peer) as upstreams:
             scorer = Scorer(
                 scores,
                 base.connection,
