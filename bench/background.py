@@ -1,0 +1,233 @@
+"""What the background half costs: `python -m bench.background [--runs 3]`.
+
+Each part runs the code that the tracker runs, without its HTTP side, and a store without append-only file, both on one
+core. Costs are CPU time of this process and of the store (/proc/PID/schedstat). The yardstick tells machines apart: one
+`redis.call` of INCR in a script.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import os
+import random
+import statistics
+import tempfile
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+import uvloop
+
+from bench import processes
+from bench.loader import BenchError
+from bench.population import ZIPF_EXPONENT
+from tracker.bittorrent import InfoHash
+from tracker.settings import ScoringSettings
+from tracker.store.connection import Connection, connect
+from tracker.store.counters import Counters
+from tracker.store.jobs import Jobs
+from tracker.store.keys import Keys
+from tracker.store.metrics import place_names
+from tracker.store.scores import Scores
+from tracker.store.scripts import Scripts
+from tracker.store.torrents import Torrents
+from tracker.store.uniques import MAX_BATCH, Sighting, Uniques
+from tracker.workers.jobs import JobWorker, Queue
+from tracker.workers.scorer import Scorer
+
+TORRENTS, JOINS, FLUSHES, COUNTERS, JOBS, CALLS = 2_000, 20_000, 60, 40, 10_000, 200_000
+COUNTRIES, CITIES, POSTCODES = 60, 600, 3_000
+"""Places that users come from, by Zipf's law as torrents."""
+CONCURRENCY = 16
+SCORINGS = 5
+"""Of each torrent."""
+_YARDSTICK = "for i = 1, tonumber(ARGV[1]) do redis.call('INCR', KEYS[1]) end"
+
+
+@dataclass(frozen=True, slots=True)
+class Store:
+    pid: int
+    connection: Connection
+    scripts: Scripts
+    keys: Keys
+
+    @property
+    def torrents(self) -> Torrents:
+        return Torrents(self.connection, self.scripts, self.keys)
+
+
+@dataclass(slots=True)
+class Meter:
+    """CPU µs of this process and of the store, and seconds of the clock, within ``running``."""
+
+    pid: int
+    tracker: float = 0.0
+    store: float = 0.0
+    seconds: float = 0.0
+
+    @contextlib.contextmanager
+    def running(self) -> Iterator[None]:
+        tracker, store, began = _cpu_us(os.getpid()), _cpu_us(self.pid), time.monotonic()
+        yield
+        self.tracker += _cpu_us(os.getpid()) - tracker
+        self.store += _cpu_us(self.pid) - store
+        self.seconds += time.monotonic() - began
+
+
+Part = Callable[[Store, Meter], Awaitable[int]]
+"""Does some work with the meter running; the answer is how many times it did it."""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--runs", type=int, default=3, help="how often; medians are printed (3)")
+    runs = parser.parse_args().runs
+    parts: dict[str, Part] = {
+        "a redis.call, the yardstick": call,
+        "a join of a new address, seven metrics, exact": join,
+        f"a flush of {COUNTERS} counters, all precisions": flush,
+        "a job through the queue": run_jobs,
+        "a scoring": score,
+    }
+    for name, part in parts.items():
+        costs = [uvloop.run(_measure(part)) for _ in range(runs)]
+        tracker, store, each = (statistics.median(figures) for figures in zip(*costs, strict=True))
+        total = tracker + store
+        print(f"{name}: {total:.1f} CPU µs = tracker {tracker:.1f} + store {store:.1f}", end="; ")
+        print(f"{1e6 / total:,.0f} in a CPU second, {1 / each:,.0f} in one of the clock")
+
+
+async def _measure(part: Part) -> tuple[float, float, float]:
+    """(tracker, store) CPU µs and seconds of the clock for one."""
+    with tempfile.TemporaryDirectory(prefix="bench-") as name, processes.pinned(processes.SERVER_CORE):
+        async with _store(Path(name)) as store:
+            meter = Meter(store.pid)
+            times = await part(store, meter)
+            return meter.tracker / times, meter.store / times, meter.seconds / times
+
+
+@asynccontextmanager
+async def _store(directory: Path) -> AsyncIterator[Store]:
+    with processes.store(directory) as (pid, path):
+        connection, keys = Connection(connect(f"unix://{path}", connect_timeout=5), timeout=30), Keys()
+        try:
+            yield Store(pid, connection, Scripts(connection, keys.prefix), keys)
+        finally:
+            await connection.close()
+
+
+def _cpu_us(pid: int) -> float:
+    tasks = Path(f"/proc/{pid}/task").glob("*/schedstat")
+    return sum(int(task.read_text().split()[0]) for task in tasks) / 1000
+
+
+# The parts
+
+
+async def call(store: Store, meter: Meter) -> int:
+    with meter.running():
+        await store.connection.command("EVAL", _YARDSTICK, 1, "t:yardstick", CALLS)
+    return CALLS
+
+
+async def join(store: Store, meter: Meter) -> int:
+    """Addresses that were never seen, one torrent each: every metric counts for every one of them."""
+    for number in range(TORRENTS):
+        await store.torrents.add(_info_hash(number))
+    uniques, source = Uniques(store.connection, store.scripts, store.keys), random.Random(1)
+    torrents, countries, cities, postcodes = (
+        source.choices(range(many), [(rank + 1) ** -ZIPF_EXPONENT for rank in range(many)], k=JOINS)
+        for many in (TORRENTS, COUNTRIES, CITIES, POSTCODES)
+    )
+    sightings = [
+        Sighting(
+            _info_hash(torrents[n]),
+            f"{11 + n // 65536}.{n // 256 % 256}.{n % 256}.1",
+            place_names(f"C{countries[n]}", "S", f"City {cities[n]}", f"{postcodes[n]}"),
+        )
+        for n in range(JOINS)
+    ]
+    new = 0
+    with meter.running():
+        for first in range(0, JOINS, MAX_BATCH):
+            new += await uniques.sight(sightings[first : first + MAX_BATCH], time.time())
+    if new != JOINS:
+        raise BenchError(f"{new} of {JOINS} were new")
+    return JOINS
+
+
+async def flush(store: Store, meter: Meter) -> int:
+    """Every second all counters have counted, as on a busy tracker."""
+    now = time.time() // 86_400 * 86_400
+    counters = Counters(store.connection, store.scripts, store.keys, lambda: now)
+    names = [f"counter.{number}" for number in range(COUNTERS)]
+    for second in range(180 + FLUSHES):  # slices as many as are there between two cleanings
+        now += 1
+        for name in names:
+            counters.count(name, by=second + 1)
+        with meter.running() if second >= 180 else contextlib.nullcontext():
+            await counters.flush()
+    return FLUSHES
+
+
+async def run_jobs(store: Store, meter: Meter) -> int:
+    """Enqueued, claimed, run and finished, by one worker; the jobs do nothing."""
+    jobs, done, all_done = Jobs(store.connection, store.scripts, store.keys, time.time), 0, asyncio.Event()
+
+    async def count(_: object) -> None:
+        nonlocal done
+        done += 1
+        if done == JOBS:
+            all_done.set()
+
+    worker = JobWorker(jobs, store.connection, {"bench": Queue(count, CONCURRENCY)}, clock=time.time)
+    with meter.running():
+        await jobs.enqueue_many("bench", [{"number": number} for number in range(JOBS)])
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(worker.run())
+            await all_done.wait()
+            await worker.drain()
+            running.cancel()
+    return JOBS
+
+
+async def score(store: Store, meter: Meter) -> int:
+    """As the scorer does it, without its pace, with a clock that makes everything due again and again."""
+    for number in range(TORRENTS):
+        await store.torrents.add(_info_hash(number))
+    now, scored = time.time(), 0
+    all_scored = asyncio.Event()
+    # A torrent that nobody is in would be out of the ranking soon.
+    for number in range(TORRENTS):
+        await store.connection.command(
+            "HSET", store.keys.torrent(_info_hash(number)), "seeders", 50, "new", 50
+        )
+
+    def count(*names: str, by: int = 1) -> None:
+        nonlocal scored, now
+        scored += by
+        if scored % TORRENTS == 0:
+            now += 3601
+        if scored >= SCORINGS * TORRENTS:
+            all_scored.set()
+
+    now += 3601
+    scores = Scores(store.connection, store.scripts, store.keys, lambda: now, interval_seconds=3600)
+    settings = ScoringSettings(per_second=100_000, processors_max=1)
+    scorer = Scorer(scores, store.connection, settings, 50, count, lambda: now)
+    with meter.running():
+        async with asyncio.TaskGroup() as tasks:
+            running = tasks.create_task(scorer.run())
+            await all_scored.wait()
+            running.cancel()
+    return scored
+
+
+def _info_hash(number: int) -> InfoHash:
+    return InfoHash(number.to_bytes(20, "big"))
+
+
+if __name__ == "__main__":
+    main()
