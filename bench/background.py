@@ -1,8 +1,8 @@
 """What the background half costs: `python -m bench.background [--runs 3]`.
 
 Each part runs the code that the tracker runs, without its HTTP side, and a store without append-only file, both on one
-core. Costs are CPU time of this process and of the store (/proc/PID/schedstat). The yardstick tells machines apart: one
-`redis.call` of INCR in a script.
+core. Costs are CPU time of this process and of the store (/proc/PID/schedstat). Yardsticks tell machines apart: one
+`redis.call` of INCR in a script, and what a join costs without any of this.
 """
 
 import argparse
@@ -23,7 +23,7 @@ import uvloop
 from bench import processes
 from bench.loader import BenchError
 from bench.population import ZIPF_EXPONENT
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.settings import ScoringSettings
 from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
@@ -32,6 +32,7 @@ from tracker.store.keys import Keys
 from tracker.store.metrics import place_names
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
+from tracker.store.swarms import EVENT_CODES, PeerUpdate, SwarmRules, Swarms
 from tracker.store.torrents import Torrents
 from tracker.store.uniques import MAX_BATCH, Sighting, Uniques
 from tracker.workers.jobs import JobWorker, Queue
@@ -85,7 +86,8 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=3, help="how often; medians are printed (3)")
     runs = parser.parse_args().runs
     parts: dict[str, Part] = {
-        "a redis.call, the yardstick": call,
+        "a redis.call, one yardstick": call,
+        "a join of a new peer (announce.lua), another": announce,
         "a join of a new address, seven metrics, exact": join,
         f"a flush of {COUNTERS} counters, all precisions": flush,
         "a job through the queue": run_jobs,
@@ -130,6 +132,39 @@ async def call(store: Store, meter: Meter) -> int:
     with meter.running():
         await store.connection.command("EVAL", _YARDSTICK, 1, "t:yardstick", CALLS)
     return CALLS
+
+
+async def announce(store: Store, meter: Meter) -> int:
+    """As many at once as go into one call of the script."""
+    swarms = Swarms(
+        store.connection, store.scripts, store.keys, SwarmRules(new_per_address_hour=10**9), time.time
+    )
+    joins = [_join(number) for number in range(JOINS)]
+    async with asyncio.TaskGroup() as tasks:
+        running = tasks.create_task(swarms.run())
+        with meter.running():
+            for first in range(0, JOINS, MAX_BATCH):
+                await asyncio.gather(*map(swarms.announce, joins[first : first + MAX_BATCH]))
+        running.cancel()
+    return JOINS
+
+
+def _join(number: int) -> PeerUpdate:
+    return PeerUpdate(
+        info_hash=_info_hash(number % TORRENTS),
+        peer_id=PeerId(b"-XX0001-%012d" % number),
+        event=EVENT_CODES["started"],
+        uploaded=0,
+        downloaded=0,
+        bytes_left=1000,
+        endpoint=Endpoint(bytes([11, *number.to_bytes(3, "big"), 26, 225])),
+        peers_wanted=50,
+        key_digest=b"",
+        passkey="",
+        timeout_seconds=2700.0,
+        random=number,
+        with_ids=False,
+    )
 
 
 async def join(store: Store, meter: Meter) -> int:
