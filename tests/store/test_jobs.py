@@ -187,6 +187,17 @@ async def test_past_its_deadline_a_job_fails_without_running(store: Store, kind:
     await check_queue_is_sound(store, jobs)
 
 
+async def test_however_many_are_past_their_deadline_none_of_them_runs(store: Store) -> None:
+    """Q5: more than one claim fails at once."""
+    jobs = jobs_of(store)
+    await jobs.enqueue_many("q", [{"n": n} for n in range(300)], deadline=store.clock.now + 1)
+    store.clock.now += 1
+    for _ in range(3):
+        assert not await claim(jobs, most=50)
+    assert (await jobs.sizes("q"))["failed"] == 300
+    await check_queue_is_sound(store, jobs)
+
+
 async def test_a_job_that_runs_may_outlive_its_deadline(store: Store) -> None:
     """Q5 is about jobs that wait."""
     jobs = jobs_of(store)

@@ -14,9 +14,11 @@ local P, now, keep_most = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[3])
 
 local jobs, changes, broken = {}, {}, 0
 
-local function take(Q, id)
-  local v = read(id, 'payload', 'retries', 'run_after', 'cursor')
+-- keep_up fails only so many at once that are past their deadline: the next of them may stand here.
+local function take(Q, id, note)
+  local v = read(id, 'payload', 'retries', 'run_after', 'cursor', 'deadline')
   if not v then return withdraw(Q, id) end
+  if (tonumber(v[6] or '') or now + 1) <= now then return too_late(Q, id, note) end
   local token = lease(Q.running, id, ARGV[2])
   withdraw(Q, id)
   call('HSET', P .. 'job:' .. id, 'status', 'running', 'started', now)
@@ -25,13 +27,14 @@ end
 
 local function serve(queue, most_running, most)
   local Q = open(queue)
-  keep_up(Q, function(status)
+  local function note(status)
     changes[#changes + 1] = queue
     changes[#changes + 1] = status
-  end)
+  end
+  keep_up(Q, note)
   local free = math.min(most, most_running - call('ZCARD', Q.running))
   if free <= 0 then return end
-  for _, id in ipairs(call('ZRANGE', Q.ready, 0, free - 1)) do take(Q, id) end
+  for _, id in ipairs(call('ZRANGE', Q.ready, 0, free - 1)) do take(Q, id, note) end
 end
 
 for i = 4, #ARGV, 3 do

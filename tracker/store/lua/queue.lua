@@ -96,6 +96,15 @@ local function run_failed(Q, id, v, run_after, reason)
   return 'retry'
 end
 
+-- The deadline of one that waited has passed.
+local function too_late(Q, id, note)
+  local v = read(id, 'error')
+  withdraw(Q, id)
+  if not v then return end
+  local earlier = v[2] and v[2] ~= '' and '; before that: ' .. v[2] or ''
+  note(conclude(Q, id, 'failed', 'its deadline passed before it could run' .. earlier))
+end
+
 -- What time brings about, whoever looks first: leases that ended, jobs past their deadline, jobs whose time has come.
 -- `note(status)` hears of each job that changed.
 local function keep_up(Q, note)
@@ -104,14 +113,7 @@ local function keep_up(Q, note)
     release(Q.running, id)
     if v then note(run_failed(Q, id, v, now, 'its lease ended: the worker that ran it did not come back')) end
   end
-  for _, id in ipairs(call('ZRANGEBYSCORE', Q.deadlines, '-inf', now, 'LIMIT', 0, TAKEN_BACK)) do
-    local v = read(id, 'error')
-    withdraw(Q, id)
-    if v then
-      local earlier = v[2] and v[2] ~= '' and '; before that: ' .. v[2] or ''
-      note(conclude(Q, id, 'failed', 'its deadline passed before it could run' .. earlier))
-    end
-  end
+  for _, id in ipairs(call('ZRANGEBYSCORE', Q.deadlines, '-inf', now, 'LIMIT', 0, TAKEN_BACK)) do too_late(Q, id, note) end
   for _, id in ipairs(call('ZRANGEBYSCORE', Q.delayed, '-inf', now, 'LIMIT', 0, PROMOTED)) do
     local v = read(id, 'priority', 'run_after')
     if v then
