@@ -134,7 +134,8 @@ def test_as_json(stats: Command, now: float) -> None:
     assert seconds["slices"][0][:3] == [start, 3, 2]
 
 
-def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Path) -> None:
+@pytest.mark.parametrize("width", [80, 110])
+def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Path, width: int) -> None:
     del stats  # it sets the environment
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
     ours, theirs = pty.openpty()
@@ -142,7 +143,7 @@ def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Pat
     with subprocess.Popen(
         [sys.executable, "-m", "tracker", "stats"],
         cwd=tmp_path,
-        env=trackers.environment({**settings, "COLUMNS": "110", "TERM": "xterm", "NO_COLOR": "1"}),
+        env=trackers.environment({**settings, "COLUMNS": str(width), "TERM": "xterm", "NO_COLOR": "1"}),
         stdout=theirs,
     ):
         os.close(theirs)
@@ -159,7 +160,8 @@ def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Pat
         "failures.denied",
     ]
     assert lines[heads[0] + 5] == "" and lines[heads[1] + 2].split()[0] == "announce_seconds"
-    assert max(map(len, lines)) <= 110
+    assert max(map(len, lines)) <= width
+    assert not any("\t" in line for line in lines)
 
 
 def test_a_trend_is_a_row_of_blocks() -> None:

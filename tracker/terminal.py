@@ -59,6 +59,12 @@ class Column:
     right: bool = False
 
 
+def fitted(name: str, rows: Iterable[Row], *, right: bool = False, most: int | None = None) -> Column:
+    """As wide as its longest cell, and no wider than ``most``: for rows that are all there beforehand."""
+    width = max([len(name), *(len(_cell(row[name])) for row in rows)])
+    return Column(name, width if most is None else min(width, most), right)
+
+
 class Listing:
     """Rows as they come, a page at a time: a table in a terminal, else tabs; or one JSON object a line."""
 

@@ -11,7 +11,7 @@ import typer
 from tracker.commands import AsJson, Config, with_stores
 from tracker.store.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, sparkline, terminal_width
+from tracker.terminal import Column, Listing, Row, fitted, sparkline, terminal_width
 
 DEFAULT = (
     "requests",
@@ -32,10 +32,9 @@ DEFAULT = (
     "tally_dropped",
 )
 """What is shown without names, beside all distributions."""
-_LONGEST_NAME = 40
-_FIGURE = 14
 _GAPS = 16
 """What a table takes between its columns."""
+_LEAST_NAME = 16
 _LEAST_TREND = 10
 
 
@@ -126,34 +125,28 @@ def _distribution_figures(name: str, total: Distribution) -> Row:
 
 
 def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
-    longest = min(_LONGEST_NAME, max(len(name) for name, _ in counted))
-    room = max(_LEAST_TREND, terminal_width() - longest - 3 * _FIGURE - _GAPS)
-    listing = Listing(
-        [
-            Column("name", longest),
-            *(Column(figure, _FIGURE, right=True) for figure in ("total", "rate", "last")),
-            Column("trend"),
-        ],
-        as_json=False,
-    )
-    listing.page(
+    rows: list[Row] = [
         {
             **_figures(name, series, precision, now),
             "rate": _shown_rate(_last(series, precision, now) / precision),
-            "trend": sparkline([number for _, number in series[-room:]]),
         }
         for name, series in counted
-    )
+    ]
+    figures = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
+    room = terminal_width() - sum(column.width for column in figures) - _GAPS
+    name = fitted("name", rows, most=max(_LEAST_NAME, room - _LEAST_TREND))
+    slices = max(_LEAST_TREND, room - name.width)
+    for row, (_, series) in zip(rows, counted, strict=True):
+        row["trend"] = sparkline([number for _, number in series[-slices:]])
+    Listing([name, *figures, Column("trend")], as_json=False).page(rows)
 
 
 def _print_distributions(
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
 ) -> None:
-    figures = ("count", "mean", "deviation", "min", "max")
-    listing = Listing(
-        [Column("name"), *(Column(figure, _FIGURE - 3, right=True) for figure in figures)], as_json=False
-    )
-    listing.page(_distribution_figures(name, total) for name, _, total in measured)
+    rows = [_distribution_figures(name, total) for name, _, total in measured]
+    figures = [fitted(name, rows, right=True) for name in ("count", "mean", "deviation", "min", "max")]
+    Listing([Column("name"), *figures], as_json=False).page(rows)
 
 
 def _print_json(
