@@ -189,6 +189,26 @@ async def test_a_lapsed_lease_returns_the_torrent_with_its_old_score(store: Stor
     assert await scores(store) == {"1": 3.0}
 
 
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_last_until_then(store: Store) -> None:
+    """B5: the worker was killed, and the clock is right again."""
+    await register(store, 2)
+    store.clock.now += 30 * 24 * HOUR
+    assert len(await store.scores.take(50)) == 2
+    store.clock.now = START + SCORED_EVERY
+    one = await store.scores.take_one("1")
+    assert one is not None and await store.scores.take_one("1") is None
+    assert [taken.torrent_id for taken in await store.scores.take(50)] == ["2"]
+
+
+async def test_clocks_a_little_apart_do_not_end_each_others_leases(store: Store) -> None:
+    await register(store, 2)
+    store.clock.now += SCORED_EVERY + 600
+    ahead = await store.scores.take(50)
+    store.clock.now -= 600
+    assert await store.scores.take(50) == []
+    assert (await store.scores.finish([Scored(taken, 1.2) for taken in ahead])).void == ()
+
+
 async def test_what_is_given_back_keeps_score_and_turn(store: Store) -> None:
     await register(store, 3)
     store.clock.now += SCORED_EVERY
@@ -298,7 +318,8 @@ async def test_what_is_wrong_with_one_torrent_does_not_stop_the_others(store: St
     await store.redis.set(store.keys.torrent_id("3"), "no info hash")
     await store.redis.delete(store.keys.torrent_id("4"))
     await store.redis.sadd(store.keys.torrent_id("4"), "no text")
-    await store.redis.hset(store.keys.torrent(info_hash(5)), mapping={"new": "many", "seeders": "-1"})
+    wrong = {"new": "many", "seeders": "-1", "leechers": "9" * 5000}
+    await store.redis.hset(store.keys.torrent(info_hash(5)), mapping=wrong)
     store.clock.now += SCORED_EVERY
     batch = await store.scores.take(50)
     assert {t.torrent_id: (t.new, t.seeders) for t in batch} == {"5": (0, 0), "6": (0, 0)}

@@ -195,4 +195,5 @@ def _taken(row: list[Any]) -> Taken:
 
 
 def _number(text: bytes) -> int:
-    return int(text) if text.isdigit() else 0
+    """Of what a site may have written by itself; Python refuses numbers of thousands of digits."""
+    return int(text) if text.isdigit() and len(text) <= 16 else 0

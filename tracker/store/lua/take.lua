@@ -16,7 +16,7 @@ local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
 --@ include lease.lua
 
-local CANDIDATES, MENDED, MOST_PAGES = 5, 100, 20
+local CANDIDATES, MENDED, MOST_PAGES, AHEAD = 5, 100, 20, 3600
 local taken, chosen = {}, {}
 
 -- Of the wrong type: fail here, before the first write.
@@ -25,9 +25,12 @@ call('ZCARD', leases)
 call('HLEN', leases .. ':tokens')
 call('GET', P .. 'lease')
 
--- Leases of workers that are gone; times of a clock that was ahead; scores that a site wrote without a time.
+-- Leases of workers that are gone; leases and times of a clock that was ahead; scores that a site wrote without a time.
+-- Clocks of trackers that work together may be a little apart: only leases that end far too late are taken away.
 local function mend()
   for _, tid in ipairs(lapsed(leases, now, MENDED)) do release(leases, tid) end
+  local latest = now + lease_for + AHEAD
+  for _, tid in ipairs(call('ZRANGEBYSCORE', leases, '(' .. latest, '+inf', 'LIMIT', 0, MENDED)) do release(leases, tid) end
   for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MENDED)) do call('ZADD', times, now, tid) end
   if ranked > timed then
     for _, tid in ipairs(call('ZRANDMEMBER', scores, MENDED)) do call('ZADD', times, 'NX', now, tid) end
@@ -104,12 +107,12 @@ local function take_by_score(due_count, turns)
   for i = 1, math.min(turns, #candidates) do take(candidates[i][1]) end
 end
 
+mend()
 if ARGV[7] ~= '' then
   if call('ZSCORE', scores, ARGV[7]) and not is_leased(leases, ARGV[7], now) then take(ARGV[7]) end
   return taken
 end
 
-mend()
 local due = now - interval
 local due_count = call('ZCOUNT', times, '-inf', due)
 if due_count == 0 then return taken end
