@@ -91,7 +91,7 @@ class Uniques:
         user = sighting.user.encode()
         if self._rules.mode == "hashed":
             user = (
-                blake2b(user, digest_size=16, key=self._rules.secret, person=b"unique users")
+                blake2b(user, digest_size=16, key=self._rules.secret[:64], person=b"unique users")
                 .hexdigest()
                 .encode()
             )
