@@ -151,3 +151,18 @@ def test_reprocessing_is_a_job_with_a_filter(jobs: Command) -> None:
     shown = json.loads(jobs("show", "1", "--json").stdout)
     assert (shown["queue"], shown["payload"]) == ("reprocess", '{"max_seeders":3,"min_score":0.5}')
     assert jobs("reprocess", "--min-score", "nan", code=1).stderr == "error: a score is a number\n"
+
+
+def test_a_filter_that_nothing_passes_is_refused(jobs: Command) -> None:
+    """Q14."""
+    said = jobs("reprocess", "--min-score", "2", "--max-score", "0.5", code=1).stderr
+    assert said == "error: no torrent has at least 2 and at most 0.5\n"
+    assert "at most 3" in jobs("reprocess", "--min-seeders", "4", "--max-seeders", "3", code=1).stderr
+    assert jobs("list").stdout == ""
+
+
+def test_help_names_what_is_taken_and_what_is_meant(jobs: Command) -> None:
+    """The status of jobs that run is none to purge; no limit is no number."""
+    purge = " ".join(jobs("purge", "--help").stdout.split())
+    assert "Only these: pending, retry, completed, failed." in purge
+    assert "9007199254740992" not in jobs("list", "--help").stdout

@@ -78,7 +78,8 @@ def test_places_are_ranked(unique: Command) -> None:
     assert rows(unique("top", "cities", "--limit", "1")) == [["4", "GB/ENG/London"]]
     (line,) = unique("top", "postcodes", "--month", month_of(LATER), "--json").stdout.splitlines()
     assert json.loads(line) == {"users": 1, "place": "GB/SW1A"}
-    assert unique("top", "countries", "--month", "2020-01").stdout == ""
+    nobody = unique("top", "countries", "--month", "2020-01")
+    assert nobody.stdout == "" and "nobody was counted by place in 2020-01" in nobody.stderr
 
 
 @pytest.mark.usefixtures("seen")
@@ -101,6 +102,12 @@ def test_a_torrent_is_shown_with_its_places(unique: Command) -> None:
     assert len(rows(unique("show", FIRST, "--limit", "2"))) == 3
     first, *_ = unique("show", SECOND, "--json").stdout.splitlines()
     assert json.loads(first) == {"users": 1, "scope": "all", "place": ""}
+
+
+def test_where_nobody_was_counted_a_note_says_so(unique: Command) -> None:
+    assert unique("top", "torrents").stderr == "note: nobody was counted yet\n"
+    assert "by place yet; `tracker doctor` tells" in unique("top", "cities").stderr
+    assert unique("top", "cities", "--json").output == ""
 
 
 def test_what_is_wrong_is_one_line(unique: Command) -> None:

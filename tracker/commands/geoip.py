@@ -15,12 +15,12 @@ Addresses = Annotated[
     list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
 ]
 
-geoip = group("The places of addresses, from the database in TRACKER_GEOIP__DATABASE.")
+geoip = group("Where addresses are in the world.")
 
 
 @geoip.command("lookup")
 def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None) -> None:
-    """Show where addresses are; what the database does not know stays empty."""
+    """Show where addresses are, by the database in TRACKER_GEOIP__DATABASE; what it does not know stays empty."""
     settings = load(config)
     quiet(settings)
     path = settings.geoip.database

@@ -17,6 +17,11 @@ _REPROCESS_RETRIES = 10
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
 Status = Annotated[str | None, typer.Option("--status", help=f"Only these: {', '.join(STATUSES)}.")]
+_PURGED = tuple(name for name in STATUSES if name != "running")
+Purged = Annotated[
+    str | None,
+    typer.Option("--status", help=f"Only these: {', '.join(_PURGED)}.", show_default="completed and failed"),
+]
 
 jobs = group("The queue of background jobs.")
 
@@ -40,7 +45,7 @@ async def _queues(stores: Stores, wanted: str | None) -> list[str]:
 def list_jobs(
     queue: QueueName = None,
     status: Status = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 2**53,
+    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = 2**53,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -91,12 +96,12 @@ def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config
 @jobs.command("purge")
 def purge_jobs(
     queue: QueueName = None,
-    status: Status = None,
+    status: Purged = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
     config: Config = None,
 ) -> None:
     """Delete jobs that do not run: those of a status, or the finished ones."""
-    statuses = _statuses(status, [name for name in STATUSES if name != "running"])
+    statuses = _statuses(status, _PURGED)
     if status is None:
         statuses = ["completed", "failed"]
     if not yes:
@@ -129,6 +134,9 @@ def reprocess(
         "max_seeders": max_seeders,
     }
     payload = {name: value for name, value in filters.items() if value is not None}
+    for least, most in ((min_score, max_score), (min_seeders, max_seeders)):
+        if least is not None and most is not None and least > most:
+            raise ClientError(f"no torrent has at least {least:g} and at most {most:g}")
 
     async def work(stores: Stores) -> None:
         try:

@@ -108,7 +108,7 @@ def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str
 @torrents.command("list")
 def list_torrents(
     by: Annotated[str, typer.Option(help="The most of: seeders, leechers, snatches or score.")] = "seeders",
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 2**53,
+    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = 2**53,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:

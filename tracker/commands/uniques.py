@@ -53,10 +53,19 @@ def top(
                 listing.page([await _torrent_row(stores, standing) for standing in found])
             else:
                 listing.page({"users": users, "place": name} for name, users in found)
+            if not found and not offset and not as_json:
+                typer.echo(_nobody(scope, month), err=True)
             if len(found) < count:
                 return
 
     with_stores(config, work)
+
+
+def _nobody(scope: Scope, month: str | None) -> str:
+    when = "yet" if month is None else f"in {month}"
+    if scope is Scope.torrents:
+        return f"note: nobody was counted {when}"
+    return f"note: nobody was counted by place {when}; `tracker doctor` tells of the GeoIP database"
 
 
 async def _torrent_row(stores: Stores, standing: Standing) -> Row:
