@@ -14,6 +14,7 @@ from tracker.store.job import Claimed
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
+from tracker.workers.jobs import Queue
 
 LEASE = 1.5
 
@@ -99,3 +100,26 @@ async def test_work_goes_on_when_the_store_was_away(start_server: Callable[..., 
             await until(all_done)
         assert runs == [1, 2, 3]
         await check_queue_is_sound(store, jobs)
+
+
+async def test_a_store_that_lost_everything_gives_out_a_token_again(store: Store) -> None:
+    """Q10: a server without persistence restarted in the middle; its tokens begin anew, and a new job has that of an old."""
+    jobs, begun, go = jobs_of(store), asyncio.Queue[int](), asyncio.Event()
+
+    async def handler(payload: dict[str, Any]) -> None:
+        begun.put_nowait(payload["n"])
+        await go.wait()
+
+    async def completed() -> bool:
+        return (await jobs.sizes("q"))["completed"] == 2
+
+    async with working(store, jobs, {"q": Queue(handler, concurrency=2)}) as worker:
+        await jobs.enqueue("q", {"n": 1})
+        assert await asyncio.wait_for(begun.get(), 20) == 1
+        await store.redis.delete(*await store.redis.keys(f"{store.keys.prefix}*"))
+        await jobs.enqueue("q", {"n": 2})
+        assert await asyncio.wait_for(begun.get(), 20) == 2
+        assert worker.running == 2
+        go.set()
+        await jobs.enqueue("q", {"n": 3})
+        await until(completed)

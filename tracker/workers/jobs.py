@@ -52,7 +52,7 @@ class Queue:
 
 
 class _Run:
-    """A job under way."""
+    """A job under way. Its token is no name for it: a store that lost its data gives the same out again."""
 
     def __init__(self, job: Claimed) -> None:
         self.job = job
@@ -98,7 +98,7 @@ class JobWorker:
         self._poll_seconds = poll_seconds
         self._retry_seconds = retry_seconds
         self._tick_seconds = jobs.limits.lease_seconds / 6
-        self._runs: dict[str, _Run] = {}
+        self._runs: set[_Run] = set()
         self._results: list[Result] = []
         self._slots: dict[str, float] = {}
         self._wake = asyncio.Event()
@@ -135,7 +135,7 @@ class JobWorker:
             under_way = self._under_way()
         if under_way:
             await asyncio.wait(under_way, timeout=seconds)
-        for run in list(self._runs.values()):
+        for run in list(self._runs):
             run.cancel("stopping")
         if under_way := self._under_way():
             await asyncio.wait(under_way, timeout=seconds)
@@ -144,7 +144,7 @@ class JobWorker:
                 await self._write_results()
 
     def _under_way(self) -> set[asyncio.Task[None]]:
-        return {run.task for run in self._runs.values() if run.task is not None}
+        return {run.task for run in self._runs if run.task is not None}
 
     async def _persist(self, part: Callable[[], Awaitable[None]]) -> None:
         """Each part starts again when the store is back; nothing in them is worth dying for."""
@@ -172,13 +172,14 @@ class JobWorker:
             self._wake.clear()
 
     async def _claim(self) -> None:
-        busy = Counter(run.job.queue for run in self._runs.values())
+        busy = Counter(run.job.queue for run in self._runs)
         wants = {
             name: (queue.concurrency, max(0, queue.concurrency - busy[name]))
             for name, queue in self._queues.items()
         }
         for job in await self._jobs.claim(wants):
-            run = self._runs[job.token] = _Run(job)
+            run = _Run(job)
+            self._runs.add(run)
             run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
 
     async def _write_results(self) -> None:
@@ -202,7 +203,7 @@ class JobWorker:
             outcome, error = await self._attempt(run, queue)
         finally:
             alarm.cancel()
-            del self._runs[run.job.token]
+            self._runs.remove(run)
             delay = self._backoff_seconds(run.job.retries)
             self._results.append(Result(run.job, outcome, error, delay, loop.time() - began))
             self._wake.set()
@@ -240,9 +241,9 @@ class JobWorker:
         while True:
             await asyncio.sleep(self._tick_seconds)
             with suppress(StoreAway):
-                await self._extend([run for run in self._runs.values() if run.why != "lost"])
+                await self._extend([run for run in self._runs if run.why != "lost"])
             now = self._clock()
-            for run in list(self._runs.values()):
+            for run in list(self._runs):
                 if run.lease_until <= now + self._tick_seconds:
                     run.cancel("lost")
                 elif run.why is not None:
