@@ -238,6 +238,23 @@ async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
     await check_queue_is_sound(store, ours)
 
 
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_last_until_then(store: Store) -> None:
+    """Q7, Q8: nor does it keep the queue's only slot. Clocks a few minutes apart respect each other's leases."""
+    jobs = jobs_of(store, lease_seconds=30)
+    id, _ = await jobs.enqueue("q")
+    right = store.clock.now
+    store.clock.now = right + 600
+    await claim_one(jobs)
+    store.clock.now = right
+    assert not await claim(jobs)
+    store.clock.now = right + 86_400
+    await claim_one(jobs)
+    store.clock.now = right + 700
+    taken = await claim_one(jobs)
+    assert (taken.id, taken.retries) == (id, 2)
+    await check_queue_is_sound(store, jobs)
+
+
 async def test_a_heartbeat_keeps_the_lease(store: Store) -> None:
     """Q7."""
     jobs = jobs_of(store, lease_seconds=30)
@@ -319,6 +336,19 @@ async def test_one_that_is_no_job_any_more_stops_nobody(store: Store) -> None:
             await end(jobs, each)
     assert found == [good]
     assert (await jobs.enqueue("q", {"n": 1})).new
+
+
+async def test_what_others_write_among_the_queues_is_none_of_them(store: Store) -> None:
+    """Q10, Q11: names that no queue can have are left out, and a broken queue keeps no other from being purged."""
+    jobs = jobs_of(store, keep_seconds=10)
+    await jobs.enqueue("q")
+    await end(jobs, await claim_one(jobs))
+    await store.redis.sadd(store.keys.queues(), "a", "B:x", b"\xff")
+    await store.redis.set(store.keys.queue_jobs("a", "completed"), "x")
+    assert await jobs.queues() == ["a", "q"]
+    store.clock.now += 11
+    assert await jobs.expire() == 1
+    assert (await jobs.sizes("q"))["completed"] == 0
 
 
 async def test_keys_of_another_type_stop_their_queue_only(store: Store) -> None:

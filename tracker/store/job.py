@@ -115,9 +115,13 @@ def fingerprint(queue: str, canonical: str) -> str:
     return hashlib.blake2b(f"{queue} {canonical}".encode(), digest_size=16).hexdigest()
 
 
+def is_queue(name: str) -> bool:
+    return _QUEUE.fullmatch(name) is not None
+
+
 def check_queue(name: str) -> str:
     """A queue's name is part of keys and of counters; raises ValueError for one that cannot be."""
-    if not _QUEUE.fullmatch(name):
+    if not is_queue(name):
         raise ValueError("a queue's name is lowercase letters, digits and underscores")
     return name
 

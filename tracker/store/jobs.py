@@ -11,6 +11,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 import structlog
+from redis.exceptions import ResponseError
 
 from tracker.errors import ClientError
 from tracker.store.connection import Argument, Connection
@@ -28,6 +29,7 @@ from tracker.store.job import (
     canonical_json,
     check_queue,
     fingerprint,
+    is_queue,
     parse_job,
     whole,
 )
@@ -214,10 +216,9 @@ class Jobs:
     # To look at
 
     async def queues(self) -> list[str]:
-        """Every queue that ever had a job."""
-        return sorted(
-            name.decode() for name in await self._connection.command("SMEMBERS", self._keys.queues())
-        )
+        """Every queue that ever had a job; what cannot be a queue's name somebody else wrote."""
+        names = await self._connection.command("SMEMBERS", self._keys.queues())
+        return sorted(name for raw in names if is_queue(name := raw.decode("utf-8", "replace")))
 
     async def sizes(self, queue: str) -> dict[str, int]:
         """How many jobs there are of each status."""
@@ -282,8 +283,11 @@ class Jobs:
         before = self._clock() - self.limits.keep_seconds
         total = 0
         for queue in await self.queues():
-            for status in FINISHED:
-                total += await self.purge(queue, status, before)
+            try:
+                for status in FINISHED:
+                    total += await self.purge(queue, status, before)
+            except ResponseError as error:  # no reason to leave the other queues out
+                log.error("finished jobs were not deleted", queue=queue, error=str(error))
         return total
 
 

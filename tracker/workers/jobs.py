@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
@@ -276,8 +276,11 @@ class JobWorker:
         while True:
             await self._jobs.expire()
             for queue in set(await self._jobs.queues()) - self._queues.keys():
-                if await self._jobs.abandon(queue, ABANDONED_SECONDS):
-                    log.warning("jobs failed because nobody works on their queue", queue=queue)
+                try:
+                    if await self._jobs.abandon(queue, ABANDONED_SECONDS):
+                        log.warning("jobs failed because nobody works on their queue", queue=queue)
+                except ResponseError as error:  # somebody else wrote there
+                    log.error("an unknown queue cannot be looked at", queue=queue, error=str(error))
             await asyncio.sleep(_HOUSEKEEPING_SECONDS)
 
 
