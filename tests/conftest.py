@@ -55,7 +55,8 @@ def debian_redis(servers: list[Server]) -> Iterator[Server]:
         yield servers[-1]
 
 
-@pytest.fixture(params=["valkey", "debian_redis"])
+# Where time is short, one server has to do: which one it is makes a difference to the scripts, not to the interpreter.
+@pytest.fixture(params=["valkey", pytest.param("debian_redis", marks=pytest.mark.slow)])
 def any_server(request: pytest.FixtureRequest) -> Server:
     server = request.getfixturevalue(request.param)
     assert isinstance(server, Server)

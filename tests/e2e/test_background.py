@@ -78,6 +78,7 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
     assert KEY not in tracker.log
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("mode", ["exact", "hashed"])
 def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
     start_tracker: StartTracker, tmp_path: Path, valkey: Server, prefix: str, mode: str

@@ -43,6 +43,7 @@ def peer(number: int) -> bytes:
 PRIVATE = {"TRACKER_USERS__PRIVATE": "true", "TRACKER_TORRENTS__MODE": "registered"}
 
 
+@pytest.mark.slow
 def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: StartTracker) -> None:
     """T3, T13 and T15 over restarts: what is credited goes on from what was known before."""
     tracker = start_tracker(**PRIVATE)

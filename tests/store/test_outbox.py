@@ -81,6 +81,17 @@ async def test_a_lease_ends_and_the_late_result_is_void(store: Store) -> None:
     assert await contents(store) == {MINUTE: {"a": 1}}
 
 
+async def test_a_lease_of_a_clock_that_was_ahead_does_not_last_until_then(store: Store) -> None:
+    """B12: nor do clocks a few minutes apart end each other's leases."""
+    outbox = outbox_of(store)
+    await export(store, (MINUTE, "a", 2))
+    ahead = await outbox.take(LATER + 600, 100, LEASE)
+    assert await outbox.take(LATER, 100, LEASE) == []
+    await outbox.release(ahead)
+    await outbox.take(LATER + 86_400, 100, LEASE)
+    assert counts(await outbox.take(LATER, 100, LEASE)) == {(MINUTE, "a"): 2}
+
+
 async def test_a_late_result_counts_when_nobody_else_took_it(store: Store) -> None:
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 2))

@@ -72,6 +72,18 @@ async def test_old_distributions_are_hidden_too(store: Store) -> None:
     assert await store.counters.distribution("none", 60) == ([], None)
 
 
+async def test_what_others_write_among_the_slices_is_left_out(store: Store) -> None:
+    """C2: fields that are no time, values that are no figure."""
+    store.counters.count("n")
+    store.counters.observe("d", 1)
+    await store.counters.flush()
+    for key in (store.keys.counter(60, "n"), store.keys.distribution(60, "d")):
+        await store.redis.hset(key, mapping={"abc": "1", f"{START - 60}": "x", f"{START - 120}": "1 2"})
+    assert [number for _, number in await store.counters.series("n", 60)] == [1]
+    slices, total = await store.counters.distribution("d", 60)
+    assert [distribution for _, distribution in slices] == [total] == [Distribution(1, 1, 0, 1, 1)]
+
+
 @pytest.mark.parametrize("precision", [0, -1, 2, 59, 61])
 async def test_there_are_no_other_precisions(store: Store, precision: int) -> None:
     with pytest.raises(ValueError, match="no slices"):

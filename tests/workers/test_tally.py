@@ -320,6 +320,7 @@ async def test_a_stop_takes_no_longer_than_it_may(
     assert work.counts["tally_dropped"] == 100
 
 
+@pytest.mark.slow
 async def test_killed_between_batches_every_marker_has_its_counts(valkey: Server, prefix: str) -> None:
     """B9: SIGKILL at any moment; whoever comes next counts the rest, and nobody twice."""
     async with running(Store(valkey.url, Keys(prefix), SwarmRules())) as store:
