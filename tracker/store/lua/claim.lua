@@ -12,6 +12,7 @@ local P, now, keep_most = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[3])
 --@ include lease.lua
 --@ include queue.lua
 
+local AHEAD = 3600000 -- ms that clocks may be apart
 local jobs, changes, broken = {}, {}, 0
 
 -- keep_up fails only so many at once that are past their deadline: the next of them may stand here.
@@ -31,6 +32,7 @@ local function serve(queue, most_running, most)
     changes[#changes + 1] = queue
     changes[#changes + 1] = status
   end
+  for _, id in ipairs(mistaken(Q.running, tonumber(ARGV[2]) + AHEAD, TAKEN_BACK)) do extend(Q.running, id, now) end
   keep_up(Q, note)
   local free = math.min(most, most_running - call('ZCARD', Q.running))
   if free <= 0 then return end

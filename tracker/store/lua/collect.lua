@@ -6,7 +6,7 @@
 -- ARGV[4]   most figures
 -- Answer    for each minute { minute, token, { statistic, count, ... } }
 local P, now, most = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[4])
-local leases, minutes = P .. 'leases:outbox', P .. 'outbox'
+local leases, minutes, AHEAD = P .. 'leases:outbox', P .. 'outbox', 3600
 --@ include lease.lua
 
 -- HSCAN may say a field twice, and more of them than it was asked for.
@@ -27,6 +27,7 @@ local function read(list, room)
   return found, n
 end
 
+for _, minute in ipairs(mistaken(leases, tonumber(ARGV[3]) + AHEAD, 100)) do release(leases, minute) end
 local answer = {}
 for _, minute in ipairs(redis.call('ZRANGEBYSCORE', minutes, '-inf', '(' .. ARGV[2], 'LIMIT', 0, 1000)) do
   if most == 0 then break end

@@ -28,6 +28,12 @@ local function release(leases, id)
   redis.call('HDEL', leases .. ':tokens', id)
 end
 
+-- Those that end later than any lease could: of a worker that died while its clock was ahead. Clocks of trackers that work
+-- together may be a little apart, so `latest` is to be far beyond the end of a lease that begins now.
+local function mistaken(leases, latest, most)
+  return redis.call('ZRANGEBYSCORE', leases, string.format('(%.0f', latest), '+inf', 'LIMIT', 0, most)
+end
+
 -- Those whose time is over, longest first.
 local function lapsed(leases, now, most)
   return redis.call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, most)

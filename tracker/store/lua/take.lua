@@ -26,11 +26,9 @@ call('HLEN', leases .. ':tokens')
 call('GET', P .. 'lease')
 
 -- Leases of workers that are gone; leases and times of a clock that was ahead; scores that a site wrote without a time.
--- Clocks of trackers that work together may be a little apart: only leases that end far too late are taken away.
 local function mend()
   for _, tid in ipairs(lapsed(leases, now, MENDED)) do release(leases, tid) end
-  local latest = now + lease_for + AHEAD
-  for _, tid in ipairs(call('ZRANGEBYSCORE', leases, '(' .. latest, '+inf', 'LIMIT', 0, MENDED)) do release(leases, tid) end
+  for _, tid in ipairs(mistaken(leases, now + lease_for + AHEAD, MENDED)) do release(leases, tid) end
   for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MENDED)) do call('ZADD', times, now, tid) end
   if ranked > timed then
     for _, tid in ipairs(call('ZRANDMEMBER', scores, MENDED)) do call('ZADD', times, 'NX', now, tid) end
