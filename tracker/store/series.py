@@ -2,6 +2,7 @@
 
 import fnmatch
 from collections.abc import Callable
+from contextlib import suppress
 
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
@@ -61,12 +62,9 @@ class Series:
     ) -> list[tuple[int, int]]:
         """(start, count) of each slice, sorted, as far as it is retained; ``first`` and ``last`` (epoch s) are moments
         in the first and last slice wanted. ``fill`` puts in zeros, up to the current slice."""
-        found = {
-            start: int(value)
-            for start, value in await self._slices(
-                self._keys.counter(precision, name), precision, first, last
-            )
-        }
+        slices = await self._slices(self._keys.counter(precision, name), precision, first, last)
+        # What is no figure, or stands at no time, somebody else wrote.
+        found = {start: int(value) for start, value in slices if value.isdigit()}
         if fill:
             now = self._clock()
             since = max(oldest_retained(now, precision), start_of(first or 0, precision))
@@ -79,7 +77,10 @@ class Series:
     ) -> tuple[list[tuple[int, Distribution]], Distribution | None]:
         """(start, distribution) of each slice as in series(), and of them all together, None when there is none."""
         slices = await self._slices(self._keys.distribution(precision, name), precision, first, last)
-        found = [(start, Distribution.decode(value)) for start, value in slices]
+        found: list[tuple[int, Distribution]] = []
+        for start, value in slices:
+            with suppress(ValueError):  # somebody else wrote it
+                found.append((start, Distribution.decode(value)))
         total: Distribution | None = None
         for _, distribution in found:
             total = distribution if total is None else total.merge(distribution)
@@ -91,7 +92,7 @@ class Series:
         if precision not in PRECISIONS:
             raise ValueError(f"there are no slices of {precision} s")
         since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
-        found = ((int(start), value) for start, value in await self._hash(key))
+        found = ((int(start), value) for start, value in await self._hash(key) if start.isdigit())
         return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
 
     async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:

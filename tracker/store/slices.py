@@ -84,5 +84,5 @@ class Distribution:
     @classmethod
     def decode(cls, text: bytes) -> "Distribution":
         """Raises ValueError for what is none."""
-        count, *figures = text.split()
-        return cls(int(count), *map(float, figures))
+        count, mean, squares, low, high = text.split()
+        return cls(int(count), float(mean), float(squares), float(low), float(high))
