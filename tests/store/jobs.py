@@ -41,6 +41,11 @@ def jobs_of(
     )
 
 
+def number_of(token: str) -> int:
+    """The first part of a fencing token, which grows."""
+    return int(token.partition("-")[0])
+
+
 async def claim(jobs: Jobs, queue: str = "q", most: int = 1, concurrency: int = 1000) -> list[Claimed]:
     return await jobs.claim({queue: (concurrency, most)})
 

@@ -9,7 +9,16 @@ from redis.exceptions import OutOfMemoryError, ResponseError
 from tests.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, running
-from tests.store.jobs import Metrics, check_queue_is_sound, claim, claim_one, end, jobs_of, status_of
+from tests.store.jobs import (
+    Metrics,
+    check_queue_is_sound,
+    claim,
+    claim_one,
+    end,
+    jobs_of,
+    number_of,
+    status_of,
+)
 from tracker.errors import ClientError
 from tracker.store.job import Outcome
 from tracker.store.jobs import MAX_BATCH, QueueFull
@@ -216,6 +225,23 @@ async def test_what_was_enqueued_too_late_never_runs(store: Store) -> None:
     assert await status_of(jobs, id) == "failed"
 
 
+async def test_a_store_that_lost_its_last_second_gives_no_token_twice(store: Store) -> None:
+    """Q7: it restarted without the claim, and the next one has the same number."""
+    jobs = jobs_of(store)
+    await jobs.enqueue("q")
+    kept = {key: await store.redis.dump(key) for key in await store.redis.keys(f"{store.keys.prefix}*")}
+    lost = await claim_one(jobs)
+    await store.redis.delete(*await store.redis.keys(f"{store.keys.prefix}*"))
+    for key, value in kept.items():
+        await store.redis.restore(key, 0, value)
+    store.clock.now += 0.5
+    ours = await claim_one(jobs)
+    assert number_of(ours.token) == number_of(lost.token)
+    assert await jobs.extend([lost, ours]) == [None, store.clock.now + jobs.limits.lease_seconds]
+    assert await end(jobs, lost) == ""
+    assert await end(jobs, ours) == "completed"
+
+
 async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
     """Q7: and the token makes what the first one says void."""
     ours, theirs = jobs_of(store, lease_seconds=30), jobs_of(store, lease_seconds=30)
@@ -226,7 +252,7 @@ async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
     store.clock.now += 0.1
     taken = await claim_one(theirs)
     assert (taken.id, taken.retries) == (id, 1)
-    assert int(taken.token) > int(late.token)
+    assert number_of(taken.token) > number_of(late.token)
     assert await ours.extend([late]) == [None]
     assert not await ours.save_cursor(late, "5")
     outcomes: tuple[Outcome, ...] = ("completed", "failed", "fatal", "returned")

@@ -9,6 +9,7 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import SCORED_EVERY, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.jobs import number_of
 from tracker.scoring import EMPTY, STRONG, WEAK, next_score
 from tracker.store.scores import COUNTED_ONCE_IN_SECONDS, LEASE_SECONDS, Lag, Scored, Scores, Taken
 
@@ -77,7 +78,7 @@ async def test_what_is_taken_is_nobody_elses(store: Store) -> None:
     assert sorted(len(batch) for batch in batches) == [0, 20, 50, 50]
     ids = [taken.torrent_id for batch in batches for taken in batch]
     assert len(set(ids)) == 120
-    tokens = [int(taken.token) for batch in batches for taken in batch]
+    tokens = [taken.token for batch in batches for taken in batch]
     assert len(set(tokens)) == 120
 
 
@@ -122,7 +123,7 @@ async def test_a_torrent_is_taken_by_its_id_before_its_turn(store: Store) -> Non
     assert await scores(store) == {"1": 1.0, "2": 1.2}
     store.clock.now += 10
     again = await store.scores.take_one("2")
-    assert again is not None and int(again.token) > int(taken.token)
+    assert again is not None and number_of(again.token) > number_of(taken.token)
     await store.scores.finish([Scored(again, None)])
     assert await store.scores.take_one("2") is None, "it has left the ranking"
 
@@ -182,7 +183,7 @@ async def test_a_lapsed_lease_returns_the_torrent_with_its_old_score(store: Stor
     assert await store.scores.take(50) == []
     store.clock.now += 1
     (taken,) = await store.scores.take(50)
-    assert taken.score == 2.5 and int(taken.token) > int(late.token)
+    assert taken.score == 2.5 and number_of(taken.token) > number_of(late.token)
     assert (await store.scores.finish([Scored(late, 0.1)])).void == ("1",)
     assert await scores(store) == {"1": 2.5}
     assert (await store.scores.finish([Scored(taken, 3.0)])).void == ()

@@ -266,7 +266,7 @@ KEYS: tuple[KeySpec, ...] = (
         "with the lease",
         "lease.lua",
     ),
-    KeySpec("t:lease", "STRING", "the last token given out", "for ever", "lease.lua"),
+    KeySpec("t:lease", "STRING", "the number of the last token given out", "for ever", "lease.lua"),
     KeySpec(
         "t:known:",
         "ZSET",

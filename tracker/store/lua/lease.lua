@@ -1,9 +1,9 @@
 -- lease.lua: the right to work on something for a while. Whoever does not come back in time loses it to the next, and
--- the token tells the late one from the one that works on it now (a fencing token: they only grow). A fragment, after
--- `P`. `leases` is a ZSET of what is worked on, by when its lease ends, in whatever unit the including script's `now` is.
+-- the token tells the late one from the one that works on it now (a fencing token: they grow, and as a store that lost its
+-- last second counts some again, they also say when they end). A fragment, after `P`. `leases` is a ZSET of what is worked on, by when its lease ends, in whatever unit the including script's `now` is.
 
 local function lease(leases, id, deadline)
-  local token = string.format('%.0f', redis.call('INCR', P .. 'lease'))
+  local token = string.format('%.0f-%s', redis.call('INCR', P .. 'lease'), deadline)
   redis.call('ZADD', leases, deadline, id)
   redis.call('HSET', leases .. ':tokens', id, token)
   return token
