@@ -271,7 +271,7 @@ class ScoringSettings(Section):
         60, gt=0, le=60_000, description="Most requests to one host of another tracker in a minute."
     )
     upstream_timeout_seconds: float = Field(
-        10, gt=0, le=120, description="How long another tracker may take to answer."
+        10, gt=0, le=60, description="How long another tracker may take to answer."
     )
 
 

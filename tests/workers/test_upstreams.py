@@ -104,6 +104,23 @@ class TestAsking:
                 answers = await upstreams.ask_many(MANY)
         assert (answers[MANY[49]][0].seeders, udp.count(SCRAPE)) == (1, 3)
 
+    async def test_what_was_said_in_time_counts_whoever_is_still_being_asked(self) -> None:
+        """By the same tracker, whose announces are slow, as by others that are silent."""
+
+        async def scrapes_only(writer: asyncio.StreamWriter, head: str) -> None:
+            if "/scrape" in head:
+                await answering(scrape_body(dict.fromkeys(MANY, (5, 1, 2))))(writer, head)
+
+        async def silent(writer: asyncio.StreamWriter, head: str) -> None:
+            pass
+
+        async with http_server(scrapes_only) as slow, http_server(silent) as mute:
+            async with asking(f"{slow.url}/announce", f"{mute.url}/announce", peers=True) as upstreams:
+                answers = await upstreams.ask_many(MANY, within_seconds=0.5)
+        assert any("/announce" in head for head in slow.requests)
+        assert [each[0].peers for each in answers.values()] == [7] * 50
+        assert {each[1].error for each in answers.values()} == {"did not answer in time"}
+
     async def test_one_that_fails_does_not_disturb_the_others(self) -> None:
         async with udp_tracker() as udp, http_server(answering(b"oops", "500 Oops")) as http:
             udp.files[HASH] = (3, 9, 2)

@@ -26,6 +26,8 @@ from tracker.workers.upstreams.upstream import Observer, Upstream
 __all__ = ["Answer", "Upstreams"]
 
 MAX_PEERS_WANTED = 200
+WITHIN_SECONDS = 75.0
+"""Longer than any one request may take: a tracker that is silent has failed by then."""
 
 OnPeer = Callable[[InfoHash, Address], None]
 
@@ -81,13 +83,30 @@ class Upstreams:
         """What each tracker says, in the order of the settings. Never raises for what a tracker does."""
         return (await self.ask_many([info_hash]))[info_hash]
 
-    async def ask_many(self, info_hashes: Iterable[InfoHash]) -> dict[InfoHash, list[Answer]]:
-        """The same for many torrents in as few requests as can be: 50 of them are one scrape for each tracker."""
+    async def ask_many(
+        self, info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
+    ) -> dict[InfoHash, list[Answer]]:
+        """The same for many torrents in as few requests as can be: 50 of them are one scrape for each tracker.
+
+        What has been said ``within_seconds`` counts, whoever is still being asked.
+        """
         asked = list(dict.fromkeys(info_hashes))
+        heard: list[dict[InfoHash, Answer]] = [{} for _ in self._upstreams]
         async with asyncio.TaskGroup() as tasks:
-            asking = [tasks.create_task(each.ask(asked), name=each.name) for each in self._upstreams]
-        answers = [task.result() for task in asking]
-        return {info_hash: [each[info_hash] for each in answers] for info_hash in asked}
+            asking = [
+                tasks.create_task(each.ask(asked, answers), name=each.name)
+                for each, answers in zip(self._upstreams, heard, strict=True)
+            ]
+            late = (await asyncio.wait(asking, timeout=within_seconds))[1] if asking else ()
+            for task in late:
+                task.cancel()
+        silent = [Answer(each.name, error="did not answer in time") for each in self._upstreams]
+        return {
+            info_hash: [
+                answers.get(info_hash, nothing) for answers, nothing in zip(heard, silent, strict=True)
+            ]
+            for info_hash in asked
+        }
 
     def _open(self) -> Iterator[Upstream]:
         budgets: dict[str, Budget] = {}

@@ -75,9 +75,8 @@ class Upstream:
     async def close(self) -> None:
         await self._tracker.close()
 
-    async def ask(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, Answer]:
-        """What it says of each torrent; figures of an announce count where a scrape gave none."""
-        answers: dict[InfoHash, Answer] = {}
+    async def ask(self, info_hashes: Sequence[InfoHash], answers: dict[InfoHash, Answer]) -> None:
+        """Enters what it says of each torrent as it says it; figures of an announce count where a scrape gave none."""
         if self._tracker.scrapes:
             observable = await self._scrape(info_hashes, answers)
         else:
@@ -88,7 +87,6 @@ class Upstream:
             async with asyncio.TaskGroup() as tasks:
                 for info_hash in observable:
                     tasks.create_task(self._observe(self._observer, info_hash, answers))
-        return answers
 
     async def _scrape(
         self, info_hashes: Sequence[InfoHash], answers: dict[InfoHash, Answer]
