@@ -150,6 +150,19 @@ async def test_a_torrent_leaves_the_ranking_and_stays_registered(store: Store, b
     assert await scores(store) == {"1": 1.0}
 
 
+async def test_who_joins_while_a_torrent_is_found_too_weak_keeps_it_in_the_ranking(store: Store) -> None:
+    """B3: as a join a moment later would have brought it back; who leaves or announces does not."""
+    for event in ("s", "u", "x"):
+        await store.announce(update(1, "s"))
+        store.clock.now += SCORED_EVERY
+        (taken,) = await store.scores.take(50)
+        await store.announce(update(2 if event == "s" else 1, event))
+        await store.scores.finish([Scored(taken, None)])
+        assert await scores(store) == ({"1": 1.0} if event == "s" else {})
+        await store.announce(update(1, "x"))
+        await store.announce(update(2, "x"))
+
+
 async def test_a_score_in_the_store_is_the_very_number(store: Store) -> None:
     """B3: nothing is lost on the way, whatever was multiplied in which order."""
     await store.announce(update(1, "s"))

@@ -176,7 +176,7 @@ def _last(first: Any) -> Any:
 
 def _result(taken: Taken, score: str, elsewhere: int | None = None) -> list[Argument]:
     head: list[Argument] = [taken.torrent_id, taken.info_hash.hex(), taken.token, score, taken.new]
-    return [*head, "" if elsewhere is None else elsewhere]
+    return [*head, taken.seeders + taken.leechers, "" if elsewhere is None else elsewhere]
 
 
 def _taken(row: list[Any]) -> Taken:
