@@ -118,6 +118,16 @@ def test_what_is_wrong_is_one_line(unique: Command) -> None:
 
 
 @pytest.mark.usefixtures("seen")
+@pytest.mark.parametrize("text", ["somebody's", "1.5", "-1", "9" * 5000])
+def test_a_figure_that_is_no_number_counts_nobody(
+    unique: Command, valkey: Server, prefix: str, text: str
+) -> None:
+    with valkey.client() as client:
+        client.set(f"{prefix}torrents.{FIRST}.users", text)
+    assert unique("show", FIRST, code=1).stderr == "error: nobody was counted there\n"
+
+
+@pytest.mark.usefixtures("seen")
 def test_flush_asks_and_says_what_it_deletes(unique: Command, valkey: Server, prefix: str) -> None:
     """B14: torrents stay."""
     assert "Torrents, scores and counters stay" in unique("flush", typed="n\n", code=1).stdout

@@ -100,9 +100,11 @@ class Uniques:
         return sighting.info_hash.hex().encode() + lengths_and_texts
 
     async def figure(self, metric: str, month: str | None = None) -> int:
-        """The users of a metric, of all time or of a month (``YYYY-MM``)."""
+        """The users of a metric, of all time or of a month (``YYYY-MM``); 0 where something else is stored."""
         key = self._keys.unique_month(metric, month) if month else self._keys.unique(metric)
-        return int(await self._connection.command("GET", key) or 0)
+        users = await self._connection.command("GET", key) or b"0"
+        # What is no figure somebody else wrote; Python refuses numbers of thousands of digits.
+        return int(users) if users.isdigit() and len(users) <= 16 else 0
 
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
