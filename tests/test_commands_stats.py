@@ -116,6 +116,33 @@ def test_other_precisions_are_wrong_usage(stats: Command) -> None:
         stats("--precision", wrong, code=2)
 
 
+@pytest.fixture
+def ahead(now: float, redis_url: str, prefix: str) -> None:
+    """A tracker whose clock was wrong counted into slices that are yet to come."""
+
+    async def count() -> None:
+        store = Store(redis_url, Keys(prefix), SwarmRules(), Clock(now))
+        for later in (120, 86_400):
+            store.counters.count("requests", "joins", by=7000, at=now + later)
+            store.counters.observe("announce_seconds", 99, at=now + later)
+            store.counters.observe("later_seconds", 99, at=now + later)
+        await store.counters.flush()
+        await store.connection.close()
+
+    asyncio.run(count())
+
+
+@pytest.mark.usefixtures("ahead")
+def test_what_lies_ahead_is_not_shown(stats: Command, now: float) -> None:
+    """C2: neither in the sums nor at the end of the trend."""
+    requests, _, _, _, seconds = rows(stats())
+    assert requests[:4] == ["requests", "180", "3", "180"] and requests[4].strip() == "█"
+    assert seconds == ["announce_seconds", "3", "2", "0.8165", "1", "3"]
+    assert stats("joins", "later_seconds").stdout == ""
+    (line,) = stats("--json", "requests").stdout.splitlines()
+    assert json.loads(line)["slices"] == [[int(now - 60) // 60 * 60, 180]]
+
+
 def test_as_json(stats: Command, now: float) -> None:
     requests, seconds = (
         json.loads(line) for line in stats("--json", "requests", "announce_seconds").stdout.splitlines()

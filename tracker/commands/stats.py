@@ -59,20 +59,21 @@ def show_stats(
     """
     counted: list[tuple[str, list[tuple[int, int]]]] = []
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
+    now = 0.0
 
     async def work(stores: Stores) -> None:
-        counters = stores.counters
+        nonlocal now
+        counters, now = stores.counters, time.time()  # what a clock that was ahead counted is yet to come
         for name in _matching(await counters.names(), names or DEFAULT):
-            series = await counters.series(name, precision, fill=True)
+            series = await counters.series(name, precision, last=now, fill=True)
             if any(number for _, number in series):
                 counted.append((name, series))
         for name in _matching(await counters.distribution_names(), names or ["*"]):
-            slices, total = await counters.distribution(name, precision)
+            slices, total = await counters.distribution(name, precision, last=now)
             if total is not None:
                 measured.append((name, slices, total))
 
     with_stores(config, work)
-    now = time.time()
     if as_json:
         _print_json(counted, measured, precision, now)
         return
