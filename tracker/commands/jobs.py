@@ -49,7 +49,8 @@ def list_jobs(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List jobs: those that wait and run in their order, then finished ones from the newest on."""
+    """List jobs by queue and status: those that wait by when they may run, running ones by the end of their
+    lease, finished ones from the newest on. It is not the order they run in: that takes priorities, too."""
     statuses = _statuses(status)
     columns = [Column("id", 10), Column("queue", 16), Column("status", 9), Column("retries", 7, right=True)]
     listing = Listing([*columns, Column("created", 20), Column("payload"), Column("error")], as_json=as_json)

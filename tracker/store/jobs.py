@@ -235,7 +235,8 @@ class Jobs:
         return parse_job(await self._connection.command("HMGET", self._keys.job(id), *FIELDS))
 
     async def page(self, queue: str, status: str, offset: int, count: int) -> list[Job]:
-        """Jobs of one status: finished ones from the newest on, others in the order of their times."""
+        """Jobs of one status: finished ones from the newest on, those that wait by when they may run, running ones by
+        the end of their lease. Where the times are equal, in no order that means anything."""
         order = ("REV",) if status in FINISHED else ()
         ids = await self._connection.command(
             "ZRANGE", self._keys.queue_jobs(queue, status), offset, offset + count - 1, *order
