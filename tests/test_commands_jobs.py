@@ -161,6 +161,14 @@ def test_a_filter_that_nothing_passes_is_refused(jobs: Command) -> None:
     assert jobs("list").stdout == ""
 
 
+def test_a_sweep_can_be_asked_for(jobs: Command) -> None:
+    """Asked for twice it is one."""
+    assert jobs("sweep").stdout == "1 waits to run\n"
+    assert jobs("sweep").stdout == "1 is under way already\n"
+    shown = json.loads(jobs("show", "1", "--json").stdout)
+    assert (shown["queue"], shown["payload"], shown["status"]) == ("sweep", "{}", "pending")
+
+
 def test_help_names_what_is_taken_and_what_is_meant(jobs: Command) -> None:
     """The status of jobs that run is none to purge; no limit is no number."""
     purge = " ".join(jobs("purge", "--help").stdout.split())

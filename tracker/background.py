@@ -18,7 +18,7 @@ from tracker.scoring import Source
 from tracker.settings import Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
-from tracker.store.job import PROCESS_TORRENT, REPROCESS
+from tracker.store.job import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.outbox import Outbox
@@ -37,7 +37,7 @@ from tracker.workers.statsd import StatsD
 from tracker.workers.tally import Tally
 from tracker.workers.upstreams import Upstreams
 
-FLUSH_STATHAT, CLEAN_COUNTERS, SWEEP = "flush_stathat", "clean_counters", "sweep"
+FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
 PERIODIC_SECONDS = {FLUSH_STATHAT: 60.0, CLEAN_COUNTERS: float(cleaner.EVERY_SECONDS)}
 _EXPORTED = frozenset({"announces", "torrents.processed"})
 

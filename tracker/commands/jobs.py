@@ -8,7 +8,7 @@ import typer
 
 from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
 from tracker.errors import ClientError
-from tracker.store.job import REPROCESS, STATUSES, Job, check_queue
+from tracker.store.job import REPROCESS, STATUSES, SWEEP, Enqueued, Job, check_queue
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, describe, say
 
@@ -144,9 +144,23 @@ def reprocess(
             job = await stores.jobs.enqueue(REPROCESS, payload, max_retries=_REPROCESS_RETRIES)
         except ValueError as error:  # a score of nan or inf
             raise ClientError("a score is a number") from error
-        say(f"{job.id} waits to run" if job.new else f"{job.id} is under way already")
+        _tell(job)
 
     with_stores(config, work)
+
+
+@jobs.command("sweep")
+def sweep(config: Config = None) -> None:
+    """Have every swarm visited at once by the running tracker: silent peers, repairs, torrents to forget."""
+
+    async def work(stores: Stores) -> None:
+        _tell(await stores.jobs.enqueue(SWEEP))
+
+    with_stores(config, work)
+
+
+def _tell(job: Enqueued) -> None:
+    say(f"{job.id} waits to run" if job.new else f"{job.id} is under way already")
 
 
 def _row(job: Job) -> Row:
