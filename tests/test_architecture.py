@@ -160,7 +160,6 @@ TESTED_BY: dict[str, str] = {
     "commands.uniques": "test_commands_uniques.py",
     "commands.users": "test_cli.py",
     "data_directory": "test_valkey.py",
-    "background": "e2e/test_background.py",
     "errors": "test_bittorrent.py",
     "loops": "test_service.py",
     "stores": "test_service.py",
