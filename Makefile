@@ -27,7 +27,7 @@ unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQU
 
 help:
 	@echo "make run      set up, and serve on port 6969"
-	@echo "make test     set up, and run all tests       ARGS='-m \"not slow\"' for the quick ones"
+	@echo "make test     set up, and run all tests       ARGS='-m \"not slow\"' for the quick ones, '-n 0' one by one"
 	@echo "make lint     ruff and mypy                   make format puts the layout right"
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
 	@echo "make bench    the benchmark                   bench/README.md says what it measures"
@@ -38,7 +38,7 @@ run: $(VENV)/.run
 	@exec $(BIN)/tracker serve $(ARGS)
 
 test: $(VENV)/.dev
-	@exec $(BIN)/python -m pytest $(ARGS)
+	@exec $(BIN)/python -m pytest --numprocesses 2 $(ARGS)
 
 lint: lint-rules lint-format lint-types
 
