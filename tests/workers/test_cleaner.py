@@ -10,6 +10,7 @@ import structlog
 
 from tests.servers import Server
 from tests.store.harness import START, Clock, Store, running
+from tests.workers.cleaning import known, with_slices
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.slices import PRECISIONS, RETAINED, oldest_retained, start_of
@@ -32,22 +33,6 @@ async def slices(store: Store, precision: int, name: str) -> dict[int, int]:
     """As stored."""
     found = await store.redis.hgetall(store.keys.counter(precision, name))
     return {int(start): int(number) for start, number in found.items()}
-
-
-async def known(store: Store) -> set[str]:
-    counters = await store.redis.zrange(store.keys.known_counters(), 0, -1)
-    distributions = await store.redis.zrange(store.keys.known_distributions(), 0, -1)
-    return {entry.decode() for entry in (*counters, *distributions)}
-
-
-async def with_slices(store: Store) -> set[str]:
-    """What has slices, as it should be known."""
-    found = set()
-    for kind in ("count:", "dist:"):
-        beginning = f"{store.keys.prefix}{kind}"
-        async for key in store.redis.scan_iter(f"{beginning}*", 1000):
-            found.add(key.decode().removeprefix(beginning))
-    return found
 
 
 def test_fine_precisions_are_visited_more_often() -> None:

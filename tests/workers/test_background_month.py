@@ -1,0 +1,172 @@
+"""A month and some days of a tracker's background, hour by hour on a clock of the test's: users are counted and counted again, a
+month turns, slices end. A model of its own says what there should be."""
+
+import random
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from tests.servers import Server
+from tests.store.harness import START, Clock, Store, info_hash, running
+from tests.workers.cleaning import known, with_slices
+from tests.workers.tallying import LONDON, PARIS, address
+from tracker.bittorrent import Address, InfoHash
+from tracker.geoip import Place
+from tracker.settings import UniqueSettings
+from tracker.store.keys import Keys
+from tracker.store.metrics import metrics, place_names, user_name
+from tracker.store.slices import PRECISIONS, RETAINED, oldest_retained, start_of
+from tracker.store.swarms import SwarmRules
+from tracker.workers.cleaner import Cleaner
+from tracker.workers.tally import Tally
+
+HOUR, DAY = 3600, 86_400
+FIRST = START - START % DAY
+"""The 15th of a month with 31 days, 00:00 UTC."""
+DAYS = 33
+MONTHS = ("2027-01", "2027-02")
+TURN = FIRST + 17 * DAY
+AGAIN = 30 * DAY
+DAILY = 7
+"""An address that is seen every hour, and alone in torrent 4."""
+
+
+@dataclass
+class Model:
+    """Unique users as they are meant: an address counts in a metric when it did not in the last 30 days."""
+
+    markers: dict[tuple[str, str], int] = field(default_factory=dict)
+    totals: "Counter[str]" = field(default_factory=Counter)
+    months: "Counter[tuple[str, str]]" = field(default_factory=Counter)
+    new: int = 0
+    counted_again: "Counter[int]" = field(default_factory=Counter)
+    """By how many days after the time before."""
+
+    def see(self, torrent: InfoHash, seen: Address, now: int) -> None:
+        user = user_name(seen, UniqueSettings().ipv6_prefix)
+        place = place_of(seen)
+        for metric in metrics(
+            torrent, place_names(place.country, place.subdivision, place.city, place.postcode)
+        ):
+            before = self.markers.get((metric, user))
+            if before is not None and now - before < AGAIN:
+                continue
+            self.markers[metric, user] = now
+            self.totals[metric] += 1
+            self.months[metric, MONTHS[now >= TURN]] += 1
+            self.new += metric == f"torrents.{torrent.hex()}.users"
+            if before is not None:
+                self.counted_again[(now - before) // DAY] += 1
+
+
+def place_of(seen: Address) -> Place:
+    return PARIS if seen[-1] % 2 else LONDON
+
+
+def events_until(end: int) -> Iterator[int]:
+    """The seconds of an hour in which something is counted: on the last day the denser the nearer its end, so that every
+    precision is full then."""
+    at = end - HOUR
+    while at < end:
+        yield at
+        left = FIRST + DAYS * DAY - at
+        at += 1 if left <= 130 else 5 if left <= 700 else 60 if left <= 7500 else 300 if left <= DAY else HOUR
+
+
+def joins(hour: int, rng: random.Random) -> list[tuple[int, int]]:
+    """(torrent, address): the daily one, regulars now and then, some once in eight days, and a new one."""
+    seen = [(4, DAILY), (1, DAILY), (rng.randrange(1, 4), rng.randrange(20, 40)), (2, 10_000 + hour)]
+    if hour % (8 * 24) == 5:
+        seen += [(3, number) for number in range(50, 60)]
+    return seen
+
+
+async def test_33_days(valkey: Server, prefix: str) -> None:
+    """B8: totals and both months are the model's, and so are the markers' times: nobody counts again before 30 days are
+    over, however often he is seen meanwhile. C3: at most 120 slices of each length and the one under way, and no
+    counter is known that has none. C1, C2: what is left is what was counted."""
+    rng, model, events = random.Random(11), Model(), Counter[int]()
+    async with running(Store(valkey.url, Keys(prefix), SwarmRules(), Clock(FIRST))) as store:
+        for torrent in (1, 2, 3, 4):
+            await store.torrents.add(info_hash(torrent))
+        tally = Tally(
+            store.uniques,
+            store.connection,
+            UniqueSettings(),
+            lookup=place_of,
+            refresh=lambda: None,
+            count=store.counters.count,
+            clock=store.clock,
+        )
+        cleaner = Cleaner(store.counters, store.clock)
+        store.counters.count("once")
+        fullest: Counter[int] = Counter()
+        for hour in range(DAYS * 24):
+            # Whoever came first comes again when one second is missing to 30 days.
+            now = FIRST + hour * HOUR + (30 if hour == 0 else 29 if hour == 30 * 24 else rng.randrange(60))
+            store.clock.now = now
+            for torrent, number in joins(hour, rng):
+                tally.offer(info_hash(torrent), address(number))
+                model.see(info_hash(torrent), address(number), now)
+            await tally.flush()
+            store.clock.now = FIRST + (hour + 1) * HOUR
+            for at in events_until(int(store.clock.now)):
+                store.counters.count("events", at=at)
+                store.counters.observe("seconds", 1.5, at=at)
+                events[at] += 1
+            await store.counters.flush()
+            if hour % 6 == 5:  # as though the visits between were missed
+                await cleaner.clean_once()
+            if hour % 120 == DAYS * 24 % 120 - 1:
+                fullest |= await slices_stored(store)
+        await check_users(store, model)
+        await check_slices(store, events, model.new)
+    assert fullest.pop(DAY) == DAYS and min(fullest.values()) >= RETAINED - 1
+
+
+async def slices_stored(store: Store) -> Counter[int]:
+    """How many slices the fullest counter or distribution has, by precision."""
+    stored: Counter[int] = Counter()
+    for precision in PRECISIONS:
+        for key in (store.keys.counter(precision, "events"), store.keys.distribution(precision, "seconds")):
+            stored[precision] = max(stored[precision], await store.redis.hlen(key))
+        assert stored[precision] <= RETAINED + 1
+    assert await known(store) == await with_slices(store)
+    return stored
+
+
+async def check_users(store: Store, model: Model) -> None:
+    alone = f"torrents.{info_hash(4).hex()}.users"
+    assert model.totals[alone] == 2
+    assert min(at for (metric, _), at in model.markers.items() if metric == alone) >= FIRST + 30 + AGAIN + 60
+    assert set(model.counted_again) >= {30, 32} and min(model.counted_again) == 30
+    for metric, users in model.totals.items():
+        by_month = [model.months[metric, month] for month in MONTHS]
+        assert await store.uniques.figure(metric) == users == sum(by_month)
+        assert [await store.uniques.figure(metric, month) for month in MONTHS] == by_month
+    for period in ("all", *MONTHS):
+        of_torrents = {
+            info_hash(torrent).hex(): model.totals[metric]
+            if period == "all"
+            else model.months[metric, period]
+            for torrent in (1, 2, 3, 4)
+            for metric in [f"torrents.{info_hash(torrent).hex()}.users"]
+        }
+        assert dict(await store.uniques.top("torrents", period)) == of_torrents
+    names = list(model.markers)
+    stored = await store.redis.mget([store.keys.unique_seen(metric, user) for metric, user in names])
+    assert [int(at) for at in stored] == [model.markers[name] for name in names]
+
+
+async def check_slices(store: Store, events: "Counter[int]", new_users: int) -> None:
+    for precision in PRECISIONS:
+        since = oldest_retained(store.clock.now, precision)
+        expected: Counter[int] = Counter()
+        for at, number in events.items():
+            if start_of(at, precision) >= since:
+                expected[start_of(at, precision)] += number
+        assert await store.counters.series("events", precision) == sorted(expected.items())
+        _, total = await store.counters.distribution("seconds", precision)
+        assert total is not None and (total.count, total.mean) == (sum(expected.values()), 1.5)
+    assert sum(number for _, number in await store.counters.series("unique.new", DAY)) == new_users
+    assert {entry for entry in await known(store) if entry.endswith(":once")} == {f"{DAY}:once"}
