@@ -117,9 +117,9 @@ def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
             time.sleep(random.uniform(0, 0.4))  # anywhere among the batches
             tracker.send(signal.SIGKILL)
             tracker.wait()
-            assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers()  # type: ignore[arg-type]
+            assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers()
         tracker = start_tracker(**settings)
         for peer in peers:
             join(tracker, peer)
         assert tracker.end() == 0
-        assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers() == len(peers)  # type: ignore[arg-type]
+        assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers() == len(peers)
