@@ -1,56 +1,36 @@
 """The ``tracker`` command, word by word, on a real store."""
 
 import json
-import logging
 import os
 import pty
 import subprocess
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import structlog
 from bencodepy import encode as bencode
 from redis import Redis
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests import trackers
+from tests.commands import Command, command, set_store
 from tests.servers import Server
 from tracker import __version__
-from tracker.cli import app
 
 HASH, OTHER = "ab" * 20, "cd" * 20
-Command = Callable[..., Result]
 
 
 @pytest.fixture
 def tracker(
     redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> Iterator[Command]:
-    """Runs one command on the session's store and checks its exit code (0, unless ``code`` says otherwise)."""
-    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
-    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    """Runs one command on the session's store, in a directory of its own."""
+    set_store(monkeypatch, redis_url, prefix)
     monkeypatch.chdir(tmp_path)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(app, words, prog_name="tracker", input=typed)
-        assert result.exit_code == code, (result.output, result.exception)
-        assert result.exception is None or isinstance(result.exception, SystemExit)
-        return result
-
-    yield run
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    with command() as run:
+        yield run
 
 
 @pytest.fixture

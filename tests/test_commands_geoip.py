@@ -1,28 +1,20 @@
 """``tracker geoip``, in this process and as an operator runs it."""
 
 import json
-import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-import structlog
-from typer.testing import CliRunner, Result
 
 from tests import trackers
+from tests.commands import Command, command, set_store
 from tests.geoip_databases import make_city
-from tracker.cli import app
-
-Command = Callable[..., Result]
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where the settings expect the database. There is no store."""
-    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TRACKER_REDIS__URL", "redis://127.0.0.1:1/0")
+    set_store(monkeypatch, "redis://127.0.0.1:1/0")
     monkeypatch.setenv("TRACKER_GEOIP__DATABASE", str(tmp_path / "places.mmdb"))
     monkeypatch.chdir(tmp_path)
     return tmp_path / "places.mmdb"
@@ -30,22 +22,8 @@ def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 
 @pytest.fixture
 def lookup() -> Iterator[Command]:
-    """Runs ``tracker geoip lookup`` and checks its exit code."""
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def run(*words: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, ("geoip", "lookup", *words), prog_name="tracker")
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    yield run
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    with command("geoip", "lookup") as run:
+        yield run
 
 
 def test_places_are_shown_line_by_line(path: Path, lookup: Command) -> None:

@@ -2,48 +2,27 @@
 
 import asyncio
 import json
-import logging
-import os
 import time
 from collections.abc import Awaitable, Callable, Iterator
 
 import pytest
-import structlog
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.commands import Command, command, set_store
 from tests.store.harness import Store
 from tests.store.jobs import claim_one, end, jobs_of
-from tracker.cli import app
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
 
-Command = Callable[..., Result]
 Do = Callable[[Callable[[Jobs], Awaitable[None]]], None]
 
 
 @pytest.fixture
 def jobs(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Runs ``tracker jobs`` and checks its exit code."""
-    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
-    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(app, ("jobs", *words), prog_name="tracker", input=typed)
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    yield run
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    set_store(monkeypatch, redis_url, prefix)
+    with command("jobs") as run:
+        yield run
 
 
 @pytest.fixture

@@ -2,55 +2,34 @@
 
 import asyncio
 import json
-import logging
 import os
 import pty
 import re
 import subprocess
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
-import structlog
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
 from tests import trackers
+from tests.commands import Command, command, set_store
 from tests.store.harness import Clock, Store
-from tracker.cli import app
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.slices import PRECISIONS
 from tracker.store.swarms import SwarmRules
 from tracker.terminal import sparkline
 
-Command = Callable[..., Result]
-
 
 @pytest.fixture
 def stats(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Runs ``tracker stats`` and checks its exit code."""
-    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
-    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def run(*words: str, code: int = 0) -> Result:
-        result = CliRunner().invoke(app, ("stats", *words), prog_name="tracker")
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    yield run
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    set_store(monkeypatch, redis_url, prefix)
+    with command("stats") as run:
+        yield run
 
 
 @pytest.fixture

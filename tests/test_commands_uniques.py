@@ -2,24 +2,20 @@
 
 import asyncio
 import json
-import logging
-import os
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 
 import pytest
-import structlog
 from redis import Redis
-from typer.testing import CliRunner, Result
+from typer.testing import Result
 
+from tests.commands import Command, command, set_store
 from tests.servers import Server
 from tests.store.harness import START, Store, info_hash
-from tracker.cli import app
 from tracker.store.keys import Keys
 from tracker.store.metrics import place_names
 from tracker.store.swarms import SwarmRules
 from tracker.store.uniques import Sighting, month_of
 
-Command = Callable[..., Result]
 FIRST, SECOND = info_hash(1).hex(), info_hash(2).hex()
 LONDON = place_names("GB", "ENG", "London", "SW1A")
 PARIS = place_names("FR", "IDF", "Paris", "75001")
@@ -28,26 +24,9 @@ LATER = START + 31 * 86_400
 
 @pytest.fixture
 def unique(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    """Runs ``tracker unique`` and checks its exit code (0, unless ``code`` says otherwise)."""
-    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
-        monkeypatch.delenv(name)
-    monkeypatch.setenv("TRACKER_REDIS__URL", redis_url)
-    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
-    root = logging.getLogger()
-    handlers, level = root.handlers[:], root.level
-
-    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
-        result = CliRunner().invoke(app, ("unique", *words), prog_name="tracker", input=typed)
-        assert result.exit_code == code, (result.output, result.exception)
-        return result
-
-    yield run
-    for handler in [handler for handler in root.handlers if handler not in handlers]:
-        root.removeHandler(handler)
-        handler.close()
-    root.setLevel(level)
-    logging.captureWarnings(capture=False)
-    structlog.reset_defaults()
+    set_store(monkeypatch, redis_url, prefix)
+    with command("unique") as run:
+        yield run
 
 
 @pytest.fixture

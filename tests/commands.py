@@ -1,0 +1,43 @@
+"""The ``tracker`` command in this process, with settings of the test's own; what it did to logging is undone."""
+
+import logging
+import os
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+
+import pytest
+import structlog
+from typer.testing import CliRunner, Result
+
+from tracker.cli import app
+
+Command = Callable[..., Result]
+
+
+def set_store(monkeypatch: pytest.MonkeyPatch, url: str, prefix: str = "t:") -> None:
+    """The only settings are which store to use: those of whoever runs the tests are gone."""
+    for name in [name for name in os.environ if name.startswith("TRACKER_")]:
+        monkeypatch.delenv(name)
+    monkeypatch.setenv("TRACKER_REDIS__URL", url)
+    monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+
+
+@contextmanager
+def command(*first: str) -> Iterator[Command]:
+    """Runs ``tracker first… words…`` and checks its exit code (0, unless ``code`` says otherwise)."""
+    root = logging.getLogger()
+    handlers, level = root.handlers[:], root.level
+
+    def run(*words: str, code: int = 0, typed: str | None = None) -> Result:
+        result = CliRunner().invoke(app, (*first, *words), prog_name="tracker", input=typed)
+        assert result.exit_code == code, (result.output, result.exception)
+        assert result.exception is None or isinstance(result.exception, SystemExit)
+        return result
+
+    yield run
+    for handler in [handler for handler in root.handlers if handler not in handlers]:
+        root.removeHandler(handler)
+        handler.close()
+    root.setLevel(level)
+    logging.captureWarnings(capture=False)
+    structlog.reset_defaults()
