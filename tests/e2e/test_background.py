@@ -36,6 +36,7 @@ def users(tracker: RunningTracker, scope: str) -> dict[object, object]:
 
 
 @pytest.mark.slow
+@pytest.mark.timeout(300)
 def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
@@ -70,10 +71,11 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
         for precision in PRECISIONS:
             rows = {row["name"]: row for row in told(tracker, "stats", "--precision", str(precision))}
             assert int(str(rows["joins"]["total"])) == 2
-        until(lambda: stathat.answered["countries.GB.users"] == 1, 3 * MINUTE)
-        until(lambda: stathat.answered["announces.started"] == 0 < stathat.answered["announces"], 2 * MINUTE)
-        assert stathat.answered["countries.US.users"] == 1
-        assert stathat.values["torrents.count"][-1] == 1 <= stathat.answered["torrents.processed"]
+        for sent in ("countries.GB.users", "countries.US.users", "announces", "torrents.processed"):
+            until(lambda sent=sent: stathat.answered[sent] > 0, 2.5 * MINUTE)  # type: ignore[misc]
+        assert stathat.answered["countries.GB.users"] == stathat.answered["countries.US.users"] == 1
+        assert stathat.answered["torrents.processed"] == stathat.values["torrents.count"][-1] == 1
+        assert "announces.started" not in stathat.answered
     assert tracker.end() == 0
     assert KEY not in tracker.log
 
