@@ -25,12 +25,14 @@ from tracker.store.connection import Connection
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
-from tracker.store.swarms import Swarms
+from tracker.store.swarms import Moved, Swarms
 from tracker.stores import open_connection, open_server
 from tracker.workers.changes import follow_changes
 from tracker.workers.reaper import Reaper
 
 STOP_SECONDS = 10
+_BYTES = tuple((f"bytes.{way}", f"bytes.{way}.{family}") for family in ("v4", "v6") for way in ("up", "down"))
+"""What is counted of each figure of Moved."""
 
 log = structlog.get_logger("tracker")
 
@@ -136,12 +138,11 @@ async def _assemble(settings: Settings, connection: Connection) -> _Core:
 def _swarms(
     settings: Settings, connection: Connection, scripts: Scripts, keys: Keys, counters: Counters
 ) -> Swarms:
-    def on_batch(announces: int, bytes_up: int, bytes_down: int) -> None:
+    def on_batch(announces: int, moved: Moved) -> None:
         counters.observe("announce_batch", announces)
-        if bytes_up:
-            counters.count("bytes.up", by=bytes_up)
-        if bytes_down:
-            counters.count("bytes.down", by=bytes_down)
+        for names, number in zip(_BYTES, moved, strict=True):
+            if number:
+                counters.count(*names, by=number)
 
     rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
     return Swarms(connection, scripts, keys, rules, time.time, settings.redis.max_waiting, on_batch)

@@ -71,6 +71,7 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
         for precision in PRECISIONS:
             rows = {row["name"]: row for row in told(tracker, "stats", "--precision", str(precision))}
             assert int(str(rows["joins"]["total"])) == 2
+            assert int(str(rows["bytes.down"]["total"])) >= len(share.content)
         for sent in ("countries.GB.users", "countries.US.users", "announces", "torrents.processed"):
             until(lambda sent=sent: stathat.answered[sent] > 0, 2.5 * MINUTE)  # type: ignore[misc]
         assert stathat.answered["countries.GB.users"] == stathat.answered["countries.US.users"] == 1

@@ -1,7 +1,10 @@
 """What announces tell besides who is in a swarm: which torrents are scored (B1), and how many bytes moved."""
 
+import asyncio
+
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, info_hash, update
+from tests.store.harness import Store, endpoint, info_hash, update
+from tracker.store.swarms import Moved
 
 START_SCORE = 1.0
 
@@ -68,7 +71,7 @@ async def test_a_removed_torrent_is_not_scored(store: Store) -> None:
 async def test_each_batch_says_what_its_peers_have_moved(make_store: MakeStore) -> None:
     """The first announce moves nothing, later ones their difference, at most what a line can carry."""
     store = await make_store(max_credit=1000)
-    heard: list[tuple[int, int, int]] = []
+    heard: list[tuple[int, Moved]] = []
     store.swarms._on_batch = lambda *batch: heard.append(batch)
     await store.announce(update(1, "s", uploaded=500, downloaded=500))
     store.clock.now += 10
@@ -76,14 +79,32 @@ async def test_each_batch_says_what_its_peers_have_moved(make_store: MakeStore) 
     store.clock.now += 10
     await store.announce(update(1, uploaded=10**15, downloaded=9_000))
     await store.announce(update(1, "x", uploaded=7, downloaded=9_300))
-    assert heard == [(1, 0, 0), (1, 100, 8_500), (1, 10_000, 0), (1, 0, 300)]
+    assert heard == [
+        (1, (0, 0, 0, 0)),
+        (1, (100, 8_500, 0, 0)),
+        (1, (10_000, 0, 0, 0)),
+        (1, (0, 300, 0, 0)),
+    ]
+
+
+async def test_bytes_are_told_by_the_family_they_were_announced_over(store: Store) -> None:
+    heard: list[tuple[int, Moved]] = []
+    store.swarms._on_batch = lambda *batch: heard.append(batch)
+    for peer, v6 in ((1, False), (2, True)):
+        await store.announce(update(peer, "s", endpoint=endpoint(peer, v6=v6)))
+    store.clock.now += 10
+    await asyncio.gather(
+        store.announce(update(1, uploaded=7, downloaded=5)),
+        store.announce(update(2, uploaded=3, downloaded=2, endpoint=endpoint(2, v6=True))),
+    )
+    assert [sum(figures) for figures in zip(*(moved for _, moved in heard), strict=True)] == [7, 5, 3, 2]
 
 
 async def test_a_stranger_moves_nothing(store: Store) -> None:
-    heard: list[tuple[int, int, int]] = []
+    heard: list[tuple[int, Moved]] = []
     store.swarms._on_batch = lambda *batch: heard.append(batch)
     await store.announce(update(1, "s"))
     store.clock.now += 10
     stranger = update(1, uploaded=10**9)._replace(endpoint=update(2).endpoint)
     assert (await store.announce(stranger)).outcome == "stranger"
-    assert heard == [(1, 0, 0), (1, 0, 0)]
+    assert heard == [(1, (0, 0, 0, 0)), (1, (0, 0, 0, 0))]

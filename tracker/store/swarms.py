@@ -99,15 +99,23 @@ class SweepStep:
     seen: int
 
 
-def _nobody_asks(announces: int, bytes_up: int, bytes_down: int) -> None:
-    del announces, bytes_up, bytes_down
+class Moved(NamedTuple):
+    """Bytes that the peers of a batch say they have moved since they last announced, by the family they announced over."""
+
+    up_v4: int
+    down_v4: int
+    up_v6: int
+    down_v6: int
+
+
+def _nobody_asks(announces: int, moved: Moved) -> None:
+    del announces, moved
 
 
 class Swarms:
     """The swarms of one prefix on one server. ``clock`` gives epoch seconds.
 
-    ``on_batch`` hears of each batch: how many announces it held, and how many bytes their peers say they have moved up
-    and down since they last announced.
+    ``on_batch`` hears of each batch: how many announces it held, and what their peers have moved.
     """
 
     def __init__(
@@ -118,7 +126,7 @@ class Swarms:
         rules: SwarmRules,
         clock: Callable[[], float],
         max_waiting: int = 4096,
-        on_batch: Callable[[int, int, int], None] = _nobody_asks,
+        on_batch: Callable[[int, Moved], None] = _nobody_asks,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -186,7 +194,7 @@ class Swarms:
             for (_, future), reply in zip(batch, replies, strict=True):
                 if not future.done():
                     future.set_result(_parse(reply))
-            self._on_batch(len(batch), *moved)
+            self._on_batch(len(batch), Moved._make(moved))
 
     @staticmethod
     def _fail(batch: Any, error: StoreAway) -> None:

@@ -17,8 +17,8 @@
 -- Answer    one list for each announce, in order:
 --   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
 --   { 1, code, reason }   nothing was changed; reason only where an operator wrote one
---   and after the last one { bytes up, bytes down }: what the peers of this batch say they have moved since they last
---   announced, no faster than the most credit
+--   and after the last one { bytes up, bytes down over IPv4, the same over IPv6 }: what the peers of this batch say they
+--   have moved since they last announced, no faster than the most credit
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold = tonumber(ARGV[3]), tonumber(ARGV[4])
 local longest_gap, most_credit = tonumber(ARGV[5]), tonumber(ARGV[6])
@@ -31,7 +31,7 @@ local private, open, may_grow = ARGV[7] == '1', ARGV[8] == '1', ARGV[11] == '1'
 
 local MAX = 9007199254740991
 local checked = false
-local moved_up, moved_down = 0, 0
+local moved = { 0, 0, 0, 0 }
 
 -- The user behind a passkey: id, or false and the refusal.
 local function authorize(passkey, left, event)
@@ -267,15 +267,16 @@ local function change(t, r, p)
   save(t)
 end
 
-local function note_moved(p)
+local function note_moved(r, p)
   if p.up + p.down == 0 then return end
-  local most = most_credit * math.max(1, p.elapsed)
-  moved_up, moved_down = moved_up + math.min(p.up, most), moved_down + math.min(p.down, most)
+  local most, up = most_credit * math.max(1, p.elapsed), #r.endpoint == 6 and 1 or 3
+  moved[up] = math.min(MAX, moved[up] + math.min(p.up, most))
+  moved[up + 1] = math.min(MAX, moved[up + 1] + math.min(p.down, most))
 end
 
 local function apply(t, r, p, a)
   keep_alive(t, r)
-  note_moved(p)
+  note_moved(r, p)
   call('HINCRBY', t.key, 'announces', 1)
   local joining, completed = not p.active, completes(r, p)
   if joining then join(t, r, p) else change(t, r, p) end
@@ -288,7 +289,7 @@ local function apply(t, r, p, a)
 end
 
 local function stop(t, r, p, a)
-  note_moved(p)
+  note_moved(r, p)
   call('HINCRBY', t.key, 'announces', 1)
   if memory > 0 then
     call('HSET', p.at, 'uploaded', r.uploaded, 'downloaded', r.downloaded, 'last_announce', now,
@@ -375,5 +376,5 @@ end
 save_totals()
 pcall(save_due_entries)
 pcall(rank, joined)
-answers[#answers + 1] = { math.min(MAX, moved_up), math.min(MAX, moved_down) }
+answers[#answers + 1] = moved
 return answers
