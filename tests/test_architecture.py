@@ -27,6 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "scoring": (),
     "geoip": (),
     "child": (),
+    "counting": (),
     # Nouns, and bytes <-> nouns. A module of wire may use wire.compact, and no other sibling.
     "bittorrent": ("errors",),
     "torrent_file": NOUNS,
@@ -39,11 +40,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "settings_sources": ("settings",),
     "settings_page": ("settings", "tracker_url"),
     # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
-    "store": (*NOUNS, *STORE_FOUNDATIONS),
+    "store": (*NOUNS, "counting", *STORE_FOUNDATIONS),
     "store.slices": (),
     "store.series": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
     "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.series", "store.slices"),
-    "store.jobs": (*NOUNS, *STORE_FOUNDATIONS, "store.job"),
+    "store.jobs": (*NOUNS, "counting", *STORE_FOUNDATIONS, "store.job"),
     "store.uniques": (*NOUNS, *STORE_FOUNDATIONS, "store.metrics"),
     # Decisions.
     "announce": (*NOUNS, "settings", "store"),
@@ -60,10 +61,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "frontends.listeners",
     ),
     # Loops that run until cancelled.
-    "workers": (*NOUNS, "settings", "store", "scoring", "geoip"),
+    "workers": (*NOUNS, "counting", "settings", "store", "scoring", "geoip"),
     # Two receivers of figures, and what both have in common.
-    "workers.stathat": (*NOUNS, "settings", "store", "workers.figures"),
-    "workers.statsd": (*NOUNS, "settings", "store", "workers.figures"),
+    "workers.stathat": (*NOUNS, "counting", "settings", "store", "workers.figures"),
+    "workers.statsd": (*NOUNS, "counting", "settings", "store", "workers.figures"),
     # What other trackers are asked, in the words of the wire.
     "workers.upstreams": (*NOUNS, "settings", "tracker_url", "wire", "workers.upstreams"),
     # The private store.
@@ -159,6 +160,7 @@ TESTED_BY: dict[str, str] = {
     "commands.torrents": "test_cli.py",
     "commands.uniques": "test_commands_uniques.py",
     "commands.users": "test_cli.py",
+    "counting": "store/test_counters.py",
     "data_directory": "test_valkey.py",
     "errors": "test_bittorrent.py",
     "loops": "test_service.py",

@@ -8,11 +8,12 @@ which changes nothing.
 
 import math
 from collections.abc import AsyncIterator, Callable, Mapping, Sequence
-from typing import Any, Protocol
+from typing import Any
 
 import structlog
 from redis.exceptions import ResponseError
 
+from tracker.counting import Count
 from tracker.errors import ClientError
 from tracker.store.connection import Argument, Connection
 from tracker.store.job import (
@@ -40,10 +41,6 @@ MAX_BATCH = 500
 """Jobs in one call of a script."""
 
 log = structlog.get_logger("tracker.jobs")
-
-
-class Count(Protocol):
-    def __call__(self, *names: str, by: int = 1) -> None: ...
 
 
 class QueueFull(ClientError):

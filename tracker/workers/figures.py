@@ -14,11 +14,12 @@ from collections.abc import Awaitable, Callable, Iterator, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from enum import Enum
-from typing import Literal, Protocol
+from typing import Literal
 
 import structlog
 from redis.exceptions import RedisError
 
+from tracker.counting import Count
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
 from tracker.store.outbox import Outbox, Parcel
@@ -70,12 +71,6 @@ TAKEN = Answer(Verdict.TAKEN)
 Post = Callable[[Sequence[Figure]], Awaitable[Answer]]
 """Sends one batch; it answers for every failure, and raises nothing but cancellation."""
 Settlement = Callable[[Sequence[Parcel]], Awaitable[None]]
-
-
-class Count(Protocol):
-    """Where counters are kept."""
-
-    def __call__(self, *names: str, by: int = 1) -> None: ...
 
 
 def short_name(name: str) -> str:

@@ -9,12 +9,12 @@ import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
-from typing import Protocol
 
 import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
+from tracker.counting import Count
 from tracker.errors import ClientError, StoreAway
 from tracker.scoring import Source, factor, next_score
 from tracker.settings import ScoringSettings
@@ -36,10 +36,6 @@ Ask = Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source
 """What other trackers say of some torrents. A tracker that did not answer is left out, and so may be a whole torrent."""
 
 log = structlog.get_logger("tracker.scorer")
-
-
-class Count(Protocol):
-    def __call__(self, *names: str, by: int = 1) -> None: ...
 
 
 class Scorer:

@@ -13,10 +13,11 @@ from typing import Any
 
 import aiohttp
 
+from tracker.counting import Count
 from tracker.settings import StatHatSettings
 from tracker.store.connection import Connection
 from tracker.store.outbox import Outbox
-from tracker.workers.figures import TAKEN, Answer, Count, Figure, Post, Sender, Verdict, short_name
+from tracker.workers.figures import TAKEN, Answer, Figure, Post, Sender, Verdict, short_name
 
 _LONGEST_ANSWER = 16_384
 _FORBIDDEN = re.compile(r"[~\x00-\x1f\x7f-\x9f\u2028\u2029\ud800-\udfff]")

@@ -11,10 +11,11 @@ import time
 from collections.abc import Awaitable, Callable, Iterable, Iterator, Sequence
 from typing import Any
 
+from tracker.counting import Count
 from tracker.settings import StatsDSettings
 from tracker.store.connection import Connection
 from tracker.store.outbox import Outbox
-from tracker.workers.figures import TAKEN, Answer, Count, Figure, Sender, Verdict, short_name
+from tracker.workers.figures import TAKEN, Answer, Figure, Sender, Verdict, short_name
 
 PACKET_BYTES = 1432
 """What fits into an Ethernet frame, also over IPv6 and a tunnel."""

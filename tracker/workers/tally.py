@@ -7,12 +7,12 @@ may or may not have counted is kept and sent again: the markers in the store let
 import asyncio
 from collections import deque
 from collections.abc import Callable
-from typing import Protocol
 
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, InfoHash
+from tracker.counting import Count
 from tracker.errors import StoreAway
 from tracker.geoip import Place
 from tracker.settings import UniqueSettings
@@ -31,10 +31,6 @@ _MOST_TRIES = 5
 _LOOKUPS_AT_ONCE = 16
 
 log = structlog.get_logger("tracker.tally")
-
-
-class Count(Protocol):
-    def __call__(self, *names: str, by: int = 1) -> None: ...
 
 
 class Tally:
