@@ -23,11 +23,14 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "logs": (),
     "tracker_url": (),
     "setting_types": ("tracker_url",),
-    "settings": ("setting_types",),
+    "settings": ("setting_types", "settings_background"),
+    "settings_background": ("setting_types",),
     "scoring": (),
     "geoip": (),
     "child": (),
     "counting": (),
+    "telemetry": (),
+    "listeners": ("errors",),
     # Nouns, and bytes <-> nouns. A module of wire may use wire.compact, and no other sibling.
     "bittorrent": ("errors",),
     "torrent_file": NOUNS,
@@ -49,7 +52,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Decisions.
     "announce": (*NOUNS, "settings", "store"),
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
-    "frontends": (*NOUNS, "settings", "announce", "wire"),
+    "frontends": (*NOUNS, "settings", "announce", "wire", "listeners"),
     "frontends.connection": (*NOUNS, "settings", "wire", "frontends.exchange"),
     "frontends.http": (
         *NOUNS,
@@ -58,7 +61,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "wire",
         "frontends.connection",
         "frontends.exchange",
-        "frontends.listeners",
+        "listeners",
     ),
     # Loops that run until cancelled.
     "workers": (*NOUNS, "counting", "settings", "store", "scoring", "geoip"),
@@ -67,6 +70,23 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "workers.statsd": (*NOUNS, "counting", "settings", "store", "workers.figures"),
     # What other trackers are asked, in the words of the wire.
     "workers.upstreams": (*NOUNS, "settings", "tracker_url", "wire", "workers.upstreams"),
+    # People: pages, API and metrics on a port of their own, out of the same stores as the command line.
+    "admin": (
+        *NOUNS,
+        "admin",
+        "doctor",
+        "geoip",
+        "listeners",
+        "settings",
+        "settings_page",
+        "store",
+        "stores",
+        "telemetry",
+        "torrent_file",
+        "wire.compact",
+        "wire.peer_id",
+    ),
+    "admin.desk": ("geoip", "settings", "stores", "telemetry"),
     # The private store.
     "data_directory": ("errors",),
     "valkey": ("errors", "child", "data_directory"),
@@ -140,7 +160,10 @@ NEVER: dict[str, tuple[str, ...]] = {
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
     "redis.exceptions": ("store", "workers", "service", "doctor", "commands"),
-    "aiohttp": ("frontends", "workers.stathat", "workers.upstreams"),
+    "aiohttp": ("admin", "frontends", "workers.stathat", "workers.upstreams"),
+    "aiohttp_jinja2": ("admin",),
+    "jinja2": ("admin",),
+    "prometheus_client": ("admin.metrics",),
     "geoip2": ("geoip",),
     "maxminddb": ("geoip",),
     "pydantic_settings": ("settings_sources",),
@@ -149,6 +172,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 """Libraries that only these may import; the longest name that fits an import decides."""
 
 TESTED_BY: dict[str, str] = {
+    "admin.desk": "admin/test_server.py",
     "__main__": "test_cli.py",
     "child": "test_valkey.py",
     "commands": "test_cli.py",
@@ -163,7 +187,9 @@ TESTED_BY: dict[str, str] = {
     "counting": "store/test_counters.py",
     "data_directory": "test_valkey.py",
     "errors": "test_bittorrent.py",
+    "listeners": "frontends/test_listeners.py",
     "loops": "test_service.py",
+    "settings_background": "test_settings.py",
     "stores": "test_service.py",
     "frontends.exchange": "frontends/test_http.py",
     "terminal": "test_cli.py",

@@ -16,6 +16,7 @@ from bencodepy import decode as bdecode
 from tests.servers import ROOT
 
 SECONDS = 30.0
+ANY_PORTS = {"TRACKER_HTTP__LISTEN": "127.0.0.1:0", "TRACKER_ADMIN__LISTEN": "127.0.0.1:0"}
 Environment = Mapping[str, str]
 
 
@@ -106,7 +107,7 @@ def start(directory: Path, *words: str, **settings: str) -> RunningTracker:
         process = subprocess.Popen(
             [sys.executable, "-m", "tracker", "serve", *words],
             cwd=directory,
-            env=environment({"TRACKER_HTTP__LISTEN": "127.0.0.1:0", **settings}),
+            env=environment({**ANY_PORTS, **settings}),
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,

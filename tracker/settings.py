@@ -12,7 +12,38 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from tracker.setting_types import AnnounceUrls, Network, Section, UdpAddress, WebAddress, host_and_port
+from tracker.setting_types import Network, Section
+from tracker.settings_background import (
+    GeoIPSettings,
+    JobSettings,
+    ScoringSettings,
+    StatHatSettings,
+    StatsDSettings,
+    UniqueSettings,
+)
+
+__all__ = [
+    "FIELDS",
+    "PREFIX",
+    "AdminSettings",
+    "AnnounceSettings",
+    "ClientSettings",
+    "DataSettings",
+    "GeoIPSettings",
+    "HttpSettings",
+    "JobSettings",
+    "LogSettings",
+    "ReaperSettings",
+    "RedisSettings",
+    "ScoringSettings",
+    "Settings",
+    "StatHatSettings",
+    "StatsDSettings",
+    "TorrentSettings",
+    "UniqueSettings",
+    "UserSettings",
+    "variable",
+]
 
 PREFIX = "TRACKER_"
 
@@ -54,6 +85,12 @@ class HttpSettings(Section):
     )
     half_close_seconds: float = Field(
         5, gt=0, le=60, description="How long a client that closed its sending side may wait for its answer."
+    )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that answer requests; with more than 1 the background work has one of its own.",
     )
     access_log: bool = Field(False, description="Log one line for every request, without its passkey.")
 
@@ -202,139 +239,29 @@ class ReaperSettings(Section):
     )
 
 
-class GeoIPSettings(Section):
-    """Where addresses are in the world."""
+class AdminSettings(Section):
+    """The admin port: dashboard, API and metrics. Everything on it but `/health` and `/ready` needs a token."""
 
-    database: Path | None = Field(
-        None,
-        description="A GeoIP2 City or Country database (`.mmdb`, MaxMind's or DB-IP's); replaced files are noticed. "
-        "Without it unique users are not counted by place.",
+    enabled: bool = Field(True, description="Serve the admin port.")
+    listen: tuple[str, ...] = Field(
+        ("127.0.0.1:6970",),
+        description="Its addresses, written as those of `TRACKER_HTTP__LISTEN`. It speaks plain HTTP: elsewhere than on "
+        "this machine, put a proxy with TLS in front of it.",
     )
-
-
-class UniqueSettings(Section):
-    """How unique users are counted."""
-
-    enabled: bool = Field(
-        True, description="Count unique users by torrent and, with a GeoIP database, by place."
-    )
-    mode: Literal["exact", "hashed", "hyperloglog"] = Field(
-        "exact",
-        description="`exact` keeps one key per address and metric for 30 days, `hashed` the same with a keyed hash "
-        "instead of the address, `hyperloglog` an estimate in a few kilobytes per metric.",
-    )
-    ipv6_prefix: int = Field(
-        64, ge=16, le=128, description="IPv6 addresses that agree in so many bits count as one user."
-    )
-    max_waiting: int = Field(
-        100_000,
-        ge=64,
-        description="Joins that may wait to be counted in one process; further ones are dropped.",
-    )
-
-
-class ScoringSettings(Section):
-    """How torrents are scored."""
-
-    enabled: bool = Field(True, description="Score torrents in this process.")
-    interval_seconds: int = Field(
-        3600,
-        ge=1,
-        le=604_800,
-        description="Each torrent is scored once in so long, as far as capacity allows.",
-    )
-    max_peers: int | None = Field(
-        None,
-        ge=1,
-        description="A swarm of so many peers is not weak; without it as many as `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
-    )
-    cap: float = Field(4.0, ge=1, le=1000, description="No score grows beyond this.")
-    per_second: float = Field(
-        500, gt=0, le=100_000, description="Most torrents scored per second in this process."
-    )
-    processors_max: int = Field(
-        8, ge=1, le=256, description="Most torrents' batches scored at the same time in this process."
-    )
-    upstreams: AnnounceUrls = Field(
+    hosts: tuple[str, ...] = Field(
         (),
-        description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`), "
-        "so that torrents known elsewhere are scored too.",
+        description="Host names, without ports, under which browsers and scripts may reach it, besides `localhost` and "
+        "the addresses it listens on; requests for others are refused.",
     )
-    upstream_max_peers: int = Field(
-        50, ge=1, description="The same as `max_peers`, for swarms of other trackers."
+    session_seconds: int = Field(
+        43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts."
     )
-    upstream_peers: bool = Field(
-        False,
-        description="Also ask other trackers for addresses of peers (as an observer that stops at once), and count them.",
+    max_upload_bytes: int = Field(
+        10_485_760,
+        ge=1024,
+        le=134_217_728,
+        description="Largest request body accepted, and so largest .torrent file.",
     )
-    upstream_per_minute: float = Field(
-        60, gt=0, le=60_000, description="Most requests to one host of another tracker in a minute."
-    )
-    upstream_timeout_seconds: float = Field(
-        10, gt=0, le=60, description="How long another tracker may take to answer."
-    )
-
-
-class JobSettings(Section):
-    """The queue of background jobs."""
-
-    max_retries: int = Field(2, ge=0, le=100, description="How often a job that failed is tried again.")
-    timeout_seconds: float = Field(1800, gt=0, le=604_800, description="How long one run of a job may take.")
-    keep_seconds: int = Field(
-        86_400, ge=0, description="How long finished jobs can be looked at before they are deleted."
-    )
-    concurrency: int = Field(
-        4,
-        ge=1,
-        le=256,
-        description="Torrents' jobs that run at the same time, over all trackers on the store.",
-    )
-
-
-class StatHatSettings(Section):
-    """Figures sent to StatHat."""
-
-    ezkey: SecretStr | None = Field(
-        None, description="The EZ key of the account; without it nothing is sent."
-    )
-    url: WebAddress = Field(
-        "https://api.stathat.com",
-        description="Where the EZ API is; another one for compatible servers. `/ez` is added.",
-    )
-    prefix: str = Field(
-        "",
-        max_length=60,
-        pattern=r"^[^~\x00-\x1f\x7f]*$",
-        description="What the name of every statistic begins with.",
-    )
-    per_torrent: bool = Field(False, description="Send unique users by torrent too, not only by country.")
-    timeout_seconds: float = Field(10, gt=0, le=60, description="How long one answer may take.")
-    max_waiting: int = Field(
-        100_000,
-        ge=100,
-        description="Figures that may wait while it (or StatsD) does not answer; further ones are dropped and counted.",
-    )
-
-
-class StatsDSettings(Section):
-    """The same figures sent to a StatsD server, instead of StatHat."""
-
-    address: UdpAddress | None = Field(
-        None,
-        description="Its UDP address, `host:port` or `[ipv6]:port`; without it nothing is sent. Not together with "
-        "`TRACKER_STATHAT__EZKEY`.",
-    )
-    prefix: str = Field(
-        "tracker.",
-        max_length=60,
-        pattern=r"^[A-Za-z0-9_.\-]*$",
-        description="What the name of every metric begins with.",
-    )
-
-    @property
-    def endpoint(self) -> tuple[str, int] | None:
-        """``address`` as (host, port)."""
-        return None if self.address is None else host_and_port(self.address)
 
 
 class LogSettings(Section):
@@ -366,6 +293,7 @@ class Settings(Section):
     jobs: JobSettings = JobSettings()
     stathat: StatHatSettings = StatHatSettings()
     statsd: StatsDSettings = StatsDSettings()
+    admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
 
     @field_validator("statsd")

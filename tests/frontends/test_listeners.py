@@ -15,7 +15,7 @@ from tests.frontends.conftest import Logs
 from tests.frontends.harness import ANNOUNCE, RecordingTracker, connect, on_loops
 from tracker.errors import StartupError
 from tracker.frontends.http import serve_http
-from tracker.frontends.listeners import open_listeners
+from tracker.listeners import open_listeners
 from tracker.settings import AnnounceSettings, HttpSettings
 
 

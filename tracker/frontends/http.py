@@ -29,7 +29,7 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeR
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, Server, describe
 from tracker.frontends.exchange import Answer, Request
-from tracker.frontends.listeners import BACKLOG, Listener, open_listeners
+from tracker.listeners import BACKLOG, Listener, open_listeners
 from tracker.settings import AnnounceSettings, HttpSettings
 from tracker.wire.compact import format_address
 from tracker.wire.http import encode_announce, encode_failure, encode_scrape, parse_announce, parse_scrape

@@ -1,0 +1,91 @@
+"""What a process knows of its own work since it started: counts, histograms and gauges; and their sums over processes.
+
+Cheap enough for every announce: a second's figures are taken over at once when that second ends, from what counting
+by slices of time has gathered anyway. Nothing here is kept beyond the end of the process; store/counters.py does that.
+"""
+
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+
+_SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+BOUNDS: Mapping[str, tuple[float, ...]] = {
+    "announce_seconds": _SECONDS,
+    "store_seconds": _SECONDS,
+    "announce_batch": (1, 2, 4, 8, 16, 32, 64),
+    "reap_lag_seconds": (1, 2, 5, 10, 30, 60, 300, 900, 3600),
+}
+"""The measurements that have a histogram, each with the upper bounds of its buckets; above the last is one more."""
+
+
+@dataclass(slots=True)
+class Histogram:
+    """``counts`` has one entry for each bucket, not added up, and one for what is above the last bound."""
+
+    counts: list[int]
+    sum: float = 0.0
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The figures of one process, or the sums of several. Counts and histograms only ever grow."""
+
+    counts: dict[str, int] = field(default_factory=dict)
+    histograms: dict[str, Histogram] = field(default_factory=dict)
+    gauges: dict[str, float] = field(default_factory=dict)
+
+
+class Telemetry:
+    """The figures of this process."""
+
+    def __init__(self) -> None:
+        self._counts: dict[str, int] = {}
+        self._histograms = {name: Histogram([0] * (len(bounds) + 1)) for name, bounds in BOUNDS.items()}
+        self._gauges: dict[str, Callable[[], float]] = {}
+
+    def count(self, name: str, by: int = 1) -> None:
+        self._counts[name] = self._counts.get(name, 0) + by
+
+    def observe(self, name: str, value: float) -> None:
+        """Adds a measurement to the histogram that BOUNDS has for it, if any."""
+        histogram = self._histograms.get(name)
+        if histogram is not None:
+            histogram.counts[bisect_left(BOUNDS[name], value)] += 1
+            histogram.sum += value
+
+    def gauge(self, name: str, read: Callable[[], float]) -> None:
+        """``read`` is called whenever somebody looks."""
+        self._gauges[name] = read
+
+    def take_over(
+        self, counts: Mapping[tuple[str, ...], int], measured: Mapping[str, Sequence[float]]
+    ) -> None:
+        """The figures of a second, as Counters has gathered them: counts by the names counted together, and measurements."""
+        for names, number in counts.items():
+            for name in names:
+                self.count(name, number)
+        for name, values in measured.items():
+            for value in values:
+                self.observe(name, value)
+
+    def snapshot(self) -> Snapshot:
+        return Snapshot(
+            dict(self._counts),
+            {name: Histogram(list(h.counts), h.sum) for name, h in self._histograms.items()},
+            {name: read() for name, read in self._gauges.items()},
+        )
+
+
+def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
+    """The sums of several processes."""
+    total = Snapshot()
+    for snapshot in snapshots:
+        for name, count in snapshot.counts.items():
+            total.counts[name] = total.counts.get(name, 0) + count
+        for name, gauge in snapshot.gauges.items():
+            total.gauges[name] = total.gauges.get(name, 0.0) + gauge
+        for name, histogram in snapshot.histograms.items():
+            so_far = total.histograms.setdefault(name, Histogram([0] * len(histogram.counts)))
+            so_far.counts = [a + b for a, b in zip(so_far.counts, histogram.counts, strict=True)]
+            so_far.sum += histogram.sum
+    return total
