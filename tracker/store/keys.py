@@ -1,4 +1,4 @@
-"""Builds every key of the store; key_table.py says of each its type, what it holds, how long it lives and who writes it.
+"""Builds every key of the store; key_table/ says of each its type, what it holds, how long it lives and who writes it.
 
 No key is built anywhere else, but for the scripts in lua/, which get the prefix and follow the same table.
 """

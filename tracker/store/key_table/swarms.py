@@ -1,0 +1,114 @@
+"""Torrents, the swarms of their peers, and what keeps those true."""
+
+from tracker.store.key_table.row import KeySpec
+
+ROWS: tuple[KeySpec, ...] = (
+    KeySpec(
+        "t:info_hash:<ih>",
+        "STRING",
+        "`<tid>`; its existence is what makes an info hash valid",
+        "until deleted; in open mode, until the torrent had no peer for `forget_after_seconds`",
+        "site, command line; announce.lua in open mode, sweep.lua forgets",
+    ),
+    KeySpec(
+        "t:torrent_id:<tid>",
+        "STRING",
+        "`<ih>`, the way back (the reaper needs it)",
+        "with the torrent; kept until the swarm is empty even when `t:info_hash` is deleted",
+        "announce.lua when missing or different, command line",
+    ),
+    KeySpec(
+        "t:torrent_id",
+        "STRING",
+        "the last torrent id given out (ids in use are skipped); a site that numbers torrents itself takes its ids from here (`INCR`), or numbers beyond all it may give out",
+        "for ever",
+        "announce.lua, command line",
+    ),
+    KeySpec("t:deny:<ih>", "STRING", "the reason shown to the peer", "until deleted", "site, command line"),
+    KeySpec(
+        "t:t:<ih>",
+        "HASH",
+        "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses first seen since the last "
+        "scoring); s4, l4, s6, l6: lengths of the "
+        "arrays (a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
+        "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; elsewhere: the peers another tracker "
+        "knew then, the most of them; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
+        "with the torrent",
+        "announce.lua, reap.lua, due.lua, sweep.lua, sight.lua, estimate.lua, command line",
+    ),
+    KeySpec(
+        "t:p:<tid>:<pid>",
+        "HASH",
+        "speed_up, speed_dn (bytes/s), completed (0/1), user_id, first_announce, last_announce (epoch s), total_time (s), "
+        "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid), paused (0/1), endpoints (packed, 6, 18 or 24 bytes), "
+        "key (8 bytes of a keyed hash of the client's `key`, taken at the join), n4, n6 (its slot per family). Absent: empty or 0",
+        "while the peer is active; then `peer_memory_seconds` in private mode, not at all in public mode",
+        "announce.lua; reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:ptimeout:<tid>:<pid>",
+        "STRING",
+        "`1`; its expiry reaps the peer",
+        "1.5 times the interval of the last answer, at least the reap interval; deleted by `stopped`",
+        "announce.lua",
+    ),
+    KeySpec(
+        "t:due:<deadline>",
+        "STRING",
+        "28 bytes for each timeout due then: torrent id (8 bytes, big-endian) and peer id; the deadline is epoch s rounded up to 2",
+        "deleted when worked through; expires a day after its deadline",
+        "announce.lua; due.lua deletes",
+    ),
+    KeySpec("t:due", "STRING", "the last deadline worked through (epoch s)", "for ever", "reaper"),
+    KeySpec(
+        "t:tpeers:<ih>",
+        "SET",
+        "`<pid>` of every active peer",
+        "while the swarm lives",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:p:<pid>:torrents",
+        "SET",
+        "`<tid>` that the peer is in now",
+        "while it is in one",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:swarm:<ih>:<array>",
+        "STRING",
+        "packed endpoints; `<array>` is s4, l4, s6 or l6: seeders or leechers, IPv4 (6 bytes) or IPv6 (18 bytes). Only the first "
+        "n slots (n from `t:t:<ih>`) are valid, what follows is slack",
+        "with the swarm",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:swarm:<ih>:<array>i",
+        "STRING",
+        "the 20-byte peer ids of the same slots",
+        "with the swarm",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:registered_by:<address>",
+        "STRING",
+        "torrents this address (IPv6: its /64) registered in the current hour, open mode",
+        "1 hour",
+        "announce.lua",
+    ),
+    KeySpec("t:heartbeat", "STRING", "when a tracker was last here (epoch s)", "for ever", "heartbeat.lua"),
+    KeySpec(
+        "t:gap",
+        "STRING",
+        "the last outage, `from until` (epoch s): nobody could announce then",
+        "for ever",
+        "heartbeat.lua",
+    ),
+    KeySpec(
+        "t:secret",
+        "STRING",
+        "32 random bytes that key the hash of the clients' `key`",
+        "for ever",
+        "the first tracker",
+    ),
+)
