@@ -17,6 +17,8 @@ from tests.servers import ROOT
 
 SECONDS = 30.0
 ANY_PORTS = {"TRACKER_HTTP__LISTEN": "127.0.0.1:0", "TRACKER_ADMIN__LISTEN": "127.0.0.1:0"}
+PATIENCE = {"TRACKER_REDIS__TIMEOUT_SECONDS": "8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "8"}
+"""A machine that is busy with other tests may take longer than the defaults allow."""
 Environment = Mapping[str, str]
 
 
@@ -107,7 +109,7 @@ def start(directory: Path, *words: str, **settings: str) -> RunningTracker:
         process = subprocess.Popen(
             [sys.executable, "-m", "tracker", "serve", *words],
             cwd=directory,
-            env=environment({**ANY_PORTS, **settings}),
+            env=environment({**ANY_PORTS, **PATIENCE, **settings}),
             stdout=subprocess.PIPE,
             stderr=log,
             text=True,
