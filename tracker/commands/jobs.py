@@ -8,12 +8,9 @@ import typer
 
 from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
 from tracker.errors import ClientError
-from tracker.store.job import REPROCESS, STATUSES, SWEEP, Enqueued, Job, check_queue
+from tracker.store.job import REPROCESS, REPROCESS_RETRIES, STATUSES, SWEEP, Enqueued, Job, check_queue
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, describe, say
-
-_REPROCESS_RETRIES = 10
-"""A walk through many torrents may well outlive a few trackers; it goes on where it was."""
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
 Status = Annotated[str | None, typer.Option("--status", help=f"Only these: {', '.join(STATUSES)}.")]
@@ -141,7 +138,7 @@ def reprocess(
 
     async def work(stores: Stores) -> None:
         try:
-            job = await stores.jobs.enqueue(REPROCESS, payload, max_retries=_REPROCESS_RETRIES)
+            job = await stores.jobs.enqueue(REPROCESS, payload, max_retries=REPROCESS_RETRIES)
         except ValueError as error:  # a score of nan or inf
             raise ClientError("a score is a number") from error
         _tell(job)

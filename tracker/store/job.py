@@ -11,6 +11,8 @@ PROCESS_TORRENT = "process_torrent"
 """The queue whose jobs score one torrent each: ``{"torrent_id": "7"}``."""
 REPROCESS = "reprocess"
 """The queue whose jobs enqueue many of those, by a filter."""
+REPROCESS_RETRIES = 10
+"""A walk through many torrents may well outlive a few trackers; it goes on where it was."""
 SWEEP = "sweep"
 """The queue whose jobs visit every swarm at once: ``{}``."""
 STATUSES = ("pending", "running", "retry", "completed", "failed")

@@ -1,0 +1,103 @@
+from collections.abc import AsyncIterator
+
+import bencodepy
+import pytest
+
+from tests.store.harness import Store, info_hash, running, update
+from tracker.admin import operations
+from tracker.bittorrent import Endpoint, PeerId
+from tracker.errors import ClientError
+from tracker.geoip import GeoIP
+from tracker.store.keys import Keys
+from tracker.store.swarms import SwarmRules
+from tracker.store.torrents import Peer, Torrent
+
+
+@pytest.fixture
+async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        yield store
+
+
+HYBRID = {
+    b"name": b"a film",
+    b"pieces": bytes(20),
+    b"piece length": 16384,
+    b"length": 5,
+    b"meta version": 2,
+    b"file tree": {b"a film": {b"": {b"length": 5}}},
+}
+
+
+async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store) -> None:
+    data = bencodepy.encode({b"info": HYBRID})
+    added = await operations.add_file(store.torrents, data)
+    assert [(each.new, each.name) for each in added] == [(True, "a film"), (True, "a film")]
+    for each in added:
+        found = await store.torrents.get(each.info_hash)
+        assert found is not None and found.name == "a film" and not found.private
+    again = await operations.add_file(store.torrents, data, name="another name", private=True)
+    assert [each.new for each in again] == [False, False]
+    found = await store.torrents.get(added[0].info_hash)
+    assert found is not None and found.name == "another name" and found.private
+
+
+async def test_a_file_that_is_none_is_refused(store: Store) -> None:
+    with pytest.raises(ClientError, match="not a well-formed"):
+        await operations.add_file(store.torrents, b"d4:info")
+    with pytest.raises(ClientError, match="too large"):
+        await operations.add_file(store.torrents, bytes(101), max_bytes=100)
+
+
+async def test_disabling_says_why_and_enabling_forgets_it(store: Store) -> None:
+    await operations.add_torrent(store.torrents, info_hash(1), {})
+    for fields, state, reason in (
+        (operations.torrent_fields(enabled=False), "disabled", operations.NOT_SERVED),
+        (operations.torrent_fields(enabled=False, reason="asked to"), "disabled", "asked to"),
+        (operations.torrent_fields(enabled=True), "registered", ""),
+    ):
+        await store.torrents.edit(info_hash(1), fields)
+        found = await store.torrents.get(info_hash(1))
+        assert found is not None
+        assert (operations.state_of(found), found.reason) == (state, reason)
+
+
+def test_states() -> None:
+    assert operations.state_of(Torrent(info_hash(1), "1", registered=False)) == "unregistered"
+    assert operations.state_of(Torrent(info_hash(1), "1", registered=True, denied="")) == "denied"
+
+
+async def test_a_peer_for_people(store: Store) -> None:
+    peer_id = PeerId(b"-qB5020-" + bytes(12))
+    await store.announce(update(1, peer_id=peer_id, uploaded=7, bytes_left=2**53 - 1))
+    torrent = await store.torrents.get(info_hash(1))
+    assert torrent is not None
+    _, (peer,) = await store.torrents.peers(torrent)
+    view = operations.peer_view(peer, GeoIP(None))
+    assert view.peer_id == peer_id.hex() and view.client == "qBittorrent 5.0.2"
+    assert view.endpoints == ("11.0.0.1:6881",)
+    assert (view.country, view.user_id, view.seeding, view.bytes_left) == ("", "", False, 2**53 - 1)
+    assert view.last_announce == int(store.clock.now)
+
+
+def test_what_somebody_else_wrote_is_no_figure() -> None:
+    fields = {"uploaded": "9" * 5000, "downloaded": "nan", "left": "x", "speed_up": "inf", "user_id": "7"}
+    peer = Peer(PeerId(bytes(20)), (Endpoint(b"\x01\x02\x03\x04\0\x05"),), False, fields)
+    view = operations.peer_view(peer, GeoIP(None))
+    assert (view.uploaded, view.downloaded, view.bytes_left, view.upload_speed) == (0, 0, 0, 0)
+
+
+@pytest.mark.parametrize("prefix", [b"-TR40", b"\0\xff%41 /", bytes(range(20))])
+def test_prefixes_survive_being_shown(prefix: bytes) -> None:
+    assert operations.parse_prefix(operations.shown_prefix(prefix)) == prefix
+
+
+@pytest.mark.parametrize(("factor", "text"), [(0, "0"), (1000, "1000"), (1.5, "1.5"), (1e-7, "0")])
+def test_factors_are_written_as_scripts_read_them(factor: float, text: str) -> None:
+    assert operations.torrent_fields(multi_up=factor) == {"multi_up": text}
+
+
+def test_a_v2_hash_is_cut() -> None:
+    assert operations.parse_hash("ab" * 32) == bytes.fromhex("ab" * 20)
+    with pytest.raises(ClientError):
+        operations.parse_hash("ab" * 21)
