@@ -1,0 +1,124 @@
+"""How figures, times and names are written on the pages: filters of the templates.
+
+Whatever may come from outside is text here and escaped by the template; only what a function builds itself is markup.
+"""
+
+import time
+from collections.abc import Callable, Mapping
+from datetime import UTC, datetime
+from typing import Any
+
+from markupsafe import Markup
+
+NOTHING = "–"
+_UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
+_SPANS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
+
+
+def number(value: float | None) -> str:
+    """``12345`` is 12,345; fractions keep two digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
+
+
+def rate(value: float | None) -> str:
+    """Something per second: two digits say enough where there are few."""
+    if value is None:
+        return NOTHING
+    if value == 0 or value >= 100:
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= 10 else f"{value:.2f}"
+
+
+def size(count: float | None) -> str:
+    """Bytes, in units of 1024."""
+    if count is None:
+        return NOTHING
+    value = float(count)
+    for unit in _UNITS[:-1]:
+        if abs(value) < 1024:
+            return f"{value:.0f} {unit}" if unit == "B" else f"{value:.1f} {unit}"
+        value /= 1024
+    return f"{value:,.1f} {_UNITS[-1]}"
+
+
+def percent(part: float, whole: float) -> str:
+    """``part`` of ``whole``; small shares do not become 0."""
+    if not whole:
+        return NOTHING
+    share = 100 * part / whole
+    return "< 0.1 %" if 0 < share < 0.1 else f"{share:.1f} %"
+
+
+def milliseconds(seconds: float | None) -> str:
+    """Seconds, written as milliseconds."""
+    if seconds is None:
+        return NOTHING
+    value = seconds * 1000
+    return f"{value:,.0f} ms" if value >= 100 else f"{value:.2g} ms" if value < 10 else f"{value:.1f} ms"
+
+
+def duration(seconds: float | None) -> str:
+    """The two largest units: ``2 h 5 min``."""
+    if seconds is None:
+        return NOTHING
+    left, words = max(0, int(seconds)), []
+    for unit, length in _SPANS:
+        if left >= length:
+            words.append(f"{left // length} {unit}")
+            left %= length
+        elif words:
+            break
+    return " ".join(words[:2]) or "0 s"
+
+
+def moment(at: float | None) -> Markup | str:
+    """An epoch time in UTC, to the second, as an element that says it to machines too."""
+    then = _utc(at)
+    if then is None:
+        return NOTHING
+    return Markup('<time datetime="{}">{}</time>').format(
+        then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC")
+    )
+
+
+def ago(at: float | None, now: float | None = None) -> Markup | str:
+    """How long ago an epoch time was, or in how long it will be; the time itself shows on hovering."""
+    then = _utc(at)
+    if then is None or at is None:
+        return NOTHING
+    seconds = (time.time() if now is None else now) - at
+    text = "now" if abs(seconds) < 1 else _distance(seconds)
+    return Markup('<time datetime="{}" title="{}">{}</time>').format(
+        then.isoformat(), then.strftime("%Y-%m-%d %H:%M:%S UTC"), text
+    )
+
+
+def _distance(seconds: float) -> str:
+    for unit, length in _SPANS:
+        if abs(seconds) >= length:
+            text = f"{abs(seconds) / length:.0f} {unit}"
+            return f"{text} ago" if seconds > 0 else f"in {text}"
+    return "now"
+
+
+def _utc(at: float | None) -> datetime | None:
+    if not at:
+        return None
+    try:
+        return datetime.fromtimestamp(at, UTC)
+    except (OverflowError, OSError, ValueError):  # somebody else wrote it
+        return None
+
+
+FILTERS: Mapping[str, Callable[..., Any]] = {
+    "number": number,
+    "rate": rate,
+    "size": size,
+    "percent": percent,
+    "milliseconds": milliseconds,
+    "duration": duration,
+    "moment": moment,
+    "ago": ago,
+}

@@ -1,0 +1,150 @@
+// What every page has: the menu, the switch of colours, things to copy, boxes that ask, and what went wrong.
+
+const root = document.documentElement;
+
+function chosenTheme() {
+  return root.dataset.theme || "auto";
+}
+
+function showTheme() {
+  for (const button of document.querySelectorAll("[data-theme-choice]")) {
+    button.setAttribute("aria-pressed", String(button.dataset.themeChoice === chosenTheme()));
+  }
+}
+
+function chooseTheme(theme) {
+  if (theme === "auto") {
+    delete root.dataset.theme;
+  } else {
+    root.dataset.theme = theme;
+  }
+  try {
+    localStorage.setItem("theme", theme);
+  } catch {
+    // Storage is forbidden: it holds for this page.
+  }
+  showTheme();
+  document.dispatchEvent(new CustomEvent("theme"));
+}
+
+export function tell(text, tone = "") {
+  const place = document.getElementById("notices");
+  if (!place) return;
+  const notice = document.createElement("p");
+  notice.className = `notice ${tone}`;
+  notice.textContent = text;
+  place.replaceChildren(notice);
+}
+
+async function copy(button) {
+  try {
+    await navigator.clipboard.writeText(button.dataset.copy);
+    flash(button, "Copied");
+  } catch {
+    // Only pages over TLS or of this machine may write to the clipboard: then mark it, for the keyboard to copy.
+    const code = button.parentElement.querySelector("code");
+    if (code) getSelection().selectAllChildren(code);
+    flash(button, "Press Ctrl+C");
+  }
+}
+
+function flash(button, text) {
+  const said = document.createElement("span");
+  said.className = "said";
+  said.setAttribute("role", "status");
+  said.textContent = text;
+  button.querySelector(".said")?.remove();
+  button.append(said);
+  setTimeout(() => said.remove(), 1600);
+}
+
+function closeBoxes(except) {
+  for (const box of document.querySelectorAll("details.confirm[open]")) {
+    if (!except || !box.contains(except)) box.open = false;
+  }
+}
+
+document.addEventListener("click", (event) => {
+  const target = event.target instanceof Element ? event.target : null;
+  if (!target) return;
+  closeBoxes(target);
+  const menu = target.closest("[data-menu]");
+  if (menu) {
+    const open = menu.getAttribute("aria-expanded") !== "true";
+    menu.setAttribute("aria-expanded", String(open));
+    document.body.classList.toggle("menu-open", open);
+  }
+  const theme = target.closest("[data-theme-choice]");
+  if (theme) chooseTheme(theme.dataset.themeChoice);
+  const copied = target.closest("[data-copy]");
+  if (copied) copy(copied);
+  const close = target.closest("[data-close]");
+  if (close) {
+    const box = close.closest("details");
+    box.open = false;
+    box.querySelector("summary").focus();
+  }
+});
+
+document.addEventListener("keydown", (event) => {
+  if (event.key === "Escape") {
+    const box = document.querySelector("details.confirm[open]");
+    if (box) {
+      box.open = false;
+      box.querySelector("summary").focus();
+    }
+  }
+  if (event.key === "/" && !event.ctrlKey && !event.metaKey && !/^(INPUT|TEXTAREA|SELECT)$/.test(event.target.tagName)) {
+    const search = document.querySelector("input[type=search]");
+    if (search) {
+      event.preventDefault();
+      search.focus();
+    }
+  }
+});
+
+// A form is sent once, however often the button is pressed.
+document.addEventListener("submit", (event) => {
+  if (event.target.method === "post" && !event.defaultPrevented) {
+    setTimeout(() => event.target.querySelectorAll("button").forEach((button) => { button.disabled = true; }));
+  }
+});
+addEventListener("pageshow", () => document.querySelectorAll("form button:disabled").forEach((button) => { button.disabled = false; }));
+
+// Filter rows of a table by what is typed, where all of them are on the page.
+document.addEventListener("input", (event) => {
+  const list = event.target instanceof HTMLInputElement && event.target.dataset.filters;
+  if (!list) return;
+  const words = event.target.value.toLowerCase().split(/\s+/).filter(Boolean);
+  let shown = 0;
+  for (const row of document.querySelectorAll(`#${list} [data-row]`)) {
+    const text = row.textContent.toLowerCase();
+    row.hidden = !words.every((word) => text.includes(word));
+    if (!row.hidden) shown += 1;
+  }
+  for (const group of document.querySelectorAll(`#${list} [data-group]`)) {
+    group.hidden = !group.querySelector("[data-row]:not([hidden])");
+  }
+  const none = document.querySelector(`[data-none="${list}"]`);
+  if (none) none.hidden = shown > 0;
+});
+
+document.addEventListener("htmx:responseError", (event) => {
+  const answer = event.detail.xhr;
+  if (answer.status === 401) {
+    location.assign("/sign-in");
+    return;
+  }
+  let text = `The tracker answered ${answer.status}.`;
+  try {
+    const problem = JSON.parse(answer.responseText);
+    text = problem.detail || problem.title || text;
+  } catch {
+    // No problem details: the status has to do.
+  }
+  tell(text, "bad");
+});
+document.addEventListener("htmx:sendError", () => tell("The tracker does not answer. Is it running?", "bad"));
+document.addEventListener("htmx:timeout", () => tell("The tracker took too long to answer.", "bad"));
+
+showTheme();
