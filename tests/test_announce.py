@@ -445,7 +445,7 @@ async def test_announces_count_by_event_family_and_outcome(desk: Desk) -> None:
 async def test_a_refusal_counts_as_a_failure_and_as_nothing_else(make_desk: MakeDesk) -> None:
     desk = await make_desk(torrents={"mode": "registered"})
     await desk.refused(1)
-    assert await counts(desk) == {"requests": 1, "failures.unknown torrent": 1}
+    assert await counts(desk) == {"requests": 1, "failures.unknown torrent": 1, "refused.announces": 1}
     assert desk.joined == []
 
 

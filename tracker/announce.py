@@ -131,22 +131,22 @@ class Tracker:
         try:
             reply, joined = await self._decide(announce, passkey, address)
         except (ClientError, StoreAway) as error:
-            raise self._refused(error) from error
+            raise self._refused(error, "announces") from error
         self._counters.count(*_COUNTED[announce.event, len(address), joined])
         self._counters.observe("announce_seconds", self._timer() - began)
         if joined:
             self._tally(announce.info_hash, address)
         return reply
 
-    def refused(self, label: str) -> None:
+    def refused(self, label: str, kind: str = "other") -> None:
         """Counts a request that was refused before it came to a decision."""
-        self._counters.count("requests", f"failures.{label}")
+        self._counters.count("requests", f"failures.{label}", f"refused.{kind}")
 
-    def _refused(self, error: ClientError | StoreAway) -> ClientError:
+    def _refused(self, error: ClientError | StoreAway, kind: str) -> ClientError:
         """Counts a refusal, and puts it into words. A request that crashes is counted by whoever answers it."""
         if isinstance(error, StoreAway):
             error = ClientError(_AWAY, retry_in=1, label="store away")
-        self.refused(error.label)
+        self.refused(error.label, kind)
         return error
 
     async def _decide(
@@ -217,7 +217,7 @@ class Tracker:
         try:
             files = await self._files(scrape, passkey)
         except (ClientError, StoreAway) as error:
-            raise self._refused(error) from error
+            raise self._refused(error, "scrapes") from error
         self._counters.count("requests", "scrapes", f"scrapes.{_FAMILIES[len(address)]}")
         return ScrapeReply(files, self._announce.min_interval_seconds)
 

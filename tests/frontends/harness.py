@@ -74,7 +74,7 @@ class RecordingTracker:
             raise self.error
         return ScrapeReply({info_hash: ScrapeFile(seeders=1) for info_hash in scrape.info_hashes})
 
-    def refused(self, label: str) -> None:
+    def refused(self, label: str, kind: str = "other") -> None:
         self.labels.append(label)
 
     @property

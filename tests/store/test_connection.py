@@ -19,6 +19,7 @@ from tracker.errors import StartupError, StoreAway
 from tracker.store.connection import (
     MOST_AT_ONCE,
     MOST_UNDER_WAY,
+    OUTCOMES,
     Connection,
     check_server,
     connect,
@@ -466,6 +467,39 @@ class TestFloods:
             assert not connection.away
 
 
+class TestHearing:
+    """Every round trip is told of, with how it ended."""
+
+    async def test_outcomes(self, start_server: StartServer, prefix: str) -> None:
+        server = start_server("--appendonly", "no")
+        heard: list[tuple[str, float]] = []
+        connection = Connection(
+            connect(server.url, connect_timeout=0.5), timeout=0.5, heard=lambda *trip: heard.append(trip)
+        )
+        await connection.command("PING")
+        await connection.pipeline(("PING",), ("PING",))
+        assert await Scripts(connection, prefix).heartbeat([1]) is not None  # unknown there, so sent twice
+        with pytest.raises(ResponseError):
+            await connection.command("NOSUCH")
+        await connection.command("CONFIG", "SET", "min-replicas-to-write", "1")
+        with pytest.raises(StoreAway):
+            await connection.command("SET", f"{prefix}x", 1)
+        async with stopped(server):
+            with pytest.raises(StoreAway):
+                await connection.command("PING")
+            assert [outcome for outcome, _ in heard[-4:]] == ["error", "answered", "refused", "timeout"]
+        assert {outcome for outcome, _ in heard[:-4]} == {"answered"}
+        server.kill()
+        assert not await connection._returned()
+        assert heard[-1][0] == "unreachable"
+        with pytest.raises(StoreAway):
+            await connection.command("PING")  # not even tried
+        assert [outcome for outcome, _ in heard].count("unreachable") == 1
+        assert {outcome for outcome, _ in heard} == set(OUTCOMES)
+        assert all(0 <= seconds < 60 for _, seconds in heard)
+        await connection.close()
+
+
 class TestSubscriptions:
     async def test_messages_come_with_their_channel(self, any_server: Server, prefix: str) -> None:
         async with connected(any_server.url) as connection:
@@ -482,6 +516,36 @@ class TestSubscriptions:
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.3):
                         await anext(messages)
+
+    async def test_what_is_forbidden_says_so(self, start_server: StartServer, prefix: str) -> None:
+        """Users made with ACL SETUSER may use no channel unless they are given some."""
+        server = start_server("--appendonly", "no")
+        with server.client() as client:
+            client.execute_command("ACL", "SETUSER", "quiet", "on", ">p", "~*", "+@all", "resetchannels")
+        async with connected(server.url.replace("unix://", "unix://quiet:p@"), timeout=5) as connection:
+            with pytest.raises(NoPermissionError):
+                async with connection.subscription(channels=[f"{prefix}a"]):
+                    pytest.fail("it is subscribed")
+            assert not connection.away
+
+    async def test_messages_between_confirmations_are_kept(self, any_server: Server, prefix: str) -> None:
+        names = [f"{prefix}{number}" for number in range(200)]
+        async with connected(any_server.url, timeout=5) as connection:
+            stop = asyncio.Event()
+
+            async def publish() -> None:
+                while not stop.is_set():
+                    await connection.command("PUBLISH", names[0], "x")
+
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(publish())
+                async with connection.subscription(channels=names) as messages:
+                    await connection.command("PUBLISH", names[-1], "last")
+                    stop.set()
+                    async for channel, payload in messages:
+                        if payload == b"last":
+                            assert channel == names[-1].encode()
+                            break
 
     async def test_a_line_that_breaks_says_so(self, any_server: Server, prefix: str) -> None:
         async with Proxy(any_server) as proxy, connected(proxy.url) as connection:

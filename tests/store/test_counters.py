@@ -18,6 +18,7 @@ from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
 from tracker.store.scripts import Scripts
 from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
+from tracker.telemetry import Telemetry
 
 
 async def test_counts_are_written_as_counted(store: Store) -> None:
@@ -84,6 +85,27 @@ async def test_a_lost_answer_does_not_count_twice(any_server: Server, store: Sto
         await counters.flush()
         assert await figures(store) == {"requests": 15}
         await connection.close()
+
+
+async def test_the_tap_hears_of_everything_once(store: Store) -> None:
+    """Whatever the seconds, the flushes and the store do meanwhile."""
+    telemetry = Telemetry()
+    tapped = Counters(store.connection, store.scripts, store.keys, store.clock, tap=telemetry.take_over)
+    for second in (0, 1, 0, 5, 1):
+        tapped.count("requests", "announces", by=2, at=START + second)
+        tapped.observe("announce_batch", 3, at=START + second)
+        await tapped.flush()
+        tapped.count("scrapes", at=START + second)
+    store.connection._lost(OSError())
+    tapped.count("requests")
+    await tapped.flush()
+    await tapped.flush()
+    assert await store.connection._returned()
+    await tapped.flush()
+    snapshot = telemetry.snapshot()
+    assert snapshot.counts == {"requests": 11, "announces": 10, "scrapes": 5}
+    assert sum(snapshot.histograms["announce_batch"].counts) == 5
+    assert await figures(store) == {"requests": 11, "announces": 10, "scrapes": 5}
 
 
 async def test_a_cancelled_write_is_repeated(store: Store) -> None:
@@ -349,6 +371,7 @@ from tracker.store.connection import Connection, connect
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
 from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
+from tracker.telemetry import Telemetry
 
 async def main(url, prefix):
     counters.FLUSH_SECONDS = 0.2

@@ -11,6 +11,7 @@ and not as thousands of sockets at the store.
 import asyncio
 import re
 import ssl
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
 from pathlib import Path
@@ -25,6 +26,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     ClusterDownError,
     InvalidResponse,
+    NoScriptError,
     ReadOnlyError,
     RedisError,
     ResponseError,
@@ -50,6 +52,10 @@ _DATABASE = re.compile(r"(/[0-9]{0,9})?")
 Argument = str | bytes | int | float
 Messages = AsyncIterator[tuple[bytes, bytes]]
 """(channel, payload)"""
+Heard = Callable[[str, float], None]
+"""(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
+OUTCOMES = ("answered", "error", "refused", "timeout", "unreachable")
+"""``error``: the command's own fault; ``refused``: the store is there, but takes no work for now."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -121,11 +127,15 @@ def _check_ca_file(path: str, scheme: str) -> None:
 
 
 class Connection:
-    """Commands to the store, and the news of it going and coming back. ``timeout`` (s) bounds each call."""
+    """Commands to the store, and the news of it going and coming back.
 
-    def __init__(self, client: Redis, *, timeout: float) -> None:
+    ``timeout`` (s) bounds each call, ``heard`` is told of each round trip how it ended and how long it took.
+    """
+
+    def __init__(self, client: Redis, *, timeout: float, heard: Heard | None = None) -> None:
         self._client = client
         self._timeout = timeout
+        self._heard = heard
         self._gone = asyncio.Event()
         self._here = asyncio.Event()
         self._here.set()
@@ -186,13 +196,28 @@ class Connection:
         try:
             async with self._lines:
                 self._check_here()
-                async with asyncio.timeout(self._timeout):
-                    return await call()
+                return await self._timed(call)
         except (RedisError, OSError) as error:
             self._raise_if_away(error)
             raise
         finally:
             self._under_way -= 1
+
+    async def _timed(self, call: Callable[[], Awaitable[Any]]) -> Any:
+        began = time.perf_counter()
+        outcome = ""
+        try:
+            async with asyncio.timeout(self._timeout):
+                answer = await call()
+            outcome = "answered"
+            return answer
+        except (RedisError, OSError) as error:
+            outcome = _outcome(error)
+            raise
+        finally:
+            # Of what was cancelled nobody knows how it would have ended.
+            if self._heard is not None and outcome:
+                self._heard(outcome, time.perf_counter() - began)
 
     def _check_here(self) -> None:
         if self._gone.is_set() and asyncio.current_task() is not self._greeter:
@@ -203,7 +228,7 @@ class Connection:
         if isinstance(error, _NOBODY):
             self._lost(error)
             raise StoreAway("the store does not answer") from error
-        if isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES):
+        if _is_refusal(error):
             raise StoreAway("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
@@ -219,7 +244,8 @@ class Connection:
         """Messages published on ``channels`` and ``patterns`` (bytes payload with its channel), from now on.
 
         Leaving the block ends the subscription. Raises StoreAway when the line breaks: what is published until
-        the next subscription is lost, so whoever listens must have another way to the truth.
+        the next subscription is lost, so whoever listens must have another way to the truth. Raises
+        redis.exceptions.ResponseError when the store does not allow it.
         """
         try:
             async with self._client.pubsub() as pubsub:
@@ -228,7 +254,10 @@ class Connection:
                         await pubsub.subscribe(*channels)
                     if patterns:
                         await pubsub.psubscribe(*patterns)
-                yield _messages(pubsub)
+                    early = await _confirmed(pubsub, len(channels) + len(patterns))
+                yield _messages(pubsub, early)
+        except ResponseError:
+            raise
         except (RedisError, OSError) as error:
             raise StoreAway("the subscription broke") from error
 
@@ -273,7 +302,35 @@ class Connection:
         await self._client.aclose()
 
 
-async def _messages(pubsub: PubSub) -> Messages:
+def _is_refusal(error: Exception) -> bool:
+    return isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES)
+
+
+def _outcome(error: Exception) -> str:
+    if isinstance(error, RedisTimeoutError | TimeoutError):
+        return "timeout"
+    if isinstance(error, _NOBODY):
+        return "unreachable"
+    if isinstance(error, NoScriptError):  # the script is sent along the next time: nothing is wrong
+        return "answered"
+    return "refused" if _is_refusal(error) else "error"
+
+
+async def _confirmed(pubsub: PubSub, subscriptions: int) -> list[tuple[bytes, bytes]]:
+    """Waits until the store has confirmed them all: what one of them brought before the last was."""
+    early: list[tuple[bytes, bytes]] = []
+    while subscriptions:
+        message = await pubsub.get_message(timeout=None)
+        if message and message["type"] in ("subscribe", "psubscribe"):
+            subscriptions -= 1
+        elif message and isinstance(message["data"], bytes):
+            early.append((message["channel"], message["data"]))
+    return early
+
+
+async def _messages(pubsub: PubSub, early: Sequence[tuple[bytes, bytes]]) -> Messages:
+    for channel, payload in early:
+        yield channel, payload
     while True:
         message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=None)
         if message and isinstance(message["data"], bytes):

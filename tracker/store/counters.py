@@ -8,7 +8,7 @@ an answer was lost, counts once. docs/counters.md names the counters and says wh
 import asyncio
 import secrets
 from collections import Counter
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -26,6 +26,9 @@ FLUSH_SECONDS = 0.95
 _BATCH = 500
 """Slices of one second in a batch, about: the script writes each into seven slices, and nothing else runs meanwhile."""
 _NEVER = -1
+
+Tap = Callable[[Mapping[tuple[str, ...], int], Mapping[str, Sequence[float]]], None]
+"""Hears, once for each second that ends, how often which names were counted together, and what was measured."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -45,7 +48,7 @@ class Cleaned(NamedTuple):
 
 class Counters(Series):
     """``clock`` gives epoch seconds. Counters whose name ``exports`` accepts also go out by outbox.lua, where at most
-    ``outbox_most`` figures wait."""
+    ``outbox_most`` figures wait. ``tap`` hears of everything, whatever the store does."""
 
     def __init__(
         self,
@@ -56,8 +59,10 @@ class Counters(Series):
         *,
         exports: Callable[[str], bool] | None = None,
         outbox_most: int = 0,
+        tap: Tap | None = None,
     ) -> None:
         super().__init__(connection, keys, clock)
+        self._tap = tap
         self._scripts = scripts
         self._exports = exports or (lambda name: False)
         self._outbox_most = outbox_most
@@ -95,6 +100,8 @@ class Counters(Series):
 
     def _turn(self, second: int) -> None:
         """Closes the second under work, and opens ``second``."""
+        if self._tap is not None and (self._counting or self._measuring):
+            self._tap(self._counting, self._measuring)
         if self._counting:
             _add_counts(self._counts, self._second, self._counting)
         for name, values in self._measuring.items():

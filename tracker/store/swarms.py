@@ -136,6 +136,7 @@ class Swarms:
         self._on_batch = on_batch
         self._waiting: deque[tuple[PeerUpdate, asyncio.Future[Admitted | Refused]]] = deque()
         self._arrived = asyncio.Event()
+        self._sent = 0
         self._grace = rules.grace
         self._forget_after = rules.forget_after
         memory = rules.peer_memory if rules.private else 0
@@ -154,6 +155,16 @@ class Swarms:
     def grace_seconds(self) -> int:
         """How long after an outage nobody is reaped who could not announce."""
         return self._grace
+
+    @property
+    def waiting(self) -> int:
+        """Announces that wait for their call of the store."""
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """Announces that the store works on, or has yet to be asked about."""
+        return self._sent + len(self._waiting)
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
@@ -178,6 +189,7 @@ class Swarms:
             self._fail(self._waiting, StoreAway("the tracker is stopping"))
 
     async def _send(self, batch: list[tuple[PeerUpdate, "asyncio.Future[Admitted | Refused]"]]) -> None:
+        self._sent = len(batch)
         try:
             *replies, moved = await self._call([update for update, _ in batch])
         except StoreAway as error:
@@ -195,6 +207,8 @@ class Swarms:
                 if not future.done():
                     future.set_result(_parse(reply))
             self._on_batch(len(batch), Moved._make(moved))
+        finally:
+            self._sent = 0
 
     @staticmethod
     def _fail(batch: Any, error: StoreAway) -> None:

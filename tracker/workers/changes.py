@@ -2,6 +2,8 @@
 
 import asyncio
 
+from redis.exceptions import ResponseError
+
 from tracker.errors import StoreAway
 from tracker.store.clients import AllowList
 from tracker.store.connection import Connection
@@ -21,5 +23,5 @@ async def follow_changes(connection: Connection, keys: Keys, allow_list: AllowLi
                 allow_list.clear()
                 async for _ in messages:
                     allow_list.clear()
-        except StoreAway:
+        except (StoreAway, ResponseError):  # the second where the store forbids it
             await asyncio.sleep(0.5)

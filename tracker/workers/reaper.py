@@ -12,7 +12,7 @@ from collections import deque
 from collections.abc import Callable
 
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
@@ -24,11 +24,15 @@ from tracker.store.swarms import DUE_STEP_SECONDS, Swarms
 BATCH = 64
 HEARTBEAT_SECONDS = 5.0
 SWEEP_BUDGET = 200
+SWEEP_BEHIND = 3
+"""The sweep is behind when its last round ended more than this many reap intervals ago."""
 _LONGEST_LOOK_BACK = 600
 _DUE_PAGE = 500
 _MOST_WAITING = 2_000_000
 _TICK_SECONDS = 0.5
 _SUMMARY_SECONDS = 60.0
+_FORBIDDEN_SECONDS = 60.0
+"""How often a store that forbids subscriptions is asked again."""
 
 log = structlog.get_logger("tracker.reaper")
 
@@ -56,15 +60,40 @@ class Reaper:
         self._sweep_now = asyncio.Event()
         self._grace_until = 0.0
         self._listening = False
+        self._events_possible = True
+        self._subscriptions_forbidden = False
+        self._due_done: int | None = None
+        self._started = 0.0
         self._reaped = 0
+        self.swept_at = 0.0
+        """When the last round of the sweep ended, epoch s; 0 before the first."""
+        self.sweep_seconds = 0.0
+        """How long it took."""
 
     @property
     def listening(self) -> bool:
         """Is the subscription to expiry events up?"""
         return self._listening
 
+    @property
+    def deaf(self) -> bool:
+        """Might it hear expiry events, and does not? Where they are off or forbidden the rest does all the work."""
+        return self._events_possible and not self._listening
+
+    @property
+    def due_behind_seconds(self) -> float:
+        """How long ago the next due list to be worked through was due."""
+        return 0.0 if self._due_done is None else max(0.0, self._clock() - self._due_done - DUE_STEP_SECONDS)
+
+    @property
+    def sweep_behind(self) -> bool:
+        """Is the last round of the sweep, or the start, longer ago than it should be?"""
+        since = max(self.swept_at, self._started)
+        return bool(since) and self._clock() - since > SWEEP_BEHIND * self._interval
+
     async def run(self) -> None:
         """Runs until cancelled, whatever the store does meanwhile."""
+        self._started = self._clock()
         self._sweep_now.set()
         async with asyncio.TaskGroup() as tasks:
             for part in (
@@ -92,11 +121,26 @@ class Reaper:
     # Events
 
     async def _listen(self) -> None:
-        await request_expiry_events(self._connection)
+        if not self._subscriptions_forbidden:
+            self._events_possible = await request_expiry_events(self._connection)
+        try:
+            await self._hear()
+        except ResponseError as error:
+            if not self._subscriptions_forbidden:
+                log.warning(
+                    "the store forbids the subscription to expiry events: due lists and the sweep reap alone",
+                    error=str(error),
+                )
+            self._subscriptions_forbidden, self._events_possible = True, False
+            await asyncio.sleep(_FORBIDDEN_SECONDS)
+
+    async def _hear(self) -> None:
         beginning = f"{self._connection.keyspace_channel(self._keys.timeouts())}"
         try:
             async with self._connection.subscription(patterns=[f"{beginning}*"]) as messages:
-                self._listening = True
+                if self._subscriptions_forbidden:
+                    self._events_possible = await request_expiry_events(self._connection)
+                self._listening, self._subscriptions_forbidden = True, False
                 self._sweep_now.set()  # what expired while nobody listened
                 async for channel, event in messages:
                     if event == b"expired":
@@ -114,9 +158,8 @@ class Reaper:
             self._heard.clear()
             while self._expired:
                 batch = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
-                self._count(
-                    await self._swarms.reap([(t, p) for t, p in batch if len(p) == 40 and t.isdigit()])
-                )
+                peers = [(t, p) for t, p in batch if len(p) == 40 and t.isdigit()]
+                self._count(await self._swarms.reap(peers), "event")
 
     # Due lists
 
@@ -129,9 +172,11 @@ class Reaper:
             now = self._clock()
             if deadline > now + DUE_STEP_SECONDS:  # a clock was ahead, and is right again
                 deadline = int(now) - int(now) % DUE_STEP_SECONDS
+            self._due_done = deadline
             while deadline + DUE_STEP_SECONDS <= now:
                 deadline = await self._reap_page(deadline, now)
                 await self._swarms.set_due_cursor(deadline)
+                self._due_done = deadline
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _reap_page(self, after: int, now: float) -> int:
@@ -144,7 +189,7 @@ class Reaper:
             while seen == BATCH:
                 seen, reaped = await self._swarms.reap_due(deadline, first, BATCH)
                 first += seen
-                self._count(reaped)
+                self._count(reaped, "due")
                 for _ in range(reaped):
                     self._counters.observe("reap_lag_seconds", self._clock() - deadline)
         return last
@@ -168,6 +213,7 @@ class Reaper:
 
     async def sweep_once(self, seconds: float) -> None:
         """Visits every swarm once, spread over about ``seconds`` by the size of what is there."""
+        began = self._clock()
         total = max(1, await self._swarms.size())
         cursor = 0
         while True:
@@ -183,9 +229,11 @@ class Reaper:
             if not cursor:
                 break
         self._note(0, await self._swarms.check_totals(), 0)
+        self.swept_at = self._clock()
+        self.sweep_seconds = max(0.0, self.swept_at - began)
 
     def _note(self, reaped: int, repairs: int, forgotten: int) -> None:
-        self._count(reaped)
+        self._count(reaped, "sweep")
         if repairs:
             self._counters.count("repairs", by=repairs)
             log.error("the sweep repaired what did not agree", repairs=repairs)
@@ -218,10 +266,10 @@ class Reaper:
         elif grace_until > self._clock():
             self._grace_until = grace_until
 
-    def _count(self, reaped: int) -> None:
+    def _count(self, reaped: int, cause: str) -> None:
         if reaped:
             self._reaped += reaped
-            self._counters.count("reaps", by=reaped)
+            self._counters.count("reaps", f"reaps.{cause}", by=reaped)
 
     async def _summarize(self) -> None:
         while True:
