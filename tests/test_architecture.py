@@ -15,7 +15,14 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
 
 NOUNS = ("bittorrent", "errors")
-STORE_FOUNDATIONS = ("store.connection", "store.keys", "store.key_table", "store.scripts")
+STORE_FOUNDATIONS = (
+    "store.connection",
+    "store.figures",
+    "store.keys",
+    "store.key_table",
+    "store.months",
+    "store.scripts",
+)
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Nothing of ours: everybody may lean on these.
@@ -40,13 +47,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wire.udp": (*NOUNS, "wire.compact"),
     "wire.proxy": (*NOUNS, "wire.compact"),
     # Where settings come from, and how people read them.
-    "settings_sources": ("settings",),
+    "settings_sources": ("errors", "settings"),
     "settings_page": ("settings", "tracker_url"),
     # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
     "store": (*NOUNS, "counting", *STORE_FOUNDATIONS),
     "store.key_table": ("store.key_table",),
     "store.key_table.row": (),
     "store.slices": (),
+    "store.figures": (),
+    "store.months": (),
     "store.series": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
     "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.series", "store.slices"),
     "store.jobs": (*NOUNS, "counting", *STORE_FOUNDATIONS, "store.job"),
@@ -95,9 +104,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # On top: wiring, then words.
     "loops": (),
     "stores": ("errors", "settings", "settings_page", "store", "valkey"),
+    "foundation": ("announce", "loops", "settings", "store", "telemetry"),
+    "joins": ("bittorrent", "foundation", "geoip", "loops", "settings", "store", "workers"),
     "background": (
         "bittorrent",
-        "geoip",
+        "foundation",
         "loops",
         "scoring",
         "settings",
@@ -105,36 +116,55 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "stores",
         "workers",
     ),
+    # What answers peers: in the only process, or in each web process of several.
+    "web": (
+        "announce",
+        "foundation",
+        "frontends",
+        "joins",
+        "listeners",
+        "loops",
+        "settings",
+        "store",
+        "workers",
+    ),
+    "workforce": ("child", "errors", "listeners", "loops", "settings", "telemetry"),
+    "web_process": (
+        "errors",
+        "foundation",
+        "joins",
+        "listeners",
+        "logs",
+        "loops",
+        "stores",
+        "telemetry",
+        "web",
+        "workforce",
+    ),
     "service": (
         *NOUNS,
+        "admin",
+        "background",
+        "foundation",
+        "joins",
+        "listeners",
+        "loops",
         "settings",
         "settings_page",
         "store",
         "stores",
-        "announce",
-        "background",
-        "frontends",
-        "loops",
+        "telemetry",
+        "web",
         "workers",
+        "workforce",
     ),
     "doctor": (*NOUNS, "geoip", "settings", "store"),
     "terminal": ("service",),
     "commands": (
         *NOUNS,
         "commands",
-        "geoip",
-        "logs",
-        "settings",
-        "settings_sources",
-        "store",
-        "stores",
-        "terminal",
-        "torrent_file",
-    ),
-    "cli": (
-        *NOUNS,
-        "commands",
         "doctor",
+        "geoip",
         "logs",
         "service",
         "settings",
@@ -145,6 +175,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "terminal",
         "torrent_file",
     ),
+    "cli": ("commands", "terminal"),
     "__main__": ("cli",),
 }
 """By module or, for the modules not named themselves, by package. A module in neither has no place yet."""
@@ -179,6 +210,8 @@ TESTED_BY: dict[str, str] = {
     "child": "test_valkey.py",
     "commands": "test_cli.py",
     "commands.clients": "test_cli.py",
+    "commands.denials": "test_cli.py",
+    "commands.doctor": "test_cli.py",
     "commands.geoip": "test_commands_geoip.py",
     "commands.jobs": "test_commands_jobs.py",
     "store.key_table": "store/test_keys.py",
@@ -188,6 +221,9 @@ TESTED_BY: dict[str, str] = {
     "store.key_table.swarms": "store/test_keys.py",
     "store.key_table.uniques": "store/test_keys.py",
     "store.key_table.users": "store/test_keys.py",
+    "commands.menu": "test_cli.py",
+    "commands.serve": "test_service.py",
+    "commands.settings": "test_cli.py",
     "commands.stats": "test_commands_stats.py",
     "commands.torrents": "test_cli.py",
     "commands.uniques": "test_commands_uniques.py",
@@ -196,6 +232,8 @@ TESTED_BY: dict[str, str] = {
     "data_directory": "test_valkey.py",
     "errors": "test_bittorrent.py",
     "listeners": "frontends/test_listeners.py",
+    "foundation": "test_service.py",
+    "joins": "e2e/test_background.py",
     "loops": "test_service.py",
     "settings_background": "test_settings.py",
     "stores": "test_service.py",
@@ -203,6 +241,8 @@ TESTED_BY: dict[str, str] = {
     "terminal": "test_cli.py",
     "workers.upstreams.answers": "workers/test_upstreams.py",
     "workers.upstreams.upstream": "workers/test_upstreams.py",
+    "web": "test_service.py",
+    "web_process": "test_workforce.py",
     "workers.figures": "workers/test_stathat.py",
 }
 """Modules whose test file does not carry their name."""

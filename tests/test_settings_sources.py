@@ -5,8 +5,9 @@ from pathlib import Path
 
 import pytest
 
+from tracker.errors import SettingsError
 from tracker.settings import HttpSettings, Settings
-from tracker.settings_sources import SettingsError, load
+from tracker.settings_sources import load
 
 
 @pytest.fixture(autouse=True)

@@ -1,5 +1,6 @@
 """The errors that cross module borders."""
 
+from collections.abc import Iterable
 from typing import Literal
 
 RetryIn = int | Literal["never"]
@@ -27,6 +28,14 @@ class StoreAway(Exception):
 
 class StartupError(Exception):
     """The tracker cannot start; the text is the one line the operator reads."""
+
+
+class SettingsError(ValueError):
+    """The settings cannot be used; one readable line for each problem, none with a value that may be secret."""
+
+    def __init__(self, problems: Iterable[str]) -> None:
+        self.problems = tuple(problems)
+        super().__init__("\n".join(self.problems))
 
 
 class TrackerReplyError(Exception):

@@ -7,7 +7,7 @@ A misspelt name would leave its default in force without a word, so every name w
 import difflib
 import re
 import tomllib
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -23,17 +23,10 @@ from pydantic_settings import (
     TomlConfigSettingsSource,
 )
 
+from tracker.errors import SettingsError
 from tracker.settings import FIELDS, PREFIX, Settings, variable
 
 ENV_FILE = Path(".env")
-
-
-class SettingsError(ValueError):
-    """The settings cannot be used; one readable line for each problem, none with a value that may be secret."""
-
-    def __init__(self, problems: Iterable[str]) -> None:
-        self.problems = tuple(problems)
-        super().__init__("\n".join(self.problems))
 
 
 class _Names(Settings, BaseSettings):

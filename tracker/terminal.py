@@ -12,15 +12,16 @@ import sys
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
+from typing import TYPE_CHECKING
 
 import typer
-from rich import box
-from rich.console import Console
-from rich.table import Table
-from rich.text import Text
 
 from tracker import __version__
-from tracker.service import Banner
+
+if TYPE_CHECKING:
+    from rich.console import Console
+
+    from tracker.service import Banner
 
 _LEAST_WIDTH = 10
 _GAP = 3
@@ -71,7 +72,7 @@ class Listing:
     def __init__(self, columns: Sequence[Column], *, as_json: bool) -> None:
         self._columns = columns
         self._as_json = as_json
-        self._console = Console(highlight=False) if sys.stdout.isatty() and not as_json else None
+        self._console = _console() if sys.stdout.isatty() and not as_json else None
         self._first = True
         needed = sum((column.width or _LEAST_WIDTH) + _GAP for column in columns)
         if self._console is not None and self._console.width < needed:  # cells cut in pieces help nobody
@@ -88,7 +89,11 @@ class Listing:
             else:
                 typer.echo("\t".join(_cell(row[column.name]) for column in self._columns))
 
-    def _table(self, console: Console, rows: Iterable[Row]) -> None:
+    def _table(self, console: "Console", rows: Iterable[Row]) -> None:
+        from rich import box  # noqa: PLC0415  # rich is for terminals only, and takes its time to import
+        from rich.table import Table  # noqa: PLC0415
+        from rich.text import Text  # noqa: PLC0415
+
         # Widths are fixed beforehand: pages share their columns, and no page has to wait for the last.
         table = Table(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=self._first, expand=True
@@ -106,6 +111,12 @@ class Listing:
         if table.row_count or self._first:
             console.print(table)
         self._first = False
+
+
+def _console() -> "Console":
+    from rich.console import Console  # noqa: PLC0415
+
+    return Console(highlight=False)
 
 
 def _cell(value: Value) -> str:
@@ -147,7 +158,7 @@ def endpoint(packed: bytes) -> str:
     return f"{host}:{int.from_bytes(packed[-2:])}"
 
 
-def banner_text(banner: Banner, pid: int, *, private: bool) -> str:
+def banner_text(banner: "Banner", pid: int, *, private: bool) -> str:
     """What a person wants to know once the tracker serves; announce URLs first."""
     urls = announce_urls(banner.addresses, "/<passkey>/announce" if private else "/announce")
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]

@@ -1,29 +1,34 @@
-"""The commands about torrents, users, clients and places, and what all commands share.
+"""What all commands share.
 
 Everything expected that goes wrong is one line on standard error and exit code 1; wrong usage is 2.
-Commands reach the store that a running tracker uses, or start the private one for a moment.
+Commands reach the store that a running tracker uses, or start the private one for a moment. What takes long to
+import (the store's client, the settings' validation) is imported where it is used: `tracker --help`, completion in
+the shell and health checks need none of it.
 """
 
 import asyncio
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
-from typing import Annotated, Any
+from typing import TYPE_CHECKING, Annotated, Any
 from urllib.parse import quote
 
 import typer
-from redis.exceptions import RedisError
 from typer.core import TyperGroup
 
-from tracker import logs
-from tracker.errors import ClientError, StartupError, StoreAway
-from tracker.settings import Settings
-from tracker.settings_sources import SettingsError, load
-from tracker.stores import Stores, open_stores
+from tracker.errors import ClientError, SettingsError, StartupError, StoreAway
 from tracker.terminal import complain, say
+
+if TYPE_CHECKING:
+    from tracker.settings import Settings
+    from tracker.stores import Stores
 
 PAGE = 100
 """Rows read from the store at a time."""
 DENIED = "this torrent is not served here"
+
+
+class StoreRefused(Exception):
+    """The store answered with an error of its own."""
 
 
 class Commands(TyperGroup):
@@ -37,10 +42,8 @@ class Commands(TyperGroup):
                 complain(problem)
         except StoreAway as error:
             complain(f"{error}; `tracker doctor` looks it over")
-        except (StartupError, ClientError) as error:
+        except (StartupError, ClientError, StoreRefused) as error:
             complain(str(error))
-        except RedisError as error:
-            complain(f"the store refused: {error}")
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -62,6 +65,7 @@ Config = Annotated[
     typer.Option("--config", metavar="FILE", help="A TOML file with settings.", callback=_config_in_force),
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
 InfoHashes = Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
 
 
@@ -75,29 +79,44 @@ def _accept_config(config: Config = None) -> None:
     del config  # _config_in_force finds it
 
 
-def with_stores(config: Path | None, work: Callable[[Stores], Coroutine[Any, Any, None]]) -> None:
+def load_settings(config: Path | None) -> "Settings":
+    """The settings in force; from here on only errors are logged, for a command says by itself what went wrong."""
+    from tracker import logs  # noqa: PLC0415
+    from tracker.settings_sources import load  # noqa: PLC0415
+
     settings = load(config)
-    quiet(settings)
+    logs.configure(settings.log.model_copy(update={"level": "error"}))
+    return settings
+
+
+def with_stores(config: Path | None, work: "Callable[[Stores], Coroutine[Any, Any, None]]") -> None:
+    """Runs ``work`` with the store open; for what it raises see Commands."""
+    settings = load_settings(config)
     directory = settings.data.directory.absolute()
     if settings.redis.url is None and not directory.exists():  # most likely in the wrong directory
         typer.echo(f"note: no tracker has run on {directory} yet; a new store is made there", err=True)
+    run_with_stores(settings, work)
+
+
+def run_with_stores(settings: "Settings", work: "Callable[[Stores], Coroutine[Any, Any, None]]") -> None:
+    from redis.exceptions import RedisError  # noqa: PLC0415
+
+    from tracker.stores import open_stores  # noqa: PLC0415
 
     async def run() -> None:
         async with open_stores(settings) as stores:
             await work(stores)
 
-    asyncio.run(run())
-
-
-def quiet(settings: Settings) -> None:
-    """A command says by itself what went wrong; its logs would say it twice."""
-    logs.configure(settings.log.model_copy(update={"level": "error"}))
+    try:
+        asyncio.run(run())
+    except RedisError as error:
+        raise StoreRefused(f"the store refused: {error}") from error
 
 
 def each(
     config: Path | None,
     items: list[str],
-    action: Callable[[Stores, str], Awaitable[str]],
+    action: "Callable[[Stores, str], Awaitable[str]]",
     *,
     secret: bool = False,
 ) -> None:
@@ -106,7 +125,7 @@ def each(
     ``secret`` items may be passkeys, and are not repeated in that line.
     """
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: "Stores") -> None:
         failed = False
         for number, item in enumerate(items, 1):
             try:

@@ -5,10 +5,9 @@ from typing import Annotated
 
 import typer
 
-from tracker.commands import AsJson, Config, group, quiet
+from tracker.commands import AsJson, Config, group, load_settings
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.settings_sources import load
 from tracker.terminal import Column, Listing, Row, complain
 
 Addresses = Annotated[
@@ -21,9 +20,7 @@ geoip = group("Where addresses are in the world.")
 @geoip.command("lookup")
 def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None) -> None:
     """Show where addresses are, by the database in TRACKER_GEOIP__DATABASE; what it does not know stays empty."""
-    settings = load(config)
-    quiet(settings)
-    path = settings.geoip.database
+    path = load_settings(config).geoip.database
     if path is None:
         raise ClientError("no database is configured: set TRACKER_GEOIP__DATABASE")
     database = GeoIP(path)

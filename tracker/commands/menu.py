@@ -1,0 +1,58 @@
+"""The commands by name, each loaded when it is called: the tracker's own parts take a second to import."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from importlib import import_module
+from typing import Any, ClassVar
+
+import typer
+from typer.core import TyperCommand
+
+from tracker.commands import Commands
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """``where`` is ``module:name`` under tracker.commands, of a function or of a group; ``about`` one line for the list."""
+
+    where: str
+    about: str
+
+    def load(self, name: str) -> Any:
+        module, _, attribute = self.where.partition(":")
+        found = getattr(import_module(f"tracker.commands.{module}"), attribute)
+        if isinstance(found, typer.Typer):
+            group = typer.main.get_group(found)
+            group.name = name
+            return group
+        single = typer.Typer(add_completion=False, rich_markup_mode=None, pretty_exceptions_enable=False)
+        single.command(name)(found)
+        return typer.main.get_command(single)
+
+
+Sections = Mapping[str, Mapping[str, Entry]]
+
+
+class Menu(Commands):
+    """Commands in sections; a list of them, the one in --help or a shell's, loads none."""
+
+    sections: ClassVar[Sections] = {}
+
+    def __init__(self, **attributes: Any) -> None:
+        super().__init__(**attributes)
+        self._entries = {name: entry for part in self.sections.values() for name, entry in part.items()}
+        for name, entry in self._entries.items():
+            self.add_command(TyperCommand(name, help=entry.about, short_help=entry.about))
+
+    def resolve_command(self, ctx: Any, args: list[str]) -> Any:
+        entry = self._entries.get(args[0])
+        if entry is None:
+            return super().resolve_command(ctx, args)
+        return args[0], entry.load(args[0]), args[1:]
+
+    def format_commands(self, ctx: Any, formatter: Any) -> None:
+        del ctx
+        width = max(map(len, self._entries))
+        for title, entries in self.sections.items():
+            with formatter.section(title):
+                formatter.write_dl([(name.ljust(width), entry.about) for name, entry in entries.items()])
