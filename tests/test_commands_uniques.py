@@ -13,8 +13,9 @@ from tests.servers import Server
 from tests.store.harness import START, Store, info_hash
 from tracker.store.keys import Keys
 from tracker.store.metrics import place_names
+from tracker.store.months import month_of
 from tracker.store.swarms import SwarmRules
-from tracker.store.uniques import Sighting, month_of
+from tracker.store.uniques import Sighting
 
 FIRST, SECOND = info_hash(1).hex(), info_hash(2).hex()
 LONDON = place_names("GB", "ENG", "London", "SW1A")

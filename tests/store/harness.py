@@ -13,6 +13,7 @@ from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
+from tracker.store.software import Software
 from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
 from tracker.store.torrents import Torrents
 from tracker.store.uniques import Uniques
@@ -50,6 +51,7 @@ class Store:
         self.uniques = Uniques(self.connection, self.scripts, self.keys)
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
+        self.software = Software(self.connection, self.scripts, self.keys)
         self.counters = Counters(self.connection, self.scripts, self.keys, self.clock)
 
     @property

@@ -37,7 +37,18 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
     for kind, total in sums.items():
         assert int(await redis.get(keys.stat(kind)) or 0) == total
     assert active == await _count_active_hashes(redis, keys)
+    await _check_debts(redis, keys)
     return active
+
+
+async def _check_debts(redis: Any, keys: Keys) -> None:
+    """Who owes how much is what the users' sets say."""
+    head, tail = (part.encode() for part in keys.user_set("*", "hnr").split("*"))
+    owed = {
+        key[len(head) : -len(tail)]: await redis.scard(key)
+        async for key in redis.scan_iter(head + b"*" + tail, 1000, _type="set")
+    }
+    assert dict(await redis.zrange(keys.hit_and_runs(), 0, -1, withscores=True)) == owed
 
 
 async def _check_swarm(

@@ -124,5 +124,19 @@ async def test_all_figures_are_read(store: Store) -> None:
         "credit_cut": 0,
         "tally_dropped": 0,
         "outbox_dropped": 0,
+        "software_dropped": 0,
     }
     assert await store.counters.failures() == {"denied": 3}
+
+
+@pytest.mark.parametrize("written", ["", "-1", "1.5", "many", "٣", "\x00", "9" * 5000])
+async def test_what_is_no_figure_reads_as_nothing(store: Store, written: str) -> None:
+    """A site may have written it; the figures beside it are read."""
+    await store.redis.set(store.keys.stat("reaped"), written)
+    await store.redis.set(store.keys.stat("repairs"), "2")
+    await store.redis.hset(store.keys.failures(), mapping={"denied": written, b"\xff": "3"})
+    await store.redis.hset(store.keys.counter(60, "n"), mapping={str(START): "4", written: "5"})
+    totals = await store.counters.totals()
+    assert (totals["reaped"], totals["repairs"]) == (0, 2)
+    assert await store.counters.failures() == {"denied": 0, "\ufffd": 3}
+    assert await store.counters.series("n", 60) == [(START, 4)]

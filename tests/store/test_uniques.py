@@ -14,8 +14,9 @@ from tests.store.harness import START, Store, info_hash, running, update
 from tracker.bittorrent import InfoHash
 from tracker.store.keys import Keys
 from tracker.store.metrics import NOWHERE, PlaceNames, metrics, place_names
+from tracker.store.months import month_of, month_start
 from tracker.store.swarms import SwarmRules
-from tracker.store.uniques import BOARDS, MAX_BATCH, Sighting, UniqueRules, Uniques, month_of, month_start
+from tracker.store.uniques import BOARDS, MAX_BATCH, Sighting, UniqueRules, Uniques
 
 DAYS = 86_400
 KEEP = 30 * DAYS
@@ -152,13 +153,6 @@ async def test_months_and_their_boards_live_13_months_beyond_their_end(known: St
             assert await known.redis.ttl(keys.estimate(metric)) == -1
 
 
-def test_months_are_counted_in_utc() -> None:
-    newyear = datetime(2027, 1, 1, tzinfo=UTC).timestamp()
-    assert (month_of(newyear - 1), month_of(newyear)) == ("2026-12", "2027-01")
-    assert month_start(newyear - 1, 1) == datetime(2027, 1, 1, tzinfo=UTC)
-    assert month_start(newyear - 1, 14) == datetime(2028, 2, 1, tzinfo=UTC)
-
-
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_hundred_at_the_same_time_count_once(
     make_store: MakeStore, any_server: Server, prefix: str, mode: str
@@ -285,6 +279,21 @@ async def test_boards_equal_figures(known: Store, mode: str) -> None:
                 assert count == await users.figure(f"{scope}.{name}.users", month)
     for scope, (name, count) in await users.places(IH, 100):
         assert count == await users.figure(f"torrents.{IH.hex()}.{scope}.{name}.users")
+
+
+async def test_what_is_no_number_of_users_reads_as_one_all_the_same(known: Store) -> None:
+    """A site may have written it; the places beside it are ranked."""
+    foreign = {"GB": 3, b"\xff": "inf", "FR": "-inf", "DE": "-2", "US": 1.9}
+    await known.redis.zadd(known.keys.unique_index("countries", "all"), foreign)
+    assert await known.uniques.top("countries") == [
+        ("\ufffd", 2**53),
+        ("GB", 3),
+        ("US", 1),
+        ("DE", 0),
+        ("FR", 0),
+    ]
+    await known.redis.set(known.keys.unique("countries.GB.users"), "9" * 5000)
+    assert await known.uniques.figure("countries.GB.users") == 0
 
 
 @pytest.mark.parametrize("mode", ["hashed", "hyperloglog"])

@@ -9,7 +9,8 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.commands import PAGE, AsJson, Config, group, with_stores
 from tracker.errors import ClientError
-from tracker.store.uniques import ALL_TIME, Standing
+from tracker.store.months import ALL_TIME
+from tracker.store.uniques import Standing
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, say
 

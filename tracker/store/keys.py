@@ -29,6 +29,15 @@ class Keys:
     def deny(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}deny:{info_hash.hex()}"
 
+    def denied(self) -> str:
+        return f"{self.prefix}denied"
+
+    def names(self) -> str:
+        return f"{self.prefix}i:name"
+
+    def info_hashes(self) -> str:
+        return f"{self.prefix}i:info_hash"
+
     def torrent(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}t:{info_hash.hex()}"
 
@@ -85,6 +94,13 @@ class Keys:
     def user_set(self, user_id: int | str, name: str) -> str:
         return f"{self.prefix}u:{user_id}:{name}"
 
+    def hit_and_runs(self) -> str:
+        """Who has any, by how many."""
+        return f"{self.prefix}i:hnr"
+
+    def client_software(self, outcome: str, period: str) -> str:
+        return f"{self.prefix}i:client:{outcome}:{period}"
+
     def stat(self, figure: str) -> str:
         return f"{self.prefix}stats:{figure}"
 
@@ -134,6 +150,9 @@ class Keys:
 
     def processed(self) -> str:
         return f"{self.prefix}i:processed"
+
+    def history(self, torrent_id: int | str) -> str:
+        return f"{self.prefix}history:{torrent_id}"
 
     def leases(self, kind: str) -> str:
         return f"{self.prefix}leases:{kind}"
@@ -194,6 +213,23 @@ class Keys:
 
     def queue_slot(self, queue: str) -> str:
         return f"{self.prefix}q:{queue}:slot"
+
+    def admin_tokens(self) -> str:
+        return f"{self.prefix}admin:tokens"
+
+    def admin_token(self, token_id: str) -> str:
+        return f"{self.prefix}admin:token:{token_id}"
+
+    def admin_sessions(self) -> str:
+        return f"{self.prefix}admin:sessions"
+
+    def admin_session(self, digest: str) -> str:
+        """A session by the SHA-256 of its secret."""
+        return f"{self.prefix}admin:session:{digest}"
+
+    def admin_link(self, digest: str) -> str:
+        """A sign-in link by the SHA-256 of its secret."""
+        return f"{self.prefix}admin:link:{digest}"
 
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

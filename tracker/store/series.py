@@ -5,6 +5,7 @@ from collections.abc import Callable
 from contextlib import suppress
 
 from tracker.store.connection import Connection
+from tracker.store.figures import whole
 from tracker.store.keys import Keys
 from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
@@ -19,6 +20,7 @@ FIGURES = (
     "forgotten",
     "credit_cut",
     "tally_dropped",
+    "software_dropped",
     "outbox_dropped",
 )
 _PAGE = 500
@@ -33,14 +35,14 @@ class Series:
         self._clock = clock
 
     async def totals(self) -> dict[str, int]:
-        """The global figures of all time, as stored."""
+        """The global figures of all time; 0 where something else is stored."""
         values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
-        return {name: int(value or 0) for name, value in zip(FIGURES, values, strict=True)}
+        return {name: whole(value) for name, value in zip(FIGURES, values, strict=True)}
 
     async def failures(self) -> dict[str, int]:
         """Refused requests of all time, by reason."""
         return {
-            reason.decode("utf-8", "replace"): int(number)
+            reason.decode("utf-8", "replace"): whole(number)
             for reason, number in await self._hash(self._keys.failures())
         }
 
@@ -63,8 +65,7 @@ class Series:
         """(start, count) of each slice, sorted, as far as it is retained; ``first`` and ``last`` (epoch s) are moments
         in the first and last slice wanted. ``fill`` puts in zeros, up to the current slice."""
         slices = await self._slices(self._keys.counter(precision, name), precision, first, last)
-        # What is no figure, or stands at no time, somebody else wrote.
-        found = {start: int(value) for start, value in slices if value.isdigit()}
+        found = {start: whole(value) for start, value in slices if value.isdigit()}
         if fill:
             now = self._clock()
             since = max(oldest_retained(now, precision), start_of(first or 0, precision))
@@ -92,7 +93,9 @@ class Series:
         if precision not in PRECISIONS:
             raise ValueError(f"there are no slices of {precision} s")
         since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
-        found = ((int(start), value) for start, value in await self._hash(key) if start.isdigit())
+        # What stands at no time, or is no figure, somebody else wrote.
+        times = ((start, value) for start, value in await self._hash(key) if start.isdigit())
+        found = ((whole(start), value) for start, value in times)
         return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
 
     async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:

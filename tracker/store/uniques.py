@@ -6,7 +6,6 @@ and counts nothing twice. store/metrics.py has the names, docs/uniques.md the mo
 
 from collections.abc import AsyncIterator, Sequence
 from dataclasses import dataclass
-from datetime import UTC, datetime
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
@@ -14,15 +13,14 @@ import structlog
 
 from tracker.bittorrent import InfoHash
 from tracker.store.connection import Connection
+from tracker.store.figures import ranked, whole
 from tracker.store.keys import Keys
 from tracker.store.metrics import SCOPES, PlaceNames
+from tracker.store.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
 from tracker.store.scripts import Scripts
 
 MAX_BATCH = 64
-MONTHS_KEPT = 13
-"""How long a month's figures are kept after it ended."""
 BOARDS = (*SCOPES, "torrents")
-ALL_TIME = "all"
 _SCAN = 1000
 
 log = structlog.get_logger("tracker.store")
@@ -102,9 +100,7 @@ class Uniques:
     async def figure(self, metric: str, month: str | None = None) -> int:
         """The users of a metric, of all time or of a month (``YYYY-MM``); 0 where something else is stored."""
         key = self._keys.unique_month(metric, month) if month else self._keys.unique(metric)
-        users = await self._connection.command("GET", key) or b"0"
-        # What is no figure somebody else wrote; Python refuses numbers of thousands of digits.
-        return int(users) if users.isdigit() and len(users) <= 16 else 0
+        return whole(await self._connection.command("GET", key))
 
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
@@ -116,18 +112,15 @@ class Uniques:
         self, info_hash: InfoHash, count: int = 10, offset: int = 0
     ) -> list[tuple[str, Standing]]:
         """(one of SCOPES, place) where a torrent was seen, of all time, most users first."""
-        ranked = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
-        parted = [(*standing.name.partition("."), standing.users) for standing in ranked]
+        standings = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
+        parted = [(*standing.name.partition("."), standing.users) for standing in standings]
         return [(scope, Standing(name, users)) for scope, _, name, users in parted]
 
     async def _ranked(self, board: str, count: int, offset: int) -> list[Standing]:
-        flat = await self._connection.command(
+        pairs = await self._connection.command(
             "ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES"
         )
-        pairs = (
-            flat if flat and isinstance(flat[0], tuple | list) else zip(flat[::2], flat[1::2], strict=True)
-        )
-        return [Standing(name.decode("utf-8", "replace"), int(float(users))) for name, users in pairs]
+        return [Standing(name, users) for name, users in ranked(pairs)]
 
     async def flush(self) -> AsyncIterator[int]:
         """Deletes every figure, marker, estimate and leaderboard of unique users, page by page: how many keys so far.
@@ -147,15 +140,3 @@ class Uniques:
             if doomed:
                 removed += int(await self._connection.command("UNLINK", *doomed))
             yield removed
-
-
-def month_of(now: float) -> str:
-    """The UTC month of ``now`` (epoch s)."""
-    return datetime.fromtimestamp(now, UTC).strftime("%Y-%m")
-
-
-def month_start(now: float, later: int = 0) -> datetime:
-    """When the month of ``now``, or the one so many later, begins (UTC)."""
-    this = datetime.fromtimestamp(now, UTC)
-    years, month = divmod(this.month - 1 + later, 12)
-    return datetime(this.year + years, month + 1, 1, tzinfo=UTC)

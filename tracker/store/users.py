@@ -7,12 +7,14 @@ from dataclasses import dataclass
 
 from tracker.errors import ClientError
 from tracker.store.connection import Connection
+from tracker.store.figures import ranked, whole
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _TOTALS = ("uploaded", "downloaded", "snatches", "announces")
+_PAGE = 500
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
@@ -75,9 +77,7 @@ class Users:
         users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
         totals = await pipeline(*(("HMGET", keys.user(user[0]), *_TOTALS) for user in users.values()))
         return [
-            User(
-                user_id, passkey, enabled != "0", can_leech != "0", *(int(figure or 0) for figure in figures)
-            )
+            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, figures))
             for (passkey, (user_id, enabled, can_leech)), figures in zip(users.items(), totals, strict=True)
         ]
 
@@ -116,7 +116,7 @@ class Users:
         for name in SETS:
             async for page in self._pages(keys.user_set(user_id, name)):
                 await command("UNLINK", *(keys.user_torrent(user_id, torrent_id) for torrent_id in page))
-        await command("UNLINK", keys.user(user_id), *(keys.user_set(user_id, name) for name in SETS))
+        await self._scripts.delete_user([user_id])
         await command("ZREM", keys.users(), passkey)
         await self._changed(user_id)
 
@@ -133,26 +133,121 @@ class Users:
         while True:
             after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", 500)
             if members:
-                yield [member.decode() for member in members]
+                yield [member.decode("utf-8", "replace") for member in members]
             if not (cursor := int(after)):
                 return
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
         """The torrent ids in one of the user's sets (active, complete, incomplete, hnr)."""
         pages = self._pages(self._keys.user_set(user_id, name))
-        return sorted({member async for page in pages for member in page}, key=int)
+        # As by number, and no trouble with what is none: a site may have written it.
+        return sorted({member async for page in pages for member in page}, key=lambda i: (len(i), i))
+
+    async def torrents_page(
+        self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
+    ) -> tuple[int, list[str]]:
+        """(next cursor, about ``count`` torrent ids) of one of SETS, in no order; cursor 0 begins and ends.
+
+        One may come twice. A set of a few hundred comes whole.
+        """
+        key = self._keys.user_set(user_id, _set_name(set_name))
+        after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", count)
+        return int(after), [member.decode("utf-8", "replace") for member in members]
+
+    async def set_sizes(self, user_id: str) -> dict[str, int]:
+        """How many torrents are in each of SETS."""
+        sizes = await self._connection.pipeline(
+            *(("SCARD", self._keys.user_set(user_id, name)) for name in SETS)
+        )
+        return {name: size if isinstance(size, int) else 0 for name, size in zip(SETS, sizes, strict=True)}
+
+    async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
+        """What the user has on a torrent, added up over all of the user's peer ids: the fields of
+        ``t:u:<uid>:t:<tid>``; None when the user never was there."""
+        row = await self._connection.command("HGETALL", self._keys.user_torrent(user_id, torrent_id))
+        return {field.decode(): _text(value) for field, value in row.items()} or None
+
+    async def count(self) -> int:
+        """How many users ``page`` has to show."""
+        return int(await self._connection.command("ZCARD", self._keys.users()))
 
     async def page(self, offset: int, count: int = 100) -> list[User]:
         """Users by id, ``count`` from ``offset`` on."""
         passkeys = await self._connection.command("ZRANGE", self._keys.users(), offset, offset + count - 1)
         return await self._get_all([passkey.decode() for passkey in passkeys])
 
+    # Hit and runs
+
+    async def hit_and_runs(self, offset: int = 0, count: int = 100) -> list[tuple[str, int]]:
+        """(user id, how many) of the users who have any, most first."""
+        index = self._keys.hit_and_runs()
+        return ranked(
+            await self._connection.command("ZRANGE", index, offset, offset + count - 1, "REV", "WITHSCORES")
+        )
+
+    async def hit_and_run_count(self) -> int:
+        """How many users have any."""
+        return int(await self._connection.command("ZCARD", self._keys.hit_and_runs()))
+
+    async def forgive(self, user_id: str, torrent_id: str | None = None) -> int:
+        """Takes a torrent, or all, out of the user's hit and runs: how many there were.
+
+        What the user had downloaded there until now makes none again; as much as makes one, downloaded from now on, does.
+        """
+        forgiven = 0
+        if torrent_id is not None:
+            forgiven = int(await self._scripts.forgive([user_id, torrent_id]))
+        else:
+            async for page in self._pages(self._keys.user_set(user_id, "hnr")):
+                forgiven += int(await self._scripts.forgive([user_id, *page]))
+        if forgiven:
+            await self._changed(user_id)
+        return forgiven
+
+    async def reindex_hit_and_runs(self) -> int:
+        """Makes the index behind ``hit_and_runs`` anew, out of the users' sets: how many users have any.
+
+        For a store of before there was the index, or after somebody else changed the sets. Walks the key space page by
+        page, and may run beside a tracker, which meanwhile keeps it as always.
+        """
+        async for user_ids in self._owing():
+            await self._scripts.rank_debts(user_ids)
+        cursor = -1
+        while cursor:
+            after, pairs = await self._connection.command(
+                "ZSCAN", self._keys.hit_and_runs(), max(cursor, 0), "COUNT", _PAGE
+            )
+            cursor = int(after)
+            if pairs:
+                await self._scripts.rank_debts([user_id for user_id, _ in ranked(pairs)])
+        return await self.hit_and_run_count()
+
+    async def _owing(self) -> AsyncIterator[list[str]]:
+        """Whoever has a set of hit and runs; a user may come twice."""
+        head, tail = self._keys.user_set("*", "hnr").split("*")
+        cursor = -1
+        while cursor:
+            after, found = await self._connection.command(
+                "SCAN", max(cursor, 0), "MATCH", f"{head}*{tail}", "COUNT", _PAGE, "TYPE", "set"
+            )
+            cursor = int(after)
+            names = (key.decode("utf-8", "replace") for key in found)
+            page = [name[len(head) : -len(tail)] for name in names if name.startswith(head)]
+            if page:
+                yield page
+
     async def _changed(self, what: str) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("users"), what)
 
 
 def _text(value: bytes | None) -> str:
-    return value.decode() if value else ""
+    return value.decode("utf-8", "replace") if value else ""
+
+
+def _set_name(name: str) -> str:
+    if name not in SETS:
+        raise ClientError("a user has no such set")
+    return name
 
 
 def _checked(passkey: str | None) -> str:

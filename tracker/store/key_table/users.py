@@ -12,6 +12,14 @@ ROWS: tuple[KeySpec, ...] = (
     ),
     KeySpec("t:whitelist", "SET", "the prefixes", "for ever", "site, command line"),
     KeySpec(
+        "t:i:client:<outcome>:<period>",
+        "ZSET",
+        "client programs by how often they joined a swarm or were refused: `<outcome>` is joins (`qBittorrent 5.0.2`) or failures "
+        "(`qBittorrent 5.0.2: unknown torrent`), `<period>` is all or `YYYY-MM` (UTC); at most 1,200 members, see clients.md",
+        "for ever; a month until 13 months after its end",
+        "software.lua",
+    ),
+    KeySpec(
         "t:user:<passkey>",
         "HASH",
         "user_id, enabled (0/1), can_leech (0/1)",
@@ -37,15 +45,23 @@ ROWS: tuple[KeySpec, ...] = (
         "t:u:<uid>:t:<tid>",
         "HASH",
         "uploaded, downloaded (bytes as reported, without multipliers), total_time, seed_time (s), completed_at (epoch s), peers "
-        "(active now); from, until: the stretch of time counted last. Adds up over all peer ids of the user there",
+        "(active now); from, until: the stretch of time counted last; forgiven: what `downloaded` was when a hit and run there was "
+        "forgiven. Adds up over all peer ids of the user there",
         "with the user",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
     KeySpec(
         "t:u:<uid>:<set>",
         "SET",
         "`<tid>`; `<set>` is active, complete, incomplete or hnr (hit and run)",
         "with the user",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
+    ),
+    KeySpec(
+        "t:i:hnr",
+        "ZSET",
+        "`<uid>` of every user with hit and runs, by how many: the size of `t:u:<uid>:hnr`",
+        "as long as the user has any",
+        "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, rank_debts.lua, delete_user.lua",
     ),
 )

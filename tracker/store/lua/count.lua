@@ -16,7 +16,7 @@ redis.call('SET', process, ARGV[2], 'EX', 86400)
 local PRECISIONS = { 1, 5, 60, 300, 3600, 18000, 86400 }
 local FIGURES = {
   announces = 'announces', scrapes = 'scrapes', requests = 'requests', reaps = 'reaped', repairs = 'repairs',
-  forgotten = 'forgotten', tally_dropped = 'tally_dropped',
+  forgotten = 'forgotten', tally_dropped = 'tally_dropped', software_dropped = 'software_dropped',
 }
 
 -- One key of the wrong type must not stop the others.

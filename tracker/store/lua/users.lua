@@ -1,9 +1,20 @@
 -- users.lua: what a user has on a torrent, added up over all of the user's peer ids there. A fragment for
 -- announce.lua, reap.lua, due.lua and sweep.lua, after swarm.lua; needs `hnr_min`, `hnr_threshold`,
--- `gap_from` and `gap_until`.
+-- `gap_from` and `gap_until`. For forgive.lua and rank_debts.lua too: the first two functions need `P` and `call` alone.
 
 local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid
+end
+
+-- Writes how many hit and runs the user has into the index of those who have any. It follows from the set, so a key that
+-- somebody else put in its place costs no announce: it can be made anew at any time.
+local function rank_debt(uid)
+  local owed = call('SCARD', P .. 'u:' .. uid .. ':hnr')
+  if owed > 0 then
+    redis.pcall('ZADD', P .. 'i:hnr', owed, uid)
+  else
+    redis.pcall('ZREM', P .. 'i:hnr', uid)
+  end
 end
 
 local function load_account(uid, tid)
@@ -45,8 +56,15 @@ local function add_time(a, from, till, seeding)
   a.total_time = before + new
   if seeding then a.seed_time = a.seed_time + new end
   if before < hnr_threshold and a.total_time >= hnr_threshold then
-    call('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid)
+    if call('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then rank_debt(a.uid) end
   end
+end
+
+-- A hit and run, unless all that makes it one has been forgiven: the bytes of then count no more.
+local function owes(a)
+  if a.downloaded <= hnr_min or a.total_time >= hnr_threshold then return false end
+  local forgiven = tonumber(call('HGET', account_key(a.uid, a.tid), 'forgiven') or '') or 0
+  return a.downloaded - forgiven > hnr_min
 end
 
 -- The user's peer went inactive. With the last one the torrent is no longer active for the user, and a hit
@@ -55,9 +73,7 @@ local function release(a, decide)
   a.peers = math.max(0, a.peers - 1)
   if a.peers > 0 then return end
   call('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
-  if decide and a.downloaded > hnr_min and a.total_time < hnr_threshold then
-    call('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid)
-  end
+  if decide and owes(a) and call('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then rank_debt(a.uid) end
 end
 
 -- How much of [from, now) the tracker was away: nobody could announce then.

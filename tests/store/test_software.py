@@ -1,0 +1,119 @@
+"""Client programs: what is counted, how much of it is kept, and for how long."""
+
+from datetime import UTC, datetime
+from typing import Any
+
+import pytest
+from redis.exceptions import OutOfMemoryError
+from structlog.testing import capture_logs
+
+from tests.store.harness import START, Store, running
+from tracker.store import software
+from tracker.store.keys import Keys
+from tracker.store.months import month_of, month_start
+from tracker.store.software import MAX_BATCH, Software, shown
+from tracker.store.swarms import SwarmRules
+
+QB, TR = "qBittorrent 5.0.2", "Transmission 4.0.6"
+LATER = month_start(START, 1).timestamp()
+
+
+async def test_joins_and_failures_are_ranked_by_month_and_of_all_time(store: Store) -> None:
+    await store.software.add(1, {(QB, ""): 3, (TR, ""): 5, (QB, "unknown torrent"): 2}, START)
+    await store.software.add(2, {(QB, ""): 4, (QB, "denied"): 1}, LATER)
+    this, later = month_of(START), month_of(LATER)
+    assert await store.software.top("joins") == [(QB, 7), (TR, 5)]
+    assert await store.software.top("joins", this) == [(TR, 5), (QB, 3)]
+    assert await store.software.top("joins", later) == [(QB, 4)]
+    assert await store.software.top("failures") == [(f"{QB}: unknown torrent", 2), (f"{QB}: denied", 1)]
+    assert await store.software.top("failures", later) == [(f"{QB}: denied", 1)]
+    assert await store.software.top("joins", count=1, offset=1) == [(TR, 5)]
+    assert (await store.software.size("joins"), await store.software.size("joins", later)) == (2, 1)
+    assert await store.software.top("joins", "2020-01") == []
+
+
+async def test_months_live_13_months_beyond_their_end(store: Store) -> None:
+    for number, now in enumerate((START, START + 86_400), 1):
+        await store.software.add(number, {(QB, ""): 1, (QB, "denied"): 1}, now)
+    until = int(month_start(START, 14).timestamp())
+    assert datetime.fromtimestamp(until, UTC).day == 1
+    for kind in ("joins", "failures"):
+        assert await store.redis.expiretime(store.keys.client_software(kind, month_of(START))) == until
+        assert await store.redis.ttl(store.keys.client_software(kind, "all")) == -1
+
+
+async def test_a_batch_that_is_sent_again_counts_once(store: Store) -> None:
+    """And only the last one: whoever sends keeps them in order."""
+    for number in (1, 1, 2, 2):
+        await store.software.add(number, {(QB, ""): 1}, START)
+    other = Software(store.connection, store.scripts, store.keys)
+    await other.add(1, {(QB, ""): 1}, START)
+    assert await store.software.top("joins") == [(QB, 3)]
+
+
+async def test_more_than_a_batch_is_refused(store: Store) -> None:
+    with pytest.raises(ValueError, match="at most"):
+        await store.software.add(1, {(f"x{n}", ""): 1 for n in range(MAX_BATCH + 1)}, START)
+
+
+async def test_invented_names_do_not_push_out_the_frequent(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A board is cut back when it has grown too long, to those seen most."""
+    monkeypatch.setattr(software, "KEPT_MEMBERS", 10)
+    monkeypatch.setattr(software, "MOST_MEMBERS", 15)
+    await store.software.add(1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
+    for number in range(2, 50):
+        invented = {(f"x{number}.{n}", label): 1 for n in range(4) for label in ("", "unknown torrent")}
+        await store.software.add(number, invented, START)
+        for kind in ("joins", "failures"):
+            for period in ("all", month_of(START)):
+                assert await store.software.size(kind, period) <= 15
+    assert (await store.software.top("joins"))[:2] == [(QB, 5), (TR, 4)]
+    assert (await store.software.top("failures", month_of(START)))[0] == (f"{QB}: denied", 5)
+
+
+async def test_a_name_that_becomes_frequent_gets_onto_a_full_board(store: Store) -> None:
+    """There is room above what is kept, so that a newcomer is not cut at once."""
+    for number in range(4):
+        await store.software.add(number, {(f"x{number}.{n}", ""): 2 for n in range(MAX_BATCH)}, START)
+    assert await store.software.size("joins") == 1000 == software.KEPT_MEMBERS
+    for number in range(4, 10):
+        await store.software.add(number, {(QB, ""): 1}, START)
+    assert (await store.software.top("joins"))[0] == (QB, 6)
+
+
+async def test_a_board_of_another_type_costs_the_others_nothing(store: Store) -> None:
+    await store.redis.set(store.keys.client_software("joins", "all"), "x")
+    with capture_logs() as logs:
+        await store.software.add(1, {(QB, ""): 1, (QB, "denied"): 1}, START)
+    assert [(line["log_level"], line["keys"]) for line in logs] == [("error", 1)]
+    assert await store.software.top("joins", month_of(START)) == [(QB, 1)]
+    assert await store.software.top("failures") == [(f"{QB}: denied", 1)]
+
+
+async def test_a_full_store_takes_nothing_and_says_so(start_server: Any, prefix: str) -> None:
+
+    server = start_server("--appendonly", "no")
+    async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
+        await store.redis.config_set("maxmemory", 1)
+        with pytest.raises(OutOfMemoryError):
+            await store.software.add(1, {(QB, ""): 1}, START)
+        await store.redis.config_set("maxmemory", 0)
+        await store.software.add(1, {(QB, ""): 1}, START)
+        assert await store.software.top("joins") == [(QB, 1)]
+
+
+@pytest.mark.parametrize(
+    ("name", "label", "stored"),
+    [
+        (QB, "", (QB, "")),
+        (QB, "unknown torrent", (QB, "unknown torrent")),
+        ("", "", ("unknown", "")),
+        ("x" * 99, "y" * 99, ("x" * 40, "y" * 80)),
+        ("\x1b]0;x\x07", "a\nb\u202e", ("?]0;x?", "a b?")),
+        ("<b>\ud800", " ", ("<b>?", "")),
+    ],
+)
+def test_names_are_short_and_printable(name: str, label: str, stored: tuple[str, str]) -> None:
+    assert shown(name, label) == stored

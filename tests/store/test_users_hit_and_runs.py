@@ -1,0 +1,189 @@
+"""Who has hit and runs: the index behind the list, and forgiving them (rows T16, T22)."""
+
+import pytest
+
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
+from tests.store.invariants import check_invariants
+from tracker.errors import ClientError
+
+OWED = 500
+"""Bytes that make a hit and run in the fixture `private`."""
+
+
+async def run_away(store: Store, *torrents: int, passkey: str = ALICE, downloaded: int = OWED) -> None:
+    """Somebody downloads and leaves at once, each torrent with a peer id of its own."""
+    for torrent in torrents:
+        peer = torrent + (100 if passkey == BOB else 0)
+        await store.announce(update(peer, "s", torrent, passkey=passkey))
+        store.clock.now += 1
+        await store.announce(update(peer, "x", torrent, passkey=passkey, downloaded=downloaded))
+
+
+async def ids(store: Store, *torrents: int) -> list[str]:
+    return [(await store.torrent(info_hash(torrent)))["tid"] for torrent in torrents]
+
+
+async def test_those_who_owe_most_come_first(private: Store) -> None:
+    await run_away(private, 1)
+    await run_away(private, 1, 2, 3, passkey=BOB)
+    assert await private.users.hit_and_runs() == [("8", 3), ("7", 1)]
+    assert await private.users.hit_and_run_count() == 2
+    assert await private.users.hit_and_runs(1, 1) == [("7", 1)]
+    assert await private.users.hit_and_runs(2) == []
+    await check_invariants(private.redis, private.keys)
+
+
+async def test_leaving_twice_owes_once_and_staying_pays(private: Store) -> None:
+    """Also by a reap."""
+    await run_away(private, 1)
+    await run_away(private, 1)
+    assert await private.users.hit_and_runs() == [("7", 1)]
+    await private.announce(update(2, "s", 2, passkey=ALICE))
+    private.clock.now += 1
+    await private.announce(update(2, "u", 2, passkey=ALICE, downloaded=OWED))
+    assert await private.silence(update(2, torrent=2), (await ids(private, 2))[0]) == 1
+    assert await private.users.hit_and_runs() == [("7", 2)]
+    for torrent in (1, 2):
+        await private.announce(update(9, "s", torrent, passkey=ALICE, bytes_left=0))
+        private.clock.now += 1000
+        await private.announce(update(9, "u", torrent, passkey=ALICE, bytes_left=0))
+        await check_invariants(private.redis, private.keys)
+    assert await private.users.hit_and_runs() == []
+    assert await private.redis.exists(private.keys.hit_and_runs()) == 0
+
+
+async def test_a_deleted_user_owes_nothing(private: Store) -> None:
+    await run_away(private, 1, 2)
+    await run_away(private, 1, passkey=BOB)
+    await private.users.delete("7")
+    assert await private.users.hit_and_runs() == [("8", 1)]
+
+
+async def test_an_index_of_another_type_costs_no_announce(private: Store) -> None:
+    """It follows from the sets, and is made anew from them."""
+    await private.redis.set(private.keys.hit_and_runs(), "x")
+    await run_away(private, 1, 2)
+    assert await private.users.torrents("7", "hnr") == await ids(private, 1, 2)
+    await private.users.forgive("7", "2")
+    await private.users.delete("8")
+    await private.redis.delete(private.keys.hit_and_runs())
+    assert await private.users.reindex_hit_and_runs() == 1
+    await check_invariants(private.redis, private.keys)
+
+
+# Forgiving
+
+
+async def test_one_torrent_is_forgiven_and_does_not_come_back_at_once(private: Store) -> None:
+    """Leaving again owes nothing, unless as much as makes a hit and run was downloaded since."""
+    await run_away(private, 1, 2)
+    first, second = await ids(private, 1, 2)
+    assert await private.users.forgive("7", first) == 1
+    assert await private.users.torrents("7", "hnr") == [second]
+    assert await private.users.hit_and_runs() == [("7", 1)]
+    await run_away(private, 1, downloaded=0)
+    await run_away(private, 1, downloaded=100)  # what a client says begins anew with each start
+    assert await private.users.torrents("7", "hnr") == [second]
+    await run_away(private, 1, downloaded=1)
+    assert await private.users.hit_and_runs() == [("7", 2)]
+    await check_invariants(private.redis, private.keys)
+
+
+async def test_all_are_forgiven(private: Store) -> None:
+    await run_away(private, *range(1, 6))
+    await run_away(private, 1, passkey=BOB)
+    assert await private.users.forgive("7") == 5
+    assert await private.users.torrents("7", "hnr") == []
+    assert await private.users.hit_and_runs() == [("8", 1)]
+    await run_away(private, *range(1, 6), downloaded=100)
+    assert await private.users.hit_and_runs() == [("8", 1)]
+    await check_invariants(private.redis, private.keys)
+
+
+async def test_many_are_forgiven_in_pages(private: Store) -> None:
+    """A site may have put them there: without an account nothing is written but the sets."""
+    many = [str(n) for n in range(1, 2001)]
+    await private.redis.sadd(private.keys.user_set(7, "hnr"), *many)
+    before = set(await private.dump()) - {private.keys.user_set(7, "hnr").encode()}
+    assert await private.users.reindex_hit_and_runs() == 1
+    assert await private.users.hit_and_runs() == [("7", 2000)]
+    assert await private.users.forgive("7") == 2000
+    assert set(await private.dump()) == before
+
+
+async def test_who_owes_nothing_is_forgiven_nothing(private: Store) -> None:
+    await private.announce(update(1, "s", passkey=ALICE, downloaded=OWED))
+    before = await private.dump()
+    assert await private.users.forgive("7", "1") == 0
+    assert await private.users.forgive("7", "99") == 0
+    assert await private.users.forgive("7") == 0
+    assert await private.users.forgive("12345") == 0
+    assert await private.dump() == before
+
+
+async def test_forgiving_is_published(private: Store) -> None:
+    """T23."""
+    await run_away(private, 1)
+    async with private.connection.subscription(channels=[private.keys.channel("users")]) as messages:
+        assert await private.users.forgive("8") == 0
+        assert await private.users.forgive("7") == 1
+        assert (await anext(messages))[1] == b"7"
+
+
+# The index, made anew
+
+
+async def test_a_store_of_before_gets_its_index(private: Store) -> None:
+    """And one that somebody else wrote into loses what is wrong."""
+    await run_away(private, 1, 2)
+    await run_away(private, 3, passkey=BOB)
+    await private.redis.delete(private.keys.hit_and_runs())
+    assert await private.users.reindex_hit_and_runs() == 2
+    assert await private.users.hit_and_runs() == [("7", 2), ("8", 1)]
+    await private.redis.zadd(private.keys.hit_and_runs(), {"7": 50, "99": 3, "who?": 1})
+    assert await private.users.reindex_hit_and_runs() == 2
+    await check_invariants(private.redis, private.keys)
+
+
+async def test_reindexing_takes_other_keys_for_none_of_its_own(private: Store) -> None:
+    await run_away(private, 1)
+    await private.redis.set(private.keys.user_set(99, "hnr"), "not a set")
+    await private.redis.sadd("other:" + private.keys.user_set(98, "hnr"), "1")
+    try:
+        assert await private.users.reindex_hit_and_runs() == 1
+    finally:
+        await private.redis.delete("other:" + private.keys.user_set(98, "hnr"))
+
+
+# Looking closer
+
+
+async def test_sets_are_read_in_pages(private: Store) -> None:
+    many = {str(n) for n in range(1, 2001)}
+    await private.redis.sadd(private.keys.user_set(7, "complete"), *many)
+    found: set[str] = set()
+    cursor, pages = -1, 0
+    while cursor:
+        cursor, page = await private.users.torrents_page("7", "complete", max(cursor, 0), 100)
+        found.update(page)
+        pages += 1
+    assert found == many and pages > 10
+    assert await private.users.torrents_page("7", "hnr") == (0, [])
+    assert await private.users.set_sizes("7") == {"active": 0, "complete": 2000, "incomplete": 0, "hnr": 0}
+    with pytest.raises(ClientError, match="no such set"):
+        await private.users.torrents_page("7", "t:1")
+
+
+async def test_a_user_on_a_torrent(private: Store) -> None:
+    await run_away(private, 1)
+    found = await private.users.torrent("7", "1")
+    assert found is not None
+    assert (found["downloaded"], found["total_time"], found["peers"]) == (str(OWED), "1", "0")
+    assert (found["from"], found["until"]) == (str(START), str(START + 1))
+    assert await private.users.torrent("8", "1") is None
+
+
+async def test_users_are_counted(private: Store) -> None:
+    assert await private.users.count() == 2
+    await private.users.delete("8")
+    assert await private.users.count() == 1
