@@ -7,7 +7,7 @@ import asyncio
 import fcntl
 import os
 import time
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,12 +18,15 @@ from tracker.errors import StartupError
 from tracker.settings import JobSettings, RedisSettings, Settings
 from tracker.settings_page import mask_url
 from tracker.store.clients import Clients
-from tracker.store.connection import Connection, check_server, connect
+from tracker.store.connection import Connection, Heard, check_server, connect
 from tracker.store.counters import Counters
 from tracker.store.job import JobLimits
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
+from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
+from tracker.store.software import Software
+from tracker.store.tokens import Tokens
 from tracker.store.torrents import Torrents
 from tracker.store.uniques import Uniques
 from tracker.store.users import Users
@@ -48,6 +51,9 @@ class Stores:
     counters: Counters
     jobs: Jobs
     uniques: Uniques
+    scores: Scores
+    tokens: Tokens
+    software: Software
 
 
 def job_limits(jobs: JobSettings) -> JobLimits:
@@ -70,12 +76,12 @@ async def open_server(settings: Settings) -> AsyncIterator[tuple[str, str, Embed
 
 @asynccontextmanager
 async def open_connection(
-    url: str, redis: RedisSettings, timeout: float
+    url: str, redis: RedisSettings, timeout: float, heard: Heard | None = None
 ) -> AsyncIterator[tuple[Connection, str]]:
-    """(the line to the store, its name and version); raises StartupError when it is no use."""
+    """(the line to the store, its name and version); raises StartupError when it is no use. ``heard`` as in Connection."""
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
     client = connect(url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file)
-    connection = Connection(client, timeout=timeout)
+    connection = Connection(client, timeout=timeout, heard=heard)
     try:
         version = await check_server(client, mask_url(url))
         yield connection, version
@@ -90,16 +96,33 @@ async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
         async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
             keys = Keys(settings.redis.prefix)
             scripts = Scripts(connection, keys.prefix)
-            yield Stores(
-                connection,
-                keys,
-                Torrents(connection, scripts, keys),
-                Users(connection, keys),
-                Clients(connection, keys),
-                Counters(connection, scripts, keys, time.time),
-                Jobs(connection, scripts, keys, time.time, job_limits(settings.jobs)),
-                uniques=Uniques(connection, scripts, keys),
+            yield stores_on(
+                connection, scripts, keys, settings, Counters(connection, scripts, keys, time.time)
             )
+
+
+def stores_on(
+    connection: Connection,
+    scripts: Scripts,
+    keys: Keys,
+    settings: Settings,
+    counters: Counters,
+    clock: Callable[[], float] = time.time,
+) -> Stores:
+    """Everything of one store, over one line to it; ``counters`` are those of whoever asks."""
+    return Stores(
+        connection,
+        keys,
+        Torrents(connection, scripts, keys),
+        Users(connection, keys),
+        Clients(connection, keys),
+        counters,
+        Jobs(connection, scripts, keys, clock, job_limits(settings.jobs)),
+        uniques=Uniques(connection, scripts, keys),
+        scores=Scores(connection, scripts, keys, clock, interval_seconds=settings.scoring.interval_seconds),
+        tokens=Tokens(connection, scripts, keys, clock),
+        software=Software(connection, scripts, keys),
+    )
 
 
 @asynccontextmanager

@@ -15,6 +15,7 @@ from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
 from tracker.store.software import Software
 from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
+from tracker.store.tokens import Tokens
 from tracker.store.torrents import Torrents
 from tracker.store.uniques import Uniques
 from tracker.store.users import Users
@@ -49,6 +50,7 @@ class Store:
             self.connection, self.scripts, self.keys, self.clock, interval_seconds=SCORED_EVERY
         )
         self.uniques = Uniques(self.connection, self.scripts, self.keys)
+        self.tokens = Tokens(self.connection, self.scripts, self.keys, self.clock)
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
         self.software = Software(self.connection, self.scripts, self.keys)

@@ -15,6 +15,7 @@ from tests.store.outbox import export, outbox_of
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
 from tracker.store.metrics import place_names
+from tracker.store.scores import Scored
 from tracker.store.uniques import Sighting, UniqueRules, Uniques
 
 PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
@@ -36,12 +37,15 @@ PLACEHOLDERS = {
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
     "kind": "torrents|outbox",
+    "outcome": "joins|failures",
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
     "minute": "[0-9]+",
     "id": "[1-9][0-9]*",
     "queue": "[a-z][a-z0-9_]*",
     "status": "pending|running|retry|completed|failed",
+    "token": "[0-9a-f]{12}",
+    "digest": "[0-9a-f]{64}",
 }
 FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
 
@@ -82,6 +86,7 @@ def built(keys: Keys) -> dict[str, str]:
         "seen": "192.0.2.1",
         "scope": "countries",
         "period": "all",
+        "outcome": "joins",
         "kind": "torrents",
         "precision": 60,
         "name": "announces.started",
@@ -89,6 +94,8 @@ def built(keys: Keys) -> dict[str, str]:
         "job_id": 7,
         "queue": "reprocess",
         "status": "pending",
+        "token_id": "0" * 12,
+        "digest": "0" * 64,
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
@@ -106,7 +113,7 @@ def built(keys: Keys) -> dict[str, str]:
 def test_patterns_are_unique_and_rows_complete() -> None:
     assert max(Counter(spec.pattern for spec in KEYS).values()) == 1
     for spec in KEYS:
-        assert spec.pattern.startswith("t:") and spec.type in ("STRING", "HASH", "SET", "ZSET")
+        assert spec.pattern.startswith("t:") and spec.type in ("STRING", "HASH", "SET", "ZSET", "LIST")
         assert spec.holds and spec.lifetime and spec.writer
 
 
@@ -153,7 +160,7 @@ async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, priva
         type_name: Any = await store.redis.type(raw)
         assert type_name.decode().upper() == TYPES[rows[0]], key
         seen.add(rows[0])
-    of_users = {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>"}
+    of_users = {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr"}
     assert set(PATTERNS) - seen == (set() if private else of_users)
 
 
@@ -184,7 +191,10 @@ async def everything(store: Store) -> None:
     await store.swarms.heartbeat()
     await store.swarms.set_due_cursor(int(store.clock.now))
     await store.swarms.sweep(["1", "2", "3"], "", 200)
-    assert await store.scores.take_one("2")
+    for torrent_id in ("2", "3"):
+        taken = await store.scores.take_one(torrent_id)
+        assert taken
+    await store.scores.finish([Scored(taken, 1.2)])
     store.counters.count("requests")
     store.counters.count("failures.denied")
     store.counters.observe("announce_seconds", 0.01)
@@ -193,6 +203,10 @@ async def everything(store: Store) -> None:
     await outbox_of(store).take(store.clock.now, 1, 60)
     await some_jobs(store)
     await some_users(store)
+    _, token = await store.tokens.create("a program", "full")
+    await store.tokens.sign_in_by_token(token, 3600)
+    await store.tokens.new_link()
+    await store.software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
 
 
 async def some_users(store: Store) -> None:

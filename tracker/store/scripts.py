@@ -78,6 +78,7 @@ class Scripts:
         self.remove = script("remove")
         self.add_user = script("add_user")
         self.rotate_user = script("rotate_user")
+        self.bring_user = script("bring_user")
         self.delete_user = script("delete_user")
         self.forgive = script("forgive")
         self.rank_debts = script("rank_debts")

@@ -70,7 +70,6 @@ def setup_templates(app: web.Application) -> None:
     aiohttp_jinja2.setup(
         app,
         loader=jinja2.PackageLoader("tracker.admin", "templates"),
-        context_processors=(_surroundings,),
         filters=FILTERS,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
@@ -80,7 +79,7 @@ def setup_templates(app: web.Application) -> None:
     aiohttp_jinja2.get_env(app).globals.update(version=__version__, navigation=NAVIGATION, static=static)
 
 
-async def _surroundings(request: web.Request) -> dict[str, Any]:
+def _surroundings(request: web.Request) -> dict[str, Any]:
     """What base.html needs on every page."""
     identity = request.get(IDENTITY)
     return {
@@ -103,6 +102,8 @@ def render(
     request: web.Request, template: str, context: Mapping[str, Any], *, status: int = 200
 ) -> web.Response:
     """A page, or a part of one."""
+    # Not aiohttp_jinja2's context processors: they keep the context in the request under a name that aiohttp warns of.
+    context = {**_surroundings(request), **context}
     response = aiohttp_jinja2.render_template(template, request, context, status=status)
     response.headers["Vary"] = "HX-Request"
     return response

@@ -6,12 +6,19 @@
 The rows lie by theme beside this file.
 """
 
-from tracker.store.key_table import figures, jobs, swarms, uniques, users
+from tracker.store.key_table import access, figures, jobs, swarms, uniques, users
 from tracker.store.key_table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
 
-KEYS: tuple[KeySpec, ...] = (*swarms.ROWS, *users.ROWS, *figures.ROWS, *uniques.ROWS, *jobs.ROWS)
+KEYS: tuple[KeySpec, ...] = (
+    *swarms.ROWS,
+    *users.ROWS,
+    *figures.ROWS,
+    *uniques.ROWS,
+    *jobs.ROWS,
+    *access.ROWS,
+)
 
 
 def as_markdown() -> str:

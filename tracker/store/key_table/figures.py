@@ -7,7 +7,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:stats:<figure>",
         "STRING",
         "global figures: leechers, seeders (at once); announces, scrapes, requests (at most 1 s late); credit_cut (bytes), "
-        "reaped, repairs (must stay 0), forgotten, outbox_dropped, tally_dropped",
+        "reaped, repairs (must stay 0), forgotten, outbox_dropped, tally_dropped, software_dropped",
         "for ever",
         "the scripts; count.lua",
     ),
@@ -17,7 +17,7 @@ ROWS: tuple[KeySpec, ...] = (
         "STRING",
         "number of the last batch of counts that this process wrote: sent twice it counts once",
         "1 day",
-        "count.lua",
+        "count.lua, software.lua",
     ),
     KeySpec(
         "t:i:<figure>",
@@ -32,6 +32,14 @@ ROWS: tuple[KeySpec, ...] = (
         "every `<tid>` in `t:i:score` by when it was last scored or entered (epoch s)",
         "as long as it is in `t:i:score`",
         "the scripts",
+    ),
+    KeySpec(
+        "t:history:<tid>",
+        "LIST",
+        "`time seeders leechers snatches score` at each of the last scorings (epoch s), oldest first; score 0: it left the ranking; "
+        "`TRACKER_SCORING__HISTORY` points, 72 of them take about 2 kB",
+        "with the torrent; 7 days once it left `t:i:score`",
+        "score.lua",
     ),
     KeySpec(
         "t:leases:<kind>",
