@@ -140,6 +140,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "telemetry",
         "web",
         "workforce",
+        "readiness",
     ),
     "service": (
         *NOUNS,
@@ -157,7 +158,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "web",
         "workers",
         "workforce",
+        "readiness",
     ),
+    "readiness": ("store", "workers"),
     "doctor": (*NOUNS, "geoip", "settings", "store"),
     "terminal": ("service",),
     "commands": (
@@ -192,7 +195,7 @@ NEVER: dict[str, tuple[str, ...]] = {
 
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
-    "redis.exceptions": ("store", "workers", "service", "doctor", "commands"),
+    "redis.exceptions": ("store", "workers", "service", "doctor", "commands", "admin"),
     "aiohttp": ("admin", "frontends", "workers.stathat", "workers.upstreams"),
     "aiohttp_jinja2": ("admin",),
     "jinja2": ("admin",),

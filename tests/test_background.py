@@ -1,6 +1,5 @@
 """The background half as a tracker opens it: the jobs of its queues do what they are named after."""
 
-import secrets
 import time
 from collections.abc import AsyncIterator
 
@@ -10,13 +9,16 @@ from tests.store.harness import Store, info_hash, update
 from tests.store.invariants import check_invariants
 from tests.store.jobs import jobs_of
 from tests.workers.jobs import until
-from tracker.background import CLEAN_COUNTERS, Background, Foundation, open_background
+from tracker.background import CLEAN_COUNTERS, open_background
+from tracker.bittorrent import Address, InfoHash
+from tracker.foundation import Foundation
 from tracker.loops import running
 from tracker.settings import ScoringSettings, Settings
 from tracker.store.job import PROCESS_TORRENT, REPROCESS, SWEEP, Job
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
+from tracker.telemetry import Telemetry
 from tracker.workers.reaper import Reaper
 
 
@@ -31,15 +33,17 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 @pytest.fixture
-async def background(store: Store) -> AsyncIterator[Background]:
+async def background(store: Store) -> AsyncIterator[None]:
     """Nothing but the jobs runs: whatever happens, a job did it."""
-    base = Foundation(store.connection, store.scripts, store.keys, store.counters)
+    base = Foundation(store.connection, store.scripts, store.keys, store.counters, Telemetry())
     reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, 3600, time.time)
     settings = Settings(scoring=ScoringSettings(enabled=False))
-    async with open_background(settings, base, reaper, secrets.token_bytes(32)) as background:
-        async with running(background.jobs.run, store.connection.watch):
-            yield background
-            await background.wind_up()
+    async with running(store.connection.watch), open_background(settings, base, reaper, _nobody_counts):
+        yield
+
+
+def _nobody_counts(info_hash: InfoHash, address: Address) -> None:
+    del info_hash, address
 
 
 @pytest.fixture

@@ -1,30 +1,23 @@
 """The background half of a tracker, put together: what follows from announces while nobody waits for it.
 
-Joins are tallied into unique users by place, torrents are scored in turns, jobs run, figures go out. Everything that
-must not happen twice goes by a lease or a marker in the store, so any number of trackers may do all of it.
+Torrents are scored in turns, jobs run, figures go out. Everything that must not happen twice goes by a lease or a
+marker in the store, so any number of trackers may do all of it.
 """
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
 from typing import Any
 
-from tracker.bittorrent import InfoHash
-from tracker.geoip import GeoIP
-from tracker.loops import Loop
+from tracker.bittorrent import Address, InfoHash
+from tracker.foundation import Foundation
+from tracker.loops import running
 from tracker.scoring import Source
 from tracker.settings import Settings
-from tracker.store.connection import Connection
-from tracker.store.counters import Counters
 from tracker.store.job import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.jobs import Jobs
-from tracker.store.keys import Keys
 from tracker.store.outbox import Outbox
 from tracker.store.scores import Scores
-from tracker.store.scripts import Scripts
-from tracker.store.uniques import UniqueRules, Uniques
 from tracker.stores import job_limits
 from tracker.workers import cleaner, reprocess
 from tracker.workers.cleaner import Cleaner
@@ -34,57 +27,20 @@ from tracker.workers.reprocess import Reprocess
 from tracker.workers.scorer import Scorer
 from tracker.workers.stathat import StatHat
 from tracker.workers.statsd import StatsD
-from tracker.workers.tally import Tally
 from tracker.workers.upstreams import Upstreams
 
 FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
 PERIODIC_SECONDS = {FLUSH_STATHAT: 60.0, CLEAN_COUNTERS: float(cleaner.EVERY_SECONDS)}
-_EXPORTED = frozenset({"announces", "torrents.processed"})
-
-
-@dataclass(frozen=True, slots=True)
-class Foundation:
-    """What every part that writes to the store stands on."""
-
-    connection: Connection
-    scripts: Scripts
-    keys: Keys
-    counters: Counters
-
-
-@dataclass(frozen=True, slots=True)
-class Background:
-    """``loops`` run until cancelled, once ``wind_up`` has been awaited."""
-
-    tally: Tally
-    jobs: JobWorker
-    loops: tuple[Loop, ...]
-
-    async def wind_up(self) -> None:
-        """Finishes what is under way, when nobody announces any more: jobs end or go back, joins are counted."""
-        async with asyncio.TaskGroup() as tasks:
-            tasks.create_task(self.jobs.drain(), name="jobs drain")
-            tasks.create_task(self.tally.flush(), name="tally flushes")
-
-
-def outbox_most(settings: Settings) -> int:
-    """How many figures may wait to be sent; 0 when nobody wants any."""
-    wanted = settings.stathat.ezkey is not None or settings.statsd.address is not None
-    return settings.stathat.max_waiting if wanted else 0
-
-
-def exported(name: str) -> bool:
-    """Does a counter go to StatHat or StatsD? Unique users go there from the script that counts them."""
-    return name in _EXPORTED or name.startswith("failures.")
 
 
 @asynccontextmanager
 async def open_background(
-    settings: Settings, base: Foundation, reaper: Reaper, secret: bytes
-) -> AsyncIterator[Background]:
-    """All of it, with what it holds open: the GeoIP database, and the lines to other trackers."""
-    places = GeoIP(settings.geoip.database)
-    tally = _tally(settings, base, places, secret)
+    settings: Settings, base: Foundation, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None]
+) -> AsyncIterator[JobWorker]:
+    """All of it at work, with the lines to other trackers that it holds open. ``on_peer`` hears of peers they tell of.
+
+    Leaving the block, when nobody announces any more, ends jobs or gives them back.
+    """
     scores = Scores(
         base.connection,
         base.scripts,
@@ -92,45 +48,21 @@ async def open_background(
         time.time,
         interval_seconds=settings.scoring.interval_seconds,
     )
-    try:
-        on_peer = tally.offer if settings.uniques.enabled else None
-        async with Upstreams(settings.scoring, time.monotonic, on_peer) as upstreams:
-            scorer = Scorer(
-                scores,
-                base.connection,
-                settings.scoring,
-                settings.announce.peers_default,
-                base.counters.count,
-                time.time,
-                _asking(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
-            )
-            jobs = _jobs(settings, base, scores, scorer, reaper)
-            loops: list[Loop] = [jobs.run]
-            if settings.uniques.enabled:
-                loops.append(tally.run)
-            if settings.scoring.enabled:
-                loops.append(scorer.run)
-            yield Background(tally, jobs, tuple(loops))
-    finally:
-        places.close()
-
-
-def _tally(settings: Settings, base: Foundation, places: GeoIP, secret: bytes) -> Tally:
-    rules = UniqueRules(
-        mode=settings.uniques.mode,
-        secret=secret,
-        outbox_most=outbox_most(settings),
-        export_torrents=settings.stathat.per_torrent,
-    )
-    return Tally(
-        Uniques(base.connection, base.scripts, base.keys, rules),
-        base.connection,
-        settings.uniques,
-        lookup=places.lookup,
-        refresh=places.refresh,
-        count=base.counters.count,
-        clock=time.time,
-    )
+    heard = on_peer if settings.uniques.enabled else None
+    async with Upstreams(settings.scoring, time.monotonic, heard) as upstreams:
+        scorer = Scorer(
+            scores,
+            base.connection,
+            settings.scoring,
+            settings.announce.peers_default,
+            base.counters.count,
+            time.time,
+            _asking(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
+        )
+        jobs = _jobs(settings, base, scores, scorer, reaper)
+        async with running(jobs.run, *([scorer.run] if settings.scoring.enabled else [])):
+            yield jobs
+            await jobs.drain()
 
 
 def _asking(

@@ -36,12 +36,19 @@ log = structlog.get_logger()
 
 @dataclass(frozen=True, slots=True)
 class Listener:
-    """A bound, listening socket; ``address`` is written as in the settings, with the real port."""
+    """A bound, listening socket; ``address`` is written as in the settings, with the real port.
+
+    Without a ``path`` a unix socket's file is somebody else's, who opened it and has handed on a copy.
+    """
 
     socket: socket.socket
     address: str
     path: Path | None = None
     inode: tuple[int, int] | None = None
+
+    @property
+    def is_unix(self) -> bool:
+        return self.socket.family == socket.AF_UNIX
 
     def close(self) -> None:
         """Close the socket; a unix socket's file goes too, unless somebody else's has taken its place."""

@@ -1,38 +1,32 @@
 """The composition root: opens the parts in order, runs their loops, closes in reverse; sockets open last and close first."""
 
 import asyncio
-import gc
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
 
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.announce import Tracker, swarm_rules
-from tracker.background import Background, Foundation, exported, open_background, outbox_most
-from tracker.bittorrent import Address, InfoHash
+from tracker.background import open_background
 from tracker.errors import StartupError, StoreAway
-from tracker.frontends.http import serve_http
-from tracker.loops import Loop, running
+from tracker.foundation import Foundation, laid, swarms_on
+from tracker.joins import Joins, open_joins
+from tracker.listeners import open_listeners
+from tracker.loops import running
+from tracker.readiness import Readiness
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
-from tracker.store.clients import AllowList, Clients
-from tracker.store.connection import Connection
-from tracker.store.counters import Counters
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
-from tracker.store.swarms import Moved, Swarms
 from tracker.stores import open_connection, open_server
-from tracker.workers.changes import follow_changes
+from tracker.telemetry import Snapshot, Telemetry, merged
+from tracker.web import open_web
 from tracker.workers.reaper import Reaper
+from tracker.workforce import Orders, open_workforce
 
 STOP_SECONDS = 10
-_BYTES = tuple((f"bytes.{way}", f"bytes.{way}.{family}") for family in ("v4", "v6") for way in ("up", "down"))
-"""What is counted of each figure of Moved."""
 
 log = structlog.get_logger("tracker")
 
@@ -50,78 +44,35 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
     stop = asyncio.Event()
     _stop_on_signals(stop)
-    redis = settings.redis
-    async with open_server(settings) as (url, data, embedded):
-        async with open_connection(url, redis, redis.timeout_seconds) as (connection, version):
-            core = await _assemble(settings, connection)
-            supervise = [embedded.supervise] if embedded else []
-            async with (
-                running(connection.watch, *supervise),
-                _flushed(core.base.counters),
-                open_background(settings, core.base, core.reaper, core.secret) as background,
-                running(*core.loops, *background.loops),
-                _wound_up(background),
-                serve_http(
-                    _tracker(settings, core, background),
-                    settings.http,
-                    settings.announce,
-                    max_scrape=settings.torrents.max_scrape,
-                ) as addresses,
-            ):
-                _spare_the_collector()
-                store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
-                ready(Banner(addresses, store, data))
-                log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
-                await stop.wait()
-                log.info("stopping")
+    redis, telemetry = settings.redis, Telemetry()
+    async with (
+        open_server(settings) as (url, data, embedded),
+        open_connection(url, redis, redis.timeout_seconds, telemetry.round_trip) as (connection, version),
+        running(*([embedded.supervise] if embedded else [])),
+        laid(settings, connection, telemetry) as base,
+    ):
+        reaper, secret = await _reaper(settings, base)
+        problems = Readiness(connection, stop.is_set, reaper).problems
+        async with (
+            open_joins(settings, base, secret) as joins,
+            open_background(settings, base, reaper, joins.joined),
+            running(reaper.run),
+            _web(settings, base, joins, secret, url, problems) as (addresses, _),
+        ):
+            store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
+            ready(Banner(addresses, store, data))
+            log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
+            await stop.wait()
+            log.info("stopping")
     log.info("stopped")
 
 
-def _spare_the_collector() -> None:
-    """Nearly all that an announce makes is freed by reference counts; what the start made stays for ever.
-
-    With Python's defaults the cycle collector runs every few announces, and walks through all of that now and then.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)
-
-
-@asynccontextmanager
-async def _flushed(counters: Counters) -> AsyncIterator[None]:
-    """What was counted is written when nothing is left that counts."""
-    yield
-    await counters.flush()
-
-
-@asynccontextmanager
-async def _wound_up(background: Background) -> AsyncIterator[None]:
-    """What followed from the last announces is done when the sockets are closed, before the loops end."""
-    yield
-    await background.wind_up()
-
-
-@dataclass(frozen=True, slots=True)
-class _Core:
-    """What answers announces, and keeps their swarms true."""
-
-    base: Foundation
-    swarms: Swarms
-    allow_list: AllowList
-    reaper: Reaper
-    secret: bytes
-    loops: tuple[Loop, ...]
-
-
-async def _assemble(settings: Settings, connection: Connection) -> _Core:
-    keys = Keys(settings.redis.prefix)
-    scripts = Scripts(connection, keys.prefix)
-    counters = Counters(
-        connection, scripts, keys, time.time, exports=exported, outbox_most=outbox_most(settings)
+async def _reaper(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
+    """(the reaper, the secret that the trackers on one store share)"""
+    swarms = swarms_on(settings, base)
+    reaper = Reaper(
+        swarms, base.connection, base.keys, base.counters, settings.reaper.interval_seconds, time.time
     )
-    swarms = _swarms(settings, connection, scripts, keys, counters)
-    allow_list = AllowList(Clients(connection, keys), time.monotonic)
-    reaper = Reaper(swarms, connection, keys, counters, settings.reaper.interval_seconds, time.time)
     try:
         secret = await swarms.secret()
         await swarms.heartbeat()
@@ -129,43 +80,36 @@ async def _assemble(settings: Settings, connection: Connection) -> _Core:
         raise StartupError(f"the store stopped answering: {error}") from error
     except RedisError as error:
         raise StartupError(f"the store refuses what the tracker needs: {error}") from error
-    connection.on_return(reaper.note_return)
-    loops = (swarms.run, counters.run, reaper.run, lambda: follow_changes(connection, keys, allow_list))
-    base = Foundation(connection, scripts, keys, counters)
-    return _Core(base, swarms, allow_list, reaper, secret, loops)
+    base.connection.on_return(reaper.note_return)
+    base.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
+    base.telemetry.gauge("swept_at", lambda: reaper.swept_at)
+    base.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
+    return reaper, secret
 
 
-def _swarms(
-    settings: Settings, connection: Connection, scripts: Scripts, keys: Keys, counters: Counters
-) -> Swarms:
-    def on_batch(announces: int, moved: Moved) -> None:
-        counters.observe("announce_batch", announces)
-        for names, number in zip(_BYTES, moved, strict=True):
-            if number:
-                counters.count(*names, by=number)
-
-    rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
-    return Swarms(connection, scripts, keys, rules, time.time, settings.redis.max_waiting, on_batch)
-
-
-def _tracker(settings: Settings, core: _Core, background: Background) -> Tracker:
-    return Tracker(
-        core.swarms,
-        core.base.counters,
-        core.allow_list,
-        background.tally.offer if settings.uniques.enabled else _nobody_counts,
-        announce=settings.announce,
-        torrents=settings.torrents,
-        users=settings.users,
-        clients=settings.clients,
-        reaper=settings.reaper,
-        secret=core.secret,
-        clock=time.time,
-    )
-
-
-def _nobody_counts(info_hash: InfoHash, address: Address) -> None:
-    del info_hash, address
+@asynccontextmanager
+async def _web(
+    settings: Settings,
+    base: Foundation,
+    joins: Joins,
+    secret: bytes,
+    url: str,
+    problems: Callable[[], Sequence[str]],
+) -> AsyncIterator[tuple[tuple[str, ...], Callable[[], Snapshot]]]:
+    """What answers peers, in this process or in several: (addresses, the figures of all processes)."""
+    telemetry = base.telemetry
+    if settings.http.workers == 1:
+        async with open_web(settings, base, joins, secret, problems=problems) as addresses:
+            yield addresses, telemetry.snapshot
+        return
+    async with AsyncExitStack() as stack:
+        listeners = await open_listeners(settings.http.listen)
+        for listener in listeners:
+            stack.callback(listener.close)
+        orders = Orders(settings, url, secret, tuple(listener.address for listener in listeners))
+        force = await stack.enter_async_context(open_workforce(orders, listeners, problems))
+        telemetry.gauge("web_processes", lambda: force.alive)
+        yield orders.addresses, lambda: merged([telemetry.snapshot(), force.snapshot()])
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -10,7 +10,7 @@ import asyncio
 import contextlib
 import logging
 import re
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable, Sequence
 from typing import NamedTuple, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
@@ -42,6 +42,7 @@ _INDEX = (
     b"This is a BitTorrent tracker. Its announce path is /announce, or /<passkey>/announce with a passkey.\n"
 )
 _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /announce.\n"
+_HEALTH, _READY = "/health", "/ready"
 _PASSKEY = re.compile(r"[A-Za-z0-9._~=+-]{1,128}")
 
 log = structlog.get_logger()
@@ -56,6 +57,14 @@ class Tracker(Protocol):
 
     def refused(self, label: str) -> None:
         """Count a request that never reached a decision."""
+
+
+Problems = Callable[[], Sequence[str]]
+"""Why the tracker is not fit to serve, in texts for anybody; nothing when it is."""
+
+
+def no_problems() -> Sequence[str]:
+    return ()
 
 
 class Route(NamedTuple):
@@ -97,9 +106,15 @@ class FrontEnd:
     """The one handler: a request in, an answer out."""
 
     def __init__(
-        self, tracker: Tracker, http: HttpSettings, announce: AnnounceSettings, max_scrape: int
+        self,
+        tracker: Tracker,
+        http: HttpSettings,
+        announce: AnnounceSettings,
+        max_scrape: int,
+        problems: Problems = no_problems,
     ) -> None:
         self._tracker = tracker
+        self._problems = problems
         self._announce = announce
         self._max_scrape = max_scrape
         self._proxies = Proxies(http.trusted_proxies)
@@ -121,7 +136,18 @@ class FrontEnd:
             return self._refuse(error)
         except TimeoutError as error:  # aiohttp would not say where it came from
             return self.crashed(error)
-        return Answer(_INDEX) if route.kind == "index" else Answer(_NOT_FOUND, status=404)
+        return Answer(_INDEX) if route.kind == "index" else self._probed(path)
+
+    def _probed(self, path: str) -> Answer:
+        """/health and /ready, for those who start, stop and watch trackers; they count as nothing."""
+        if path == _HEALTH:
+            return Answer(b"alive\n")
+        if path != _READY:
+            return Answer(_NOT_FOUND, status=404)
+        problems = self._problems()
+        if problems:
+            return Answer("".join(f"{problem}\n" for problem in problems).encode(), status=503)
+        return Answer(b"ready\n")
 
     async def _announced(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:
@@ -172,7 +198,8 @@ class FrontEnd:
     def _other_method(self, request: Request) -> Answer:
         if request.method == "HEAD":
             request.kind = "head"
-            return Answer(b"")
+            unfit = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
+            return Answer(b"", status=503 if unfit else 200)
         cast(Connection, request.protocol).close()  # a body is thrown away unread
         answer = self._refuse(ClientError("announce and scrape are GET requests", retry_in="never"))
         answer.force_close()
@@ -246,21 +273,34 @@ class AccessLog(AbstractAccessLogger):
 
 @contextlib.asynccontextmanager
 async def serve_http(
-    tracker: Tracker, http: HttpSettings, announce: AnnounceSettings, *, max_scrape: int
+    tracker: Tracker,
+    http: HttpSettings,
+    announce: AnnounceSettings,
+    *,
+    max_scrape: int,
+    listeners: Sequence[Listener] | None = None,
+    problems: Problems = no_problems,
+    show_open: Callable[[Callable[[], float]], None] | None = None,
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serve until the block is left; gives the bound addresses, with real ports where 0 was asked for.
+
+    Serves on ``listeners`` where they are open already, else on those that the settings name. ``problems`` says why
+    the tracker is not ready, ``show_open`` is given what tells how many connections are open.
 
     Leaving it is the graceful stop: listeners close first, what is in flight is answered within 8
     seconds, idle connections are closed. Raises StartupError when an address cannot be had.
     """
-    front = FrontEnd(tracker, http, announce, max_scrape)
+    front = FrontEnd(tracker, http, announce, max_scrape, problems)
     access = {
         "access_log": logging.getLogger(__name__) if http.access_log else None,
         "access_log_class": AccessLog,
     }
     server = Server(front.handle, front.rules, **access)
-    listeners = await open_listeners(http.listen)
-    if not http.trusted_proxies and any(listener.path is not None for listener in listeners):
+    if show_open is not None:
+        show_open(lambda: server.open)
+    if listeners is None:
+        listeners = await open_listeners(http.listen)
+    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
         log.warning("nobody can announce over a unix socket until http.trusted_proxies names a proxy")
     async with contextlib.AsyncExitStack() as stack:
         for listener in listeners:
@@ -274,6 +314,6 @@ async def serve_http(
 
 async def _accept(server: Server, listener: Listener) -> asyncio.Server:
     loop = asyncio.get_running_loop()
-    if listener.path is not None:
+    if listener.is_unix:
         return await loop.create_unix_server(server, sock=listener.socket, backlog=BACKLOG)
     return await loop.create_server(server, sock=listener.socket, backlog=BACKLOG)

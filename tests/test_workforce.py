@@ -1,0 +1,226 @@
+"""Several web processes of one tracker: as an operator starts them, and what becomes of them."""
+
+import asyncio
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+from pydantic import SecretStr
+
+from tests import trackers
+from tests.servers import Server
+from tests.trackers import RunningTracker
+from tracker.errors import StartupError
+from tracker.listeners import open_listeners
+from tracker.settings import HttpSettings, RedisSettings, Settings
+from tracker.telemetry import Snapshot, Telemetry
+from tracker.workforce import (
+    Orders,
+    Workforce,
+    decode_snapshot,
+    encode_snapshot,
+    open_workforce,
+    receive_orders,
+    send_orders,
+)
+
+SECONDS = 30.0
+StartTracker = Callable[..., RunningTracker]
+
+
+@pytest.fixture
+def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
+    started: list[RunningTracker] = []
+
+    def start(**settings: str) -> RunningTracker:
+        started.append(trackers.start(tmp_path, TRACKER_HTTP__WORKERS="2", **settings))
+        return started[-1]
+
+    yield start
+    for tracker in started:
+        tracker.kill()
+
+
+def web_processes(tracker: RunningTracker) -> list[int]:
+    """The pids of the children that are web processes."""
+    children = Path(f"/proc/{tracker.process.pid}/task/{tracker.process.pid}/children").read_text().split()
+    return [int(pid) for pid in children if b"web_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+
+
+def until(condition: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + SECONDS
+    while not condition():
+        assert time.monotonic() < deadline, "it did not happen in time"
+        time.sleep(0.05)
+
+
+def gone(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] == "Z"
+    except FileNotFoundError:
+        return True
+
+
+linux_only = pytest.mark.skipif(not Path("/proc/self/stat").exists(), reason="looks into /proc")
+
+
+@linux_only
+def test_two_processes_serve_one_swarm_and_stop_together(start_tracker: StartTracker) -> None:
+    tracker = start_tracker()
+    pids = web_processes(tracker)
+    assert len(pids) == 2
+    with ThreadPoolExecutor(8) as pool:
+        replies = list(
+            pool.map(
+                lambda n: tracker.announce(peer_id=f"-TR4000-abcdefgh{n:04}", port=str(1000 + n)), range(64)
+            )
+        )
+    assert max(reply[b"complete"] for reply in replies) == 64
+    assert tracker.end() == 0
+    assert all(gone(pid) for pid in pids)
+
+
+@linux_only
+def test_one_that_is_killed_is_replaced(start_tracker: StartTracker) -> None:
+    tracker = start_tracker()
+    victim, other = web_processes(tracker)
+    os.kill(victim, signal.SIGKILL)
+    until(lambda: len(web_processes(tracker)) == 2 and victim not in web_processes(tracker))
+    assert other in web_processes(tracker)
+    until(lambda: b"complete" in tracker.announce())
+    assert "a web process ended" in tracker.log
+    assert tracker.end() == 0
+
+
+@linux_only
+@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+def test_none_outlives_the_tracker(start_tracker: StartTracker, number: signal.Signals) -> None:
+    tracker = start_tracker()
+    pids = web_processes(tracker)
+    tracker.end(number)
+    until(lambda: all(gone(pid) for pid in pids))
+
+
+@linux_only
+def test_no_secret_stands_in_a_command_line_or_an_environment(
+    start_tracker: StartTracker, start_server: Callable[..., Server]
+) -> None:
+    server = start_server("--appendonly", "no")
+    with server.client() as client:
+        client.config_set("requirepass", "hunter2")
+    tracker = start_tracker(TRACKER_REDIS__URL=f"unix://:hunter2@{server.socket_path}")
+    assert tracker.announce()[b"complete"] == 1
+    for pid in web_processes(tracker):
+        for about in ("cmdline", "environ"):
+            assert b"hunter2" not in Path(f"/proc/{pid}/{about}").read_bytes()
+    assert tracker.end() == 0
+
+
+@linux_only
+def test_a_socket_file_stays_until_the_tracker_ends(start_tracker: StartTracker, tmp_path: Path) -> None:
+    path = Path(f"/tmp/swk-{os.getpid()}.sock")  # noqa: S108  # a path short enough for a socket
+    tracker = start_tracker(TRACKER_HTTP__LISTEN=f"127.0.0.1:0,unix:{path}")
+    (victim, _) = web_processes(tracker)
+    os.kill(victim, signal.SIGTERM)
+    until(lambda: victim not in web_processes(tracker) and len(web_processes(tracker)) == 2)
+    with socket.socket(socket.AF_UNIX) as client:
+        client.connect(str(path))
+    assert tracker.end() == 0
+    assert not path.exists()
+
+
+def settings_on(url: str, workers: int = 1) -> Settings:
+    http = HttpSettings(listen=("127.0.0.1:0",), workers=workers)
+    return Settings(redis=RedisSettings(url=SecretStr(url)), http=http)
+
+
+async def test_figures_outlive_their_process(redis_url: str, prefix: str) -> None:
+    """What a process had counted when it ended stays in the sums, and what it was doing does not."""
+    settings = settings_on(redis_url)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, redis_url, b"secret", tuple(listener.address for listener in listeners))
+    host, _, port = listeners[0].address.rpartition(":")
+
+    async def ask() -> bytes:
+        reader, writer = await asyncio.open_connection(host, int(port))
+        writer.write(b"GET /announce?info_hash=short HTTP/1.0\r\n\r\n")
+        answer = await reader.read()
+        writer.close()
+        return answer
+
+    try:
+        async with open_workforce(orders, listeners, tuple) as force:
+            assert force.alive == 1
+            assert b"failure reason" in await ask()
+            await _until(lambda: force.snapshot().counts.get("requests") == 1)
+            (pid,) = force.pids
+            os.kill(pid, signal.SIGKILL)
+            await _until(lambda: bool(force.pids) and force.pids != [pid] and force.alive == 1)
+            assert force.snapshot().counts["requests"] == 1
+            await ask()
+            await _until(lambda: force.snapshot().counts["requests"] == 2)
+        assert force.snapshot().counts["requests"] == 2
+        assert force.alive == 0
+    finally:
+        for listener in listeners:
+            listener.close()
+
+
+async def _until(condition: Callable[[], bool]) -> None:
+    async with asyncio.timeout(SECONDS):
+        while not condition():
+            await asyncio.sleep(0.02)
+
+
+async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
+    settings = settings_on(f"unix://{tmp_path}/nobody")
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, f"unix://{tmp_path}/nobody", b"", (listeners[0].address,))
+    try:
+        with pytest.raises(StartupError, match="a web process ended with status 1"):
+            async with open_workforce(orders, listeners, tuple):
+                raise AssertionError("it serves")
+    finally:
+        listeners[0].close()
+
+
+def test_orders_arrive_with_their_sockets() -> None:
+    settings = settings_on("redis://:hunter2@127.0.0.1/1")
+    orders = Orders(settings, "redis://:hunter2@127.0.0.1/1", b"\0" * 32, ("127.0.0.1:1",))
+    ours, theirs = socket.socketpair()
+    with ours, theirs, socket.socket() as listener:
+        listener.bind(("127.0.0.1", 0))
+        with ThreadPoolExecutor(1) as pool:
+            pool.submit(send_orders, ours, orders, [listener])
+            received, sockets = receive_orders(theirs)
+        assert received == orders
+        assert [s.getsockname() for s in sockets] == [listener.getsockname()]
+        sockets[0].close()
+
+
+def test_a_parent_that_went_away_gives_no_orders() -> None:
+    ours, theirs = socket.socketpair()
+    ours.close()
+    with theirs, pytest.raises(EOFError):
+        receive_orders(theirs)
+
+
+def test_figures_cross_the_line_as_they_are() -> None:
+    telemetry = Telemetry()
+    telemetry.take_over({("requests",): 3}, {"announce_seconds": [0.002]})
+    telemetry.gauge("in_flight", lambda: 7.0)
+    assert decode_snapshot(encode_snapshot(telemetry.snapshot())) == telemetry.snapshot()
+    for wrong in (b"{", b"[]", b"{}", b'{"counts": 1, "histograms": {}, "gauges": {}}'):
+        with pytest.raises((ValueError, TypeError, KeyError)):
+            decode_snapshot(wrong)
+
+
+def test_nothing_is_known_of_processes_that_never_were() -> None:
+    force = Workforce(Orders(Settings(), "", b"", ()), [], tuple)
+    assert (force.alive, force.pids, force.snapshot()) == (0, [], Snapshot())

@@ -1,0 +1,62 @@
+"""What follows when a peer joins, put together: unique users by place are tallied, while nobody waits for it."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tracker.bittorrent import Address, InfoHash
+from tracker.foundation import Foundation, outbox_most
+from tracker.geoip import GeoIP
+from tracker.loops import running
+from tracker.settings import Settings
+from tracker.store.uniques import UniqueRules, Uniques
+from tracker.workers.tally import Tally
+
+
+@dataclass(frozen=True, slots=True)
+class Joins:
+    """Hears of joins, and never makes anybody wait."""
+
+    tally: Tally
+    places: GeoIP
+    counted: bool
+    """Whether unique users are counted at all."""
+
+    def joined(self, info_hash: InfoHash, address: Address) -> None:
+        """A peer was seen in a swarm for the first time."""
+        if self.counted:
+            self.tally.offer(info_hash, address)
+
+
+@asynccontextmanager
+async def open_joins(settings: Settings, base: Foundation, secret: bytes) -> AsyncIterator[Joins]:
+    """With the GeoIP database open. Leaving the block, when nobody announces any more, counts what waits."""
+    places = GeoIP(settings.geoip.database)
+    tally, counted = _tally(settings, base, places, secret), settings.uniques.enabled
+    base.telemetry.gauge("joins_waiting", lambda: tally.waiting)
+    base.telemetry.gauge("geoip_misses", lambda: places.misses)
+    try:
+        async with running(*([tally.run] if counted else [])):
+            yield Joins(tally, places, counted)
+            await tally.flush()
+    finally:
+        places.close()
+
+
+def _tally(settings: Settings, base: Foundation, places: GeoIP, secret: bytes) -> Tally:
+    rules = UniqueRules(
+        mode=settings.uniques.mode,
+        secret=secret,
+        outbox_most=outbox_most(settings),
+        export_torrents=settings.stathat.per_torrent,
+    )
+    return Tally(
+        Uniques(base.connection, base.scripts, base.keys, rules),
+        base.connection,
+        settings.uniques,
+        lookup=places.lookup,
+        refresh=places.refresh,
+        count=base.counters.count,
+        clock=time.time,
+    )

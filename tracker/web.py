@@ -1,0 +1,80 @@
+"""What answers peers, put together: decisions over swarms, and a front end over decisions.
+
+One of it runs in each process that serves: in the only one, or in each web process of several.
+"""
+
+import gc
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+
+from tracker.announce import Tracker
+from tracker.foundation import Foundation, swarms_on
+from tracker.frontends.http import serve_http
+from tracker.joins import Joins
+from tracker.listeners import Listener
+from tracker.loops import running
+from tracker.settings import Settings
+from tracker.store.clients import AllowList, Clients
+from tracker.workers.changes import follow_changes
+
+
+@asynccontextmanager
+async def open_web(
+    settings: Settings,
+    base: Foundation,
+    joins: Joins,
+    secret: bytes,
+    listeners: Sequence[Listener] | None = None,
+    problems: Callable[[], Sequence[str]] = tuple,
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serves on ``listeners``, or on those of the settings, and gives their addresses. Sockets open last and close first.
+
+    ``problems`` says why the tracker is not ready.
+    """
+    swarms, telemetry = swarms_on(settings, base), base.telemetry
+    telemetry.gauge("announces_waiting", lambda: swarms.waiting)
+    telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
+    allow_list = AllowList(Clients(base.connection, base.keys), time.monotonic)
+    tracker = Tracker(
+        swarms,
+        base.counters,
+        allow_list,
+        joins.joined,
+        announce=settings.announce,
+        torrents=settings.torrents,
+        users=settings.users,
+        clients=settings.clients,
+        reaper=settings.reaper,
+        secret=secret,
+        clock=time.time,
+    )
+
+    async def follow() -> None:
+        await follow_changes(base.connection, base.keys, allow_list)
+
+    max_scrape = settings.torrents.max_scrape
+    async with (
+        running(swarms.run, follow),
+        serve_http(
+            tracker,
+            settings.http,
+            settings.announce,
+            max_scrape=max_scrape,
+            listeners=listeners,
+            problems=problems,
+            show_open=lambda read: telemetry.gauge("connections", read),
+        ) as addresses,
+    ):
+        _spare_the_collector()
+        yield addresses
+
+
+def _spare_the_collector() -> None:
+    """Nearly all that an announce makes is freed by reference counts; what the start made stays for ever.
+
+    With Python's defaults the cycle collector runs every few announces, and walks through all of that now and then.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)
