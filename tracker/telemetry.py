@@ -53,6 +53,11 @@ class Telemetry:
             histogram.counts[bisect_left(BOUNDS[name], value)] += 1
             histogram.sum += value
 
+    def round_trip(self, outcome: str, seconds: float) -> None:
+        """One to the store, as a Connection tells of it."""
+        self.count(f"store.{outcome}")
+        self.observe("store_seconds", seconds)
+
     def gauge(self, name: str, read: Callable[[], float]) -> None:
         """``read`` is called whenever somebody looks."""
         self._gauges[name] = read

@@ -193,6 +193,11 @@ class Server(web.Server):
             **options,
         )
 
+    @property
+    def open(self) -> int:
+        """Connections that are open."""
+        return self._open
+
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._kwargs)
 

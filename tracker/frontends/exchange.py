@@ -81,7 +81,7 @@ class Answer(web.StreamResponse):
 @functools.cache
 def _head(status: int, version11: bool, keep_alive: bool) -> bytes:
     """The head up to the value of Content-Length."""
-    reason = {200: "OK", 404: "Not Found"}[status]
+    reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
     version = "1.1" if version11 else "1.0"
     said = {(True, False): "Connection: close\r\n", (False, True): "Connection: keep-alive\r\n"}
     connection = said.get((version11, keep_alive), "")

@@ -1,0 +1,86 @@
+"""/health and /ready on the port of the peers: for whoever starts, stops and watches trackers."""
+
+import contextlib
+from collections.abc import AsyncIterator
+
+import pytest
+
+from tests.frontends.harness import ANNOUNCE, Client, RecordingTracker, connect, on_loops, request
+from tracker.frontends.http import serve_http
+from tracker.settings import AnnounceSettings, HttpSettings
+
+
+@contextlib.asynccontextmanager
+async def probing(tracker: RecordingTracker, problems: list[str]) -> AsyncIterator[Client]:
+    http = HttpSettings(listen=("127.0.0.1:0",))
+    async with serve_http(
+        tracker, http, AnnounceSettings(), max_scrape=1, problems=lambda: problems
+    ) as addresses:
+        async with connect(addresses[0]) as client:
+            yield client
+
+
+@on_loops()
+async def test_a_tracker_is_alive_whatever_its_problems() -> None:
+    async with probing(RecordingTracker(), ["the store does not answer"]) as client:
+        response = await client.get("/health")
+    assert (response.status_line, response.body) == ("HTTP/1.1 200 OK", b"alive\n")
+
+
+@on_loops()
+async def test_it_is_ready_until_something_is_wrong() -> None:
+    """The same connection hears of each change at once."""
+    problems: list[str] = []
+    async with probing(RecordingTracker(), problems) as client:
+        response = await client.get("/ready")
+        assert (response.status_line, response.body) == ("HTTP/1.1 200 OK", b"ready\n")
+        problems += ["the store does not answer", "shutting down"]
+        response = await client.get("/ready?verbose")
+        assert response.status_line == "HTTP/1.1 503 Service Unavailable"
+        assert response.body == b"the store does not answer\nshutting down\n"
+        problems.clear()
+        assert (await client.get("/ready")).body == b"ready\n"
+
+
+@pytest.mark.parametrize(
+    ("path", "problems", "status"),
+    [
+        ("/health", [], 200),
+        ("/ready", [], 200),
+        ("/ready?x", ["shutting down"], 503),
+        ("/health", ["shutting down"], 200),
+    ],
+)
+@on_loops("uvloop")
+async def test_head_gives_the_status_alone(path: str, problems: list[str], status: int) -> None:
+    async with probing(RecordingTracker(), problems) as client:
+        client.send(request(path, method="HEAD"))
+        head = await client.reader.readuntil(b"\r\n\r\n")
+        assert head.startswith(b"HTTP/1.1 %d " % status)
+        assert b"Content-Length: 0\r\n" in head
+
+
+@on_loops("uvloop")
+async def test_probes_count_as_nothing_and_announces_go_on() -> None:
+    """A tracker that is not ready answers peers all the same: they are told why, and try again."""
+    tracker = RecordingTracker()
+    async with probing(tracker, ["the store does not answer"]) as client:
+        for path in ("/health", "/ready", "/ready/", "/healthy"):
+            await client.get(path)
+        assert tracker.labels == [] and tracker.announces == []
+        assert (await client.get(ANNOUNCE)).reply[b"interval"] == 1800
+
+
+@on_loops("uvloop")
+async def test_open_connections_can_be_read() -> None:
+    readers = []
+    http = HttpSettings(listen=("127.0.0.1:0",))
+    async with serve_http(
+        RecordingTracker(), http, AnnounceSettings(), max_scrape=1, show_open=readers.append
+    ) as addresses:
+        (read,) = readers
+        assert read() == 0
+        async with connect(addresses[0]) as one, connect(addresses[0]) as two:
+            await one.get("/health")
+            await two.get("/health")
+            assert read() == 2
