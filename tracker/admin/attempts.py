@@ -1,0 +1,75 @@
+"""How often signing in may fail: so many times a minute from one address, and from all of them together.
+
+Only failures are counted, and only failures are put off: who has a good token is let in however many bad ones came from
+the same address, which may be that of a proxy. Guessing 256 bits is hopeless anyway; what this keeps small is the work
+and the noise.
+"""
+
+from collections import OrderedDict
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import IPv6Address, IPv6Network, ip_address
+
+MOST_ADDRESSES = 4096
+"""Addresses remembered; beyond that the one that failed longest ago is forgotten."""
+
+
+@dataclass(slots=True)
+class _Bucket:
+    left: float
+    at: float
+
+
+@dataclass(frozen=True, slots=True)
+class Pace:
+    """``burst`` failures at once, then one every ``seconds``."""
+
+    burst: int
+    seconds: float
+
+
+PER_ADDRESS = Pace(10, 6.0)
+OVERALL = Pace(200, 0.3)
+
+
+class Attempts:
+    """Failed attempts. ``clock`` gives seconds that only grow."""
+
+    def __init__(
+        self, clock: Callable[[], float], per_address: Pace = PER_ADDRESS, overall: Pace = OVERALL
+    ) -> None:
+        self._clock = clock
+        self._per_address = per_address
+        self._overall = overall
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
+        self._all = _Bucket(overall.burst, clock())
+
+    def failed(self, address: str) -> float:
+        """Notes a failure; 0.0, or the seconds to wait when there were too many."""
+        now = self._clock()
+        name = _network(address)
+        bucket = self._buckets.setdefault(name, _Bucket(self._per_address.burst, now))
+        self._buckets.move_to_end(name)
+        while len(self._buckets) > MOST_ADDRESSES:
+            self._buckets.popitem(last=False)
+        return max(_take(bucket, self._per_address, now), _take(self._all, self._overall, now))
+
+
+def _take(bucket: _Bucket, pace: Pace, now: float) -> float:
+    bucket.left = min(float(pace.burst), bucket.left + (now - bucket.at) / pace.seconds)
+    bucket.at = now
+    if bucket.left < 1:
+        return (1 - bucket.left) * pace.seconds
+    bucket.left -= 1
+    return 0.0
+
+
+def _network(address: str) -> str:
+    """The address, of IPv6 its /64: who has one has all of it."""
+    try:
+        found = ip_address(address.partition("%")[0])
+    except ValueError:  # a unix socket has none
+        return ""
+    if isinstance(found, IPv6Address):
+        return str(IPv6Network((found, 64), strict=False))
+    return str(found)

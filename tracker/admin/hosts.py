@@ -1,0 +1,108 @@
+"""Under which names the admin port answers, and from which pages it takes orders.
+
+A page of a stranger can have its own name resolve to 127.0.0.1 and then read what answers there (DNS rebinding): so
+only names on a list are answered. It can also have a visitor's browser send forms here: so whatever changes something
+must come from a page of ours, as the browser says in Origin and Sec-Fetch-Site. Programs send neither, and have tokens.
+"""
+
+from collections.abc import Iterable
+from ipaddress import IPv6Address, ip_address
+from urllib.parse import urlsplit
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from tracker.admin.problems import Handler, Problem
+
+SAFE_METHODS = frozenset({"GET", "HEAD"})
+"""Those that change nothing; OPTIONS is not answered at all, for no other site may ask."""
+
+
+class Hosts:
+    """The names that are ours: ``localhost``, loopback addresses, ``configured`` ones and the address a request came to."""
+
+    def __init__(self, configured: Iterable[str], addresses: Iterable[str] = ()) -> None:
+        self._configured = frozenset(_host(name) for name in configured)
+        listened = {_host(address.rpartition(":")[0]) for address in addresses if address[:5] != "unix:"}
+        self._names = {"localhost", "127.0.0.1", "::1"} | self._configured | (listened - {"0.0.0.0", "::"})
+
+    def check(self, request: web.Request) -> None:
+        """Raises Problem unless the request was sent to one of our names and, if it may change something, by a page of ours."""
+        given = request.headers.getall("Host", [])
+        if len(given) != 1 or not request.raw_path.startswith("/"):
+            raise Problem(400, detail="a request needs one Host header, and a path that begins with a slash")
+        name = _authority(given[0])
+        if name is None or not (name[0] in self._names or name[0] == _local_address(request)):
+            raise Problem(
+                421,
+                detail="the admin port does not answer under this name: add it to TRACKER_ADMIN__HOSTS",
+            )
+        if request.method not in SAFE_METHODS:
+            self._check_origin(request, given[0])
+
+    def _check_origin(self, request: web.Request, host: str) -> None:
+        origins = request.headers.getall("Origin", [])
+        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+        ours = all(self._is_ours(origin, host) for origin in origins)
+        if not ours or site not in ("same-origin", "none"):
+            raise Problem(403, detail="this came from a page of another site")
+
+    def _is_ours(self, origin: str, host: str) -> bool:
+        """Whether a page with this origin was served by us: under the very host and port that it now sends to.
+
+        A proxy may pass another Host on than the browser sent; then a configured name does, on the scheme's own port.
+        Another port of the same machine is another site, although cookies know no ports.
+        """
+        parts = urlsplit(origin)
+        if parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin:
+            return False
+        found, sent_to = _authority(parts.netloc), _authority(host)
+        if found is None or sent_to is None:
+            return False
+        usual = {"http": 80, "https": 443}[parts.scheme]
+        if found[0] in self._configured and found[1] in (None, usual):
+            return True
+        return found[0] == sent_to[0] and (found[1] or usual) == (sent_to[1] or usual)
+
+
+def came_from_a_page(request: web.Request) -> bool:
+    """Whether a browser says where this request came from; that it is a good place, Hosts.check has seen to."""
+    return "Origin" in request.headers
+
+
+def checked(hosts: Hosts) -> Middleware:
+    @web.middleware
+    async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
+        hosts.check(request)
+        return await handler(request)
+
+    return check
+
+
+def _authority(text: str) -> tuple[str, int | None] | None:
+    """(host, port) as in a Host header; None when it is neither."""
+    try:
+        parts = urlsplit(f"//{text}")
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        return None
+    if not host or parts.netloc != text or "@" in text:
+        return None
+    return _host(host), port
+
+
+def _host(text: str) -> str:
+    """A host name or address in its one spelling, without brackets and the last dot."""
+    host = text.strip().strip("[]").lower().removesuffix(".")
+    try:
+        address = ip_address(host)
+    except ValueError:
+        return host
+    mapped = address.ipv4_mapped if isinstance(address, IPv6Address) else None
+    return str(mapped or address)
+
+
+def _local_address(request: web.Request) -> str | None:
+    """The address the connection came to: where all of them are listened on, it is one of those."""
+    name = request.transport.get_extra_info("sockname") if request.transport is not None else None
+    return _host(name[0].partition("%")[0]) if isinstance(name, tuple) else None

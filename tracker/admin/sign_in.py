@@ -1,0 +1,81 @@
+"""Signing in with a token or a one-time link, and out again."""
+
+from typing import Any
+
+from aiohttp import web
+
+from tracker.admin.auth import ACCESS, COOKIE, SECURE_COOKIE, SIGN_IN, cookie_of, too_many
+from tracker.admin.desk import Desk
+from tracker.admin.pages.rendering import render
+from tracker.store.tokens import Session
+
+_MOST_BYTES = 4096
+"""Of a sign-in form, which anybody may send."""
+
+
+def routes(desk: Desk) -> list[web.AbstractRouteDef]:
+    tokens, seconds = desk.stores.tokens, desk.settings.admin.session_seconds
+
+    async def show(request: web.Request) -> web.Response:
+        return _page(request)
+
+    # No CSRF token guards this form, for there is no session yet that could hold one. Its origin is checked like that of
+    # every change, and who signs in gets a new session whatever the browser had before: nobody can be given one.
+    async def sign_in(request: web.Request) -> web.Response:
+        form = await request.clone(client_max_size=_MOST_BYTES).post()
+        text, link = form.get("token"), form.get("link")
+        signed_in: tuple[Session, str] | None = None
+        if isinstance(link, str) and link:
+            signed_in = await tokens.sign_in_by_link(link, seconds)
+        elif isinstance(text, str):
+            signed_in = await tokens.sign_in_by_token(text.strip(), seconds)
+        if signed_in is None:
+            if wait := request.app[ACCESS].attempts.failed(request.remote or ""):
+                raise too_many(wait)
+            return _page(request, "link" if link else "token", status=403)
+        await tokens.sign_out(cookie_of(request))
+        answer = _on_to("/")
+        _set_cookie(request, answer, signed_in[1], seconds)
+        return answer
+
+    async def sign_out(request: web.Request) -> web.Response:
+        await tokens.sign_out(cookie_of(request))
+        answer = _on_to(SIGN_IN)
+        for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
+            answer.del_cookie(name, path="/", secure=secure, httponly=True, samesite="Strict")
+        return answer
+
+    return [
+        web.get(SIGN_IN, show),
+        web.post(SIGN_IN, sign_in),
+        web.post("/sign-out", sign_out),
+    ]
+
+
+def _page(request: web.Request, failed: str = "", status: int = 200) -> web.Response:
+    """``failed`` is what was no good: ``token``, ``link`` or nothing yet."""
+    context: dict[str, Any] = {"failed": failed}
+    return render(request, "sign_in.html", context, status=status)
+
+
+def _on_to(path: str) -> web.Response:
+    return web.Response(status=303, headers={"Location": path})
+
+
+def _set_cookie(request: web.Request, answer: web.Response, secret: str, seconds: int) -> None:
+    secure = came_by_tls(request)
+    answer.set_cookie(
+        SECURE_COOKIE if secure else COOKIE,
+        secret,
+        max_age=seconds,
+        path="/",
+        httponly=True,
+        samesite="Strict",
+        secure=secure,
+    )
+
+
+def came_by_tls(request: web.Request) -> bool:
+    """Whether the browser speaks TLS to a proxy. Who lies about it in their own request harms only their own cookie."""
+    forwarded = request.headers.get("X-Forwarded-Proto", "").strip().lower()
+    return forwarded == "https" or request.headers.get("Origin", "").startswith("https://")

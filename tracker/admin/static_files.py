@@ -1,0 +1,85 @@
+"""/static/: the files of the dashboard, the same for everybody, out of memory.
+
+They are read once, at the start, and a request names one of them or none: no path leads anywhere else.
+"""
+
+import gzip
+import hashlib
+import mimetypes
+from collections.abc import Iterator
+from dataclasses import dataclass
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+
+from aiohttp import web
+
+from tracker.admin.problems import Problem
+
+_FOR_EVER = "public, max-age=31536000, immutable"
+_ASK_AGAIN = "no-cache"
+_TYPES = {
+    ".js": "text/javascript",
+    ".mjs": "text/javascript",
+    ".svg": "image/svg+xml",
+    ".woff2": "font/woff2",
+}
+_GAINS_FROM_GZIP = ("text/", "image/svg", "application/json")
+_LEAST_GZIPPED = 1024
+
+
+@dataclass(frozen=True, slots=True)
+class StaticFile:
+    content: bytes
+    gzipped: bytes | None
+    content_type: str
+    etag: str
+
+
+def read_all() -> dict[str, StaticFile]:
+    """Every file below static/ by its path there."""
+    return {path: _read(path, file) for path, file in _walk(files("tracker.admin") / "static", "")}
+
+
+def _walk(folder: Traversable, path: str) -> Iterator[tuple[str, Traversable]]:
+    if not folder.is_dir():
+        return
+    for entry in folder.iterdir():
+        if entry.is_dir():
+            yield from _walk(entry, f"{path}{entry.name}/")
+        else:
+            yield f"{path}{entry.name}", entry
+
+
+def _read(path: str, file: Traversable) -> StaticFile:
+    content = file.read_bytes()
+    suffix = path[path.rfind(".") :]
+    kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
+    worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _LEAST_GZIPPED
+    gzipped = gzip.compress(content, mtime=0) if worth else None
+    return StaticFile(content, gzipped, kind, hashlib.sha256(content).hexdigest()[:20])
+
+
+def routes() -> list[web.AbstractRouteDef]:
+    found = read_all()
+
+    async def serve(request: web.Request) -> web.Response:
+        file = found.get(request.match_info["path"])
+        if file is None:
+            raise Problem(404, detail="there is no such file")
+        answer = web.Response()
+        answer.headers["Cache-Control"] = _FOR_EVER if request.query.get("v") else _ASK_AGAIN
+        answer.headers["Vary"] = "Accept-Encoding"
+        answer.etag = file.etag
+        if any(tag.value in (file.etag, "*") for tag in request.if_none_match or ()):
+            answer.set_status(304)
+            return answer
+        answer.content_type = file.content_type
+        if answer.content_type.startswith("text/"):
+            answer.charset = "utf-8"
+        answer.body = file.content
+        if file.gzipped is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
+            answer.headers["Content-Encoding"] = "gzip"
+            answer.body = file.gzipped
+        return answer
+
+    return [web.get("/static/{path:.+}", serve)]
