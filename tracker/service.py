@@ -11,6 +11,8 @@ from dataclasses import dataclass
 import structlog
 from redis.exceptions import RedisError
 
+from tracker.admin.desk import Desk
+from tracker.admin.server import serve_admin
 from tracker.background import open_background
 from tracker.errors import StartupError, StoreAway
 from tracker.foundation import Foundation, laid, swarms_on
@@ -20,7 +22,8 @@ from tracker.loops import running
 from tracker.readiness import Readiness
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
-from tracker.stores import open_connection, open_server
+from tracker.store.tokens import Tokens
+from tracker.stores import open_connection, open_server, stores_on
 from tracker.telemetry import Snapshot, Telemetry, merged
 from tracker.web import open_web
 from tracker.workers.reaper import Reaper
@@ -38,6 +41,10 @@ class Banner:
     addresses: tuple[str, ...]
     store: str
     data: str
+    admin: tuple[str, ...] = ()
+    """The addresses of the admin port."""
+    link: str = ""
+    """The secret of a link that signs in there once; empty where somebody has a token already."""
 
 
 async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
@@ -57,10 +64,12 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
             open_joins(settings, base, secret) as joins,
             open_background(settings, base, reaper, joins.joined),
             running(reaper.run),
-            _web(settings, base, joins, secret, url, problems) as (addresses, _),
+            _web(settings, base, joins, secret, url, problems) as (addresses, figures),
+            _admin(settings, base, joins, figures, problems, version) as (admin, tokens),
         ):
             store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
-            ready(Banner(addresses, store, data))
+            link = await tokens.new_link() if admin and embedded and not await tokens.any() else ""
+            ready(Banner(addresses, store, data, admin, link))
             log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")
@@ -110,6 +119,25 @@ async def _web(
         force = await stack.enter_async_context(open_workforce(orders, listeners, problems))
         telemetry.gauge("web_processes", lambda: force.alive)
         yield orders.addresses, lambda: merged([telemetry.snapshot(), force.snapshot()])
+
+
+@asynccontextmanager
+async def _admin(
+    settings: Settings,
+    base: Foundation,
+    joins: Joins,
+    figures: Callable[[], Snapshot],
+    problems: Callable[[], Sequence[str]],
+    version: str,
+) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
+    """The admin port, if it is wanted: (its addresses, who may use it)."""
+    stores = stores_on(base.connection, base.scripts, base.keys, settings, base.counters)
+    if not settings.admin.enabled:
+        yield (), stores.tokens
+        return
+    desk = Desk(stores, settings, joins.places, figures, problems, time.time, version)
+    async with serve_admin(desk, settings.admin) as addresses:
+        yield addresses, stores.tokens
 
 
 def _stop_on_signals(stop: asyncio.Event) -> None:

@@ -162,6 +162,15 @@ def banner_text(banner: "Banner", pid: int, *, private: bool) -> str:
     """What a person wants to know once the tracker serves; announce URLs first."""
     urls = announce_urls(banner.addresses, "/<passkey>/announce" if private else "/announce")
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
+    admin = announce_urls(banner.admin, "/")
+    lines += [("admin" if not number else "", url) for number, url in enumerate(admin)]
+    if banner.link and admin:
+        from tracker.store.tokens import LINK_SECONDS  # noqa: PLC0415  # no other line here needs the store
+
+        # Behind the #, so that no browser sends it anywhere in a URL.
+        lines.append(
+            ("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)")
+        )
     lines += [("store", banner.store), ("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
     return "\n".join([f"swarmkeeper {__version__} serves", *(f"  {name:<10}{text}" for name, text in lines)])
 
