@@ -3,15 +3,22 @@
 from aiohttp import web
 
 from tracker.admin.desk import Desk
+from tracker.admin.pages import overview
+from tracker.admin.pages.live import Live, Readings
+from tracker.admin.pages.mistakes import shown_as_pages
 from tracker.admin.pages.rendering import setup_templates
 
 
 def setup(app: web.Application) -> None:
-    """Templates for the pages of ``app``, those of other parts among them."""
+    """Templates for the pages of ``app``, those of other parts among them; and a page for whatever goes wrong."""
     setup_templates(app)
+    app.middlewares.insert(0, shown_as_pages)
 
 
 def routes(desk: Desk) -> list[web.AbstractRouteDef]:
     """Every page."""
-    del desk
-    return []
+    readings = Readings(desk)
+    return [
+        web.get("/live", Live(desk, readings).handle, allow_head=False),
+        *overview.routes(desk, readings),
+    ]

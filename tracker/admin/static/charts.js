@@ -1,0 +1,235 @@
+// Charts: every figure.chart is drawn from the JSON its data-chart names, in the colours of the page, and redrawn when
+// those or its width change. The JSON: {"x": [epoch seconds], "series": [{"name": …, "values": [number or null]}]}.
+//
+//   data-kind    "rate" fills the first series, "lines" none, "steps" keeps a value until the next
+//   data-unit    what stands after a value;  data-height  in pixels;  data-scale="log" for what spans decades
+//   data-live    the name under which live.js hands over new points
+
+const charts = new Map();
+const probe = document.createElement("span");
+probe.hidden = true;
+document.body.append(probe);
+
+function colour(name) {
+  probe.style.color = `var(${name})`;
+  return getComputedStyle(probe).color;
+}
+
+function faded(text, alpha) {
+  const parts = text.match(/[\d.]+/g) || [0, 0, 0];
+  return `rgba(${parts[0]}, ${parts[1]}, ${parts[2]}, ${alpha})`;
+}
+
+const plain = new Intl.NumberFormat("en", { maximumFractionDigits: 2 });
+const short = new Intl.NumberFormat("en", { maximumSignificantDigits: 3 });
+const compact = new Intl.NumberFormat("en", { notation: "compact", maximumSignificantDigits: 3 });
+
+function shown(value, unit) {
+  if (value === null || value === undefined) return "–";
+  const text = Math.abs(value) >= 100000 ? compact.format(value) : Math.abs(value) < 10 ? short.format(value) : plain.format(value);
+  return text + unit;
+}
+
+function at(seconds, span) {
+  const when = new Date(seconds * 1000);
+  const clock = when.toLocaleTimeString([], { hour: "2-digit", minute: "2-digit", ...(span < 900 ? { second: "2-digit" } : {}), hour12: false });
+  return span > 86400 ? `${when.toLocaleDateString([], { day: "numeric", month: "short" })} ${clock}` : clock;
+}
+
+const two = (number) => String(number).padStart(2, "0");
+
+function timeTicks(self, splits) {
+  const span = self.scales.x.max - self.scales.x.min;
+  let day = null;
+  return splits.map((seconds) => {
+    const when = new Date(seconds * 1000);
+    if (span > 86400 * 1.5) {
+      const today = when.toDateString();
+      const turned = today !== day;
+      day = today;
+      if (turned || (when.getHours() === 0 && when.getMinutes() === 0)) return when.toLocaleDateString([], { day: "numeric", month: "short" });
+    }
+    return span < 900 ? `${two(when.getHours())}:${two(when.getMinutes())}:${two(when.getSeconds())}` : `${two(when.getHours())}:${two(when.getMinutes())}`;
+  });
+}
+
+// Whether a tick of a logarithmic axis is one of these digits and zeros.
+function leads(value, digits) {
+  const mantissa = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
+  return digits.some((digit) => Math.abs(mantissa - digit) < 0.01);
+}
+
+class Chart {
+  constructor(figure) {
+    this.figure = figure;
+    this.place = figure.querySelector(".plot");
+    this.unit = figure.dataset.unit || "";
+    this.kind = figure.dataset.kind || "lines";
+    this.log = figure.dataset.scale === "log";
+    this.data = null;
+    this.plot = null;
+    this.legend = document.createElement("div");
+    this.legend.className = "legend";
+    this.legend.setAttribute("aria-hidden", "true");
+    this.place.after(this.legend);
+    new ResizeObserver(() => this.resize()).observe(this.place);
+  }
+
+  async load(source) {
+    this.figure.dataset.chart = source;
+    this.source = source;
+    try {
+      const answer = await fetch(source, { headers: { Accept: "application/json" }, redirect: "error" });
+      if (!answer.ok) throw new Error(String(answer.status));
+      const data = await answer.json();
+      if (this.source === source) this.show(data);
+    } catch {
+      this.say("This chart could not be loaded.");
+    }
+  }
+
+  show(data) {
+    const same = this.data && this.plot && this.data.series.map((s) => s.name).join() === data.series.map((s) => s.name).join();
+    this.data = data;
+    const span = data.x.length ? data.x[data.x.length - 1] - data.x[0] : 0;
+    const resized = same && (span > 900) === (this.span > 900);
+    this.span = span;
+    if (!data.x.length || data.series.every((s) => s.values.every((value) => value === null))) {
+      this.plot?.destroy();
+      this.plot = null;
+      this.say(this.figure.dataset.empty || "Nothing to draw yet.");
+      return;
+    }
+    if (resized) {
+      this.plot.setData(this.columns());
+    } else {
+      this.draw();
+    }
+    this.tell(null);
+    this.describe();
+  }
+
+  columns() {
+    // A logarithmic scale has no place for 0.
+    const clean = this.log ? (value) => (value === null || value <= 0 ? null : value) : (value) => value;
+    return [this.data.x, ...this.data.series.map((series) => series.values.map(clean))];
+  }
+
+  draw() {
+    this.plot?.destroy();
+    this.place.replaceChildren();
+    this.plot = new uPlot(this.options(), this.columns(), this.place);
+  }
+
+  options() {
+    const axis = { stroke: colour("--faint"), font: "11px system-ui, sans-serif", ticks: { show: false }, grid: { stroke: colour("--line"), width: 1 } };
+    const paths = this.kind === "steps" ? uPlot.paths.stepped({ align: 1 }) : uPlot.paths.linear();
+    const series = this.data.series.map((each, index) => {
+      const stroke = colour(`--series-${(index % 5) + 1}`);
+      const filled = this.kind === "rate" && index === 0;
+      return { label: each.name, stroke, width: 1.6, paths, spanGaps: this.kind !== "rate", points: { show: this.data.x.length < 3, size: 5 }, ...(filled ? { fill: faded(stroke, 0.12) } : {}) };
+    });
+    return {
+      width: Math.max(120, this.place.clientWidth),
+      height: Number(this.figure.dataset.height) || 220,
+      padding: [8, 6, 0, 0],
+      legend: { show: false },
+      cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, focus: { prox: -1 } },
+      scales: {
+        x: { time: true },
+        y: this.log ? { distr: 3, range: (self, low, high) => this.decades(low, high) } : { range: (self, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 0.5) * 1.08] },
+      },
+      axes: [
+        { ...axis, grid: { show: false }, space: 76, values: timeTicks, size: 28 },
+        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { filter: (self, splits) => splits.map((value) => (leads(value, [1, 2, 5]) ? value : null)) } : {}) },
+      ],
+      series: [{}, ...series],
+      hooks: { setCursor: [(self) => this.tell(self.cursor.idx)] },
+    };
+  }
+
+  // From a 1, 2 or 5 below to one above.
+  decades(low, high) {
+    if (!(low > 0) || !(high > 0)) return [0.1, 10];
+    const steps = [];
+    for (let exponent = Math.floor(Math.log10(low)) - 1; exponent <= Math.ceil(Math.log10(high)); exponent += 1) {
+      steps.push(...[1, 2, 5].map((digit) => Number(`${digit}e${exponent}`)));
+    }
+    return [steps.findLast((step) => step <= low) ?? low, steps.find((step) => step >= high && step > low) ?? high * 2];
+  }
+
+  // Below the chart: the values under the pointer, or the newest.
+  tell(index) {
+    const last = this.data.x.length - 1;
+    const pointed = index !== null && index !== undefined && index <= last;
+    const shownAt = pointed ? index : last;
+    const parts = this.data.series.map((series, number) => {
+      const part = document.createElement("span");
+      part.className = `s${(number % 5) + 1}`;
+      const value = document.createElement("b");
+      value.textContent = shown(series.values[shownAt], this.unit);
+      part.append(document.createElement("i"), `${series.name} `, value);
+      return part;
+    });
+    const when = document.createElement("span");
+    when.className = "at";
+    when.textContent = at(this.data.x[shownAt], this.span);
+    this.legend.replaceChildren(...parts, when);
+  }
+
+  // For those who cannot see it: from where to where, least, most and newest of each series.
+  describe() {
+    const x = this.data.x;
+    const sentences = this.data.series.map((series) => {
+      const values = series.values.filter((value) => value !== null);
+      if (!values.length) return `${series.name}: nothing.`;
+      return `${series.name}: from ${shown(Math.min(...values), this.unit)} to ${shown(Math.max(...values), this.unit)}, last ${shown(values[values.length - 1], this.unit)}.`;
+    });
+    const text = this.figure.querySelector("[data-chart-text]");
+    if (text) text.textContent = `From ${at(x[0], this.span)} to ${at(x[x.length - 1], this.span)}. ${sentences.join(" ")}`;
+  }
+
+  say(text) {
+    const said = document.createElement("p");
+    said.className = "nothing";
+    said.textContent = text;
+    this.place.replaceChildren(said);
+    this.legend.replaceChildren();
+  }
+
+  resize() {
+    if (this.plot && this.place.clientWidth) this.plot.setSize({ width: this.place.clientWidth, height: Number(this.figure.dataset.height) || 220 });
+  }
+
+  repaint() {
+    if (this.plot) this.draw();
+  }
+}
+
+export function chartOf(figure) {
+  return charts.get(figure);
+}
+
+export function liveChart(name) {
+  for (const [figure, chart] of charts) if (figure.dataset.live === name) return chart;
+  return null;
+}
+
+export function drawIn(root) {
+  for (const figure of root.querySelectorAll("figure[data-chart]")) {
+    if (charts.has(figure)) continue;
+    const chart = new Chart(figure);
+    charts.set(figure, chart);
+    chart.load(figure.dataset.chart);
+  }
+  for (const figure of charts.keys()) if (!figure.isConnected) charts.delete(figure);
+}
+
+function repaint() {
+  for (const chart of charts.values()) chart.repaint();
+}
+
+drawIn(document);
+document.addEventListener("htmx:load", (event) => drawIn(event.detail.elt));
+document.addEventListener("theme", repaint);
+matchMedia("(prefers-color-scheme: dark)").addEventListener("change", repaint);
