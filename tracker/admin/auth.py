@@ -8,7 +8,7 @@ a change also needs the session's CSRF token and the origin of a page of ours.
 import asyncio
 import hmac
 import math
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
@@ -20,10 +20,10 @@ from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
 from tracker.admin.problems import Handler, Problem
 from tracker.store.tokens import Tokens
 
-OPEN_PATHS = frozenset({"/health", "/ready", "/sign-in"})
-"""What needs no token, besides files under /static/, which are the same for everybody."""
+OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})
+"""The routes that need no token: what they show is the same for everybody, and no figure of the tracker."""
 ANY_SCOPE = frozenset({"/sign-out"})
-"""What changes something, and is allowed with every scope."""
+"""The routes that change something, and are allowed with every scope."""
 COOKIE = "tracker_session"
 SECURE_COOKIE = "__Host-tracker_session"
 """Its name over TLS: browsers take this one from no other host, and from nobody without TLS."""
@@ -72,13 +72,16 @@ class Access:
 
     async def admit(self, request: web.Request) -> None:
         """Puts the identity into the request; raises what refuses it."""
-        if request.path in OPEN_PATHS or request.path.startswith("/static/"):
+        # By the route that was found, not by the text of the path: the two may differ in escapes and dots.
+        resource = request.match_info.route.resource
+        route = resource.canonical if resource is not None else ""
+        if route in OPEN:
             return
         identity = await self.identify(request)
         if identity is None:
             raise self._unknown(request)
         if request.method not in SAFE_METHODS:
-            if identity.scope != "full" and request.path not in ANY_SCOPE:
+            if identity.scope != "full" and route not in ANY_SCOPE:
                 raise Problem(403, detail="this needs a token of scope full: yours may only read")
             if identity.csrf:
                 await _check_csrf(request, identity.csrf)
@@ -134,12 +137,23 @@ def cookie_of(request: web.Request) -> str:
     return request.cookies.get(SECURE_COOKIE) or request.cookies.get(COOKIE) or ""
 
 
+async def read_form(request: web.BaseRequest) -> Mapping[str, object]:
+    """The fields of a form; raises Problem for one that cannot be read."""
+    try:
+        return await request.post()
+    except (
+        ValueError,
+        LookupError,
+    ) as error:  # bytes that are not in the encoding it names, or no such encoding
+        raise Problem(400, detail="the form is malformed") from error
+
+
 async def _check_csrf(request: web.Request, expected: str) -> None:
     if not came_from_a_page(request):
         raise Problem(403, detail="a change by a signed-in browser must say from which page it came")
     given = request.headers.get(CSRF_HEADER)
     if given is None and request.content_type in _FORMS:
-        field = (await request.post()).get(CSRF_FIELD)
+        field = (await read_form(request)).get(CSRF_FIELD)
         given = field if isinstance(field, str) else None
     if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
         raise Problem(403, detail="the CSRF token is missing or wrong: load the page again")

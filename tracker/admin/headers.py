@@ -27,7 +27,7 @@ HEADERS = {
 }
 
 
-async def add_headers(_request: web.BaseRequest, response: web.StreamResponse) -> None:
+def add_headers(response: web.StreamResponse) -> None:
     """To an answer that is about to be sent. Nothing is kept by browsers and proxies that does not say it may be."""
     response.headers.update(HEADERS)
     response.headers.setdefault("Cache-Control", "no-store")

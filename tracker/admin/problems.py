@@ -11,6 +11,8 @@ from typing import Any
 import orjson
 import structlog
 from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
 
 from tracker.errors import ClientError, StoreAway
 
@@ -105,6 +107,8 @@ async def explained(request: web.Request, handler: Handler) -> web.StreamRespons
         return store_away().response()
     except ClientError as error:
         return Problem(400, detail=error.text).response()
+    except (RequestPayloadError, HttpProcessingError):
+        return Problem(400, detail="the body of the request is malformed").response()
     except ConnectionError:  # who asked is gone
         raise
     except Exception as error:  # noqa: BLE001  # told in the log, and not to a stranger
