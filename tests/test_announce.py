@@ -13,12 +13,12 @@ import pytest
 from tests.servers import Server
 from tests.store.harness import ALICE, START, Clock, Store, info_hash, peer_id, running
 from tracker.announce import Tracker, swarm_rules
-from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, Scrape, ScrapeFile
+from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
 from tracker.errors import ClientError
 from tracker.settings import Settings
 from tracker.store.clients import AllowList
 from tracker.store.keys import Keys
-from tracker.store.swarms import PeerUpdate
+from tracker.store.swarms import PeerUpdate, SwarmRules
 
 SECRET = b"s" * 32
 
@@ -30,6 +30,8 @@ class Desk:
     tracker: Tracker
     store: Store
     joined: list[tuple[InfoHash, Address]]
+    heard: list[tuple[PeerId, str]]
+    """What was told of client programs."""
 
     async def announce(
         self, peer: int = 1, event: str = "", passkey: str | None = None, address: str = "", **changes: Any
@@ -79,6 +81,7 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
                 running(Store(any_server.url, Keys(prefix), rules, Clock()))
             )
             joined: list[tuple[InfoHash, Address]] = []
+            heard: list[tuple[PeerId, str]] = []
             times = itertools.count()
             tracker = Tracker(
                 store.swarms,
@@ -92,9 +95,10 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
                 reaper=settings.reaper,
                 secret=secret,
                 clock=store.clock,
+                software=lambda peer_id, label: heard.append((peer_id, label)),
                 timer=lambda: float(next(times)),
             )
-            return Desk(tracker, store, joined)
+            return Desk(tracker, store, joined, heard)
 
         yield make
 
@@ -456,6 +460,52 @@ async def test_each_join_is_told_once_and_with_its_address(desk: Desk) -> None:
     await desk.announce(1, "stopped")
     await desk.announce(1)
     assert desk.joined == [(info_hash(1), at(address)) for address in ("11.0.0.1", "2600::2", "11.0.0.1")]
+
+
+async def test_programs_are_told_of_when_they_join_or_are_refused(make_desk: MakeDesk) -> None:
+    """And never for a plain update, which is what nearly every announce is."""
+    desk = await make_desk(torrents={"mode": "registered"})
+    await desk.refused(1)
+    await desk.store.torrents.add(info_hash(1))
+    await desk.announce(1, "started")
+    assert desk.heard == [(peer_id(1), "unknown torrent"), (peer_id(1), "")]
+    for event in ("", "", "started", "completed", "paused", "stopped"):
+        await desk.announce(1, event)
+    await desk.announce(1, "stopped")
+    await desk.scrape(1)
+    assert len(desk.heard) == 2
+    await desk.announce(1)
+    await desk.store.torrents.deny(info_hash(1), "words of an operator's own")
+    await desk.refused(1)
+    assert desk.heard[2:] == [(peer_id(1), ""), (peer_id(1), "denied")]
+
+
+async def test_programs_that_come_while_the_store_is_away_are_told_of(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
+    """Though nothing can be decided."""
+    server = start_server("--appendonly", "no")
+    settings = Settings()
+    heard: list[tuple[PeerId, str]] = []
+    async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
+        tracker = Tracker(
+            store.swarms,
+            store.counters,
+            AllowList(store.clients, store.clock),
+            lambda info_hash, address: None,
+            announce=settings.announce,
+            torrents=settings.torrents,
+            users=settings.users,
+            clients=settings.clients,
+            reaper=settings.reaper,
+            secret=SECRET,
+            clock=store.clock,
+            software=lambda peer_id, label: heard.append((peer_id, label)),
+        )
+        server.kill()
+        with pytest.raises(ClientError):
+            await Desk(tracker, store, [], heard).announce(1)
+    assert heard == [(peer_id(1), "store away")]
 
 
 async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:

@@ -17,6 +17,7 @@ from tracker.bittorrent import (
     Endpoint,
     Event,
     InfoHash,
+    PeerId,
     Scrape,
     ScrapeFile,
     ScrapeReply,
@@ -92,7 +93,8 @@ def swarm_rules(
 class Tracker:
     """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
 
-    ``tally`` hears of each peer that joins a swarm, and from where; ``timer`` gives seconds since whenever.
+    ``tally`` hears of each peer that joins a swarm, and from where; ``software`` of the same, and of each that is
+    refused, by peer id with the label of the failure ("" for a join). ``timer`` gives seconds since whenever.
     """
 
     def __init__(
@@ -109,11 +111,13 @@ class Tracker:
         reaper: ReaperSettings,
         secret: bytes,
         clock: Callable[[], float],
+        software: Callable[[PeerId, str], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
         self._swarms = swarms
         self._counters = counters
         self._tally = tally
+        self._software = software
         self._timer = timer
         self._allow_list = allow_list if clients.allow_list else None
         self._announce = announce
@@ -131,11 +135,14 @@ class Tracker:
         try:
             reply, joined = await self._decide(announce, passkey, address)
         except (ClientError, StoreAway) as error:
-            raise self._refused(error, "announces") from error
+            refusal = self._refused(error, "announces")
+            self._software(announce.peer_id, refusal.label)
+            raise refusal from error
         self._counters.count(*_COUNTED[announce.event, len(address), joined])
         self._counters.observe("announce_seconds", self._timer() - began)
         if joined:
             self._tally(announce.info_hash, address)
+            self._software(announce.peer_id, "")
         return reply
 
     def refused(self, label: str, kind: str = "other") -> None:

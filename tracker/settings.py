@@ -226,6 +226,11 @@ class ClientSettings(Section):
         False,
         description="Serve only peers whose peer id begins with an allowed prefix (`tracker client allow`).",
     )
+    count_software: bool = Field(
+        True,
+        description="Count which client programs join and which are refused, by month and of all time "
+        "(`tracker client seen`).",
+    )
 
 
 class ReaperSettings(Section):

@@ -48,6 +48,7 @@ async def open_web(
         reaper=settings.reaper,
         secret=secret,
         clock=time.time,
+        software=joins.heard,
     )
 
     async def follow() -> None:
