@@ -20,13 +20,21 @@ SECTIONS: Sections = {
         "deny": Entry("denials:deny", "Forbid torrents."),
         "allow": Entry("denials:allow", "Take a denial back."),
         "user": Entry("users:users", "Users of a private tracker: passkeys and totals."),
-        "client": Entry("clients:clients", "The allow-list of client programs."),
+        "client": Entry("clients:clients", "Client programs: the allow-list, and who came."),
     },
     "What happens": {
         "stats": Entry("stats:show_stats", "Print what was counted and measured."),
         "unique": Entry("uniques:uniques", "Unique users, by place and by torrent."),
         "geoip": Entry("geoip:geoip", "Where addresses are in the world."),
         "jobs": Entry("jobs:jobs", "The queue of background jobs."),
+    },
+    "Who sees it": {
+        "token": Entry("tokens:tokens", "Tokens for the admin port."),
+        "sign-in-link": Entry("tokens:sign_in_link", "Print a link that opens the dashboard, once."),
+    },
+    "Keep": {
+        "import": Entry("imports:import_register", "Register what is in files and folders."),
+        "export": Entry("exports:export_register", "Write the register into a file."),
     },
 }
 

@@ -11,7 +11,7 @@ from tests.store.harness import START, Store, running
 from tracker.store import software
 from tracker.store.keys import Keys
 from tracker.store.months import month_of, month_start
-from tracker.store.software import MAX_BATCH, Software, shown
+from tracker.store.software import MAX_BATCH, Software, parted, shown
 from tracker.store.swarms import SwarmRules
 
 QB, TR = "qBittorrent 5.0.2", "Transmission 4.0.6"
@@ -102,6 +102,13 @@ async def test_a_full_store_takes_nothing_and_says_so(start_server: Any, prefix:
         await store.redis.config_set("maxmemory", 0)
         await store.software.add(1, {(QB, ""): 1}, START)
         assert await store.software.top("joins") == [(QB, 1)]
+
+
+@pytest.mark.parametrize("name", [QB, "-AB:", "x"])
+async def test_a_failure_is_told_apart_from_its_program(store: Store, name: str) -> None:
+    await store.software.add(1, {(name, "not: here"): 1}, START)
+    ((member, times),) = await store.software.top("failures")
+    assert (parted(member), times) == ((name, "not: here"), 1)
 
 
 @pytest.mark.parametrize(

@@ -181,6 +181,10 @@ async def test_a_user_on_a_torrent(private: Store) -> None:
     assert (found["downloaded"], found["total_time"], found["peers"]) == (str(OWED), "1", "0")
     assert (found["from"], found["until"]) == (str(START), str(START + 1))
     assert await private.users.torrent("8", "1") is None
+    await private.redis.set(private.keys.user_torrent(7, 3), "not a hash")
+    rows = await private.users.on_torrents("7", ["2", "1", "3"])
+    assert rows == [{}, found, {}]
+    assert await private.users.on_torrents("7", []) == []
 
 
 async def test_users_are_counted(private: Store) -> None:

@@ -7,6 +7,7 @@ the shell and health checks need none of it.
 """
 
 import asyncio
+import re
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -66,6 +67,7 @@ Config = Annotated[
 ]
 AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
 Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
+Month = Annotated[str | None, typer.Option(metavar="YYYY-MM", help="One month (UTC), not all time.")]
 InfoHashes = Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
 
 
@@ -87,6 +89,12 @@ def load_settings(config: Path | None) -> "Settings":
     settings = load(config)
     logs.configure(settings.log.model_copy(update={"level": "error"}))
     return settings
+
+
+def check_month(month: str | None) -> None:
+    """Wrong usage for what is no month."""
+    if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month, re.ASCII):
+        raise typer.BadParameter("--month takes a year and a month, such as 2026-11")
 
 
 def with_stores(config: Path | None, work: "Callable[[Stores], Coroutine[Any, Any, None]]") -> None:

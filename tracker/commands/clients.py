@@ -5,10 +5,12 @@ from urllib.parse import unquote_to_bytes
 
 import typer
 
-from tracker.commands import PAGE, AsJson, Config, each, group, shown_bytes, with_stores
+from tracker.commands import PAGE, AsJson, Config, Month, check_month, each, group, shown_bytes, with_stores
 from tracker.errors import ClientError
+from tracker.store.months import ALL_TIME
+from tracker.store.software import Outcome, parted
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing
+from tracker.terminal import Column, Listing, Row
 
 # Peer ids, and so their prefixes, mostly begin with a dash.
 _DASHES = {"ignore_unknown_options": True}
@@ -17,7 +19,7 @@ Prefixes = Annotated[
 ]
 
 
-clients = group("The allow-list of client programs, by the beginning of their peer ids.")
+clients = group("Client programs: the allow-list, by the beginning of their peer ids, and who came.")
 
 
 @clients.command("allow", context_settings=_DASHES)
@@ -57,5 +59,42 @@ def list_clients(as_json: AsJson = False, config: Config = None) -> None:
         while cursor:
             cursor, page = await stores.clients.page(max(cursor, 0), PAGE)
             listing.page({"prefix": shown_bytes(prefix), "name": name} for prefix, name in page)
+
+    with_stores(config, work)
+
+
+@clients.command("seen")
+def seen(
+    failures: Annotated[
+        bool, typer.Option("--failures", help="Those that were refused, and why, not those that joined.")
+    ] = False,
+    month: Month = None,
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List client programs by how often they joined a swarm or were refused, most first. Any program can claim any name."""
+    check_month(month)
+    kind: Outcome = "failures" if failures else "joins"
+    times = Column(kind, 12, right=True)
+    columns = [times, Column("program", 40), Column("reason")] if failures else [times, Column("program")]
+
+    def row(member: str, number: int) -> Row:
+        if not failures:
+            return {kind: number, "program": member}
+        program, reason = parted(member)
+        return {kind: number, "program": program, "reason": reason}
+
+    async def work(stores: Stores) -> None:
+        listing = Listing(columns, as_json=as_json)
+        for offset in range(0, limit, PAGE):
+            count = min(PAGE, limit - offset)
+            found = await stores.software.top(kind, month or ALL_TIME, count, offset)
+            listing.page(row(*ranked) for ranked in found)
+            if not found and not offset and not as_json:
+                when = "yet" if month is None else f"in {month}"
+                typer.echo(f"note: nobody was counted {when} (TRACKER_CLIENTS__COUNT_SOFTWARE)", err=True)
+            if len(found) < count:
+                return
 
     with_stores(config, work)

@@ -1,13 +1,12 @@
 """``tracker unique …``."""
 
-import re
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import PAGE, AsJson, Config, group, with_stores
+from tracker.commands import PAGE, AsJson, Config, Month, check_month, group, with_stores
 from tracker.errors import ClientError
 from tracker.store.months import ALL_TIME
 from tracker.store.uniques import Standing
@@ -30,16 +29,13 @@ uniques = group("Unique users, by place and by torrent.")
 @uniques.command("top")
 def top(
     scope: Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")],
-    month: Annotated[
-        str | None, typer.Option(metavar="YYYY-MM", help="One month (UTC), not all time.")
-    ] = None,
+    month: Month = None,
     limit: Limit = 20,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """List places or torrents by unique users, most first."""
-    if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month):
-        raise typer.BadParameter("--month takes a year and a month, such as 2026-11")
+    check_month(month)
     users = Column("users", 10, right=True)
     if scope is Scope.torrents:
         listing = Listing([Column("info_hash", 40), users, Column("name")], as_json=as_json)

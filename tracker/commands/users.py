@@ -1,18 +1,32 @@
 """``tracker user …``."""
 
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tracker import terminal
-from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
-from tracker.store.users import SETS, User
+from tracker.bittorrent import parse_info_hash
+from tracker.commands import PAGE, AsJson, Config, Yes, each, group, with_stores
+from tracker.errors import ClientError
+from tracker.store.users import User
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, say
 
 Who = Annotated[str, typer.Argument(metavar="USER", help="A user id or a passkey.")]
 WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
+_ON_A_TORRENT = ("uploaded", "downloaded", "total_time", "seed_time")
+_HASH_DIGITS = 40
+
+
+class UserSet(StrEnum):
+    active = "active"
+    complete = "complete"
+    incomplete = "incomplete"
+    hnr = "hnr"
+
+
 Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys, which are secrets.")]
 
 users = group("Users of a private tracker: passkeys and totals.")
@@ -83,7 +97,7 @@ def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
 @users.command("delete")
 def delete_user(
     who: Who,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    yes: Yes = False,
     config: Config = None,
 ) -> None:
     """Delete a user with all totals."""
@@ -136,7 +150,116 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
 
     async def work(stores: Stores) -> None:
         found = await stores.users.find(who)
-        sets: Row = {name: len(await stores.users.torrents(found.user_id, name)) for name in SETS}
+        sets: Row = {**await stores.users.set_sizes(found.user_id)}
         terminal.describe({**_user_row(found, passkeys), **sets}, as_json=as_json)
 
     with_stores(config, work)
+
+
+@users.command("torrents")
+def list_torrents(
+    who: Who,
+    name: Annotated[
+        UserSet, typer.Argument(metavar="active|complete|incomplete|hnr", help="hnr: hit and runs.")
+    ],
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List the torrents in one of a user's sets, with what the user has there, in bytes and seconds."""
+    figures = [Column(figure, 16, right=True) for figure in ("uploaded", "downloaded")]
+    times = [Column(figure, 10, right=True) for figure in ("total_time", "seed_time")]
+    columns = [
+        Column("torrent_id", 10, right=True),
+        *figures,
+        *times,
+        Column("info_hash", 40),
+        Column("name"),
+    ]
+
+    async def work(stores: Stores) -> None:
+        found = await stores.users.find(who)
+        listing = Listing(columns, as_json=as_json)
+        seen: set[str] = set()
+        cursor = -1
+        while cursor:
+            cursor, ids = await stores.users.torrents_page(found.user_id, name.value, max(cursor, 0), PAGE)
+            new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
+            seen.update(new)
+            listing.page(await _torrent_rows(stores, found.user_id, new))
+
+    with_stores(config, work)
+
+
+async def _torrent_rows(stores: Stores, user_id: str, torrent_ids: list[str]) -> list[Row]:
+    known = {torrent.torrent_id: torrent for torrent in await stores.torrents.by_ids(torrent_ids)}
+    accounts = await stores.users.on_torrents(user_id, torrent_ids)
+    rows: list[Row] = []
+    for torrent_id, account in zip(torrent_ids, accounts, strict=True):
+        torrent = known.get(torrent_id)
+        rows.append(
+            {
+                "torrent_id": torrent_id,
+                **{figure: account.get(figure, "0") for figure in _ON_A_TORRENT},
+                "info_hash": torrent.info_hash.hex() if torrent else "",
+                "name": torrent.name if torrent else "",
+            }
+        )
+    return rows
+
+
+@users.command("owing")
+def list_owing(
+    limit: Annotated[int, typer.Option(min=1, help="How many users.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List who has hit and runs: torrents downloaded and left before the time (TRACKER_USERS__HNR_…), most first."""
+
+    async def work(stores: Stores) -> None:
+        listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
+        for offset in range(0, limit, PAGE):
+            count = min(PAGE, limit - offset)
+            found = await stores.users.hit_and_runs(offset, count)
+            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in found)
+            if not found and not offset and not as_json:
+                typer.echo("note: nobody has hit and runs", err=True)
+            if len(found) < count:
+                return
+
+    with_stores(config, work)
+
+
+@users.command("forgive")
+def forgive_user(
+    who: Who,
+    torrents: Annotated[
+        list[str] | None,
+        typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes; all when none is named."),
+    ] = None,
+    yes: Yes = False,
+    config: Config = None,
+) -> None:
+    """Take torrents out of a user's hit and runs. What was downloaded there until now makes none again."""
+    if torrents:
+        each(config, torrents, lambda stores, text: _forgive_one(stores, who, text))
+        return
+
+    async def work(stores: Stores) -> None:
+        found = await stores.users.find(who)
+        owed = (await stores.users.set_sizes(found.user_id))["hnr"]
+        if owed and not yes:
+            typer.confirm(f"Forgive user {found.user_id} all {owed} hit and runs?", abort=True)
+        say(f"forgave user {found.user_id} {await stores.users.forgive(found.user_id)} hit and runs")
+
+    with_stores(config, work)
+
+
+async def _forgive_one(stores: Stores, who: str, text: str) -> str:
+    found = await stores.users.find(who)
+    torrent_id = text
+    if len(text) == _HASH_DIGITS:
+        torrent = await stores.torrents.get(parse_info_hash(text))
+        torrent_id = torrent.torrent_id if torrent else ""
+    if not torrent_id or not await stores.users.forgive(found.user_id, torrent_id):
+        raise ClientError(f"user {found.user_id} has no hit and run there")
+    return f"forgave user {found.user_id} torrent {text}"

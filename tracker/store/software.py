@@ -73,6 +73,12 @@ class Software:
         return int(await self._connection.command("ZCARD", self._keys.client_software(kind, period)))
 
 
+def parted(member: str) -> tuple[str, str]:
+    """(program, reason) of a member of failures."""
+    program, _, reason = member.partition(": ")
+    return program, reason
+
+
 def shown(name: str, label: str = "") -> Heard:
     """A name and a label as they are stored: on one line, of bounded length, without what could move a cursor."""
     return _plain(name, LONGEST_NAME) or "unknown", _plain(label, LONGEST_LABEL)

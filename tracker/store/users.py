@@ -4,6 +4,7 @@ import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 from tracker.errors import ClientError
 from tracker.store.connection import Connection
@@ -164,8 +165,15 @@ class Users:
     async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
         """What the user has on a torrent, added up over all of the user's peer ids: the fields of
         ``t:u:<uid>:t:<tid>``; None when the user never was there."""
-        row = await self._connection.command("HGETALL", self._keys.user_torrent(user_id, torrent_id))
-        return {field.decode(): _text(value) for field, value in row.items()} or None
+        (found,) = await self.on_torrents(user_id, [torrent_id])
+        return found or None
+
+    async def on_torrents(self, user_id: str, torrent_ids: Sequence[str]) -> list[dict[str, str]]:
+        """The same of several torrents, in their order; nothing where the user never was."""
+        rows = await self._connection.pipeline(
+            *(("HGETALL", self._keys.user_torrent(user_id, torrent_id)) for torrent_id in torrent_ids)
+        )
+        return [_fields(row) for row in rows]
 
     async def count(self) -> int:
         """How many users ``page`` has to show."""
@@ -242,6 +250,14 @@ class Users:
 
 def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "replace") if value else ""
+
+
+def _fields(row: Any) -> dict[str, str]:
+    """A hash as text, however the client has it; nothing for what is no hash."""
+    if isinstance(row, Exception):
+        return {}
+    pairs = row.items() if isinstance(row, Mapping) else zip(row[::2], row[1::2], strict=True)
+    return {_text(field): _text(value) for field, value in pairs}
 
 
 def _set_name(name: str) -> str:

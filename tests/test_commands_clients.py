@@ -1,0 +1,80 @@
+"""``tracker client seen`` on a real store; the allow-list is in test_cli.py."""
+
+import asyncio
+import json
+from collections.abc import Iterator
+
+import pytest
+from typer.testing import Result
+
+from tests.commands import Command, command, set_store
+from tests.store.harness import START, Store
+from tracker.store.keys import Keys
+from tracker.store.months import month_of, month_start
+from tracker.store.software import MAX_BATCH
+from tracker.store.swarms import SwarmRules
+
+LATER = month_start(START, 1).timestamp()
+
+
+@pytest.fixture
+def client(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    set_store(monkeypatch, redis_url, prefix)
+    with command("client") as run:
+        yield run
+
+
+@pytest.fixture
+def heard(redis_url: str, prefix: str) -> None:
+    """Two programs joined, one of them a month later; one was refused for two reasons."""
+
+    async def fill() -> None:
+        store = Store(redis_url, Keys(prefix), SwarmRules())
+        refused = {("qB 5", "unknown torrent"): 4, ("qB 5", "not: here"): 1}
+        await store.software.add(1, {("qB 5", ""): 3, ("TR 4", ""): 2, **refused}, START)
+        await store.software.add(2, {("TR 4", ""): 2}, LATER)
+        await store.connection.close()
+
+    asyncio.run(fill())
+
+
+def rows(result: Result) -> list[list[str]]:
+    return [line.split("\t") for line in result.stdout.splitlines()]
+
+
+@pytest.mark.usefixtures("heard")
+def test_programs_are_listed_by_how_often_they_joined(client: Command) -> None:
+    assert rows(client("seen")) == [["4", "TR 4"], ["3", "qB 5"]]
+    assert rows(client("seen", "--month", month_of(START))) == [["3", "qB 5"], ["2", "TR 4"]]
+    (line,) = client("seen", "--month", month_of(LATER), "--json").stdout.splitlines()
+    assert json.loads(line) == {"joins": 2, "program": "TR 4"}
+    assert rows(client("seen", "--limit", "1")) == [["4", "TR 4"]]
+
+
+@pytest.mark.usefixtures("heard")
+def test_refusals_are_listed_with_their_reasons(client: Command) -> None:
+    assert rows(client("seen", "--failures")) == [
+        ["4", "qB 5", "unknown torrent"],
+        ["1", "qB 5", "not: here"],
+    ]
+    line = client("seen", "--failures", "--json").stdout.splitlines()[0]
+    assert json.loads(line) == {"failures": 4, "program": "qB 5", "reason": "unknown torrent"}
+
+
+def test_nobody_was_counted(client: Command) -> None:
+    result = client("seen")
+    assert result.stdout == "" and result.stderr.startswith("note: nobody was counted yet")
+    assert "in 2020-01" in client("seen", "--month", "2020-01").stderr
+    assert client("seen", "--json").stderr == ""
+    assert "such as 2026-11" in client("seen", "--month", "2026-13", code=2).stderr
+
+
+def test_long_lists_come_in_pages(client: Command, redis_url: str, prefix: str) -> None:
+    async def fill() -> None:
+        store = Store(redis_url, Keys(prefix), SwarmRules())
+        await store.software.add(1, {(f"x{n}", ""): n + 1 for n in range(MAX_BATCH)}, START)
+        await store.connection.close()
+
+    asyncio.run(fill())
+    listed = rows(client("seen", "--limit", "240"))
+    assert [int(row[0]) for row in listed] == list(range(250, 10, -1))
