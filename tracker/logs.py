@@ -42,6 +42,9 @@ _SECRETS = (
     ),
     # A client's own secret, which tells its announces from a stranger's.
     (re.compile(r"([?&]key=)[^\s&]+", re.IGNORECASE), rf"\1{MASK}"),
+    # Tokens, sign-in links and sessions of the admin port, wherever they stand.
+    (re.compile(r"(swk_[0-9a-f]{0,12})_[\w-]+"), rf"\1_{MASK}"),
+    (re.compile(r"(sign-in#|tracker_session=)[\w-]+"), rf"\1{MASK}"),
     # The key of a user in the store is named by the passkey.
     (re.compile(r"(:user:)[^\s\"',)\]]+"), rf"\1{MASK}"),
 )

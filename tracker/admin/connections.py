@@ -94,7 +94,7 @@ class Connection(RequestHandler):
         if status == 400:
             problem = malformed(exc)
         else:
-            problem = internal(request, exc or RuntimeError(message))
+            problem = internal(request.method, exc or RuntimeError(message))
         answer = problem.response()
         answer.force_close()
         return answer

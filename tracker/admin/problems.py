@@ -80,15 +80,9 @@ def from_http(error: web.HTTPException) -> Problem:
     return Problem(error.status, detail=details.get(error.status, ""), headers=headers)
 
 
-def internal(request: web.BaseRequest, error: BaseException) -> Problem:
-    """Something of ours went wrong: it is logged, without what was asked for, which may hold secrets."""
-    resource = request.match_info.route.resource if isinstance(request, web.Request) else None
-    log.error(
-        "an admin request failed",
-        method=request.method,
-        path=resource.canonical if resource is not None else None,
-        exc_info=error,
-    )
+def internal(route: str, error: BaseException) -> Problem:
+    """Something of ours went wrong. It is logged with the route, but not the path, which may hold a passkey."""
+    log.error("an admin request failed", route=route, exc_info=error)
     return Problem(500, detail="something went wrong here: the tracker's log says what")
 
 
@@ -112,7 +106,9 @@ async def explained(request: web.Request, handler: Handler) -> web.StreamRespons
     except ConnectionError:  # who asked is gone
         raise
     except Exception as error:  # noqa: BLE001  # told in the log, and not to a stranger
-        return internal(request, error).response()
+        resource = request.match_info.route.resource
+        route = f"{request.method} {resource.canonical if resource is not None else '-'}"
+        return internal(route, error).response()
 
 
 def _phrase(status: int) -> str:

@@ -1,0 +1,228 @@
+"""Tokens, sessions and sign-in links: what lets in, until when, and that what is stored lets nobody in."""
+
+import asyncio
+import hmac
+from typing import Any
+
+import pytest
+
+from tests.store.harness import Store
+from tracker.errors import ClientError
+from tracker.store import tokens as module
+from tracker.store.tokens import LINK_NAME, LINK_SECONDS, Session, Token
+
+
+async def link(store: Store) -> tuple[Session, str] | None:
+    return await store.tokens.sign_in_by_link(await store.tokens.new_link(), 3600)
+
+
+async def test_a_token_lets_in_until_it_is_revoked(store: Store) -> None:
+    token, text = await store.tokens.create(" site ", "full")
+    other, _ = await store.tokens.create("prometheus", "read")
+    assert (token.name, token.scope, token.last_used) == ("site", "full", None)
+    assert await store.tokens.verify(text) == token
+    assert await store.tokens.any()
+    assert {each.name for each in await store.tokens.list()} == {"site", "prometheus"}
+    assert (await store.tokens.revoke("site")).token_id == token.token_id
+    assert await store.tokens.verify(text) is None
+    assert await store.tokens.list() == [other]
+    await store.tokens.revoke(other.token_id)
+    assert not await store.tokens.any()
+
+
+async def test_a_text_that_is_not_the_whole_token_is_none(store: Store) -> None:
+    token, text = await store.tokens.create("site", "full")
+    other, _ = await store.tokens.create("other", "full")
+    wrong = [
+        "",
+        text[:-1],
+        text + "a",
+        text + "\n",
+        " " + text,
+        text.upper(),
+        text.replace(token.token_id, other.token_id),
+        text[:-1] + ("a" if text[-1] != "a" else "b"),
+        f"swk_{token.token_id}_",
+        "swk_*_" + "a" * 43,
+        "swk_" + "٣" * 12 + "_" + "a" * 43,
+    ]
+    assert [await store.tokens.verify(each) for each in wrong] == [None] * len(wrong)
+    assert await store.tokens.verify(text)
+
+
+async def test_a_token_has_256_random_bits_and_is_stored_as_its_hash(store: Store) -> None:
+    texts = [(await store.tokens.create(str(number), "read"))[1] for number in range(5)]
+    secrets = {text.split("_", 2)[2] for text in texts}
+    assert len(secrets) == 5 and all(len(secret) == 43 for secret in secrets)
+    kept = b"".join(await dump(store))
+    assert not any(secret.encode() in kept for secret in secrets)
+
+
+async def dump(store: Store) -> list[bytes]:
+    """All that is stored, as it is stored."""
+    return [part for key, value in (await store.dump()).items() for part in (key, value)]
+
+
+async def test_hashes_are_compared_in_constant_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    compared: list[tuple[Any, Any]] = []
+    really = hmac.compare_digest
+
+    def compare(a: Any, b: Any) -> bool:
+        compared.append((a, b))
+        return bool(really(a, b))
+
+    monkeypatch.setattr(hmac, "compare_digest", compare)
+    _, text = await store.tokens.create("site", "full")
+    assert await store.tokens.verify(text)
+    assert not await store.tokens.verify(text[:-2] + "__")
+    assert [len(a) == len(b) == 64 for a, b in compared] == [True, True]
+
+
+async def test_names_are_unique_and_printable(store: Store) -> None:
+    token, _ = await store.tokens.create("x" * 64, "read")
+    for name in ("", "   ", "x" * 65, "a\x1bb", "a\nb", "\u202eb", token.token_id):
+        with pytest.raises(ClientError, match="name"):
+            await store.tokens.create(name, "read")
+    with pytest.raises(ClientError, match="exists"):
+        await store.tokens.create("x" * 64, "full")
+    made = await asyncio.gather(
+        *(store.tokens.create("same", "read") for _ in range(8)), return_exceptions=True
+    )
+    assert sum(isinstance(each, tuple) for each in made) == 1
+    with pytest.raises(ClientError, match="no such token"):
+        await store.tokens.revoke("nobody")
+
+
+async def test_there_is_a_most_of_tokens(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MOST_TOKENS", 2)
+    await store.tokens.create("1", "read")
+    await store.tokens.create("2", "read")
+    with pytest.raises(ClientError, match="too many"):
+        await store.tokens.create("3", "read")
+
+
+async def test_the_last_use_is_noted_once_a_minute(store: Store) -> None:
+    _, text = await store.tokens.create("site", "full")
+    start = int(store.clock.now)
+    for seconds, noted in ((0, start), (59, start), (60, start + 60), (100, start + 60)):
+        store.clock.now = start + seconds
+        assert await store.tokens.verify(text)
+        assert [token.last_used for token in await store.tokens.list()] == [noted]
+
+
+async def test_a_use_brings_no_revoked_token_back(store: Store) -> None:
+    token, _ = await store.tokens.create("site", "full")
+    await store.tokens.revoke("site")
+    await store.tokens._note_use(token.token_id, 0)  # as by a request that was verified just before
+    assert await store.tokens.list() == []
+    assert not await store.tokens.any()
+
+
+async def test_a_session_ends_with_its_time_and_with_its_token(store: Store) -> None:
+    token, text = await store.tokens.create("site", "read")
+    signed_in = await store.tokens.sign_in_by_token(text, 600)
+    assert signed_in is not None
+    session, secret = signed_in
+    assert (session.name, session.scope, session.token_id) == ("site", "read", token.token_id)
+    assert await store.tokens.session(secret) == session
+    store.clock.now += 599
+    assert await store.tokens.session(secret) == session
+    store.clock.now += 1
+    assert await store.tokens.session(secret) is None
+    again = await store.tokens.sign_in_by_token(text, 600)
+    assert again is not None and await store.tokens.session(again[1])
+    await store.tokens.revoke("site")
+    assert await store.tokens.session(again[1]) is None
+    assert await store.tokens.sign_in_by_token(text, 600) is None
+
+
+async def test_using_a_session_is_using_its_token(store: Store) -> None:
+    _, text = await store.tokens.create("site", "read")
+    signed_in = await store.tokens.sign_in_by_token(text, 6000)
+    assert signed_in is not None
+    store.clock.now += 1000
+    await store.tokens.session(signed_in[1])
+    assert [token.last_used for token in await store.tokens.list()] == [int(store.clock.now)]
+
+
+async def test_sessions_are_stored_as_hashes_and_are_never_alike(store: Store) -> None:
+    first, second = await link(store), await link(store)
+    assert first is not None and second is not None
+    assert first[1] != second[1] and first[0].csrf != second[0].csrf
+    kept = b"".join(await dump(store))
+    assert first[1].encode() not in kept and second[1].encode() not in kept
+    for wrong in ("", "*", first[1][:-1], first[1] + "a", "a" * 43):
+        assert await store.tokens.session(wrong) is None
+
+
+async def test_signing_out_ends_a_session_and_no_other(store: Store) -> None:
+    first, second = await link(store), await link(store)
+    assert first is not None and second is not None
+    await store.tokens.sign_out(first[1])
+    await store.tokens.sign_out("unknown")
+    assert await store.tokens.session(first[1]) is None
+    assert await store.tokens.session(second[1]) == second[0]
+    assert await store.tokens.sign_everybody_out() == 1
+    assert await store.tokens.session(second[1]) is None
+    assert await store.tokens.sign_everybody_out() == 0
+
+
+async def test_a_link_signs_in_once_with_every_right(store: Store) -> None:
+    secret = await store.tokens.new_link()
+    assert secret.encode() not in b"".join(await dump(store))
+    signed_in = await store.tokens.sign_in_by_link(secret, 3600)
+    assert signed_in is not None
+    assert (signed_in[0].name, signed_in[0].scope, signed_in[0].token_id) == (LINK_NAME, "full", "")
+    assert await store.tokens.session(signed_in[1]) == signed_in[0]
+    assert await store.tokens.sign_in_by_link(secret, 3600) is None
+    for wrong in ("", "a" * 43, "*", secret[:-1]):
+        assert await store.tokens.sign_in_by_link(wrong, 3600) is None
+
+
+async def test_of_many_uses_of_a_link_at_once_one_succeeds(store: Store) -> None:
+    secret = await store.tokens.new_link()
+    found = await asyncio.gather(*(store.tokens.sign_in_by_link(secret, 3600) for _ in range(20)))
+    assert sum(each is not None for each in found) == 1
+
+
+async def test_a_link_ends_after_fifteen_minutes(store: Store) -> None:
+    in_time, late = await store.tokens.new_link(), await store.tokens.new_link()
+    assert LINK_SECONDS == 900
+    store.clock.now += 899
+    assert await store.tokens.sign_in_by_link(in_time, 3600)
+    store.clock.now += 1
+    assert await store.tokens.sign_in_by_link(late, 3600) is None
+
+
+async def test_what_ends_leaves_the_store_by_itself(store: Store) -> None:
+    await store.tokens.new_link()
+    signed_in = await link(store)
+    assert signed_in is not None
+    ttls = {
+        key.decode().removeprefix(f"{store.keys.prefix}admin:").split(":")[0]: await store.redis.ttl(key)
+        async for key in store.redis.scan_iter(f"{store.keys.prefix}admin:*")
+    }
+    assert 0 < ttls["link"] <= LINK_SECONDS
+    assert 0 < ttls["session"] <= 3600
+    store.clock.now += 3600
+    await link(store)
+    assert await store.redis.zcard(store.keys.admin_sessions()) == 1
+
+
+async def test_beyond_the_most_sessions_the_one_that_ends_first_is_closed(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SESSIONS", 3)
+    opened = []
+    for _ in range(5):
+        store.clock.now += 1
+        opened.append(await link(store))
+    alive = [signed_in is not None and await store.tokens.session(signed_in[1]) for signed_in in opened]
+    assert [bool(session) for session in alive] == [False, False, True, True, True]
+
+
+async def test_a_scope_that_somebody_wrote_is_none_allows_least(store: Store) -> None:
+    token, text = await store.tokens.create("site", "full")
+    await store.redis.hset(store.keys.admin_token(token.token_id), "scope", "everything")
+    found = await store.tokens.verify(text)
+    assert isinstance(found, Token) and found.scope == "read"

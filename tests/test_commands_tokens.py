@@ -1,0 +1,73 @@
+"""``tracker token`` and ``tracker sign-in-link`` on a real store."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+from redis import Redis
+
+from tests.commands import Command, command, set_store
+from tests.servers import Server
+from tracker.commands.tokens import sign_in_urls
+from tracker.settings import AdminSettings
+
+
+@pytest.fixture
+def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    set_store(monkeypatch, redis_url, prefix)
+    with command() as run:
+        yield run
+
+
+def everything(client: "Redis", prefix: str) -> bytes:
+    """All that is stored, keys and values."""
+    found = b""
+    for key in client.scan_iter(f"{prefix}*", 1000):
+        found += key + bytes(client.dump(key) or b"")
+    return found
+
+
+def test_a_token_is_made_listed_and_revoked(tracker: Command) -> None:
+    made = json.loads(tracker("token", "create", "site", "--json").stdout)
+    assert made["token"].startswith(f"swk_{made['id']}_") and made["scope"] == "full"
+    reader = json.loads(tracker("token", "create", "prometheus", "--read-only", "--json").stdout)
+    assert reader["scope"] == "read"
+    listed = [json.loads(line) for line in tracker("token", "list", "--json").stdout.splitlines()]
+    assert sorted(row["name"] for row in listed) == ["prometheus", "site"]
+    assert all("token" not in row for row in listed)
+    assert tracker("token", "revoke", "site").stdout == f"revoked {made['id']} site\n"
+    assert tracker("token", "revoke", reader["id"]).stdout == f"revoked {reader['id']} prometheus\n"
+    assert tracker("token", "list").stdout == ""
+
+
+def test_mistakes_are_one_line(tracker: Command) -> None:
+    tracker("token", "create", "site")
+    assert tracker("token", "create", "site", code=1).stderr == "error: a token with this name exists\n"
+    assert tracker("token", "revoke", "nobody", code=1).stderr == "error: there is no such token\n"
+    assert "1 to 64 printable characters" in tracker("token", "create", "a\nb", code=1).stderr
+
+
+def test_what_is_kept_opens_nothing(tracker: Command, valkey: Server, prefix: str) -> None:
+    token = json.loads(tracker("token", "create", "site", "--json").stdout)["token"]
+    link = tracker("sign-in-link").stdout.strip().partition("#")[2]
+    assert len(link) == 43
+    with valkey.client() as client:
+        kept = everything(client, prefix)
+    for secret in (token, token.rpartition("_")[2], link):
+        assert secret.encode() not in kept
+
+
+def test_browsers_are_signed_out(tracker: Command) -> None:
+    assert tracker("token", "sign-out").stdout == "signed out: 0\n"
+
+
+def test_a_link_names_every_way_in() -> None:
+    admin = AdminSettings(
+        listen=("127.0.0.1:6970", "[::1]:6970", "unix:/run/x", "127.0.0.1:0"), hosts=("tracker.example",)
+    )
+    assert sign_in_urls(admin, "s") == [
+        "https://tracker.example/sign-in#s",
+        "http://127.0.0.1:6970/sign-in#s",
+        "http://[::1]:6970/sign-in#s",
+    ]
+    assert sign_in_urls(AdminSettings(listen=("unix:/run/x",)), "s") == ["/sign-in#s"]
