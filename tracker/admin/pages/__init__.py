@@ -3,7 +3,19 @@
 from aiohttp import web
 
 from tracker.admin.desk import Desk
-from tracker.admin.pages import overview
+from tracker.admin.pages import (
+    clients,
+    denied,
+    jobs,
+    overview,
+    system,
+    tokens,
+    torrent,
+    torrents,
+    user,
+    users,
+    world,
+)
 from tracker.admin.pages.live import Live, Readings
 from tracker.admin.pages.mistakes import shown_as_pages
 from tracker.admin.pages.rendering import setup_templates
@@ -21,4 +33,14 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
     return [
         web.get("/live", Live(desk, readings).handle, allow_head=False),
         *overview.routes(desk, readings),
+        *torrents.routes(desk),
+        *denied.routes(desk),
+        *torrent.routes(desk),
+        *users.routes(desk),
+        *user.routes(desk),
+        *world.routes(desk),
+        *jobs.routes(desk),
+        *clients.routes(desk),
+        *system.routes(desk),
+        *tokens.routes(desk),
     ]

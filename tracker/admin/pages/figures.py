@@ -79,8 +79,8 @@ async def read_window(desk: Desk, view: View) -> Window:
     counters = desk.stores.counters
     reasons = await counters.names("failures.*")
     names = [*COUNTED, *reasons[:_REASONS]]
-    *counts, (latencies, _) = await asyncio.gather(
-        *(counters.series(name, view.precision) for name in names),
+    counts, (latencies, _) = await asyncio.gather(
+        asyncio.gather(*(counters.series(name, view.precision) for name in names)),
         counters.distribution(LATENCY, view.precision),
     )
     seconds = {start: min(view.precision, max(1.0, now - start)) for start in starts}

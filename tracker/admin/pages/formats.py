@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
 from typing import Any
 
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 NOTHING = "–"
 _UNITS = ("B", "KiB", "MiB", "GiB", "TiB", "PiB", "EiB")
@@ -73,6 +73,15 @@ def duration(seconds: float | None) -> str:
     return " ".join(words[:2]) or "0 s"
 
 
+def prose(text: str) -> Markup:
+    """A sentence of ours, or of settings: what stands in backticks is code."""
+    parts = text.split("`")
+    return Markup("").join(
+        Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
+        for index, part in enumerate(parts)
+    )
+
+
 def moment(at: float | None) -> Markup | str:
     """An epoch time in UTC, to the second, as an element that says it to machines too."""
     then = _utc(at)
@@ -119,6 +128,7 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "percent": percent,
     "milliseconds": milliseconds,
     "duration": duration,
+    "prose": prose,
     "moment": moment,
     "ago": ago,
 }

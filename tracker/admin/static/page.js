@@ -129,6 +129,21 @@ document.addEventListener("input", (event) => {
   if (none) none.hidden = shown > 0;
 });
 
+// A list that refreshes itself does not close the box somebody is about to answer, nor move away what has the focus.
+document.addEventListener("htmx:beforeRequest", (event) => {
+  const list = event.detail.elt;
+  if (!list.matches("[data-keeps-open]")) return;
+  if (document.hidden || list.querySelector("details[open]") || list.contains(document.activeElement)) event.preventDefault();
+});
+
+for (const form of document.querySelectorAll("[data-submits-itself]")) {
+  form.addEventListener("change", () => form.requestSubmit());
+}
+for (const button of document.querySelectorAll("[data-without-scripts]")) button.hidden = true;
+for (const input of document.querySelectorAll("input[data-filters]")) {
+  if (input.value) input.dispatchEvent(new Event("input", { bubbles: true }));
+}
+
 document.addEventListener("htmx:responseError", (event) => {
   const answer = event.detail.xhr;
   if (answer.status === 401) {

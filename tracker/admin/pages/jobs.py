@@ -1,0 +1,153 @@
+"""The pages of background jobs: queues, their lists, one job, and what to have done now."""
+
+import json
+from typing import Any
+
+from aiohttp import web
+
+from tracker.admin import operations
+from tracker.admin.desk import Desk
+from tracker.admin.pages.forms import Form, page_number, read_form
+from tracker.admin.pages.rendering import done, render, wants_part
+from tracker.admin.problems import Problem
+from tracker.errors import ClientError
+from tracker.store.job import FINISHED, STATUSES, is_queue
+
+PAGE = 50
+FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
+"""The fields of the form that has torrents scored again."""
+_TONES = {"running": "accent", "retry": "warn", "completed": "good", "failed": "bad"}
+_MOST_QUEUES = 100
+Queues = list[tuple[str, dict[str, int]]]
+"""(name, how many jobs of each status)"""
+
+
+class JobPages:
+    """Handlers."""
+
+    def __init__(self, desk: Desk) -> None:
+        self._jobs = desk.stores.jobs
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.get("/jobs", self.show),
+            web.post("/jobs/purge", self.purge),
+            web.post("/jobs/reprocess", self.reprocess),
+            web.post("/jobs/sweep", self.sweep),
+            web.get(r"/jobs/{id:\w+}", self.show_one),
+            web.post(r"/jobs/{id:\w+}/retry", self.retry),
+        ]
+
+    async def show(self, request: web.Request) -> web.Response:
+        """With ``queue``, ``status`` and ``page`` in the query; the part that htmx asks for is the queues and the list."""
+        return await self._page(request)
+
+    async def _page(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
+        context = await self._listing(request)
+        context |= {
+            "error": error,
+            "filters": {name: form.text(name) if form else "" for name in FILTERS},
+        }
+        part = wants_part(request) and not error
+        return render(
+            request, "parts/jobs.html" if part else "jobs.html", context, status=422 if error else 200
+        )
+
+    async def _listing(self, request: web.Request) -> dict[str, Any]:
+        queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MOST_QUEUES]]
+        queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
+        number = page_number(request.query.get("page", ""))
+        first = (number - 1) * PAGE
+        total = dict(queues).get(queue, {}).get(status, 0)
+        here = f"/jobs?queue={queue}&status={status}"
+        return {
+            "queues": queues,
+            "queue": queue,
+            "status": status,
+            "statuses": STATUSES,
+            "tones": _TONES,
+            "jobs": await self._jobs.page(queue, status, first, PAGE) if queue else [],
+            "purgeable": status != "running",
+            "here": f"{here}&page={number}",
+            "first": first + 1,
+            "total": total,
+            "earlier": f"{here}&page={number - 1}" if number > 1 else "",
+            "later": f"{here}&page={number + 1}" if first + PAGE < total else "",
+        }
+
+    async def show_one(self, request: web.Request) -> web.Response:
+        job = await self._jobs.get(request.match_info["id"])
+        if job is None:
+            raise Problem(404, detail="there is no such job, or no more")
+        context = {
+            "job": job,
+            "tones": _TONES,
+            "payload": _pretty(job.payload),
+            "may_retry": job.status in ("failed", "retry"),
+        }
+        return render(request, "job.html", context)
+
+    async def retry(self, request: web.Request) -> web.Response:
+        id = request.match_info["id"]
+        try:
+            await self._jobs.retry(id)
+        except ClientError as error:
+            raise Problem(409, detail=f"this job {error}") from error
+        return done(request, f"/jobs/{id}", "retried")
+
+    async def purge(self, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        queue, status = form.text("queue"), form.text("status")
+        if not is_queue(queue) or status not in STATUSES or status == "running":
+            raise Problem(400, detail="name a queue, and a status other than running")
+        await self._jobs.purge(queue, status)
+        return done(request, "/jobs", "purged", queue=queue, status=status)
+
+    async def reprocess(self, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        try:
+            scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
+            seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
+            await operations.reprocess(self._jobs, **scores, **seeders)
+        except (ClientError, ValueError) as error:
+            text = str(error) if isinstance(error, ClientError) else "a filter takes a number, or nothing"
+            return await self._page(request, text, form)
+        return done(request, "/jobs", "reprocess")
+
+    async def sweep(self, request: web.Request) -> web.Response:
+        await operations.sweep(self._jobs)
+        return done(request, "/jobs", "sweep")
+
+
+def routes(desk: Desk) -> list[web.AbstractRouteDef]:
+    return JobPages(desk).routes()
+
+
+def _chosen(queues: Queues, queue: str, status: str) -> tuple[str, str]:
+    """Which list to show: the one asked for, else what most needs a look."""
+    names = [name for name, _ in queues]
+    if queue in names:
+        sizes = dict(queues)[queue]
+        return queue, status if status in STATUSES else _first_status(sizes)
+    for wanted in ("failed", "retry", "running", "pending"):
+        for name, sizes in queues:
+            if sizes[wanted]:
+                return name, wanted
+    return (names[0], FINISHED[0]) if names else ("", FINISHED[0])
+
+
+def _first_status(sizes: dict[str, int]) -> str:
+    order = ("failed", "retry", "running", "pending", "completed")
+    return next((status for status in order if sizes[status]), FINISHED[0])
+
+
+def _pretty(payload: str) -> str:
+    try:
+        return json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
+    except ValueError:  # somebody else wrote it
+        return payload
+
+
+def _number(text: str, kind: type) -> Any:
+    """None for an empty field; raises ValueError."""
+    return kind(text) if text else None

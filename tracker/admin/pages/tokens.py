@@ -1,0 +1,54 @@
+"""The page of tokens: who may use the admin side. The text of a new one is shown once, and kept nowhere."""
+
+from aiohttp import web
+
+from tracker.admin.desk import Desk
+from tracker.admin.pages.forms import read_form
+from tracker.admin.pages.rendering import done, render
+from tracker.admin.problems import Problem
+from tracker.errors import ClientError
+from tracker.store.tokens import NAME_LENGTH, Scope
+
+
+def routes(desk: Desk) -> list[web.AbstractRouteDef]:
+    tokens = desk.stores.tokens
+
+    async def page(
+        request: web.Request, *, secret: str = "", error: str = "", name: str = ""
+    ) -> web.Response:
+        context = {
+            "tokens": await tokens.list(),
+            "now": desk.clock(),
+            "secret": secret,
+            "error": error,
+            "name": name,
+            "longest": NAME_LENGTH,
+        }
+        return render(request, "tokens.html", context, status=422 if error else 200)
+
+    async def show(request: web.Request) -> web.Response:
+        return await page(request)
+
+    async def create(request: web.Request) -> web.Response:
+        """No redirect: the text is in this answer only. Sent again, the name is taken."""
+        form = await read_form(request)
+        name = form.text("name")
+        scope: Scope = "full" if form.text("scope") == "full" else "read"
+        try:
+            _, secret = await tokens.create(name, scope)
+        except ClientError as error:
+            return await page(request, error=str(error), name=name)
+        return await page(request, secret=secret, name=name)
+
+    async def revoke(request: web.Request) -> web.Response:
+        try:
+            await tokens.revoke(request.match_info["id"])
+        except ClientError as error:
+            raise Problem(404, detail=str(error)) from error
+        return done(request, "/tokens", "revoked")
+
+    return [
+        web.get("/tokens", show),
+        web.post("/tokens", create),
+        web.post("/tokens/{id:[0-9a-f]+}/revoke", revoke),
+    ]
