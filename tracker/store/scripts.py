@@ -57,49 +57,52 @@ class Script:
 
 
 class Scripts:
-    """All scripts, by name."""
+    """All scripts, by name: each is the file lua/NAME.lua."""
+
+    announce: Script
+    announce_when_full: Script
+    reap: Script
+    due: Script
+    sweep: Script
+    heartbeat: Script
+    totals: Script
+    add: Script
+    edit: Script
+    deny: Script
+    allow: Script
+    index: Script
+    search: Script
+    remove: Script
+    add_user: Script
+    rotate_user: Script
+    bring_user: Script
+    delete_user: Script
+    forgive: Script
+    rank_debts: Script
+    software: Script
+    count: Script
+    sight: Script
+    estimate: Script
+    clean: Script
+    collect: Script
+    sent: Script
+    take: Script
+    score: Script
+    reset_score: Script
+    enqueue: Script
+    enqueue_slot: Script
+    claim: Script
+    extend: Script
+    finish: Script
+    save_cursor: Script
+    retry: Script
+    purge: Script
+    abandon: Script
+    add_token: Script
+    sign_in: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
-        def script(name: str) -> Script:
-            return Script(commands, prefix, source(name))
-
-        self.announce = script("announce")
-        self.announce_when_full = Script(commands, prefix, source_allowing_oom("announce"))
-        self.reap = script("reap")
-        self.due = script("due")
-        self.sweep = script("sweep")
-        self.heartbeat = script("heartbeat")
-        self.totals = script("totals")
-        self.add = script("add")
-        self.edit = script("edit")
-        self.deny = script("deny")
-        self.index = script("index")
-        self.search = script("search")
-        self.remove = script("remove")
-        self.add_user = script("add_user")
-        self.rotate_user = script("rotate_user")
-        self.bring_user = script("bring_user")
-        self.delete_user = script("delete_user")
-        self.forgive = script("forgive")
-        self.rank_debts = script("rank_debts")
-        self.software = script("software")
-        self.count = script("count")
-        self.sight = script("sight")
-        self.estimate = script("estimate")
-        self.clean = script("clean")
-        self.collect = script("collect")
-        self.sent = script("sent")
-        self.take = script("take")
-        self.score = script("score")
-        self.reset_score = script("reset_score")
-        self.enqueue = script("enqueue")
-        self.enqueue_slot = script("enqueue_slot")
-        self.claim = script("claim")
-        self.extend = script("extend")
-        self.finish = script("finish")
-        self.save_cursor = script("save_cursor")
-        self.retry = script("retry")
-        self.purge = script("purge")
-        self.abandon = script("abandon")
-        self.add_token = script("add_token")
-        self.sign_in = script("sign_in")
+        for name in Scripts.__annotations__:
+            when_full = name == "announce_when_full"
+            text = source_allowing_oom("announce") if when_full else source(name)
+            setattr(self, name, Script(commands, prefix, text))

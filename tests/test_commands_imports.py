@@ -1,0 +1,413 @@
+"""``tracker import`` and ``tracker export`` on a real store."""
+
+import csv
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator
+from contextlib import suppress
+from pathlib import Path
+
+import pytest
+from bencodepy import encode as bencode
+from redis import Redis
+
+from tests import trackers
+from tests.commands import Command, command, set_store
+from tests.servers import Server
+
+HASH, OTHER = "ab" * 20, "cd" * 20
+HOSTILE = (
+    "plain",
+    "=HYPERLINK(1)",
+    "'=quoted",
+    "''+twice",
+    "-dash",
+    "@at",
+    "'Tis",
+    "\ttab",
+    "a\rb",
+    "a\nb\r\n",
+    'quo"te,comma',
+    "\x1b[2J\x00\x07",
+    "\u202eright",
+    " spaces ",
+    "x" * 1000,
+    "\ufeffbom",
+)
+
+
+@pytest.fixture
+def tracker(
+    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    set_store(monkeypatch, redis_url, prefix)
+    monkeypatch.chdir(tmp_path)
+    with command() as run:
+        yield run
+
+
+@pytest.fixture
+def keys(valkey: Server) -> Iterator["Redis"]:
+    with valkey.client() as client:
+        yield client
+
+
+def many_files(folder: Path, count: int) -> Path:
+    for number in range(count):
+        place = folder / f"{number % 7}"
+        place.mkdir(parents=True, exist_ok=True)
+        info = {"name": f"torrent {number}", "piece length": 16384, "length": 3, "pieces": b"x" * 20}
+        (place / f"{number}.torrent").write_bytes(bencode({"info": info}))
+    return folder
+
+
+def fields(keys: "Redis", prefix: str, info_hash: str) -> dict[str, str]:
+    row = keys.hgetall(f"{prefix}t:{info_hash}")
+    return {bytes(name).decode(): bytes(value).decode() for name, value in row.items()}
+
+
+def lines(tracker: Command, *words: str) -> list[dict[str, object]]:
+    return [json.loads(line) for line in tracker(*words).stdout.splitlines()]
+
+
+# Folders of .torrent files
+
+
+def test_thousands_of_files_are_imported_and_again(
+    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
+) -> None:
+    many_files(tmp_path / "files", 2000)
+    result = tracker("import", "files")
+    assert result.stdout == "torrents: 2000 added, 0 known\n"
+    assert keys.zcard(f"{prefix}i:seeders") == 2000
+    assert tracker("import", "files/0").stdout == "torrents: 0 added, 286 known\n"
+    names = {row["name"] for row in lines(tracker, "export")}
+    assert names == {f"torrent {number}" for number in range(2000)}
+
+
+def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tracker: Command, tmp_path: Path) -> None:
+    folder = many_files(tmp_path / "files", 20)
+    (folder / "broken.torrent").write_bytes(b"d4:infoi1ee")
+    (folder / "list.torrent").write_bytes(b"l" * 100_000)
+    (folder / "folder.torrent").mkdir()
+    os.mkfifo(folder / "pipe.torrent")
+    (folder / "gone.torrent").symlink_to("nowhere")
+    (folder / "readme.txt").write_text("not a torrent")
+    result = tracker("import", "files", code=1)
+    assert result.stdout == "torrents: 20 added, 0 known\n"
+    told = [line.split(": ", 2)[1].rpartition("/")[2] for line in result.stderr.splitlines() if "/" in line]
+    assert told == ["broken.torrent", "gone.torrent", "list.torrent", "pipe.torrent"]
+    assert "4 could not be imported" in result.stderr
+
+
+def test_a_dry_run_writes_nothing(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
+    many_files(tmp_path / "files", 5)
+    (tmp_path / "bad.csv").write_text("info_hash\nnonsense\n")
+    result = tracker("import", "--dry-run", "files", "bad.csv", code=1)
+    assert "torrents: 5 would be imported" in result.stdout and "bad.csv line 2" in result.stderr
+    assert not list(keys.scan_iter(f"{prefix}*"))
+
+
+def test_an_import_says_how_far_it_is(tracker: Command, tmp_path: Path) -> None:
+    many_files(tmp_path / "files", 1200)
+    assert "importing: 1000 of 1200" in tracker("import", "files").stderr
+
+
+def test_missing_paths_and_other_files_are_refused(tracker: Command, tmp_path: Path) -> None:
+    assert "nowhere: there is no such file" in tracker("import", "nowhere", code=1).stderr
+    (tmp_path / "notes.txt").write_text("x")
+    assert "neither a folder nor" in tracker("import", "notes.txt", code=1).stderr
+    tracker("import", code=2)
+    tracker("import", "notes.txt", "--what", "peers", code=2)
+    (tmp_path / "empty").mkdir()
+    assert tracker("import", "empty").stdout == "nothing to import\n"
+
+
+# There and back
+
+
+def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
+    for number, name in enumerate(HOSTILE, 1):
+        tracker("torrent", "add", f"{number:040x}", "--name", name)
+        tracker("deny", f"{number + 100:040x}", "--reason", name)
+    tracker("torrent", "add", HASH, "--private")
+    tracker("torrent", "disable", HASH, "--reason", "=bad")
+    keys.hset(f"{prefix}t:{HASH}", mapping={"multi_up": "2.5", "multi_dn": "0"})
+    tracker("client", "allow", "-TR40", "M7-%00", "'=%27", "--name", "+name")
+    tracker("user", "add", "--id", "7", "--passkey", "a" * 16, "--no-leech")
+    tracker("user", "add", "--id", "900", "--passkey", "-" * 20)
+    tracker("user", "disable", "900")
+    keys.hset(f"{prefix}u:7", mapping={"uploaded": str(2**53 - 1), "downloaded": "5", "snatches": "3"})
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_what_is_exported_is_imported_as_it_was(
+    tracker: Command,
+    keys: "Redis",
+    prefix: str,
+    tmp_path: Path,
+    form: str,
+) -> None:
+    set_up(tracker, keys, prefix)
+    names = [f"{what}.{form}" for what in ("torrents", "users", "denied", "clients")]
+    for name in names:
+        tracker("export", name, "--what", name.partition(".")[0])
+        assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
+    before = {name: sorted((tmp_path / name).read_bytes().splitlines()) for name in names}
+    passkey = keys.hgetall(f"{prefix}user:{'a' * 16}")
+    forget_all(keys, prefix)
+    for _ in range(2):
+        tracker("import", *names)
+        for name in names:
+            tracker("export", f"again.{name}", "--what", name.partition(".")[0])
+            again = (tmp_path / f"again.{name}").read_bytes().splitlines()
+            assert sorted(again) == before[name]
+    for number, name in enumerate(HOSTILE, 1):
+        assert fields(keys, prefix, f"{number:040x}")["name"] == name
+        assert keys.get(f"{prefix}deny:{number + 100:040x}") == name.encode()
+    assert fields(keys, prefix, HASH)["multi_up"] == "2.5"
+    assert keys.hgetall(f"{prefix}user:{'a' * 16}") == passkey
+
+
+def forget_all(keys: "Redis", prefix: str) -> None:
+    keys.unlink(*keys.scan_iter(f"{prefix}*", 10_000))
+
+
+def test_all_of_it_in_one_file(tracker: Command, keys: "Redis", prefix: str) -> None:
+    set_up(tracker, keys, prefix)
+    tracker("export", "--what", "all", "everything.jsonl")
+    forget_all(keys, prefix)
+    assert tracker("import", "everything.jsonl").stdout.splitlines() == [
+        f"torrents: {len(HOSTILE) + 1} added, 0 known",
+        "users: 2 added, 0 known",
+        f"denials: {len(HOSTILE)} set",
+        "clients: 3 set",
+    ]
+    assert lines(tracker, "import", "everything.jsonl", "--json")[0] == {
+        "kind": "torrent",
+        "added": 0,
+        "known": len(HOSTILE) + 1,
+        "dry_run": False,
+    }
+
+
+def test_a_spreadsheet_finds_no_formula(tracker: Command, keys: "Redis", prefix: str, tmp_path: Path) -> None:
+    set_up(tracker, keys, prefix)
+    for what in ("torrents", "denied", "clients"):
+        tracker("export", f"{what}.csv", "--what", what)
+        with (tmp_path / f"{what}.csv").open(newline="") as file:
+            cells = [cell for row in csv.reader(file) for cell in row]
+        assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r"))]
+
+
+def test_passkeys_can_stay_at_home(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
+    tracker("user", "add", "--id", "7", "--passkey", "averysecretpasskey")
+    assert "averysecretpasskey" in tracker("export", "--what", "users").stdout
+    tracker("export", "users.csv", "--what", "users", "--no-passkeys")
+    assert "averysecretpasskey" not in (tmp_path / "users.csv").read_text()
+    assert tracker("import", "users.csv").stdout == "users: 0 added, 1 known\n"
+    assert keys.zrange(f"{prefix}users", 0, -1) == [b"averysecretpasskey"]
+    tracker("user", "delete", "7", "--yes")
+    assert tracker("import", "users.csv").stdout == "users: 1 added, 0 known\n"
+    (passkey,) = keys.zrange(f"{prefix}users", 0, -1)
+    assert len(passkey) == 40
+
+
+def test_torrents_that_registered_themselves_stay_out_unless_asked_for(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    tracker("torrent", "add", HASH, OTHER)
+    keys.hset(f"{prefix}t:{OTHER}", "auto", "1")
+    assert [row["info_hash"] for row in lines(tracker, "export")] == [HASH]
+    assert len(lines(tracker, "export", "--with-auto")) == 2
+
+
+def test_wrong_words_are_wrong_usage(tracker: Command) -> None:
+    for words in (("--what", "peers"), ("--format", "xml"), ("--what", "all", "--format", "csv")):
+        tracker("export", *words, code=2)
+
+
+def test_a_file_that_cannot_be_written_leaves_nothing(tracker: Command, tmp_path: Path) -> None:
+    tracker("torrent", "add", HASH)
+    (tmp_path / "folder").mkdir()
+    assert "error: " in tracker("export", "folder", code=1).stderr
+    assert "error: " in tracker("export", "missing/file.csv", code=1).stderr
+    assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+# Users
+
+
+def user(tracker: Command, user_id: str) -> dict[str, object]:
+    (row,) = [row for row in lines(tracker, "export", "--what", "users") if row["user_id"] == user_id]
+    return row
+
+
+def test_totals_are_those_of_the_file_only_for_new_users(
+    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
+) -> None:
+    (tmp_path / "users.csv").write_text(f"user_id,passkey,uploaded,can_leech\n7,{'a' * 20},100,0\n")
+    tracker("import", "users.csv")
+    assert (user(tracker, "7")["uploaded"], user(tracker, "7")["can_leech"]) == (100, False)
+    keys.hset(f"{prefix}u:7", "uploaded", "150")
+    tracker("import", "users.csv")
+    assert user(tracker, "7")["uploaded"] == 150
+    tracker("import", "users.csv", "--replace-totals")
+    assert user(tracker, "7")["uploaded"] == 100
+
+
+def test_users_who_contradict_are_told_without_their_passkeys(tracker: Command, tmp_path: Path) -> None:
+    tracker("user", "add", "--id", "7", "--passkey", "averysecretpasskey")
+    rows = [
+        ("7", "anothersecretpasskey", ""),
+        ("8", "averysecretpasskey", ""),
+        ("0", "", ""),
+        ("9", "short", ""),
+        ("9", "", str(2**53)),
+        ("9", "", "-1"),
+        ("9", "", "1e3"),
+    ]
+    text = "".join(f"{','.join(row)}\n" for row in rows)
+    (tmp_path / "users.csv").write_text(f"user_id,passkey,uploaded\n{text}")
+    result = tracker("import", "users.csv", code=1)
+    assert {
+        "error: users.csv line 2: the user with this id has another passkey",
+        "error: users.csv line 3: this passkey belongs to another user",
+        "error: users.csv line 4: a user id is a positive number",
+    } < set(result.stderr.splitlines())
+    assert "secret" not in result.output and "7 could not be imported" in result.stderr
+    assert len(lines(tracker, "export", "--what", "users")) == 1
+
+
+# Hostile files
+
+
+@pytest.mark.parametrize(
+    ("text", "told"),
+    [
+        ("info_hash,colour\n", "line 1: the first line has to name the columns: a torrent has no such field"),
+        ("name\nx\n", "line 1: the first line has to name the columns: there is none of"),
+        ("info_hash,info_hash\n", "line 1: a column is there twice"),
+        (f"info_hash,name\n{HASH}\n", "line 2: has 1 columns, not 2"),
+        (f"info_hash,name\n{HASH},a,b,c\n", "line 2: has 4 columns, not 2"),
+        (f"info_hash,name\n{HASH},{'x' * 20_000}\n", "line 2: a field is too long"),
+        (f"info_hash,name\n{HASH},{'x' * 500_000}\n", "line 2: "),
+        (f'info_hash,name\n{HASH},"{"x" * 90_000}\n{"y" * 90_000}\n', "line 3: field larger than"),
+        (f'info_hash,name\n{HASH},"open\n', "line 2: unexpected end of data"),
+        (f'info_hash,name\n{HASH},"a"b\n', "line 2: "),
+        ("info_hash\n\x00\x1b[2J\n", "line 2: an info hash is"),
+        (f"info_hash,private\n{HASH},maybe\n", "line 2: enabled and private are 0 or 1"),
+        (f"info_hash,upload_multiplier\n{HASH},-1\n", "line 2: a multiplier is"),
+        (f"info_hash,upload_multiplier\n{HASH},1e309\n", "line 2: a multiplier is"),
+        (f"kind,info_hash\npeer,{HASH}\n", "line 2: kind is torrent"),
+        (f"kind,prefix,name\nclient,{'x' * 21},\n", "line 2: a peer id prefix is"),
+        (f"info_hash\n{HASH[:-1]}\u0663\n", "line 2: an info hash is"),
+    ],
+)
+def test_a_bad_row_is_one_line_and_the_next_is_read(
+    tracker: Command, tmp_path: Path, text: str, told: str
+) -> None:
+    (tmp_path / "bad.csv").write_text(text)
+    (tmp_path / "good.csv").write_text(f"info_hash\n{OTHER}\n")
+    result = tracker("import", "bad.csv", "good.csv", code=1)
+    assert told in result.stderr and "\x1b" not in result.stderr
+    assert "torrents: 1 added" in result.stdout
+    assert [row["info_hash"] for row in lines(tracker, "export")] == [OTHER]
+
+
+def test_rows_after_a_broken_one_are_read(tracker: Command, tmp_path: Path) -> None:
+    (tmp_path / "mixed.csv").write_text(f'info_hash,name\nnonsense,a\n{HASH},"a"b\n{OTHER},fine\n')
+    assert "torrents: 1 added" in tracker("import", "mixed.csv", code=1).stdout
+
+
+@pytest.mark.parametrize(
+    ("line", "told"),
+    [
+        ("nonsense", "this is not JSON"),
+        ("[1]", "this is not a JSON object"),
+        ("[" * 50_000, "this is not JSON"),
+        ('{"info_hash": ["x"]}', "a field is neither text, number nor flag"),
+        ('{"info_hash": 1e999}', "an info hash is"),
+        ('{"info_hash": ' + "9" * 50_000 + "}", "this is not JSON"),
+        ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
+        ('{"kind": {}, "info_hash": "x"}', "kind is torrent, user, denial or client"),
+        (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "a torrent has no such field"),
+        ('{"user_id": 1.5}', "a user id is a positive number"),
+        ('{"user_id": true, "uploaded": -5}', "totals are whole numbers"),
+    ],
+)
+def test_a_bad_json_line_is_one_line_and_the_next_is_read(
+    tracker: Command, tmp_path: Path, line: str, told: str
+) -> None:
+    (tmp_path / "bad.jsonl").write_text(f'{line}\n\n{{"info_hash": "{OTHER}", "name": "\\ud800"}}\n')
+    result = tracker("import", "bad.jsonl", code=1)
+    assert f"error: bad.jsonl line 1: {told}" in result.stderr
+    assert "torrents: 1 added" in result.stdout
+
+
+def test_bytes_that_are_no_text(tracker: Command, tmp_path: Path) -> None:
+    (tmp_path / "bytes.csv").write_bytes(b"\xef\xbb\xbfinfo_hash,name\r\n" + HASH.encode() + b",\xff\xfe\r\n")
+    tracker("import", "bytes.csv")
+    assert [row["name"] for row in lines(tracker, "export")] == ["\ufffd\ufffd"]
+
+
+def test_a_list_of_denials_says_so(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
+    (tmp_path / "list.csv").write_text(f"info_hash\n{HASH}\n")
+    assert tracker("import", "list.csv", "--what", "denied").stdout == "denials: 1 set\n"
+    assert keys.get(f"{prefix}deny:{HASH}") == b"this torrent is not served here"
+
+
+# As child processes
+
+
+def test_an_interrupted_import_can_be_repeated(
+    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
+) -> None:
+    rows = "".join(f"{number:040x},torrent {number}\n" for number in range(1, 60_001))
+    (tmp_path / "many.csv").write_text(f"info_hash,name\n{rows}")
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracker", "import", "many.csv"],
+        cwd=tmp_path,
+        env=trackers.environment(settings),
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        deadline = time.monotonic() + trackers.SECONDS
+        while keys.zcard(f"{prefix}i:seeders") < 100 and time.monotonic() < deadline:
+            time.sleep(0.01)
+        process.send_signal(signal.SIGINT)
+        _, told = process.communicate(timeout=trackers.SECONDS)
+    assert process.returncode == 130 and "interrupted after" in told and "Traceback" not in told
+    done = keys.zcard(f"{prefix}i:seeders")
+    assert 100 <= done < 60_000
+    assert all(fields(keys, prefix, f"{number:040x}").get("name") for number in range(1, 101))
+    (tmp_path / "some.csv").write_text("info_hash,name\n" + "\n".join(rows.splitlines()[: done + 500]) + "\n")
+    known = lines(tracker, "import", "some.csv", "--json")[0]
+    assert known["added"] == 500 and known["known"] == done
+
+
+def test_a_pipe_that_is_closed_early_ends_an_export_quietly(tracker: Command, tmp_path: Path) -> None:
+    rows = "".join(f"{number:040x},{'n' * 200}\n" for number in range(1, 2001))
+    (tmp_path / "many.csv").write_text(f"info_hash,name\n{rows}")
+    tracker("import", "many.csv")
+    settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
+    with subprocess.Popen(
+        [sys.executable, "-m", "tracker", "export"],
+        cwd=tmp_path,
+        env=trackers.environment(settings),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.PIPE,
+        text=True,
+    ) as process:
+        assert process.stdout and process.stderr
+        with suppress(OSError):
+            process.stdout.readline()
+            process.stdout.close()
+        told = process.stderr.read()
+        process.wait(trackers.SECONDS)
+    assert process.returncode == 1 and told == ""

@@ -1,0 +1,138 @@
+"""``tracker export``."""
+
+import sys
+from collections.abc import AsyncIterator
+from contextlib import ExitStack
+from io import TextIOWrapper
+from pathlib import Path
+from typing import IO, Annotated
+
+import typer
+
+from tracker.commands import PAGE, Config, shown_bytes, with_stores
+from tracker.progress import progress
+from tracker.register.rows import Kind, Row
+from tracker.register.writing import CsvRows, JsonRows, private_file
+from tracker.store.torrents import Torrent
+from tracker.store.users import User
+from tracker.stores import Stores
+
+_WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
+_FORMATS = ("csv", "jsonl")
+Pages = AsyncIterator[list[Row]]
+
+
+def export_register(
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Readable by you alone; standard output when not given."),
+    ] = None,
+    what: Annotated[str, typer.Option(help=f"{', '.join(_WHAT)} or all.")] = "torrents",
+    format: Annotated[
+        str | None, typer.Option(help="csv or jsonl (JSON lines).", show_default="by FILE, or jsonl")
+    ] = None,
+    no_passkeys: Annotated[bool, typer.Option("--no-passkeys", help="Leave passkeys out.")] = False,
+    with_auto: Annotated[
+        bool, typer.Option("--with-auto", help="Also torrents that registered themselves in open mode.")
+    ] = False,
+    config: Config = None,
+) -> None:
+    """Write the register, page by page, as `tracker import` reads it.
+
+    Swarms, statistics and what users did on torrents are not in it: `tracker backup` keeps everything.
+    """
+    if what != "all" and what not in _WHAT:
+        raise typer.BadParameter(f"--what takes {', '.join(_WHAT)} or all")
+    form = format or ("csv" if file and file.suffix.lower() == ".csv" else "jsonl")
+    if form not in _FORMATS:
+        raise typer.BadParameter("--format takes csv or jsonl")
+    if form == "csv" and what == "all":
+        raise typer.BadParameter("one CSV file holds one kind: choose with --what, or take --format jsonl")
+    if form == "csv" and file is None and sys.stdout.isatty():
+        raise typer.BadParameter(
+            "names are written as strangers chose them, which is not for a terminal: name a FILE"
+        )
+    kinds = tuple(_WHAT.values()) if what == "all" else (_WHAT[what],)
+
+    async def work(stores: Stores) -> None:
+        with ExitStack() as stack:
+            out = _opened(stack, file)
+            rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
+            with progress("exported", quiet=file is None) as shown:
+                for kind in kinds:
+                    async for page in _pages(stores, kind, passkeys=not no_passkeys, with_auto=with_auto):
+                        for row in page:
+                            rows.write(kind, row)
+                        shown.advance(len(page))
+            out.flush()
+
+    with_stores(config, work)
+
+
+def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
+    if path is None:
+        return sys.stdout
+    file = stack.enter_context(private_file(path))
+    text = TextIOWrapper(file, "utf-8", newline="", write_through=False)
+    stack.callback(text.detach)  # private_file closes it
+    return text
+
+
+def _pages(stores: Stores, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
+    if kind == "torrent":
+        return _torrents(stores, with_auto=with_auto)
+    if kind == "user":
+        return _users(stores, passkeys=passkeys)
+    return _denials(stores) if kind == "denial" else _clients(stores)
+
+
+async def _torrents(stores: Stores, *, with_auto: bool) -> Pages:
+    cursor = -1
+    while cursor:
+        cursor, page = await stores.torrents.page(max(cursor, 0), PAGE)
+        wanted = (each for each in page if each.registered)
+        yield [_torrent_row(each) for each in wanted if with_auto or each.fields.get("auto") != "1"]
+
+
+def _torrent_row(found: Torrent) -> Row:
+    return {
+        "info_hash": found.info_hash.hex(),
+        "name": found.name,
+        "private": str(int(found.private)),
+        "enabled": str(int(found.enabled)),
+        "reason": found.reason,
+        "upload_multiplier": found.fields.get("multi_up", ""),
+        "download_multiplier": found.fields.get("multi_dn", ""),
+    }
+
+
+async def _users(stores: Stores, *, passkeys: bool) -> Pages:
+    offset = 0
+    while page := await stores.users.page(offset, PAGE):
+        offset += PAGE
+        yield [_user_row(each, passkeys=passkeys) for each in page]
+
+
+def _user_row(found: User, *, passkeys: bool) -> Row:
+    row = {
+        "user_id": found.user_id,
+        "passkey": found.passkey if passkeys else "",
+        "enabled": str(int(found.enabled)),
+        "can_leech": str(int(found.can_leech)),
+    }
+    totals = ("uploaded", "downloaded", "snatches", "announces")
+    return {**row, **{name: str(getattr(found, name)) for name in totals}}
+
+
+async def _denials(stores: Stores) -> Pages:
+    offset = 0
+    while page := await stores.torrents.denials(offset, PAGE):
+        offset += PAGE
+        yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
+
+
+async def _clients(stores: Stores) -> Pages:
+    cursor = -1
+    while cursor:
+        cursor, page = await stores.clients.page(max(cursor, 0), PAGE)
+        yield [{"prefix": shown_bytes(prefix), "name": name} for prefix, name in page]
