@@ -1,21 +1,24 @@
-"""What a form of the dashboard holds: texts, ticks and files. Other parts have checked who sent it."""
+"""What a form or an address of the dashboard holds: texts, ticks, files, pages. Other parts have checked who sent it."""
 
 from aiohttp import web
 from multidict import MultiDictProxy
 
+from tracker.admin.problems import Problem
+
 _LONGEST = 2000
+_LAST_PAGE = 1_000_000
 
 
 class Form:
     """Nothing here is believed: texts are as they came, without blanks around them, and cut."""
 
-    def __init__(self, fields: MultiDictProxy[str | bytearray | web.FileField]) -> None:
+    def __init__(self, fields: MultiDictProxy[str | bytes | bytearray | web.FileField]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
         """Empty when it is not there, or is a file."""
         value = self._fields.get(name, "")
-        return value.strip()[:_LONGEST] if isinstance(value, str) else ""
+        return clean(value) if isinstance(value, str) else ""
 
     def ticked(self, name: str) -> bool:
         return bool(self.text(name))
@@ -26,9 +29,20 @@ class Form:
         return [part for part in parts if isinstance(part, web.FileField) and part.filename]
 
 
+def clean(text: str, longest: int = _LONGEST) -> str:
+    """Without what no store and no page could write: halves of characters."""
+    return text[:longest].encode("utf-8", "replace").decode().strip()
+
+
+def page_number(text: str) -> int:
+    """The page asked for; the first where that is none."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
+    return min(max(number, 1), _LAST_PAGE)
+
+
 async def read_form(request: web.Request) -> Form:
-    """Raises web.HTTPBadRequest for a body that is no form, and HTTPRequestEntityTooLarge."""
+    """Raises Problem for a body that is no form, and HTTPRequestEntityTooLarge."""
     try:
         return Form(await request.post())
     except (ValueError, LookupError) as error:  # a part without a name, a charset that is none, …
-        raise web.HTTPBadRequest(text="the body is not a well-formed form") from error
+        raise Problem(400, detail="the body is not a well-formed form") from error

@@ -56,6 +56,7 @@ NOTICES: dict[str, str] = {
     "saved": "Saved.",
     "added": "Added.",
     "removed": "Removed.",
+    "forgiven": "Forgiven.",
     "retried": "The job waits to run.",
     "purged": "Those jobs are gone.",
     "reprocess": "A walk through the torrents is on its way.",

@@ -9,14 +9,14 @@ from aiohttp import web
 from tracker.admin import operations
 from tracker.admin.desk import Desk
 from tracker.admin.operations import Added, state_of
-from tracker.admin.pages.forms import Form, read_form
+from tracker.admin.pages.addresses import announce_urls
+from tracker.admin.pages.forms import Form, clean, page_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
 
 PAGE = 50
 MOST_FILES = 100
 """Files in one upload; `tracker import` takes any number."""
-_LAST_PAGE = 1_000_000
 _LONGEST_SEARCH = 200
 SORTS = {"seeders": "Seeders", "leechers": "Leechers", "snatches": "Snatches", "score": "Score"}
 """What the list can be sorted by, with the heading of its column."""
@@ -53,8 +53,8 @@ class Query:
         asked = request.query
         sort = asked.get("sort", "")
         return cls(
-            text=asked.get("q", "").strip()[:_LONGEST_SEARCH],
-            cursor=asked.get("cursor", "")[:_LONGEST_SEARCH],
+            text=clean(asked.get("q", ""), _LONGEST_SEARCH),
+            cursor=clean(asked.get("cursor", ""), _LONGEST_SEARCH),
             sort=sort if sort in SORTS else "seeders",
             ascending=asked.get("order") == "asc",
             page=page_number(asked.get("page", "")),
@@ -92,45 +92,53 @@ class TorrentPages:
         self._torrents = desk.stores.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
-        return [web.get("/torrents", self.show), web.post("/torrents", self.add)]
+        return [
+            web.get("/torrents", self.show),
+            web.get("/torrents/add", self.form),
+            web.post("/torrents/add", self.add),
+        ]
 
     async def show(self, request: web.Request) -> web.Response:
-        context = await self._listed(Query.read(request))
-        if wants_part(request):
-            return render(request, "parts/torrent_list.html", context)
-        return render(request, "torrents.html", {**context, "added": [], "refused": []})
-
-    async def _listed(self, query: Query) -> dict[str, Any]:
-        return {
+        query = Query.read(request)
+        context = {
             "query": query,
             "state_of": state_of,
+            "mode": self._desk.settings.torrents.mode,
+            "registered": await self._torrents.count(),
+            "announce_urls": announce_urls(self._desk.settings.http.listen, request.host),
             **(await self._found(query) if query.text else await self._sorted(query)),
         }
+        template = "parts/torrent_list.html" if wants_part(request) else "torrents.html"
+        return render(request, template, context)
 
     async def _found(self, query: Query) -> dict[str, Any]:
+        """A search comes in no order that people know: it cannot be sorted, and nobody knows how many there are."""
         after, torrents = await self._torrents.search(query.text, PAGE, query.cursor)
         return {
             "torrents": torrents,
             "headings": [],
-            "newer": query.href() if query.cursor else "",
-            "older": query.href(cursor=after) if after else "",
-            "place": "",
-            "registered": await self._torrents.count(),
+            "earlier": query.href() if query.cursor else "",
+            "later": query.href(cursor=after) if after else "",
+            "first": 0,
+            "total": None,
         }
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
-        registered = await self._torrents.count()
-        total = await self._desk.stores.scores.count() if query.sort == "score" else registered
+        scores = self._desk.stores.scores
+        total = await scores.count() if query.sort == "score" else await self._torrents.count()
         first = (query.page - 1) * PAGE
         torrents = await self._torrents.top(query.sort, PAGE, first, ascending=query.ascending)
         return {
             "torrents": torrents,
             "headings": query.headings(),
-            "newer": query.href(page=query.page - 1) if query.page > 1 else "",
-            "older": query.href(page=query.page + 1) if first + PAGE < total else "",
-            "place": f"{first + 1:,}–{first + len(torrents):,} of {total:,}" if torrents else "",
-            "registered": registered,
+            "earlier": query.href(page=query.page - 1) if query.page > 1 else "",
+            "later": query.href(page=query.page + 1) if first + PAGE < total else "",
+            "first": first + 1,
+            "total": total,
         }
+
+    async def form(self, request: web.Request) -> web.Response:
+        return self._answer(request, [], [], 200)
 
     async def add(self, request: web.Request) -> web.Response:
         """Registers the uploaded files and the info hash in the form. What is wrong with one does not stop the others."""
@@ -153,7 +161,9 @@ class TorrentPages:
                 refused.append(Refused(text, str(error)))
         if not added and not refused:
             refused.append(Refused("", "Choose .torrent files, or write an info hash."))
-        return await self._answer(request, added, refused)
+        if added and not refused and len({one.name for one in added}) == 1:
+            return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
+        return self._answer(request, added, refused, 200 if added else 422)
 
     async def _add_file(self, file: web.FileField, form: Form) -> list[Added]:
         data = file.file.read()
@@ -168,17 +178,17 @@ class TorrentPages:
         )
         return await operations.add_torrent(self._torrents, operations.parse_hash(text), fields)
 
-    async def _answer(self, request: web.Request, added: list[Added], refused: list[Refused]) -> web.Response:
-        if added and not refused and len({one.name for one in added}) == 1:
-            return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
-        context = {**await self._listed(Query()), "added": added, "refused": refused}
-        return render(request, "torrents.html", context, status=200 if added else 422)
-
-
-def page_number(text: str) -> int:
-    """The page asked for; the first where that is none."""
-    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
-    return min(max(number, 1), _LAST_PAGE)
+    def _answer(
+        self, request: web.Request, added: list[Added], refused: list[Refused], status: int
+    ) -> web.Response:
+        context = {
+            "added": added,
+            "refused": refused,
+            "most_files": MOST_FILES,
+            "most_bytes": self._desk.settings.admin.max_upload_bytes,
+            "announce_urls": announce_urls(self._desk.settings.http.listen, request.host),
+        }
+        return render(request, "torrents_add.html", context, status=status)
 
 
 def routes(desk: Desk) -> list[web.AbstractRouteDef]:

@@ -1,0 +1,58 @@
+"""The page of the deny list: hashes that are refused whether registered or not."""
+
+from aiohttp import web
+
+from tracker.admin import operations
+from tracker.admin.desk import Desk
+from tracker.admin.pages.forms import page_number, read_form
+from tracker.admin.pages.rendering import done, render
+from tracker.errors import ClientError
+
+PAGE = 50
+
+
+def routes(desk: Desk) -> list[web.AbstractRouteDef]:
+    torrents = desk.stores.torrents
+
+    async def page(request: web.Request, error: str = "", asked: str = "") -> web.Response:
+        number = page_number(request.query.get("page", ""))
+        first = (number - 1) * PAGE
+        total = await torrents.denial_count()
+        context = {
+            "denials": await torrents.denials(first, PAGE),
+            "first": first + 1,
+            "total": total,
+            "earlier": f"/torrents/denied?page={number - 1}" if number > 1 else "",
+            "later": f"/torrents/denied?page={number + 1}" if first + PAGE < total else "",
+            "error": error,
+            "asked": asked,
+            "now": desk.clock(),
+        }
+        return render(request, "torrents_denied.html", context, status=422 if error else 200)
+
+    async def show(request: web.Request) -> web.Response:
+        return await page(request)
+
+    async def deny(request: web.Request) -> web.Response:
+        form = await read_form(request)
+        text = form.text("info_hash")
+        try:
+            info_hash = operations.parse_hash(text)
+        except ClientError as error:
+            return await page(request, str(error), text)
+        await torrents.deny(info_hash, form.text("reason") or operations.NOT_SERVED)
+        return done(request, "/torrents/denied", "added")
+
+    async def allow(request: web.Request) -> web.Response:
+        text = (await read_form(request)).text("info_hash")
+        try:
+            await torrents.allow(operations.parse_hash(text))
+        except ClientError as error:
+            return await page(request, str(error))
+        return done(request, "/torrents/denied", "removed")
+
+    return [
+        web.get("/torrents/denied", show),
+        web.post("/torrents/denied", deny),
+        web.post("/torrents/denied/allow", allow),
+    ]
