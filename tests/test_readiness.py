@@ -80,7 +80,7 @@ async def test_a_sweep_that_does_not_end_is_said(server: Server) -> None:
         await until(swept)
         assert reaper.sweep_seconds >= 0
         ahead = BEHIND_INTERVALS * INTERVAL + 60
-        store.clock = lambda: time.time() + ahead  # type: ignore[assignment,misc]
+        store.clock = lambda: time.time() + ahead  # type: ignore[assignment]
         assert readiness.problems() == [SWEEP_BEHIND]
         await reaper.sweep_once(0.0)
         await reached(readiness, [])

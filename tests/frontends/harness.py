@@ -57,6 +57,7 @@ class RecordingTracker:
         self.announces: list[tuple[Announce, str | None, Address]] = []
         self.scrapes: list[tuple[Scrape, str | None, Address]] = []
         self.labels: list[str] = []
+        self.kinds: list[str] = []
         self.error: Exception | None = None
         self.gate = asyncio.Event()
         self.gate.set()
@@ -76,6 +77,7 @@ class RecordingTracker:
 
     def refused(self, label: str, kind: str = "other") -> None:
         self.labels.append(label)
+        self.kinds.append(kind)
 
     @property
     def address(self) -> str:

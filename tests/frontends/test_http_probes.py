@@ -1,7 +1,7 @@
-"""/health and /ready on the port of the peers: for whoever starts, stops and watches trackers."""
+"""/health and /ready on the port of the peers, for whoever starts, stops and watches trackers; and what is counted there."""
 
 import contextlib
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Callable
 
 import pytest
 
@@ -73,7 +73,7 @@ async def test_probes_count_as_nothing_and_announces_go_on() -> None:
 
 @on_loops("uvloop")
 async def test_open_connections_can_be_read() -> None:
-    readers = []
+    readers: list[Callable[[], float]] = []
     http = HttpSettings(listen=("127.0.0.1:0",))
     async with serve_http(
         RecordingTracker(), http, AnnounceSettings(), max_scrape=1, show_open=readers.append
@@ -84,3 +84,12 @@ async def test_open_connections_can_be_read() -> None:
             await one.get("/health")
             await two.get("/health")
             assert read() == 2
+
+
+@on_loops("uvloop")
+async def test_refusals_say_what_was_asked_for() -> None:
+    tracker = RecordingTracker()
+    async with probing(tracker, []) as client:
+        for path in ("/announce?port=x", "/scrape?info_hash=short", "/announce/x", "/announced"):
+            assert (await client.get(path)).failure
+    assert tracker.kinds == ["announces", "scrapes", "other", "other"]

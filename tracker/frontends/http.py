@@ -55,8 +55,8 @@ class Tracker(Protocol):
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
 
-    def refused(self, label: str) -> None:
-        """Count a request that never reached a decision."""
+    def refused(self, label: str, kind: str = "other") -> None:
+        """Count a request that never reached a decision; ``kind`` is announces, scrapes or other."""
 
 
 Problems = Callable[[], Sequence[str]]
@@ -73,6 +73,7 @@ class Route(NamedTuple):
     passkey: str | None = None
 
 
+_KINDS = {"announce": "announces", "scrape": "scrapes"}
 _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
 
 
@@ -133,7 +134,7 @@ class FrontEnd:
             if route.kind == "scrape":
                 return await self._scraped(request, query, route.passkey)
         except ClientError as error:
-            return self._refuse(error)
+            return self._refuse(error, _KINDS.get(request.kind, "other"))
         except TimeoutError as error:  # aiohttp would not say where it came from
             return self.crashed(error)
         return Answer(_INDEX) if route.kind == "index" else self._probed(path)
@@ -216,8 +217,8 @@ class FrontEnd:
         answer.force_close()
         return answer
 
-    def _refuse(self, error: ClientError) -> Answer:
-        self._tracker.refused(error.label)
+    def _refuse(self, error: ClientError, kind: str = "other") -> Answer:
+        self._tracker.refused(error.label, kind)
         return self._failure(error)
 
     def _failure(self, error: ClientError) -> Answer:

@@ -1,0 +1,154 @@
+"""From figures to the families that prometheus-client writes out."""
+
+import platform
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import accumulate
+
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, HistogramMetricFamily, Metric
+from prometheus_client.registry import Collector
+
+from tracker import __version__
+from tracker.admin.desk import Desk
+from tracker.admin.metrics.reading import StoreFigures
+from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
+from tracker.telemetry import BOUNDS, Histogram, Snapshot
+
+MOST_REASONS = 100
+"""Reasons of failures are fixed texts, a few dozen; should that ever change, the rest is ``other``."""
+MOST_QUEUES = 50
+LONGEST_LABEL = 100
+
+PROCESS = CollectorRegistry()
+"""What prometheus-client knows of the process that answers: its memory, files and CPU time, Python's version and collector."""
+ProcessCollector(registry=PROCESS)
+PlatformCollector(registry=PROCESS)
+GCCollector(registry=PROCESS)
+
+
+@dataclass(frozen=True, slots=True)
+class Scrape(Collector):
+    """Everything for one answer."""
+
+    snapshot: Snapshot
+    store: StoreFigures
+    about: dict[Source, float]
+    """What neither of the two tells."""
+
+    def collect(self) -> Iterator[Metric]:
+        yield from PROCESS.collect()
+        values = {**_counted(self.snapshot), **_gauges(self.snapshot), **self.about, **self.store.values}
+        values["tracker_store_up", ()] = int(self.store.up)
+        yield from _families(values, self.snapshot)
+
+
+def about(desk: Desk, started: float) -> dict[Source, float]:
+    """Of the tracker itself; ``started`` in epoch seconds."""
+    values: dict[Source, float] = {
+        ("tracker_build_info", (__version__, platform.python_version(), desk.server)): 1,
+        ("tracker_start_time_seconds", ()): started,
+        ("tracker_ready", ()): int(not desk.problems()),
+        ("tracker_reap_interval_seconds", ()): desk.settings.reaper.interval_seconds,
+    }
+    if desk.settings.geoip.database is not None:
+        database = desk.places.describe()
+        values["tracker_geoip_usable", ()] = int(database is not None)
+        if database is not None and database.built is not None:
+            values["tracker_geoip_build_timestamp_seconds", ()] = database.built.timestamp()
+    return values
+
+
+def _counted(snapshot: Snapshot) -> dict[Source, float]:
+    counts = snapshot.counts
+    values: dict[Source, float] = {source: counts.get(name, 0) for name, source in COUNTED.items()}
+    for name, number in counts.items():
+        if name not in COUNTED:
+            source = _source(name)
+            if source is not None:
+                _add(values, source, number)
+    return _capped(values)
+
+
+def _source(name: str) -> Source | None:
+    """Of a counter whose name has a part that is a label."""
+    kind, _, rest = name.partition(".")
+    if kind == "failures":
+        return "tracker_failures_total", (rest[:LONGEST_LABEL],)
+    if kind == "jobs":
+        queue, _, status = rest.partition(".")
+        return "tracker_job_changes_total", (queue, status)
+    return None
+
+
+def _add(values: dict[Source, float], source: Source, number: float) -> None:
+    values[source] = values.get(source, 0) + number
+
+
+def _capped(values: dict[Source, float]) -> dict[Source, float]:
+    """Those that came first keep their labels, so that no counter falls."""
+    kept: dict[Source, float] = {}
+    reasons: set[str] = set()
+    queues: set[str] = set()
+    for (metric, labels), number in values.items():
+        if metric == "tracker_failures_total":
+            _add(kept, (metric, (_known(labels[0], reasons, MOST_REASONS),)), number)
+        elif metric == "tracker_job_changes_total":
+            _add(kept, (metric, (_known(labels[0], queues, MOST_QUEUES), labels[1])), number)
+        else:
+            kept[metric, labels] = number
+    return kept
+
+
+def _known(label: str, known: set[str], most: int) -> str:
+    if label not in known and len(known) >= most:
+        return "other"
+    known.add(label)
+    return label
+
+
+def _gauges(snapshot: Snapshot) -> dict[Source, float]:
+    values: dict[Source, float] = {
+        (metric, ()): snapshot.gauges[name] for name, metric in GAUGES.items() if name in snapshot.gauges
+    }
+    if not values.get(("tracker_sweep_end_timestamp_seconds", ())):  # no round has ended yet
+        values.pop(("tracker_sweep_end_timestamp_seconds", ()), None)
+        values.pop(("tracker_sweep_last_seconds", ()), None)
+    return values
+
+
+def _families(values: dict[Source, float], snapshot: Snapshot) -> Iterator[Metric]:
+    """In the order of the table; metrics of which nothing is known are left out."""
+    samples: dict[str, list[tuple[Sequence[str], float]]] = {}
+    for (name, labels), value in values.items():
+        samples.setdefault(name, []).append((labels, value))
+    histograms = {metric: name for name, metric in HISTOGRAMS.items()}
+    for metric in METRICS:
+        if metric.kind == "histogram":
+            name = histograms[metric.name]
+            if name in snapshot.histograms:
+                yield _histogram(metric.name, metric.help, BOUNDS[name], snapshot.histograms[name])
+            continue
+        if metric.name in samples:
+            yield _family(metric.name, metric.kind, metric.help, metric.labels, samples[metric.name])
+
+
+def _family(
+    name: str,
+    kind: str,
+    text: str,
+    label_names: Sequence[str],
+    samples: Iterable[tuple[Sequence[str], float]],
+) -> Metric:
+    make = CounterMetricFamily if kind == "counter" else GaugeMetricFamily
+    family = make(name, text, labels=label_names)
+    for labels, value in samples:
+        family.add_metric(labels, value)
+    return family
+
+
+def _histogram(name: str, text: str, bounds: Sequence[float], histogram: Histogram) -> Metric:
+    limits = [*(str(float(bound)) for bound in bounds), "+Inf"]
+    family = HistogramMetricFamily(name, text)
+    family.add_metric([], list(zip(limits, accumulate(histogram.counts), strict=True)), histogram.sum)
+    return family
