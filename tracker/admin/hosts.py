@@ -11,6 +11,7 @@ from urllib.parse import urlsplit
 
 from aiohttp import web
 from aiohttp.typedefs import Middleware
+from multidict import MultiMapping
 
 from tracker.admin.problems import Handler, Problem
 
@@ -26,23 +27,26 @@ class Hosts:
         listened = {_host(address.rpartition(":")[0]) for address in addresses if address[:5] != "unix:"}
         self._names = {"localhost", "127.0.0.1", "::1"} | self._configured | (listened - {"0.0.0.0", "::"})
 
-    def check(self, request: web.Request) -> None:
-        """Raises Problem unless the request was sent to one of our names and, if it may change something, by a page of ours."""
-        given = request.headers.getall("Host", [])
-        if len(given) != 1 or not request.raw_path.startswith("/"):
+    def check(self, method: str, path: str, headers: MultiMapping[str], local: str | None = None) -> None:
+        """Raises Problem unless a request was sent to one of our names and, if it may change something, by a page of ours.
+
+        ``local`` is the address its connection came to.
+        """
+        given = headers.getall("Host", [])
+        if len(given) != 1 or not path.startswith("/"):
             raise Problem(400, detail="a request needs one Host header, and a path that begins with a slash")
         name = _authority(given[0])
-        if name is None or not (name[0] in self._names or name[0] == _local_address(request)):
+        if name is None or not (name[0] in self._names or (local and name[0] == _host(local))):
             raise Problem(
                 421,
                 detail="the admin port does not answer under this name: add it to TRACKER_ADMIN__HOSTS",
             )
-        if request.method not in SAFE_METHODS:
-            self._check_origin(request, given[0])
+        if method not in SAFE_METHODS:
+            self._check_origin(headers, given[0])
 
-    def _check_origin(self, request: web.Request, host: str) -> None:
-        origins = request.headers.getall("Origin", [])
-        site = request.headers.get("Sec-Fetch-Site", "same-origin")
+    def _check_origin(self, headers: MultiMapping[str], host: str) -> None:
+        origins = headers.getall("Origin", [])
+        site = headers.get("Sec-Fetch-Site", "same-origin")
         ours = all(self._is_ours(origin, host) for origin in origins)
         if not ours or site not in ("same-origin", "none"):
             raise Problem(403, detail="this came from a page of another site")
@@ -73,7 +77,7 @@ def came_from_a_page(request: web.Request) -> bool:
 def checked(hosts: Hosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
-        hosts.check(request)
+        hosts.check(request.method, request.raw_path, request.headers, _local_address(request))
         return await handler(request)
 
     return check
@@ -105,4 +109,4 @@ def _host(text: str) -> str:
 def _local_address(request: web.Request) -> str | None:
     """The address the connection came to: where all of them are listened on, it is one of those."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
-    return _host(name[0].partition("%")[0]) if isinstance(name, tuple) else None
+    return str(name[0]).partition("%")[0] if isinstance(name, tuple) else None
