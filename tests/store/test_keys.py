@@ -186,6 +186,8 @@ async def everything(store: Store) -> None:
         )
     await store.announce(update(1, "x", passkey=ALICE))
     await store.announce(update(2, "p", passkey=BOB))
+    await store.announce(update(9, "s", 4, passkey=ALICE))
+    await store.announce(update(9, "x", 4, passkey=ALICE, downloaded=10**6))
     assert await store.silence(update(4)) == 1
     store.clock.now += 500
     await store.swarms.heartbeat()
