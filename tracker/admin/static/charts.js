@@ -53,10 +53,15 @@ function timeTicks(self, splits) {
   });
 }
 
-// Whether a tick of a logarithmic axis is one of these digits and zeros.
-function leads(value, digits) {
-  const mantissa = value / 10 ** Math.floor(Math.log10(value) + 1e-9);
-  return digits.some((digit) => Math.abs(mantissa - digit) < 0.01);
+// 1, 2, 5, 10 … from the one at or below `low` to the one at or above `high`.
+function decadesBetween(low, high) {
+  const steps = [];
+  for (let exponent = Math.floor(Math.log10(low)) - 1; exponent <= Math.ceil(Math.log10(high)); exponent += 1) {
+    steps.push(...[1, 2, 5].map((digit) => Number(`${digit}e${exponent}`)));
+  }
+  const first = steps.findLastIndex((step) => step <= low * 1.0001);
+  const last = steps.findIndex((step) => step >= high * 0.9999);
+  return steps.slice(Math.max(0, first), (last < 0 ? steps.length : last) + 1);
 }
 
 class Chart {
@@ -141,21 +146,17 @@ class Chart {
       },
       axes: [
         { ...axis, grid: { show: false }, space: 76, values: timeTicks, size: 28 },
-        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { filter: (self, splits) => splits.map((value) => (leads(value, [1, 2, 5]) ? value : null)) } : {}) },
+        { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { splits: (self, index, low, high) => decadesBetween(low, high) } : {}) },
       ],
       series: [{}, ...series],
       hooks: { setCursor: [(self) => this.tell(self.cursor.idx)] },
     };
   }
 
-  // From a 1, 2 or 5 below to one above.
   decades(low, high) {
     if (!(low > 0) || !(high > 0)) return [0.1, 10];
-    const steps = [];
-    for (let exponent = Math.floor(Math.log10(low)) - 1; exponent <= Math.ceil(Math.log10(high)); exponent += 1) {
-      steps.push(...[1, 2, 5].map((digit) => Number(`${digit}e${exponent}`)));
-    }
-    return [steps.findLast((step) => step <= low) ?? low, steps.find((step) => step >= high && step > low) ?? high * 2];
+    const steps = decadesBetween(low, high);
+    return steps.length > 1 ? [steps[0], steps[steps.length - 1]] : [steps[0] / 2, steps[0] * 2];
   }
 
   // Below the chart: the values under the pointer, or the newest.
