@@ -47,6 +47,7 @@ async def open_background(
         base.keys,
         time.time,
         interval_seconds=settings.scoring.interval_seconds,
+        history=settings.scoring.history,
     )
     heard = on_peer if settings.uniques.enabled else None
     async with Upstreams(settings.scoring, time.monotonic, heard) as upstreams:

@@ -58,6 +58,13 @@ class ScoringSettings(Section):
     per_second: float = Field(
         500, gt=0, le=100_000, description="Most torrents scored per second in this process."
     )
+    history: int = Field(
+        72,
+        ge=0,
+        le=10_000,
+        description="How many scorings are remembered of each torrent in the ranking, with its seeders, leechers and "
+        "snatches then; 0 for none. 72 take about 2 kB of the store for each torrent.",
+    )
     processors_max: int = Field(
         8, ge=1, le=256, description="Most torrents' batches scored at the same time in this process."
     )

@@ -13,6 +13,7 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
     """Asserts them all; the answer is the number of active peers."""
     sums = {"seeders": 0, "leechers": 0}
     active = 0
+    await check_lists(redis, keys)
     rankings = {
         f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True))
         for f in ("seeders", "leechers", "snatches")
@@ -49,6 +50,22 @@ async def _check_debts(redis: Any, keys: Keys) -> None:
         async for key in redis.scan_iter(head + b"*" + tail, 1000, _type="set")
     }
     assert dict(await redis.zrange(keys.hit_and_runs(), 0, -1, withscores=True)) == owed
+
+
+async def check_lists(redis: Any, keys: Keys) -> None:
+    """Whoever is ranked is listed by info hash; whoever has a name that was folded stands under it, and nobody else."""
+    ranked = [tid for tid, _ in await redis.zrange(keys.index("seeders"), 0, -1, withscores=True)]
+    hashes = {}
+    for torrent_id in ranked:
+        hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
+        hashes[torrent_id] = float(int(hexed[:13], 16))
+    assert dict(await redis.zrange(keys.info_hashes(), 0, -1, withscores=True)) == hashes
+    names = set()
+    async for key in redis.scan_iter(f"{keys.prefix}t:*", 1000, _type="hash"):
+        listed = await redis.hget(key, "listed")
+        if listed is not None:
+            names.add(listed + b"\t" + key[-40:])
+    assert set(await redis.zrange(keys.names(), 0, -1)) == names
 
 
 async def _check_swarm(

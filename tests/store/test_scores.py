@@ -11,7 +11,16 @@ from redis.exceptions import ResponseError
 from tests.store.harness import SCORED_EVERY, START, Store, endpoint, info_hash, peer_id, update
 from tests.store.jobs import number_of
 from tracker.scoring import EMPTY, STRONG, WEAK, next_score
-from tracker.store.scores import COUNTED_ONCE_IN_SECONDS, LEASE_SECONDS, Lag, Scored, Scores, Taken
+from tracker.store.scores import (
+    COUNTED_ONCE_IN_SECONDS,
+    LEASE_SECONDS,
+    Lag,
+    Scored,
+    ScorePlace,
+    Scores,
+    Taken,
+)
+from tracker.store.torrents import Point
 
 CAP = 4.0
 HOUR = 3600
@@ -520,3 +529,98 @@ async def test_an_hour_of_a_small_tracker(store: Store) -> None:
     found = {t.torrent_id: t.seeders + t.leechers for t in await store.scores.take(50)}
     assert found == {"1": 60, "2": 1, "3": 0}
     assert await store.redis.sismember(store.keys.swarm_peers(info_hash(2)), peer_id(100).hex())
+
+
+# Places and histories
+
+
+async def test_where_a_torrent_stands_and_when_its_turn_comes(store: Store) -> None:
+    await register(store, 3)
+    await set_score(store, 2, 3.0)
+    await set_score(store, 3, 0.5)
+    assert await store.scores.place("1") == ScorePlace(1, 3, START, START + SCORED_EVERY, False)
+    store.clock.now += SCORED_EVERY + 100
+    taken = await store.scores.take_one("2")
+    assert taken
+    place = await store.scores.place("2")
+    assert place == ScorePlace(0, 3, START, START + SCORED_EVERY, True)
+    await store.scores.finish([Scored(taken, 0.1)])
+    now = int(store.clock.now)
+    assert await store.scores.place("2") == ScorePlace(2, 3, now, now + SCORED_EVERY, False)
+    await store.redis.zrem(store.keys.processed(), "3")  # a site wrote its score, and not when
+    assert await store.scores.place("3") == ScorePlace(1, 3, now, now + SCORED_EVERY, False)
+    assert await store.scores.place("9") is None
+
+
+async def test_each_scoring_adds_a_point_up_to_so_many(store: Store) -> None:
+    scores = Scores(
+        store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY, history=3
+    )
+    await store.announce(update(1, "s"))
+    for turn, score in enumerate((1.2, 1.44, 0.9216, 0.0061)):
+        await store.announce(update(10 + turn, "s", bytes_left=0))
+        store.clock.now += SCORED_EVERY
+        (taken,) = await scores.take(1)
+        await scores.finish([Scored(taken, score)])
+    torrent = await store.torrents.get(info_hash(1))
+    assert torrent
+    assert await store.torrents.history(torrent) == [
+        Point(START + 2 * SCORED_EVERY, 2, 1, 0, 1.44),
+        Point(START + 3 * SCORED_EVERY, 3, 1, 0, 0.922),
+        Point(START + 4 * SCORED_EVERY, 4, 1, 0, 0.0061),
+    ]
+    assert await store.redis.ttl(store.keys.history(1)) == -1
+
+
+async def test_a_history_ends_a_week_after_its_torrent_left_the_ranking(store: Store) -> None:
+    await register(store, 1)
+    taken = await store.scores.take_one("1")
+    assert taken
+    await store.scores.finish([Scored(taken, None)])
+    history = store.keys.history(1)
+    assert await store.redis.lrange(history, 0, -1) == [b"%d 0 0 0 0" % START]
+    assert 604_000 < await store.redis.ttl(history) <= 604_800
+    await store.announce(update(1, "s"))
+    taken = await store.scores.take_one("1")
+    assert taken
+    await store.scores.finish([Scored(taken, 1.2)])
+    assert await store.redis.ttl(history) == -1
+    assert await store.redis.llen(history) == 2
+
+
+async def test_a_history_goes_with_its_torrent(store: Store) -> None:
+    await register(store, 1)
+    taken = await store.scores.take_one("1")
+    assert taken
+    await store.scores.finish([Scored(taken, 1.2)])
+    assert await store.redis.exists(store.keys.history(1))
+    await store.torrents.remove(info_hash(1))
+    assert not await store.redis.exists(store.keys.history(1))
+
+
+@pytest.mark.parametrize("history", [0, 3])
+async def test_a_torrent_is_scored_without_a_history_too(store: Store, history: int) -> None:
+    """None is wanted, and what there was goes; or somebody else's key is in its place."""
+    scores = Scores(
+        store.connection,
+        store.scripts,
+        store.keys,
+        store.clock,
+        interval_seconds=SCORED_EVERY,
+        history=history,
+    )
+    await register(store, 1)
+    await store.redis.set(store.keys.history(1), "somebody else's")
+    taken = await scores.take_one("1")
+    assert taken
+    assert (await scores.finish([Scored(taken, 1.2)])).counted == 1
+    assert await store.redis.exists(store.keys.history(1)) == (history > 0)
+
+
+async def test_what_is_void_adds_no_point(store: Store) -> None:
+    await register(store, 1)
+    taken = await store.scores.take_one("1")
+    assert taken
+    await store.scores.give_back([taken])
+    assert (await store.scores.finish([Scored(taken, 1.2)])).void == ("1",)
+    assert not await store.redis.exists(store.keys.history(1))

@@ -8,7 +8,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, endpoint, info_hash, peer_id, update
 from tests.store.invariants import check_invariants
 from tracker.errors import ClientError
-from tracker.store.torrents import Torrent
+from tracker.store.torrents import Point, Torrent
 
 WEEK = 604_800
 
@@ -251,3 +251,89 @@ async def found(store: Store, number: int) -> Torrent:
     torrent = await store.torrents.get(info_hash(number))
     assert torrent is not None
     return torrent
+
+
+# Lists
+
+
+async def test_a_ranking_from_either_end(store: Store) -> None:
+    for number, peers in ((1, 2), (2, 0), (3, 1)):
+        await store.torrents.add(info_hash(number))
+        for peer in range(peers):
+            await store.announce(update(peer, "s", number))
+    most = [torrent.leechers for torrent in await store.torrents.top("leechers", 9)]
+    least = [torrent.leechers for torrent in await store.torrents.top("leechers", 9, ascending=True)]
+    assert (most, least) == ([2, 1, 0], [0, 1, 2])
+    assert [t.leechers for t in await store.torrents.top("leechers", 1, 1, ascending=True)] == [1]
+    assert await store.torrents.count() == 3
+    with pytest.raises(ClientError):
+        await store.torrents.top("processed", 9)
+
+
+async def test_denials_are_listed_the_last_one_first(store: Store) -> None:
+    for number in (1, 2, 3):
+        await store.torrents.deny(info_hash(number), f"reason {number}")
+        store.clock.now += 10
+    await store.torrents.deny(info_hash(1), "another reason")
+    denials = await store.torrents.denials()
+    assert [(d.info_hash, d.reason, d.since) for d in denials] == [
+        (info_hash(3), "reason 3", START + 20),
+        (info_hash(2), "reason 2", START + 10),
+        (info_hash(1), "another reason", START),
+    ]
+    assert await store.torrents.denials(1, 1) == denials[1:2]
+    assert await store.torrents.denial_count() == 3
+    assert await store.torrents.allow(info_hash(2))
+    assert not await store.torrents.allow(info_hash(2))
+    assert await store.torrents.denials() == [denials[0], denials[2]]
+    assert await store.torrents.denial_count() == 2
+
+
+async def test_a_denial_that_a_site_wrote_holds_at_once_and_is_listed_after_a_sweep(store: Store) -> None:
+    """T3; one that it deleted leaves the list when somebody looks."""
+    await store.announce(update(1, "s"))
+    await store.redis.set(store.keys.deny(info_hash(1)), "the site's reason")
+    assert await store.refused(update(2, "s")) == "denied"
+    assert await store.torrents.denials() == []
+    await store.swarms.sweep(["1"], "", 200)
+    assert [denial.reason for denial in await store.torrents.denials()] == ["the site's reason"]
+    await store.redis.delete(store.keys.deny(info_hash(1)))
+    assert await store.torrents.denials() == []
+    assert await store.torrents.denial_count() == 0
+    await store.announce(update(2, "s"))
+
+
+async def test_what_is_no_denial_is_not_listed(store: Store) -> None:
+    await store.redis.zadd(store.keys.denied(), {b"\xff:nonsense": 1, "0" * 39: 2})
+    await store.torrents.deny(info_hash(1), "")
+    assert [denial.info_hash for denial in await store.torrents.denials()] == [info_hash(1)]
+
+
+async def test_torrents_that_a_site_made_a_mess_of_are_shown_as_far_as_they_can_be(store: Store) -> None:
+    for number in (1, 2, 3):
+        await store.torrents.add(info_hash(number))
+    redis, keys = store.redis, store.keys
+    await redis.hset(
+        keys.torrent(info_hash(1)), mapping={"seeders": "9" * 5000, "leechers": "²", b"\xff": b"\xff"}
+    )
+    await redis.set(keys.torrent_id(2), "no info hash")
+    await redis.delete(keys.torrent(info_hash(3)))
+    await redis.set(keys.torrent(info_hash(3)), "no hash")
+    shown = await store.torrents.top("snatches", 9)
+    assert {torrent.info_hash for torrent in shown} == {info_hash(1), info_hash(3)}
+    assert {(torrent.seeders, torrent.leechers) for torrent in shown} == {(0, 0)}
+
+
+# History
+
+
+async def test_a_history_is_read_oldest_first_without_what_is_no_point(store: Store) -> None:
+    await store.torrents.add(info_hash(1))
+    torrent = await found(store, 1)
+    assert await store.torrents.history(torrent) == []
+    entries = [f"{START} 1 2 3 1.2", "", "x", "1 2 3 4", "1 2 3 4 nan", "9" * 5000, f"{START + 60} 0 0 3 0"]
+    await store.redis.rpush(store.keys.history(1), *entries)
+    assert await store.torrents.history(torrent) == [
+        Point(START, 1, 2, 3, 1.2),
+        Point(START + 60, 0, 0, 3, 0.0),
+    ]

@@ -16,6 +16,7 @@ from tracker.store.scripts import Scripts
 
 LEASE_SECONDS = 120
 COUNTED_ONCE_IN_SECONDS = 3600
+HISTORY_POINTS = 72
 MOST_AT_ONCE = 500
 
 Argument = str | bytes | int | float
@@ -70,8 +71,24 @@ class Lag:
     """Since the scoring that is longest ago."""
 
 
+@dataclass(frozen=True, slots=True)
+class ScorePlace:
+    """Where a torrent stands in the ranking, and when it is scored; times are epoch seconds."""
+
+    rank: int
+    """0 is the highest score."""
+    of: int
+    """Torrents in the ranking."""
+    last_processed: int
+    """When it was last scored, or came into the ranking."""
+    next_turn: int
+    """From then on it is its turn; what lies in the past is by how long it has waited."""
+    being_scored: bool
+
+
 class Scores:
-    """The scores of one prefix. ``interval_seconds`` is the time between two scorings of a torrent, ``clock`` gives epoch seconds."""
+    """The scores of one prefix. ``interval_seconds`` is the time between two scorings of a torrent, ``history`` how many
+    points of each torrent's past are kept, ``clock`` gives epoch seconds."""
 
     def __init__(
         self,
@@ -82,6 +99,7 @@ class Scores:
         *,
         interval_seconds: int,
         lease_seconds: int = LEASE_SECONDS,
+        history: int = HISTORY_POINTS,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -89,6 +107,7 @@ class Scores:
         self._clock = clock
         self._interval = interval_seconds
         self._lease = lease_seconds
+        self._history = history
         self._odd_turn_by_waiting = False
 
     async def take(self, count: int) -> list[Taken]:
@@ -128,7 +147,9 @@ class Scores:
     async def _end(self, argv: list[Argument]) -> Finished:
         if not argv:
             return Finished(0)
-        counted, void = await self._scripts.score([self._now(), COUNTED_ONCE_IN_SECONDS, *argv])
+        counted, void = await self._scripts.score(
+            [self._now(), COUNTED_ONCE_IN_SECONDS, self._history, *argv]
+        )
         return Finished(counted, tuple(torrent_id.decode() for torrent_id in void))
 
     async def reset(self, torrent_ids: Sequence[str]) -> int:
@@ -148,6 +169,25 @@ class Scores:
             flat if flat and isinstance(flat[0], tuple | list) else zip(flat[::2], flat[1::2], strict=True)
         )
         return [(torrent_id.decode(), float(score)) for torrent_id, score in pairs]
+
+    async def place(self, torrent_id: str) -> ScorePlace | None:
+        """Where a torrent stands; None when it is not in the ranking."""
+        keys, now = self._keys, self._now()
+        answers = await self._connection.pipeline(
+            ("ZREVRANK", keys.index("score"), torrent_id),
+            ("ZCARD", keys.index("score")),
+            ("ZSCORE", keys.processed(), torrent_id),
+            ("ZSCORE", keys.leases("torrents"), torrent_id),
+        )
+        for answer in answers:
+            if isinstance(answer, Exception):
+                raise answer
+        rank, of, processed, lease = answers
+        if rank is None:
+            return None
+        last = now if processed is None else _time(processed)
+        being_scored = lease is not None and float(lease) > now
+        return ScorePlace(int(rank), int(of), last, last + self._interval, being_scored)
 
     async def lag(self) -> Lag:
         now, times, leases = self._now(), self._keys.processed(), self._keys.leases("torrents")
@@ -172,6 +212,11 @@ class Scores:
 def _last(first: Any) -> Any:
     """The score of the one member in a ZRANGE answer, flat or in pairs."""
     return first[0][1] if isinstance(first[0], tuple | list) else first[1]
+
+
+def _time(score: Any) -> int:
+    """A time that a site may have written: endless ones too."""
+    return int(max(0.0, min(float(score), 2.0**53)))
 
 
 def _result(taken: Taken, score: str, elsewhere: int | None = None) -> list[Argument]:

@@ -7,7 +7,6 @@ still one atomic part of one script.
 
 import asyncio
 import secrets
-import struct
 from collections import deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
@@ -17,15 +16,28 @@ from typing import Any, NamedTuple
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
-from tracker.bittorrent import Endpoint, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import InfoHash, ScrapeFile
 from tracker.errors import StoreAway
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
+from tracker.store.listing import list_torrents, unlisted
 from tracker.store.scripts import Scripts
+from tracker.store.update import DUE_STEP_SECONDS, EVENT_CODES, PeerUpdate, due_deadline, pack
+
+__all__ = [
+    "DUE_STEP_SECONDS",
+    "EVENT_CODES",
+    "Admitted",
+    "Moved",
+    "PeerUpdate",
+    "Refused",
+    "SwarmRules",
+    "Swarms",
+    "SweepStep",
+    "due_deadline",
+]
 
 MAX_BATCH = 64
-DUE_STEP_SECONDS = 2
-EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 
 log = structlog.get_logger("tracker.store")
 
@@ -45,25 +57,6 @@ class SwarmRules:
     new_per_address_hour: int = 1000
     grace: int = 2700
     forget_after: int = 604_800
-
-
-class PeerUpdate(NamedTuple):
-    """One announce as the store takes it."""
-
-    info_hash: InfoHash
-    peer_id: PeerId
-    event: bytes
-    """One of EVENT_CODES' values."""
-    uploaded: int
-    downloaded: int
-    bytes_left: int | None
-    endpoint: Endpoint
-    peers_wanted: int
-    key_digest: bytes
-    passkey: str
-    timeout_seconds: float
-    random: int
-    with_ids: bool
 
 
 class Admitted(NamedTuple):
@@ -220,7 +213,7 @@ class Swarms:
         now = int(self._clock())
         argv: list[str | bytes | int | float] = [now, *self._announce_rules, 1]
         for update in updates:
-            argv.append(_pack(update, now))
+            argv.append(pack(update, now))
         try:
             return list(await self._scripts.announce(argv))
         except OutOfMemoryError:
@@ -281,8 +274,9 @@ class Swarms:
         """Visits swarms from ``position`` in the first of them on, about ``budget`` members."""
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
         argv += [self._forget_after, budget, position, *torrent_ids]
-        done, after, *figures, failed = await self._scripts.sweep(argv)
+        done, after, *figures, found, failed = await self._scripts.sweep(argv)
         _report(failed)
+        await list_torrents(self._scripts, int(self._clock()), unlisted(found))
         return SweepStep(int(done), after.decode(), *map(int, figures))
 
     async def check_totals(self) -> int:
@@ -337,42 +331,9 @@ class Swarms:
             await self._connection.command("SET", self._keys.due_cursor(), deadline)
 
 
-def due_deadline(now: float, timeout_seconds: float) -> int:
-    """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
-    return -int(-(now + timeout_seconds) // DUE_STEP_SECONDS) * DUE_STEP_SECONDS
-
-
 def _report(failed: int) -> None:
     if failed:
         log.error("keys of the wrong type stop the reaper: somebody else wrote them", failed=failed)
-
-
-_PACKED = struct.Struct(">40s40s20scdddHd10sIBB")
-
-
-def _pack(update: PeerUpdate, now: int) -> bytes:
-    """One announce as announce.lua reads it."""
-    peer_id = update.peer_id
-    left = update.bytes_left
-    endpoint = update.endpoint
-    digest = update.key_digest
-    passkey = update.passkey.encode()[:255]
-    head = _PACKED.pack(
-        update.info_hash.hex().encode(),
-        peer_id.hex().encode(),
-        peer_id,
-        update.event,
-        update.uploaded,
-        update.downloaded,
-        -1 if left is None else left,
-        update.peers_wanted,
-        int(update.timeout_seconds * 1000),
-        b"%010d" % due_deadline(now + 1, update.timeout_seconds),
-        update.random,
-        update.with_ids,
-        len(endpoint),
-    )
-    return b"%b%b%c%b%c%b" % (head, endpoint, len(digest), digest, len(passkey), passkey)
 
 
 def _parse(reply: list[Any]) -> Admitted | Refused:

@@ -3,51 +3,36 @@
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
-from typing import Any
+from dataclasses import replace
 
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.connection import Connection
+from tracker.store.figures import ranked
 from tracker.store.keys import Keys
+from tracker.store.listing import Unlisted, fold_name, list_torrents
 from tracker.store.scripts import Scripts
+from tracker.store.search import Search
+from tracker.store.torrent import (
+    Denial,
+    Peer,
+    Point,
+    Torrent,
+    info_hash_of,
+    peer_of,
+    point_of,
+    text_of,
+    torrent_of,
+)
 
+__all__ = ["RANKINGS", "Denial", "Peer", "Point", "Torrent", "Torrents"]
+
+RANKINGS = ("seeders", "leechers", "snatches", "score")
+"""What torrents are ranked by."""
 _TEXT_FIELDS = frozenset({"name", "reason"})
 _SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn"}
 _LONGEST_TEXT = 1000
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
-
-
-@dataclass(frozen=True, slots=True)
-class Torrent:
-    """A registered torrent and its figures."""
-
-    info_hash: InfoHash
-    torrent_id: str
-    registered: bool
-    name: str = ""
-    seeders: int = 0
-    leechers: int = 0
-    completions: int = 0
-    announces: int = 0
-    enabled: bool = True
-    reason: str = ""
-    private: bool = False
-    denied: str | None = None
-    score: float | None = None
-    """None when the torrent is not in the ranking by score."""
-    fields: Mapping[str, str] = field(default_factory=dict)
-    """Everything the torrent's hash holds, as text."""
-
-
-@dataclass(frozen=True, slots=True)
-class Peer:
-    """An active peer of a torrent."""
-
-    peer_id: PeerId
-    endpoints: tuple[Endpoint, ...]
-    seeding: bool
-    fields: Mapping[str, str]
 
 
 class Torrents:
@@ -70,7 +55,7 @@ class Torrents:
         Raises ClientError for fields that a torrent does not have, and for an id of a site's that cannot be one.
         """
         row = _checked(fields or {})
-        added = await self._scripts.add([info_hash.hex(), int(self._clock()), *_flat(row)])
+        added = await self._scripts.add([info_hash.hex(), int(self._clock()), *_named(row), *_flat(row)])
         if added is None:
             raise ClientError("this torrent is registered with an id that is not a number: remove it first")
         if reset_score:
@@ -80,11 +65,14 @@ class Torrents:
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
         """Sets some fields (name, private, enabled, reason, multi_up, multi_dn); raises ClientError for an unknown torrent."""
-        if await self._connection.command("GET", self._keys.info_hash(info_hash)) is None:
-            raise ClientError("unknown torrent")
         row = _checked(fields)
+        if not row:
+            edited = await self._connection.command("EXISTS", self._keys.info_hash(info_hash))
+        else:
+            edited = await self._scripts.edit([info_hash.hex(), *_named(row), *_flat(row)])
+        if not edited:
+            raise ClientError("unknown torrent")
         if row:
-            await self._connection.command("HSET", self._keys.torrent(info_hash), *_flat(row))
             await self._changed(info_hash)
 
     async def remove(self, info_hash: InfoHash) -> bool:
@@ -98,14 +86,39 @@ class Torrents:
 
     async def deny(self, info_hash: InfoHash, reason: str) -> None:
         """Forbids a torrent, registered or not, from the very next announce. ``reason`` is shown to its peers."""
-        await self._connection.command("SET", self._keys.deny(info_hash), reason[:_LONGEST_TEXT])
+        await self._scripts.deny([info_hash.hex(), int(self._clock()), reason[:_LONGEST_TEXT]])
         await self._changed(info_hash)
 
     async def allow(self, info_hash: InfoHash) -> bool:
         """Takes a denial back; False when there was none."""
-        denied = bool(await self._connection.command("DEL", self._keys.deny(info_hash)))
+        denied = await self._scripts.allow([info_hash.hex()])
         await self._changed(info_hash)
-        return denied
+        return bool(denied)
+
+    async def denials(self, offset: int = 0, count: int = 100) -> list[Denial]:
+        """Denied torrents, the last denied first. A denial that a site wrote by itself (`SET t:deny:…`) holds at once, and is
+        listed once the sweep has come by its torrent, or `Maintenance.reindex`; one that it deleted is left out here.
+        """
+        pairs = await self._connection.command(
+            "ZRANGE", self._keys.denied(), offset, offset + count - 1, "REV", "WITHSCORES"
+        )
+        listed = [(info_hash_of(text.encode()), since) for text, since in ranked(pairs)]
+        known = [(info_hash, since) for info_hash, since in listed if info_hash is not None]
+        if not known:
+            return []
+        reasons = await self._connection.command("MGET", *(self._keys.deny(i) for i, _ in known))
+        gone = [i for (i, _), reason in zip(known, reasons, strict=True) if reason is None]
+        rows = [Unlisted(info_hash.hex(), "", b"", b"", True) for info_hash in gone]
+        await list_torrents(self._scripts, int(self._clock()), rows)
+        return [
+            Denial(info_hash, reason.decode("utf-8", "replace"), since)
+            for (info_hash, since), reason in zip(known, reasons, strict=True)
+            if reason is not None
+        ]
+
+    async def denial_count(self) -> int:
+        """How many denials ``denials`` has to show."""
+        return int(await self._connection.command("ZCARD", self._keys.denied()))
 
     async def _changed(self, info_hash: InfoHash) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("torrents"), info_hash.hex())
@@ -121,9 +134,9 @@ class Torrents:
         for info_hash in info_hashes:
             commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
             commands.append(("HGETALL", keys.torrent(info_hash)))
-        rows = await self._connection.pipeline(*commands)
+        rows = await self._connection.pipeline(*commands) if commands else []
         found = [
-            _torrent(info_hash, _text(row), *registered)
+            torrent_of(info_hash, text_of(row), *registered)
             for info_hash, registered, row in zip(info_hashes, rows[::2], rows[1::2], strict=True)
             if row or any(value is not None for value in registered)
         ]
@@ -142,22 +155,46 @@ class Torrents:
             "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
         )
         ids = [pair[0] for pair in flat] if flat and isinstance(flat[0], tuple | list) else flat[::2]
-        return int(after), await self._by_ids([i.decode() for i in ids])
+        return int(after), await self.by_ids([i.decode() for i in ids])
 
-    async def top(self, figure: str, count: int, offset: int = 0) -> list[Torrent]:
-        """The torrents with most ``seeders``, ``leechers`` or ``snatches``, or the highest ``score``."""
+    async def count(self) -> int:
+        """How many torrents there are to list."""
+        return int(await self._connection.command("ZCARD", self._keys.index("seeders")))
+
+    async def top(
+        self, figure: str, count: int, offset: int = 0, *, ascending: bool = False
+    ) -> list[Torrent]:
+        """The torrents with most (``ascending``: least) of a figure, one of RANKINGS. By score only those that have one."""
+        if figure not in RANKINGS:
+            raise ClientError("torrents are not ranked by this")
+        order = () if ascending else ("REV",)
         ids = await self._connection.command(
-            "ZRANGE", self._keys.index(figure), offset, offset + count - 1, "REV"
+            "ZRANGE", self._keys.index(figure), offset, offset + count - 1, *order
         )
-        return await self._by_ids([i.decode() for i in ids])
+        return await self.by_ids([i.decode() for i in ids])
 
-    async def _by_ids(self, ids: list[str]) -> list[Torrent]:
+    async def search(self, text: str, count: int = 100, cursor: str = "") -> tuple[str, list[Torrent]]:
+        """(cursor of the next page, at most ``count`` torrents) that have ``text`` in their name, in whatever case, or
+        whose info hash begins with it, in hex; by name, and by info hash. The cursor is '' at the end. No text finds all that
+        have a name.
+
+        A page may be short, or empty, before the end. Raises ClientError for a cursor that is none.
+        """
+        after, found = await Search(self._connection, self._scripts, self._keys, text).page(count, cursor)
+        return after, await self._get_all(found) if found else []
+
+    async def history(self, torrent: Torrent) -> list[Point]:
+        """What the torrent was like at its last scorings, oldest first; nothing where no history is kept."""
+        key = self._keys.history(torrent.torrent_id)
+        entries = await self._connection.command("LRANGE", key, 0, -1)
+        return [point for entry in entries if (point := point_of(entry)) is not None]
+
+    async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
+        """The torrents of these ids, in their order; what nobody knows is left out."""
         if not ids:
             return []
-        hashes = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
-        return await self._get_all(
-            [InfoHash(bytes.fromhex(info_hash.decode())) for info_hash in hashes if info_hash]
-        )
+        hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
+        return await self._get_all([found for text in hexed if (found := info_hash_of(text)) is not None])
 
     async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
         """(next cursor, about ``count`` active peers) in no order; cursor 0 begins and ends."""
@@ -170,7 +207,7 @@ class Torrents:
         rows = await self._connection.pipeline(
             *(("HGETALL", self._keys.peer(torrent.torrent_id, p)) for p in peer_ids)
         )
-        return int(after), [_peer(p, row) for p, row in zip(peer_ids, rows, strict=True) if row]
+        return int(after), [peer_of(p, row) for p, row in zip(peer_ids, rows, strict=True) if row]
 
 
 def _checked(fields: Mapping[str, str]) -> dict[str, str]:
@@ -184,6 +221,11 @@ def _checked(fields: Mapping[str, str]) -> dict[str, str]:
     return {name: value[:_LONGEST_TEXT] for name, value in fields.items()}
 
 
+def _named(row: Mapping[str, str]) -> tuple[int, str]:
+    """Whether the fields hold a name, and what it is listed by: what the scripts that set fields want to know."""
+    return (1, fold_name(row["name"])) if "name" in row else (0, "")
+
+
 def _flat(row: Mapping[str, str]) -> list[str]:
     return [part for item in row.items() for part in item]
 
@@ -191,45 +233,3 @@ def _flat(row: Mapping[str, str]) -> list[str]:
 def _is_multiplier(text: str) -> bool:
     """As the announce script reads numbers: Python's float() takes more than Lua's tonumber()."""
     return _NUMBER.fullmatch(text) is not None and float(text) <= 1000
-
-
-def _text(row: Any) -> dict[str, str]:
-    if isinstance(row, list):
-        row = dict(zip(row[::2], row[1::2], strict=True))
-    return {k.decode(): v.decode("utf-8", "replace") for k, v in row.items()}
-
-
-def _torrent(
-    info_hash: InfoHash, fields: dict[str, str], torrent_id: bytes | None, denied: bytes | None
-) -> Torrent:
-    def number(name: str) -> int:
-        text = fields.get(name, "0")
-        return int(text) if text.isdigit() else 0
-
-    return Torrent(
-        info_hash=info_hash,
-        torrent_id=fields.get("tid") or (torrent_id.decode() if torrent_id else ""),
-        registered=torrent_id is not None,
-        name=fields.get("name", ""),
-        seeders=number("seeders"),
-        leechers=number("leechers"),
-        completions=number("snatches"),
-        announces=number("announces"),
-        enabled=fields.get("enabled") != "0",
-        reason=fields.get("reason", ""),
-        private=fields.get("private") == "1",
-        denied=denied.decode("utf-8", "replace") if denied is not None else None,
-        fields=fields,
-    )
-
-
-def _peer(peer_id: PeerId, row: Any) -> Peer:
-    if isinstance(row, list):
-        row = dict(zip(row[::2], row[1::2], strict=True))
-    packed = row.get(b"endpoints", b"")
-    v4 = packed[:6] if len(packed) in (6, 24) else b""
-    v6 = packed[-18:] if len(packed) >= 18 else b""
-    endpoints = tuple(Endpoint(e) for e in (v4, v6) if e)
-    seeding = row.get(b"left") == b"0" and row.get(b"paused") != b"1"
-    hidden = {b"endpoints", b"key"}
-    return Peer(peer_id, endpoints, seeding, _text({k: v for k, v in row.items() if k not in hidden}))

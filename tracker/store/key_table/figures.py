@@ -37,7 +37,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:history:<tid>",
         "LIST",
         "`time seeders leechers snatches score` at each of the last scorings (epoch s), oldest first; score 0: it left the ranking; "
-        "`TRACKER_SCORING__HISTORY` points, 72 of them take about 2 kB",
+        "`TRACKER_SCORING__HISTORY` points, 72 of them take about 1.9 kB",
         "with the torrent; 7 days once it left `t:i:score`",
         "score.lua",
     ),

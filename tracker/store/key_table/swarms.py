@@ -26,13 +26,36 @@ ROWS: tuple[KeySpec, ...] = (
     ),
     KeySpec("t:deny:<ih>", "STRING", "the reason shown to the peer", "until deleted", "site, command line"),
     KeySpec(
+        "t:denied",
+        "ZSET",
+        "`<ih>` of every denied torrent, by when it was denied (epoch s); a denial that a site wrote holds at once, and is listed "
+        "here after a sweep if the torrent is known, else after `tracker reindex`",
+        "until allowed",
+        "deny.lua, index.lua",
+    ),
+    KeySpec(
+        "t:i:name",
+        "ZSET",
+        "`<name><tab><ih>` of every torrent that has a name, all with score 0; the name is folded (one case, one space between "
+        "words, 255 characters at most)",
+        "with the torrent; a name that a site wrote is listed after a sweep",
+        "add.lua, edit.lua, index.lua, sweep.lua, remove.lua",
+    ),
+    KeySpec(
+        "t:i:info_hash",
+        "ZSET",
+        "`<tid>` of every torrent, by the first 13 digits of its info hash as a number",
+        "with the torrent",
+        "announce.lua in open mode, add.lua, index.lua, sweep.lua, remove.lua",
+    ),
+    KeySpec(
         "t:t:<ih>",
         "HASH",
         "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses first seen since the last "
         "scoring); s4, l4, s6, l6: lengths of the "
         "arrays (a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
         "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; elsewhere: the peers another tracker "
-        "knew then, the most of them; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
+        "knew then, the most of them; listed: its name as it stands in `t:i:name`; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
         "with the torrent",
         "announce.lua, reap.lua, due.lua, sweep.lua, sight.lua, estimate.lua, command line",
     ),

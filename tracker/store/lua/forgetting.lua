@@ -1,5 +1,5 @@
 -- forgetting.lua: a torrent goes with all its keys, its unique users too. A fragment for sweep.lua and remove.lua, after
--- swarm.lua. Markers of single addresses are left: they run out by themselves, and nobody has a list of them.
+-- swarm.lua and naming.lua. Markers of single addresses are left: they run out by themselves, and nobody has a list of them.
 
 local PLACES_A_CALL, MONTHS_KEPT = 25, 13
 local ends
@@ -69,6 +69,7 @@ end
 -- Deletes an empty torrent; false when it has to be called again for the rest.
 local function forget(t)
   if not drop_uniques(t.ih) then return false end
+  list_name(t.ih, '')
   call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih)
   if t.tid then release_id(t) end
   return true

@@ -47,6 +47,7 @@ local function bind(t, tid)
     call('ZADD', P .. 'i:seeders', t.seeders, tid)
     call('ZADD', P .. 'i:leechers', t.leechers, tid)
     call('ZADD', P .. 'i:snatches', t.snatches, tid)
+    list_hash(t.ih, tid)
     t.tid = tid
   end
 end

@@ -6,6 +6,7 @@
 -- Answer    0 it was not registered, 1 the registration is gone, 2 everything is gone, 3 so far: call again to go on
 local P, now, memory = KEYS[1], tonumber(ARGV[2]), 0
 --@ include swarm.lua
+--@ include naming.lua
 --@ include forgetting.lua
 if ARGV[3] == '1' then
   if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 1 then return 1 end -- it was added again meanwhile

@@ -123,12 +123,18 @@ local function leave(t, pid, pidx, left, paused)
   end
 end
 
--- Takes the torrent's id out of the rankings and forgets the way back, unless the id is another torrent's by now.
+-- Torrents by the first 13 digits of their info hash, as a number: as many as a score holds exactly.
+local function list_hash(ih, tid)
+  redis.pcall('ZADD', P .. 'i:info_hash', decimal(tonumber(string.sub(ih, 1, 13), 16)), tid)
+end
+
+-- Takes the torrent's id out of the rankings and forgets the way back and its history, unless the id is another torrent's by now.
 local function release_id(t)
   local owner = call('GET', P .. 'torrent_id:' .. t.tid)
   if owner and owner ~= t.ih then return end
-  call('UNLINK', P .. 'torrent_id:' .. t.tid)
+  call('UNLINK', P .. 'torrent_id:' .. t.tid, P .. 'history:' .. t.tid)
   for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
     call('ZREM', P .. 'i:' .. index, t.tid)
   end
+  redis.pcall('ZREM', P .. 'i:info_hash', t.tid)
 end

@@ -7,7 +7,8 @@
 -- ARGV[8]   where to go on in the first torrent ('' from its start)
 -- ARGV[9..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents forgotten, members seen,
---             torrents that could not be visited }
+--             not listed, torrents that could not be visited }; not listed: what note_unlisted in naming.lua finds. Nothing
+--             is listed here: memory may be full
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
@@ -16,9 +17,11 @@ local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
 --@ include users.lua
 --@ include reaping.lua
 --@ include recount.lua
+--@ include naming.lua
 --@ include forgetting.lua
 
 local reaped, repairs, forgotten, seen, failed = 0, 0, 0, 0, 0
+local unlisted = {}
 
 local function repair(t)
   rebuild(t)
@@ -108,9 +111,11 @@ local function visit(tid, at)
     for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
       ranked = ranked + call('ZREM', P .. 'i:' .. index, tid)
     end
+    redis.pcall('ZREM', P .. 'i:info_hash', tid)
     if ranked > 0 then repairs = repairs + 1 end
     return ''
   end
+  if at == '' then pcall(note_unlisted, t, unlisted) end
   local members = call('SCARD', P .. 'tpeers:' .. ih)
   local name, position = string.match(at, '^(%w+):(.+)$')
   if members == 0 then return visit_empty(t) end
@@ -129,4 +134,4 @@ for i = 9, #ARGV do
   if seen + done >= budget then break end
 end
 save_totals()
-return { done, at, reaped, repairs, forgotten, seen, failed }
+return { done, at, reaped, repairs, forgotten, seen, unlisted, failed }

@@ -1,0 +1,297 @@
+"""Finding torrents by name and by info hash, and how they come into the lists (rows T3, T20)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import Store, info_hash, update
+from tests.store.invariants import check_invariants
+from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError
+from tracker.store import search
+from tracker.store.listing import NAME_CHARACTERS, fold, fold_name
+
+WEEK = 604_800
+
+
+async def names(store: Store, text: str, count: int = 100) -> list[str]:
+    """The names of everything found, page by page."""
+    return [torrent.name for torrent in await everything(store, text, count)]
+
+
+async def everything(store: Store, text: str, count: int = 100) -> list[Any]:
+    found: list[Any] = []
+    cursor = ""
+    while True:
+        cursor, page = await store.torrents.search(text, count, cursor)
+        assert len(page) <= count
+        found += page
+        if not cursor:
+            return found
+
+
+async def register(store: Store, *all_names: str) -> None:
+    for number, name in enumerate(all_names, 1):
+        await store.torrents.add(info_hash(number), {"name": name})
+
+
+async def sweep(store: Store) -> None:
+    _, ids = await store.swarms.page(0, 1000)
+    await store.swarms.sweep(ids, "", 200)
+
+
+def hashed(start: str, number: int = 0) -> InfoHash:
+    """An info hash that begins with some hex digits."""
+    return InfoHash(bytes.fromhex(start.ljust(32, "7") + f"{number:08x}"))
+
+
+# Names
+
+
+async def test_a_part_of_a_name_finds_it_in_whatever_case(store: Store) -> None:
+    await register(store, "Debian 12 netinst", "Große Ärzte", "ubuntu 24.04", "ДЕБИАН", "Ｄｅｂｉａｎ wide")
+    assert await names(store, "DEBIAN") == ["Debian 12 netinst", "Ｄｅｂｉａｎ wide"]
+    assert await names(store, "12 NET") == ["Debian 12 netinst"]
+    assert await names(store, "GROSSE ä") == ["Große Ärzte"]
+    assert await names(store, "дебиан") == ["ДЕБИАН"]
+    assert await names(store, "fedora") == []
+
+
+async def test_what_looks_like_a_pattern_is_none(store: Store) -> None:
+    await register(store, "100% [tested] a*b ?.%d", "plain")
+    for text in ("100%", "[tested]", "a*b", "?", "%d", "."):
+        assert await names(store, text) == ["100% [tested] a*b ?.%d"], text
+    assert await names(store, "[a-z]") == []
+
+
+async def test_names_come_in_their_order_and_no_text_finds_all(store: Store) -> None:
+    await register(store, "b", "C", "a", "", "ab")
+    await store.torrents.add(info_hash(99))
+    assert await names(store, "") == ["a", "ab", "b", "C"]
+    assert await names(store, "", count=1) == ["a", "ab", "b", "C"]
+
+
+async def test_separators_within_names_are_one_space(store: Store) -> None:
+    await register(store, "  two \t\r\n words\x00here ")
+    assert len(await names(store, "two words here")) == 1
+    assert len(await names(store, "two\nwords")) == 1
+    assert fold_name("\t\n ") == "" and fold("a\tb") == "a b"
+
+
+async def test_a_changed_name_is_found_and_the_former_one_is_not(store: Store) -> None:
+    await register(store, "before")
+    await store.torrents.edit(info_hash(1), {"name": "After"})
+    assert (await names(store, "before"), await names(store, "after")) == ([], ["After"])
+    await store.torrents.add(info_hash(1), {"name": "again"})
+    assert (await names(store, "after"), await names(store, "again")) == ([], ["again"])
+    await store.torrents.edit(info_hash(1), {"multi_up": "2"})
+    assert await names(store, "again") == ["again"]
+    await store.torrents.edit(info_hash(1), {"name": ""})
+    assert await names(store, "") == []
+    assert "listed" not in await store.torrent(info_hash(1))
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_long_name_is_found_by_its_first_255_characters(store: Store) -> None:
+    await register(store, "ß" * 300 + "needle", "x" * (NAME_CHARACTERS - 6) + "needle")
+    assert await names(store, "needle") == ["x" * 249 + "needle"]
+    assert len(await names(store, "s" * 255)) == 1
+    await sweep(store)
+    assert len(await names(store, "s" * 255)) == 1
+
+
+async def test_who_is_removed_is_found_no_more(store: Store) -> None:
+    await register(store, "one", "two")
+    await store.torrents.remove(info_hash(1))
+    assert await names(store, "") == ["two"]
+    assert await everything(store, info_hash(1).hex()[:39]) == await everything(
+        store, info_hash(2).hex()[:39]
+    )
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_removed_torrent_with_peers_is_found_until_it_is_forgotten(store: Store) -> None:
+    await register(store, "one")
+    await store.announce(update(1, "s"))
+    await store.torrents.remove(info_hash(1))
+    (torrent,) = await everything(store, "one")
+    assert not torrent.registered
+    await store.announce(update(1, "x"))
+    await store.redis.delete(store.keys.info_hash(info_hash(1)))
+    store.clock.now += WEEK
+    await sweep(store)
+    assert await everything(store, "one") == []
+    assert await store.torrents.count() == 0
+    assert not await store.redis.exists(store.keys.names(), store.keys.info_hashes())
+
+
+# What a site writes
+
+
+async def test_a_name_that_a_site_wrote_is_found_after_a_sweep(store: Store) -> None:
+    await register(store, "Old Name", "", "third")
+    key = store.keys.torrent
+    await store.redis.hset(key(info_hash(1)), "name", "NEW Ünïcode")
+    await store.redis.hset(key(info_hash(2)), "name", b"\xff broken \xc3")
+    await store.redis.hdel(key(info_hash(3)), "name")
+    await sweep(store)
+    assert await names(store, "new ün") == ["NEW Ünïcode"]
+    assert await names(store, "broken") == ["\ufffd broken \ufffd"]
+    assert await names(store, "old") == await names(store, "third") == []
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_huge_name_that_a_site_wrote_is_cut(store: Store) -> None:
+    await register(store, "x")
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "name", "€" * 100_000)
+    await sweep(store)
+    (entry,) = await store.redis.zrange(store.keys.names(), 0, -1)
+    assert len(entry.decode()) == NAME_CHARACTERS + 41
+    assert len(await everything(store, "€€")) == 1
+
+
+async def test_a_sweep_lists_what_is_well_listed_no_more(store: Store) -> None:
+    """Names in other letters than ASCII are looked at again, and nothing is written."""
+    await register(store, "ÄÖÜ", "plain", "")
+    before = await store.dump()
+    await sweep(store)
+    assert await store.dump() == before
+
+
+async def test_a_store_of_before_there_were_lists_gets_them_by_a_sweep(store: Store) -> None:
+    await register(store, "One", "Two", "")
+    await store.torrents.deny(info_hash(2), "no")
+    redis, keys = store.redis, store.keys
+    whole = await store.dump()
+    await redis.delete(keys.names(), keys.info_hashes(), keys.denied())
+    for number in (1, 2):
+        await redis.hdel(keys.torrent(info_hash(number)), "listed")
+    await sweep(store)
+    assert await names(store, "o") == ["One", "Two"]
+    assert [denial.reason for denial in await store.torrents.denials()] == ["no"]
+    assert (await store.dump()).keys() == whole.keys()
+    await check_invariants(redis, keys)
+
+
+async def test_lists_of_the_wrong_type_cost_no_peer_and_no_torrent(make_store: MakeStore) -> None:
+    store = await make_store()
+    for key in (store.keys.names(), store.keys.info_hashes()):
+        await store.redis.set(key, "somebody else's")
+    await store.announce(update(1, "s"))
+    await store.torrents.add(info_hash(2), {"name": "n"})
+    await store.redis.delete(store.keys.timeout(1, update(1).peer_id))
+    _, ids = await store.swarms.page(0, 100)
+    assert (await store.swarms.sweep(ids, "", 200)).reaped == 1
+    assert await store.torrents.remove(info_hash(2))
+    assert await store.torrents.get(info_hash(2)) is None
+
+
+async def test_a_name_changed_while_it_was_folded_stays_what_it_is(store: Store) -> None:
+    await register(store, "first")
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "name", "second")
+    stale: list[str | bytes | int | float] = [int(store.clock.now), info_hash(1).hex(), "1", "first", "first"]
+    await store.scripts.index(stale)
+    await store.torrents.edit(info_hash(1), {"name": "third"})
+    await store.scripts.index(stale)
+    assert await names(store, "third") == ["third"] and await names(store, "first") == []
+
+
+# Info hashes
+
+
+async def test_the_beginning_of_an_info_hash_finds_it(store: Store) -> None:
+    for number, start in enumerate(("abcdef", "abcdee", "abc0", "b")):
+        await store.torrents.add(hashed(start), {"name": f"n{number}"})
+    for text, found in {
+        "abcdef": ["n0"],
+        "ABCDE": ["n1", "n0"],
+        " abcd ": ["n1", "n0"],
+        hashed("abc0").hex(): ["n2"],
+        hashed("b").hex()[:39]: ["n3"],
+        "abce": [],
+        "f" * 40: [],
+        "f" * 41: [],
+    }.items():
+        assert await names(store, text) == found, text
+
+
+async def test_info_hashes_that_a_score_cannot_tell_apart(store: Store) -> None:
+    """Anybody may register those: they differ in their last digits."""
+    for number in range(30):
+        await store.announce(update(1, "s", info_hash=hashed("abcd", number)))
+    (one,) = await everything(store, hashed("abcd", 17).hex()[:39] + "1")
+    assert one.info_hash == hashed("abcd", 17)
+    sixteen = await everything(store, hashed("abcd", 16).hex()[:39], count=3)
+    assert {t.info_hash for t in sixteen} == {hashed("abcd", n) for n in range(16, 30)}
+    assert len(await everything(store, "abcd", count=7)) == 30
+    await check_invariants(store.redis, store.keys)
+
+
+@pytest.mark.parametrize("edge", ["0" * 40, "f" * 40])
+async def test_the_first_and_the_last_info_hash(store: Store, edge: str) -> None:
+    await store.torrents.add(InfoHash(bytes.fromhex(edge)))
+    for length in (1, 12, 13, 14, 39, 40):
+        assert [t.info_hash.hex() for t in await everything(store, edge[:length])] == [edge]
+
+
+async def test_who_has_it_in_both_comes_once_and_info_hashes_first(store: Store) -> None:
+    await store.torrents.add(hashed("beef"), {"name": "Beef"})
+    await store.torrents.add(hashed("1"), {"name": "more BEEF"})
+    await store.torrents.add(hashed("beef1"))
+    assert [t.name for t in await everything(store, "beef")] == ["", "Beef", "more BEEF"]
+    assert [t.name for t in await everything(store, "beef", count=1)] == ["", "Beef", "more BEEF"]
+    assert [t.name for t in await everything(store, "be")] == ["more BEEF", "", "Beef"]
+    assert [t.name for t in await everything(store, "be", count=1)] == ["more BEEF", "", "Beef"]
+
+
+async def test_a_whole_info_hash_finds_what_is_in_no_list(store: Store) -> None:
+    """What a site registered and nobody has announced yet, and what is denied only."""
+    await store.redis.set(store.keys.info_hash(info_hash(5)), "5")
+    await store.torrents.deny(info_hash(6), "no")
+    assert [t.torrent_id for t in await everything(store, info_hash(5).hex())] == ["5"]
+    assert [t.denied for t in await everything(store, info_hash(6).hex())] == ["no"]
+
+
+@pytest.mark.parametrize("cursor", ["x", "h", "h-1", "n1n", "n" + "9" * 13, "h0", "\u0661", "n\u0661"])
+async def test_a_bad_cursor_is_told(store: Store, cursor: str) -> None:
+    with pytest.raises(ClientError):
+        await store.torrents.search("no hash", 10, cursor)
+
+
+async def test_a_cursor_beyond_the_end_ends(store: Store) -> None:
+    await register(store, "one")
+    assert await store.torrents.search("one", 10, "n500") == ("", [])
+    assert await store.torrents.search("abcd", 10, "h500") == ("", [])
+    assert await store.torrents.search("abcd", 0) == ("n0", [])
+
+
+# Many
+
+
+async def test_a_page_looks_at_so_many_names_and_goes_on(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(search, "NAMES_A_CALL", 3)
+    monkeypatch.setattr(search, "NAMES_A_PAGE", 9)
+    await register(store, *(f"name {number:02}" for number in range(25)))
+    await store.torrents.edit(info_hash(25), {"name": "the last"})
+    cursor, found = await store.torrents.search("last", 5)
+    assert (cursor, found) == ("n9", [])
+    cursor, found = await store.torrents.search("last", 5, cursor)
+    assert (cursor, found) == ("n18", [])
+    cursor, found = await store.torrents.search("last", 5, cursor)
+    assert cursor == "" and [t.name for t in found] == ["the last"]
+    assert len(await names(store, "name", count=4)) == 24
+
+
+async def test_names_change_while_somebody_searches(store: Store) -> None:
+    await register(store, *(f"name {number:02}" for number in range(40)))
+    cursor, first = await store.torrents.search("name", 10)
+    await asyncio.gather(*(store.torrents.remove(info_hash(number)) for number in range(20, 30)))
+    rest: list[Any] = []
+    while cursor:
+        cursor, page = await store.torrents.search("name", 10, cursor)
+        rest += page
+    assert len(first) + len(rest) == 30
