@@ -72,9 +72,13 @@ def test_nobody_was_counted(client: Command) -> None:
 def test_long_lists_come_in_pages(client: Command, redis_url: str, prefix: str) -> None:
     async def fill() -> None:
         store = Store(redis_url, Keys(prefix), SwarmRules())
-        await store.software.add(1, {(f"x{n}", ""): n + 1 for n in range(MAX_BATCH)}, START)
+        for number in range(3):
+            first = number * MAX_BATCH
+            await store.software.add(
+                number, {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)}, START
+            )
         await store.connection.close()
 
     asyncio.run(fill())
     listed = rows(client("seen", "--limit", "240"))
-    assert [int(row[0]) for row in listed] == list(range(250, 10, -1))
+    assert [int(row[0]) for row in listed] == list(range(3 * MAX_BATCH, 3 * MAX_BATCH - 240, -1))

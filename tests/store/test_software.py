@@ -75,10 +75,10 @@ async def test_invented_names_do_not_push_out_the_frequent(
 
 async def test_a_name_that_becomes_frequent_gets_onto_a_full_board(store: Store) -> None:
     """There is room above what is kept, so that a newcomer is not cut at once."""
-    for number in range(4):
+    for number in range(10):
         await store.software.add(number, {(f"x{number}.{n}", ""): 2 for n in range(MAX_BATCH)}, START)
     assert await store.software.size("joins") == 1000 == software.KEPT_MEMBERS
-    for number in range(4, 10):
+    for number in range(10, 16):
         await store.software.add(number, {(QB, ""): 1}, START)
     assert (await store.software.top("joins"))[0] == (QB, 6)
 

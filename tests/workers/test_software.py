@@ -126,10 +126,10 @@ async def test_little_is_sent_when_little_is_heard(store: Store) -> None:
     """In batches of bounded size; silence costs nothing."""
     programs = recorded(store)
     work = Work(store, programs)
-    work.note(*(f"x{n}" for n in range(600)))
+    work.note(*(f"x{n}" for n in range(2 * MAX_BATCH + 50)))
     work.note("x0", times=5000)
     await work.census.flush()
-    assert [size for _, size, _ in programs.batches] == [MAX_BATCH, MAX_BATCH, 100]
+    assert [size for _, size, _ in programs.batches] == [MAX_BATCH] * 2 + [50]
     await work.census.flush()
     assert len(programs.batches) == 3
     assert (await work.joins())["x0"] == 5001

@@ -21,7 +21,8 @@ Outcome = Literal["joins", "failures"]
 Heard = tuple[str, str]
 """The name of a program, and why it was refused; "" when it joined."""
 
-MAX_BATCH = 250
+MAX_BATCH = 100
+"""Programs in one call: more would keep announces waiting for longer than a millisecond."""
 KEPT_MEMBERS = 1000
 MOST_MEMBERS = 1200
 LONGEST_NAME = 40

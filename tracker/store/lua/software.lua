@@ -6,7 +6,7 @@
 -- ARGV[3]   the month (UTC, YYYY-MM)   ARGV[4] when the boards of that month expire (epoch s)
 -- ARGV[5]   members that a board keeps   ARGV[6] members that make it be cut back (more than it keeps)
 -- ARGV[7]   how many of the pairs, the first ones, are joins; the rest are failures
--- ARGV[8..] pairs, at most some hundreds: member, by how much
+-- ARGV[8..] pairs, at most 100: member, by how much
 -- Answer    how many boards could not be written because they are of another type
 local P, call = KEYS[1], redis.call
 local process = P .. 'counted:' .. ARGV[1]
