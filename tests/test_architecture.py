@@ -117,6 +117,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The register as files.
     "register": (*NOUNS, "register", "torrent_file"),
     "progress": (),
+    "private_file": (),
+    # Copies of the private store.
+    "backup": ("errors", "data_directory", "private_file", "store.connection", "valkey"),
     # On top: wiring, then words.
     "loops": (),
     "stores": ("errors", "settings", "settings_page", "store", "valkey"),
@@ -184,7 +187,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "commands",
         "doctor",
         "geoip",
+        "backup",
         "logs",
+        "private_file",
         "progress",
         "register",
         "service",
@@ -229,6 +234,7 @@ TESTED_BY: dict[str, str] = {
     "admin.desk": "admin/test_server.py",
     "admin.auth": "admin/test_security.py",
     "admin.headers": "admin/test_server.py",
+    "admin.posted": "admin/test_sign_in.py",
     "admin.stopping": "admin/test_server.py",
     "admin.metrics.exposition": "admin/test_metrics.py",
     "admin.metrics.reading": "admin/test_metrics.py",
@@ -243,7 +249,9 @@ TESTED_BY: dict[str, str] = {
     "commands.exports": "test_commands_imports.py",
     "commands.imports": "test_commands_imports.py",
     "commands.jobs": "test_commands_jobs.py",
+    "private_file": "test_commands_imports.py",
     "progress": "test_commands_imports.py",
+    "commands.backups": "test_backup.py",
     "register": "test_commands_imports.py",
     "register.files": "test_commands_imports.py",
     "register.rows": "test_commands_imports.py",

@@ -8,7 +8,7 @@ a change also needs the session's CSRF token and the origin of a page of ours.
 import asyncio
 import hmac
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
@@ -17,6 +17,7 @@ from aiohttp.typedefs import Middleware
 
 from tracker.admin.attempts import Attempts
 from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
+from tracker.admin.posted import posted
 from tracker.admin.problems import Handler, Problem
 from tracker.admin.scrapers import Scrapers
 from tracker.errors import StoreAway
@@ -156,23 +157,12 @@ def cookie_of(request: web.Request) -> str:
     return request.cookies.get(SECURE_COOKIE) or request.cookies.get(COOKIE) or ""
 
 
-async def read_form(request: web.BaseRequest) -> Mapping[str, object]:
-    """The fields of a form; raises Problem for one that cannot be read."""
-    try:
-        return await request.post()
-    except (
-        ValueError,
-        LookupError,
-    ) as error:  # bytes that are not in the encoding it names, or no such encoding
-        raise Problem(400, detail="the form is malformed") from error
-
-
 async def _check_csrf(request: web.Request, expected: str) -> None:
     if not came_from_a_page(request):
         raise Problem(403, detail="a change by a signed-in browser must say from which page it came")
     given = request.headers.get(CSRF_HEADER)
     if given is None and request.content_type in _FORMS:
-        field = (await read_form(request)).get(CSRF_FIELD)
+        field = (await posted(request)).get(CSRF_FIELD)
         given = field if isinstance(field, str) else None
     if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
         raise Problem(403, detail="the CSRF token is missing or wrong: load the page again")

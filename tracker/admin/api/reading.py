@@ -14,6 +14,7 @@ from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, Endpoint, Form
 from tracker.admin.auth import CSRF_FIELD
+from tracker.admin.posted import posted
 from tracker.admin.problems import Problem
 
 JSON = "application/json"
@@ -67,10 +68,7 @@ async def _json(model: type[Body], request: web.Request) -> Body:
 
 async def _fields(request: web.Request) -> dict[str, Any]:
     """The fields of a form: texts, and the contents of files."""
-    try:
-        form = await request.post()
-    except (ValueError, AssertionError, RuntimeError, LookupError, HttpProcessingError):
-        raise Problem(400, detail="the body is not a well-formed form") from None
+    form = await posted(request)
     found: dict[str, Any] = {}
     for name, value in _single(form, "body").items():
         if isinstance(value, web.FileField):

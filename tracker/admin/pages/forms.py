@@ -3,7 +3,7 @@
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from tracker.admin.problems import Problem
+from tracker.admin.posted import posted
 
 _LONGEST = 2000
 _LAST_PAGE = 1_000_000
@@ -42,7 +42,4 @@ def page_number(text: str) -> int:
 
 async def read_form(request: web.Request) -> Form:
     """Raises Problem for a body that is no form, and HTTPRequestEntityTooLarge."""
-    try:
-        return Form(await request.post())
-    except (ValueError, LookupError) as error:  # a part without a name, a charset that is none, …
-        raise Problem(400, detail="the body is not a well-formed form") from error
+    return Form(await posted(request))

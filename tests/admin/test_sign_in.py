@@ -1,0 +1,160 @@
+"""Signing in and out: by token, by link, with the cookie a browser needs and nothing else."""
+
+from http.cookies import SimpleCookie
+
+import pytest
+
+from tests.admin.conftest import Admin, Serve
+from tracker.admin.auth import COOKIE, SECURE_COOKIE
+from tracker.admin.problems import CONTENT_TYPE
+
+
+def cookie(headers: list[str], name: str = COOKIE) -> "SimpleCookie":
+    """The cookie set, and that it is the only one."""
+    jar = SimpleCookie()
+    assert len(headers) == 1
+    jar.load(headers[0])
+    assert list(jar) == [name]
+    return jar
+
+
+async def test_a_token_signs_a_browser_in(admin: Admin) -> None:
+    token = await admin.token("read")
+    async with admin.client(headers={"Origin": admin.url}) as browser:
+        answer = await browser.get("/", allow_redirects=False)
+        assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        page = await browser.get("/sign-in")
+        assert page.status == 200 and page.content_type == "text/html"
+        text = await page.text()
+        assert 'action="/sign-in"' in text and 'name="token"' in text and 'method="post"' in text
+        answer = await browser.post("/sign-in", data={"token": f" {token}\n"}, allow_redirects=False)
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        morsel = cookie(answer.headers.getall("Set-Cookie"))[COOKIE]
+        assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Strict", "/")
+        assert (morsel["secure"], morsel["domain"], morsel["max-age"]) == ("", "", "43200")
+        assert token not in morsel.value
+        assert (await browser.get("/")).status == 200
+        assert (await browser.get("/api/v1/nothing")).status == 404
+
+
+async def test_a_link_signs_a_browser_in_once(admin: Admin) -> None:
+    secret = await admin.stores.tokens.new_link()
+    async with admin.client(headers={"Origin": admin.url}) as first, admin.client() as second:
+        answer = await first.post("/sign-in", data={"link": secret}, allow_redirects=False)
+        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        assert (await first.get("/")).status == 200
+        again = await second.post("/sign-in", data={"link": secret})
+        assert again.status == 403 and "tracker sign-in-link" in await again.text()
+        assert "Set-Cookie" not in again.headers
+        assert (await second.get("/", allow_redirects=False)).status == 303
+
+
+async def test_the_secret_of_a_link_is_wiped_from_the_address_bar_and_posted(admin: Admin) -> None:
+    async with admin.client() as browser:
+        page = await (await browser.get("/sign-in")).text()
+        assert "/static/sign_in.js" in page and 'name="link"' in page
+        script = await (await browser.get("/static/sign_in.js")).text()
+        assert script.index("replaceState") < script.index("submit()")
+
+
+async def test_a_wrong_token_is_refused_on_the_page(admin: Admin) -> None:
+    async with admin.client(headers={"Origin": admin.url}) as browser:
+        for form in ({"token": "swk_0123456789ab_" + "a" * 43}, {"token": ""}, {}, {"link": "x"}):
+            answer = await browser.post("/sign-in", data=form, allow_redirects=False)
+            assert (answer.status, answer.content_type) == (403, "text/html")
+            assert "Set-Cookie" not in answer.headers
+            assert 'role="alert"' in await answer.text()
+            assert (await browser.get("/", allow_redirects=False)).status == 303
+
+
+async def test_over_tls_the_cookie_is_for_tls_only(serve: Serve) -> None:
+    """The proxy says so, or the browser's own Origin does."""
+    admin = await serve(hosts=("tracker.example",))
+    token = await admin.token("read")
+    for headers in (
+        {"Origin": "https://tracker.example"},
+        {"Host": "tracker.example", "X-Forwarded-Proto": "https"},
+    ):
+        async with admin.client(headers=headers) as browser:
+            answer = await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
+            assert answer.status == 303
+            morsel = cookie(answer.headers.getall("Set-Cookie"), SECURE_COOKIE)[SECURE_COOKIE]
+            assert (morsel["secure"], morsel["path"], morsel["domain"]) == (True, "/", "")
+            sent = {"Cookie": f"{SECURE_COOKIE}={morsel.value}"}
+            assert (await browser.get("/api/v1/nothing", headers=sent)).status == 404
+
+
+async def test_signing_out_ends_the_session_for_readers_too(admin: Admin) -> None:
+    async with admin.browser("read") as browser:
+        assert (await browser.get("/")).status == 200
+        kept = next(iter(browser.cookie_jar)).value
+        answer = await browser.post("/sign-out", allow_redirects=False)
+        assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        gone = [SimpleCookie(header) for header in answer.headers.getall("Set-Cookie")]
+        assert [(name, jar[name].value, jar[name]["max-age"]) for jar in gone for name in jar] == [
+            (COOKIE, "", "0"),
+            (SECURE_COOKIE, "", "0"),
+        ]
+        stolen = {"Cookie": f"{COOKIE}={kept}"}
+        assert (await browser.get("/", headers=stolen, allow_redirects=False)).status == 303
+
+
+async def test_signing_out_needs_the_csrf_token(admin: Admin) -> None:
+    async with admin.browser("read", headers={"X-CSRF-Token": "wrong"}) as browser:
+        assert (await browser.post("/sign-out", allow_redirects=False)).status == 403
+        assert (await browser.get("/")).status == 200
+
+
+async def test_nobody_can_be_given_a_session(admin: Admin) -> None:
+    """Session fixation: what the browser had before is neither kept nor any use afterwards."""
+    planted = "a" * 43
+    async with admin.browser("full") as attacker:
+        theirs = next(iter(attacker.cookie_jar)).value
+        for before in (planted, theirs):
+            async with admin.client(headers={"Origin": admin.url}, cookies={COOKIE: before}) as victim:
+                form = {"token": await admin.token("full")}
+                answer = await victim.post("/sign-in", data=form, allow_redirects=False)
+                assert cookie(answer.headers.getall("Set-Cookie"))[COOKIE].value not in (planted, theirs)
+        assert (await attacker.get("/", allow_redirects=False)).status == 303  # replaced sessions end
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("application/x-www-form-urlencoded; charset=nonsense", b"token=a"),
+        ("application/x-www-form-urlencoded", b"token=\xff\xfe"),
+        ("multipart/form-data", b"--x\r\n"),
+        ("multipart/form-data; boundary=x", b"nonsense"),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data\r\n\r\na\r\n--x--\r\n"),
+        ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=token\r\n\r\na"),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\nContent-Transfer-Encoding: odd\r\nContent-Disposition: form-data; name=token\r\n\r\na\r\n--x--\r\n",
+        ),
+        (
+            "multipart/form-data; boundary=x",
+            b"--x\r\nContent-Type: multipart/mixed; boundary=y\r\n\r\n--y\r\n\r\na\r\n--y--\r\n--x--\r\n",
+        ),
+        ("application/json", b'{"token": "a"}'),
+        ("text/plain", b"token=a"),
+    ],
+)
+async def test_malformed_forms_are_refused(admin: Admin, content_type: str, body: bytes) -> None:
+    async with admin.client() as browser:
+        answer = await browser.post("/sign-in", data=body, headers={"Content-Type": content_type})
+        assert answer.status in (400, 403)
+
+
+async def test_the_form_is_small(admin: Admin) -> None:
+    """Anybody may send it."""
+    async with admin.client() as browser:
+        answer = await browser.post("/sign-in", data={"token": "a" * 5000})
+        assert (answer.status, answer.content_type) == (413, CONTENT_TYPE)
+
+
+async def test_the_session_takes_the_time_of_the_settings(serve: Serve) -> None:
+    admin = await serve(session_seconds=60)
+    async with admin.browser("read") as browser:
+        assert (await browser.get("/")).status == 200
+        admin.clock.now += 60
+        assert (await browser.get("/", allow_redirects=False)).status == 303
