@@ -38,7 +38,7 @@ def test_programs_are_counted_and_survive_a_stop(start_tracker: StartTracker, wo
     assert tracker.end(signal.SIGTERM) == 0
     assert told(home, *SEEN) == [
         {"joins": 2, "program": "qBittorrent 5.0.2"},
-        {"joins": 1, "program": "Transmission 4.0"},
+        {"joins": 1, "program": "Transmission 4.0.6"},
     ]
     refused = {"failures": 1, "program": "qBittorrent 5.0.2", "reason": "unknown torrent"}
     assert told(home, *SEEN, "--failures") == [refused]

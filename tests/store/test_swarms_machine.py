@@ -220,6 +220,13 @@ class SwarmMachine(RuleBasedStateMachine):
             ids, position = ids[step.done :], step.position
         assert self.run(self.store.swarms.check_totals()) == 0
 
+    @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
+    def forgive(self, user: str, torrent: int | None) -> None:
+        owed = self.run(self.store.users.torrents(user, "hnr"))
+        torrent_id = None if torrent is None else str(torrent)
+        forgiven = self.run(self.store.users.forgive(user, torrent_id))
+        assert forgiven == (len(owed) if torrent_id is None else torrent_id in owed)
+
     @rule(seconds=st.integers(1, 4000))
     def time_passes(self, seconds: int) -> None:
         self.store.clock.now += seconds
