@@ -1,0 +1,59 @@
+"""Pages of an admin port, and the store below it: `store` for announces, `private` in private mode."""
+
+from collections.abc import AsyncIterator
+from dataclasses import dataclass
+
+import aiohttp
+import pytest
+
+from tests.admin.conftest import Admin, Serve
+from tests.store.harness import Store, running
+from tracker.settings import RedisSettings, Settings, UserSettings
+from tracker.store.swarms import SwarmRules
+
+HNR_BYTES = 100
+HNR_SECONDS = 1000
+
+
+@pytest.fixture
+async def store(admin: Admin, redis_url: str) -> AsyncIterator[Store]:
+    """What peers of the public tracker announce to."""
+    keys = admin.stores.keys
+    async with running(Store(redis_url, keys, SwarmRules(), admin.clock)) as store:
+        yield store
+
+
+@pytest.fixture
+async def browser(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
+    async with admin.browser("full") as session:
+        yield session
+
+
+@pytest.fixture
+async def reader(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
+    """Who is signed in and may only read."""
+    async with admin.browser("read") as session:
+        yield session
+
+
+@dataclass
+class Private:
+    """A private tracker: its admin port, and what its peers announce to."""
+
+    admin: Admin
+    store: Store
+
+
+@pytest.fixture
+async def private(serve: Serve, redis_url: str, prefix: str) -> AsyncIterator[Private]:
+    users = UserSettings(private=True, hnr_min_bytes=HNR_BYTES, hnr_threshold_seconds=HNR_SECONDS)
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=users))
+    rules = SwarmRules(
+        private=True,
+        peer_memory=3600,
+        hnr_min_bytes=HNR_BYTES,
+        hnr_threshold=HNR_SECONDS,
+        longest_gap=7200,
+    )
+    async with running(Store(redis_url, admin.stores.keys, rules, admin.clock)) as store:
+        yield Private(admin, store)

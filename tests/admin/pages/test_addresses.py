@@ -1,0 +1,23 @@
+"""Announce URLs to copy."""
+
+import pytest
+
+from tracker.admin.pages.addresses import announce_urls
+
+
+@pytest.mark.parametrize(
+    ("listen", "host", "urls"),
+    [
+        (("0.0.0.0:6969",), "tracker.example:6970", ["http://tracker.example:6969/announce"]),
+        (("0.0.0.0:6969", "[::]:6969"), "127.0.0.1:6970", ["http://127.0.0.1:6969/announce"]),
+        (("[::]:6969",), "[::1]:6970", ["http://[::1]:6969/announce"]),
+        (("10.0.0.1:80", "unix:/run/t.sock"), "localhost", ["http://10.0.0.1/announce"]),
+        (("127.0.0.1:0",), "localhost:1", []),
+    ],
+)
+def test_as_reached_from_the_browser(listen: tuple[str, ...], host: str, urls: list[str]) -> None:
+    assert announce_urls(listen, host) == urls
+
+
+def test_with_a_passkey() -> None:
+    assert announce_urls(("0.0.0.0:80",), "t.example", "p" * 32) == [f"http://t.example/{'p' * 32}/announce"]

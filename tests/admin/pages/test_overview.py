@@ -1,0 +1,88 @@
+"""The overview: tiles, charts and what it says before anything has happened."""
+
+from typing import Any
+
+import aiohttp
+import pytest
+
+from tests.admin.conftest import Admin, Serve
+from tests.admin.pages.elements import open_page
+from tracker.settings import HttpSettings, RedisSettings, Settings, UserSettings
+
+
+async def test_before_the_first_announce_it_says_what_to_do(serve: Serve, prefix: str) -> None:
+    settings = Settings(redis=RedisSettings(prefix=prefix), http=HttpSettings(listen=("0.0.0.0:6969",)))
+    admin = await serve(settings)
+    async with admin.browser() as browser:
+        page = await open_page(browser, "/")
+        assert "No announce has come in yet" in page.text
+        assert "http://127.0.0.1:6969/announce" in page.text
+
+
+async def test_after_it_that_is_gone(admin: Admin) -> None:
+    await admin.stores.connection.command("SET", admin.stores.keys.stat("requests"), 1)
+    async with admin.browser() as browser:
+        assert "No announce has come in yet" not in (await open_page(browser, "/")).text
+
+
+async def test_a_private_tracker_leads_to_its_users(serve: Serve, prefix: str) -> None:
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=UserSettings(private=True)))
+    async with admin.browser() as browser:
+        assert "/users" in (await open_page(browser, "/")).links
+
+
+async def test_figures_are_those_of_the_store(admin: Admin) -> None:
+    command, keys = admin.stores.connection.command, admin.stores.keys
+    for name, value in (("seeders", 1200), ("leechers", 34), ("requests", 9), ("reaped", 56), ("repairs", 2)):
+        await command("SET", keys.stat(name), value)
+    async with admin.browser() as browser:
+        page = await open_page(browser, "/")
+    shown = {e.attributes["data-live"]: e.text for e in page.all("span") if "data-live" in e.attributes}
+    assert (shown["peers"], shown["seeders"], shown["leechers"], shown["reaped"]) == (
+        "1,234",
+        "1,200",
+        "34",
+        "56",
+    )
+    assert shown["repairs"] == "2"
+    (tile,) = [e for e in page.all("div") if e.attributes.get("data-tile") == "repairs"]
+    assert "bad" in (tile.attributes["class"] or "").split()
+
+
+async def test_why_it_is_not_ready_is_on_top(admin: Admin) -> None:
+    admin.problems.append("the store <b>does</b> not answer")
+    async with admin.browser() as browser:
+        page = await open_page(browser, "/")
+    assert "the store <b>does</b> not answer" in page.text
+    assert "Not ready" in page.text
+
+
+@pytest.mark.parametrize(("view", "precision"), [("2m", 1), ("2h", 60), ("5d", 3600)])
+async def test_charts_are_rates_by_slices_filled_with_zeros(admin: Admin, view: str, precision: int) -> None:
+    counters, now = admin.stores.counters, admin.clock()
+    at = now - now % precision - 10 * precision
+    counters.count("announces", by=3 * precision, at=at)
+    counters.count("failures.a", by=precision, at=at)
+    counters.count("failures.b", by=precision, at=at)
+    counters.observe("announce_seconds", 0.002, at=at)
+    counters.observe("announce_seconds", 0.004, at=at)
+    await counters.flush()
+    async with admin.browser() as browser:
+        requests = await fetched(browser, f"/figures/requests.json?view={view}")
+        latency = await fetched(browser, f"/figures/latency.json?view={view}")
+    place = requests["x"].index(at)
+    steps = {b - a for a, b in zip(requests["x"], requests["x"][1:], strict=False)}
+    assert steps == {precision}
+    values = {series["name"]: series["values"] for series in requests["series"]}
+    assert (values["Announces"][place], values["Scrapes"][place], values["Failures"][place]) == (3, 0, 2)
+    assert sum(values["Announces"]) == 3
+    values = {series["name"]: series["values"] for series in latency["series"]}
+    assert (values["Mean"][place], values["Slowest"][place]) == (3, 4)
+    assert [value for value in values["Mean"] if value is not None] == [3]
+
+
+async def fetched(browser: aiohttp.ClientSession, path: str) -> dict[str, Any]:
+    async with browser.get(path) as answer:
+        assert answer.status == 200
+        found: dict[str, Any] = await answer.json()
+        return found

@@ -1,0 +1,46 @@
+"""The page of tokens."""
+
+import re
+
+import pytest
+
+from tests.admin.conftest import Admin
+from tests.admin.pages.elements import Page, open_page, posted
+
+
+@pytest.mark.parametrize("scope", ["read", "full"])
+async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> None:
+    async with admin.browser() as browser:
+        async with browser.post("/tokens", data={"name": "graphs", "scope": scope}) as answer:
+            assert answer.status == 200
+            assert answer.headers["Cache-Control"] == "no-store"
+            text = await answer.text()
+        found = re.search(r"swk_\w{12}_[\w-]{43}", text)
+        assert found
+        token = await admin.stores.tokens.verify(found[0])
+        assert token is not None and (token.name, token.scope) == ("graphs", scope)
+        assert found[0] not in (await open_page(browser, "/tokens")).source
+
+
+@pytest.mark.parametrize("name", ["", "x" * 65, "grafana", "a\x00b"])
+async def test_a_name_that_is_taken_or_none_is_refused_beside_the_field(admin: Admin, name: str) -> None:
+    await admin.stores.tokens.create("grafana", "read")
+    async with admin.browser() as browser:
+        async with browser.post("/tokens", data={"name": name}) as answer:
+            assert answer.status == 422
+            assert "token" in Page(await answer.text()).one("p", role="alert").text
+    assert {token.name for token in await admin.stores.tokens.list()} == {"grafana", "test full"}
+
+
+async def test_a_revoked_one_is_gone_and_its_browser_signed_out(admin: Admin) -> None:
+    await admin.token("read")
+    (other,) = [token for token in await admin.stores.tokens.list() if token.name == "test read"]
+    async with admin.browser("read") as reader, admin.browser() as browser:
+        await open_page(reader, "/tokens")
+        page = await posted(browser, f"/tokens/{other.token_id}/revoke")
+        assert "signed out" in page.text
+        assert "test read" not in page.text
+        async with reader.get("/tokens", allow_redirects=False) as answer:
+            assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        async with browser.post(f"/tokens/{other.token_id}/revoke") as answer:
+            assert answer.status == 404

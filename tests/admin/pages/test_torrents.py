@@ -1,0 +1,241 @@
+"""The list of torrents: searching, sorting, paging; and adding."""
+
+import re
+from urllib.parse import quote
+
+import aiohttp
+import bencodepy
+import pytest
+
+from tests.admin.conftest import Admin, Serve
+from tests.admin.pages.page import Page, get, send
+from tests.store.harness import Store, info_hash, update
+from tracker.admin.pages.torrents import MOST_FILES, PAGE
+from tracker.settings import RedisSettings, Settings, TorrentSettings
+
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+
+
+def torrent_file(name: str = "a file", **changes: object) -> bytes:
+    info = {"length": 5, "name": name, "piece length": 16384, "pieces": b"\x11" * 20, **changes}
+    made: bytes = bencodepy.encode({"announce": "http://tracker/announce", "info": info})
+    return made
+
+
+def upload(*files: tuple[str, bytes], **fields: str) -> aiohttp.FormData:
+    form = aiohttp.FormData(fields)
+    for filename, content in files:
+        form.add_field("file", content, filename=filename, content_type="application/x-bittorrent")
+    return form
+
+
+@pytest.mark.parametrize("mode", ["open", "registered"])
+async def test_an_empty_list_says_what_to_do(serve: Serve, prefix: str, mode: str) -> None:
+    settings = Settings(
+        redis=RedisSettings(prefix=prefix), torrents=TorrentSettings.model_validate({"mode": mode})
+    )
+    admin = await serve(settings)
+    async with admin.browser() as browser:
+        page = await get(browser, "/torrents")
+    assert "No torrent yet" in page.text
+    assert "http://127.0.0.1:6969/announce" in page.text
+    assert "/torrents/add" in page.links
+
+
+async def test_most_seeders_come_first_and_any_figure_sorts_both_ways(
+    store: Store, browser: aiohttp.ClientSession
+) -> None:
+    for number, (seeders, leechers) in enumerate([(1, 2), (3, 1), (2, 3)], 1):
+        for peer in range(seeders + leechers):
+            await store.announce(
+                update(100 * number + peer, torrent=number, bytes_left=0 if peer < seeders else 9)
+            )
+    a, b, c = (info_hash(number).hex() for number in (1, 2, 3))
+    assert (await get(browser, "/torrents")).torrents() == [b, c, a]
+    assert (await get(browser, "/torrents?order=asc")).torrents() == [a, c, b]
+    page = await get(browser, "/torrents?sort=leechers")
+    assert page.torrents() == [c, a, b]
+    assert "/torrents?sort=leechers&order=asc" in page.links
+    assert (await get(browser, "/torrents?sort=leechers&order=asc")).torrents() == [b, a, c]
+
+
+async def test_pages_keep_the_order_and_sorting_begins_at_the_first(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    hashes = {info_hash(number) for number in range(2 * PAGE + 3)}
+    for one in hashes:
+        await admin.stores.torrents.add(one)
+    path, seen = "/torrents?sort=leechers&order=asc", list[str]()
+    for number in (1, 2, 3):
+        page = await get(browser, path)
+        seen += page.torrents()
+        assert f"of {len(hashes)}" in page.text
+        assert "/torrents?sort=leechers" in page.links  # the other way round, from the first page
+        later = [link for link in page.links if f"page={number + 1}" in link]
+        if number == 3:
+            assert not later
+            break
+        assert set(later) == {f"/torrents?sort=leechers&order=asc&page={number + 1}"}
+        path = later[0]
+    assert sorted(seen) == sorted(one.hex() for one in hashes)
+
+
+async def test_a_name_or_the_beginning_of_a_hash_finds(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": "Debian 12 netinst"})
+    await admin.stores.torrents.add(info_hash(2), {"name": "Größe"})
+    one, two = info_hash(1).hex(), info_hash(2).hex()
+    assert (await get(browser, "/torrents?q=DEBIAN")).torrents() == [one]
+    assert (await get(browser, f"/torrents?q={quote('GRÖSSE')}")).torrents() == [two]
+    assert (await get(browser, f"/torrents?q={two}")).torrents() == [two]
+    assert "Nothing found" in (await get(browser, "/torrents?q=ubuntu")).text
+
+
+async def test_searching_as_you_type_gets_the_list_alone(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    page = await get(browser, "/torrents?q=deb", headers={"HX-Request": "true"})
+    assert page.torrents() == [info_hash(1).hex()]
+    assert "<html" not in page.markup
+
+
+async def test_a_search_that_finds_much_comes_in_pages(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    hashes = {info_hash(number).hex() for number in range(PAGE + 20)}
+    for one in hashes:
+        await admin.stores.torrents.add(info_hash(int(one, 16)), {"name": f"Film {one[-3:]}"})
+    path, seen = "/torrents?q=film", set[str]()
+    while path:
+        page = await get(browser, path)
+        seen.update(page.torrents())
+        path = next((link for link in page.links if "cursor=" in link), "")
+    assert seen == hashes
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "page=0", "page=-1", "page=x", "page=99999999999999999999", "page=1000000", "sort=password", "sort=",
+        "order=up", "sort=score", "sort=score&page=7", "q=%00", "q=%ff%fe", "q=%ed%a0%80",
+        "q=" + "a" * 5000, "q=%20", "q=*", "q=%5B", "sort=seeders&sort=score",
+    ],
+)  # fmt: skip
+async def test_no_address_of_the_list_is_too_odd(
+    admin: Admin, browser: aiohttp.ClientSession, query: str
+) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    await get(browser, f"/torrents?{query}")
+
+
+async def test_a_cursor_that_is_none_is_refused(browser: aiohttp.ClientSession) -> None:
+    page = await get(browser, "/torrents?q=a&cursor=%00", status=400)
+    assert "cursor" in page.text
+
+
+async def test_names_are_text_whatever_is_in_them(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": HOSTILE})
+    await admin.stores.torrents.deny(info_hash(1), HOSTILE)
+    for path in ("/torrents", f"/torrents?q={quote('<script>')}", f"/torrents?q={quote(HOSTILE)}x"):
+        page = await get(browser, path)
+        assert HOSTILE in page.text
+        assert not [tag for tag, _ in page.tags if tag == "img"]
+
+
+async def test_one_file_leads_to_its_torrent(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    answer = await send(browser, "/torrents/add", upload(("a.torrent", torrent_file("Debian")), private="1"))
+    (location,) = answer.links
+    found = re.fullmatch(r"/torrents/([0-9a-f]{40})\?notice=added", location)
+    assert found
+    page = await get(browser, location)
+    assert "Debian" in page.text and "Added." in page.text
+    (torrent,) = await admin.stores.torrents.top("seeders", 10)
+    assert (torrent.info_hash.hex(), torrent.name, torrent.private) == (found[1], "Debian", True)
+
+
+async def test_of_several_files_the_good_ones_are_registered(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    form = upload(
+        ("a.torrent", torrent_file("A")), (f"{HOSTILE}.torrent", b"d4:info"), ("c.torrent", torrent_file("C"))
+    )
+    page = await send(browser, "/torrents/add", form, status=200)
+    assert {torrent.name for torrent in await admin.stores.torrents.top("seeders", 10)} == {"A", "C"}
+    assert len(page.torrents()) == 2
+    assert "not a well-formed .torrent file" in page.text
+
+
+@pytest.mark.parametrize(
+    ("form", "why"),
+    [
+        (upload(("a.torrent", b"l" * 5000)), "not a well-formed .torrent file"),
+        (upload(("a.torrent", b"")), "not a well-formed .torrent file"),
+        (upload(), "Choose .torrent files"),
+        (upload(info_hash="xyz"), "40 hexadecimal digits"),
+        (upload(*[("a.torrent", b"x")] * (MOST_FILES + 1)), f"at most {MOST_FILES}"),
+    ],
+    ids=["bomb", "empty", "nothing", "hash", "many"],
+)
+async def test_what_is_no_torrent_is_refused_with_a_reason(
+    admin: Admin, browser: aiohttp.ClientSession, form: aiohttp.FormData, why: str
+) -> None:
+    page = await send(browser, "/torrents/add", form, status=422)
+    assert why in page.text
+    assert await admin.stores.torrents.count() == 0
+
+
+async def test_an_upload_beyond_the_limit_is_refused(serve: Serve) -> None:
+    admin = await serve(max_upload_bytes=4096)
+    async with admin.browser() as browser:
+        page = await send(browser, "/torrents/add", upload(("a.torrent", b"x" * 50_000)), status=413)
+    assert "TRACKER_ADMIN__MAX_UPLOAD_BYTES" in page.text
+
+
+async def test_a_hash_is_registered_with_a_name(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    one = info_hash(7)
+    await send(browser, "/torrents/add", {"info_hash": f" {one.hex().upper()} ", "name": "Seven"})
+    await send(browser, "/torrents/add", {"info_hash": one.hex()})  # again, and without a name: that stays
+    found = await admin.stores.torrents.get(one)
+    assert found is not None and found.registered and found.name == "Seven" and not found.private
+
+
+async def test_a_form_needs_the_token_that_its_page_had(admin: Admin) -> None:
+    async with admin.browser(headers={"X-CSRF-Token": ""}) as browser:
+        async with browser.post("/torrents/add", data={"info_hash": "00" * 20}) as answer:
+            assert answer.status == 403
+    async with admin.browser() as browser:
+        page = await get(browser, "/torrents/add")
+        origin = browser.headers["Origin"]
+        cookies = {cookie.key: cookie.value for cookie in browser.cookie_jar}
+    (token,) = {form.fields["csrf"] for form in page.forms if form.action == "/torrents/add"}
+    assert token
+    async with aiohttp.ClientSession(admin.url, cookies=cookies, headers={"Origin": origin}) as plain:
+        await send(plain, "/torrents/add", {"info_hash": "00" * 20, "csrf": "wrong"}, status=403)
+        await send(plain, "/torrents/add", upload(("a.torrent", torrent_file()), csrf=token))
+    assert await admin.stores.torrents.count() == 1
+
+
+async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(info_hash(1))
+    for path in ("/torrents", "/torrents/add", "/torrents/denied"):
+        page: Page = await get(reader, path)
+        assert not page.changes
+    assert "/torrents/add" not in (await get(reader, "/torrents")).links
+    await send(reader, "/torrents/add", {"info_hash": "00" * 20}, status=403)
+    assert await admin.stores.torrents.count() == 1
+
+
+@pytest.mark.parametrize(
+    ("kind", "body"),
+    [
+        ("multipart/form-data; boundary=b", b"--b\r\n\r\nno name\r\n--b--\r\n"),
+        ("multipart/form-data; boundary=b", b"nothing of the kind"),
+        ("multipart/form-data", b"--b\r\n"),
+        ("application/x-www-form-urlencoded; charset=klingon", b"a=b"),
+        ("application/x-www-form-urlencoded", b"info_hash=%ff%fe&name=%ed%a0%80"),
+        ("application/json", b"{}"),
+    ],
+)
+async def test_a_body_that_is_no_form_is_no_mishap(
+    browser: aiohttp.ClientSession, kind: str, body: bytes
+) -> None:
+    async with browser.post("/torrents/add", data=body, headers={"Content-Type": kind}) as answer:
+        assert answer.status in (400, 422)
