@@ -35,6 +35,8 @@ SECTIONS: Sections = {
     "Keep": {
         "import": Entry("imports:import_register", "Register what is in files and folders."),
         "export": Entry("exports:export_register", "Write the register into a file."),
+        "backup": Entry("backups:backup", "Copy the private store into a file."),
+        "restore": Entry("backups:restore", "Put a copy of the private store back."),
     },
 }
 

