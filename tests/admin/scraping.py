@@ -9,6 +9,7 @@ from collections import Counter
 from collections.abc import AsyncIterator, Iterator
 from contextlib import asynccontextmanager, contextmanager
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 
 import aiohttp
@@ -185,6 +186,8 @@ def collector_as_before() -> Iterator[None]:
         gc.set_threshold(*thresholds)
 
 
+@cache
 def scraped() -> Scrapes:
+    """Done once for all tests that look at it."""
     with collector_as_before(), tempfile.TemporaryDirectory(prefix="sk-") as name:
         return asyncio.run(scrapes(Path(name)))

@@ -13,6 +13,7 @@ from tracker import __version__
 from tracker.admin.desk import Desk
 from tracker.admin.metrics.reading import StoreFigures
 from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
+from tracker.store.job import STATUSES
 from tracker.telemetry import BOUNDS, Histogram, Snapshot
 
 MOST_REASONS = 100
@@ -63,10 +64,13 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
     counts = snapshot.counts
     values: dict[Source, float] = {source: counts.get(name, 0) for name, source in COUNTED.items()}
     for name, number in counts.items():
-        if name not in COUNTED:
-            source = _source(name)
-            if source is not None:
-                _add(values, source, number)
+        source = None if name in COUNTED else _source(name)
+        if source is None:
+            continue
+        if source[0] == "tracker_job_changes_total":  # the first failure of a queue is a rise from 0 as well
+            for status in STATUSES:
+                values.setdefault((source[0], (source[1][0], status)), 0)
+        _add(values, source, number)
     return _capped(values)
 
 
@@ -77,7 +81,7 @@ def _source(name: str) -> Source | None:
         return "tracker_failures_total", (rest[:LONGEST_LABEL],)
     if kind == "jobs":
         queue, _, status = rest.partition(".")
-        return "tracker_job_changes_total", (queue, status)
+        return ("tracker_job_changes_total", (queue, status)) if status in STATUSES else None
     return None
 
 
