@@ -1,0 +1,37 @@
+# The tracker in an image: no root, nothing writable but /data, no build tools, no pip.
+#   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
+# It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges; compose.yaml does so.
+ARG PYTHON_VERSION=3.13
+
+FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+WORKDIR /src
+COPY requirements/build.txt requirements/run.txt requirements/
+COPY deploy/image/install.sh deploy/image/
+COPY pyproject.toml README.md LICENSE CHANGELOG.md redis.conf ./
+COPY tracker/ tracker/
+RUN WORK=/tmp/work sh deploy/image/install.sh /opt/tracker
+
+FROM python:${PYTHON_VERSION}-slim-bookworm
+ARG VERSION=unknown
+ARG REVISION=unknown
+LABEL org.opencontainers.image.title="swarmkeeper" \
+    org.opencontainers.image.description="An async BitTorrent tracker whose state is a readable Redis layout" \
+    org.opencontainers.image.licenses="MIT" \
+    org.opencontainers.image.version="${VERSION}" \
+    org.opencontainers.image.revision="${REVISION}"
+COPY deploy/image/system.sh /tmp/system.sh
+RUN sh /tmp/system.sh / && rm /tmp/system.sh
+COPY --from=build /opt/tracker /opt/tracker
+# Inside a container the admin port has to listen on every address to be reached at all; publish it to 127.0.0.1 only.
+ENV PATH=/opt/tracker/bin:$PATH \
+    PYTHONDONTWRITEBYTECODE=1 \
+    TRACKER_DATA__DIRECTORY=/data \
+    TRACKER_ADMIN__LISTEN=0.0.0.0:6970
+USER 10001:10001
+WORKDIR /data
+VOLUME /data
+EXPOSE 6969 6970
+STOPSIGNAL SIGTERM
+HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["tracker", "health"]
+ENTRYPOINT ["tini", "--", "tracker"]
+CMD ["serve"]
