@@ -65,6 +65,8 @@ class Connection(RequestHandler):
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._cancel_stall()
+        if self._task_handler is not None and not self._request_in_progress:
+            self._task_handler.cancel()  # or it would wait for the rest of a body that was not wanted anyway
         super().connection_lost(exc)
 
     def pause_writing(self) -> None:
@@ -89,8 +91,10 @@ class Connection(RequestHandler):
         exc: BaseException | None = None,
         message: str | None = None,
     ) -> web.StreamResponse:
+        if isinstance(exc, ConnectionError):
+            raise exc  # who asked is gone
         if request.writer.output_size > 0:
-            raise ConnectionError("the answer is already on its way")
+            raise ConnectionAbortedError("the answer is already on its way")
         if status == 400:
             problem = malformed(exc)
         else:

@@ -91,24 +91,32 @@ async def explained(request: web.Request, handler: Handler) -> web.StreamRespons
     """The outermost middleware: whatever is raised becomes an answer."""
     try:
         return await handler(request)
-    except Problem as problem:
-        return problem.response()
+    except ConnectionError:  # who asked is gone
+        raise
     except web.HTTPException as error:
         if error.status < 400:
             raise
-        return from_http(error).response()
-    except StoreAway:
-        return store_away().response()
-    except ClientError as error:
-        return Problem(400, detail=error.text).response()
-    except (RequestPayloadError, HttpProcessingError):
-        return Problem(400, detail="the body of the request is malformed").response()
-    except ConnectionError:  # who asked is gone
-        raise
+        problem = from_http(error)
     except Exception as error:  # noqa: BLE001  # told in the log, and not to a stranger
-        resource = request.match_info.route.resource
-        route = f"{request.method} {resource.canonical if resource is not None else '-'}"
-        return internal(route, error).response()
+        problem = _problem_of(request, error)
+    if request.writer.output_size > 0:
+        raise ConnectionAbortedError(
+            "the answer is already on its way"
+        )  # its breaking off is all that can be said
+    return problem.response()
+
+
+def _problem_of(request: web.Request, error: Exception) -> Problem:
+    if isinstance(error, Problem):
+        return error
+    if isinstance(error, StoreAway):
+        return store_away()
+    if isinstance(error, ClientError):
+        return Problem(400, detail=error.text)
+    if isinstance(error, RequestPayloadError | HttpProcessingError):
+        return Problem(400, detail="the body of the request is malformed")
+    resource = request.match_info.route.resource
+    return internal(f"{request.method} {resource.canonical if resource is not None else '-'}", error)
 
 
 def _phrase(status: int) -> str:
