@@ -118,11 +118,12 @@ def test_everything_that_is_shown_is_shown_somewhere() -> None:
 
 
 @needs_promtool
-def test_prometheus_takes_the_configuration(tmp_path: Path) -> None:
+@pytest.mark.parametrize("name", ["prometheus.yml", "compose.yml"])
+def test_prometheus_takes_the_configuration(tmp_path: Path, name: str) -> None:
     for path in PROMETHEUS.glob("*.yml"):
         shutil.copy(path, tmp_path)
     (tmp_path / "token").write_text("secret")
-    checked = promtool("check", "config", str(tmp_path / "prometheus.yml"))
+    checked = promtool("check", "config", str(tmp_path / name))
     assert checked.returncode == 0, checked.stdout + checked.stderr
     assert f"{len(alert_names())} rules found" in checked.stdout
 

@@ -320,3 +320,39 @@ async def test_after_an_outage_the_reaper_waits_and_then_sweeps(any_server: Serv
         await until(lambda: _is(size(store), 1), 8)
         assert not await store.redis.sismember(store.keys.user_set(7, "hnr"), "1")
         assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def counted(store: Store) -> dict[str, int]:
+    """What was counted of reaps, by cause and in all."""
+    await store.counters.flush()
+    series = {name: await store.counters.series(name, 60) for name in await store.counters.names("reaps*")}
+    return {name: sum(count for _, count in slices) for name, slices in series.items()}
+
+
+async def test_each_reap_counts_by_what_found_the_peer(any_server: Server, users: str) -> None:
+    async with tracker_on(any_server.url, users, reap=False) as store, working(store) as reaper:
+        for peer in range(1, 20):
+            await join(store, peer, timeout=0.3)
+        await until(lambda: gone(store), 6)
+
+        async def all_counted() -> bool:
+            return (await counted(store)).get("reaps") == 19
+
+        await until(all_counted, 5)
+        causes = await counted(store)
+        assert sum(count for name, count in causes.items() if name != "reaps") == 19
+        assert set(causes) <= {"reaps", "reaps.event", "reaps.due", "reaps.sweep"}
+        assert reaper.due_behind_seconds < 60
+
+
+async def test_what_the_sweep_finds_counts_as_its_own(any_server: Server, users: str) -> None:
+    async with tracker_on(any_server.url, users, reap=False) as store:
+        await join(store, 1)
+        await store.redis.expire(store.keys.timeout(1, peer_id(1)), 0)
+        reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, 60, store.clock)
+        assert (reaper.swept_at, reaper.sweep_behind, reaper.due_behind_seconds) == (0, False, 0)
+        await store.redis.delete(store.keys.timeout(1, peer_id(1)))
+        await reaper.sweep_once(0.0)
+        assert await gone(store)
+        assert await counted(store) == {"reaps": 1, "reaps.sweep": 1}
+        assert reaper.swept_at > 0
