@@ -86,6 +86,17 @@ async def test_a_forbidden_config_is_a_warning_and_the_rest_goes_on(start_server
     assert "events" not in found
 
 
+async def test_channels_that_are_forbidden_are_a_warning(start_server: StartServer) -> None:
+    """Users of an ACL have none unless they are given some."""
+    server = start_server("--appendonly", "no", binary="system")
+    with server.client() as client:
+        client.execute_command("ACL", "SETUSER", "tracker", "on", ">pw", "~t:*", "resetchannels", "+@all")
+    async with patient_at(f"redis://tracker:pw@127.0.0.1:{server.port}/0") as patient:
+        assert (await findings(patient))["channels"].level == "warning"
+    async with patient_at(server.tcp_url) as patient:
+        assert (await findings(patient))["channels"].level == "ok"
+
+
 async def test_forbidden_scripts_times_and_keys_are_said(start_server: StartServer) -> None:
     server = start_server("--appendonly", "no", binary="system")
     with server.client() as client:

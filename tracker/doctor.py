@@ -78,7 +78,7 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
         )
     async for finding in _configuration(patient, info):
         yield finding
-    for look in (_scripts, _clock, _latency, _heartbeat, _repairs):
+    for look in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
         yield await look(patient)
     yield examine_geoip(patient.settings.geoip.database, patient.clock())
     for finding in examine_settings(patient.settings):
@@ -227,6 +227,16 @@ async def _scripts(patient: Patient) -> Finding:
             "wrong", "scripts", f"the server runs none ({error})", "allow them: ACL SETUSER … +@scripting"
         )
     return Finding("ok", "scripts", "the server runs them")
+
+
+async def _channels(patient: Patient) -> Finding:
+    channels = f"{patient.connection.keyspace_channel(patient.keys.timeouts())}*"
+    try:
+        async with patient.connection.subscription(patterns=[channels]):
+            return Finding("ok", "channels", "expiry events may be listened to")
+    except ResponseError:
+        text = "the subscription to expiry events is forbidden: due lists and the sweep reap alone"
+        return Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
 
 
 async def _clock(patient: Patient) -> Finding:
