@@ -192,6 +192,19 @@ async def _handle(handler: Handler, body_seconds: float, request: web.Request) -
             timer.cancel()
 
 
+@web.middleware
+async def sized(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses a body that says it is too large, before a byte of it is read; others are refused when they get there."""
+    check_size(request, request.client_max_size)
+    return await handler(request)
+
+
+def check_size(request: web.Request, most: int) -> None:
+    size = request.content_length or 0
+    if size > most:
+        raise web.HTTPRequestEntityTooLarge(max_size=most, actual_size=size)
+
+
 def _give_up_on_body(request: web.Request) -> None:
     if not request.content.is_eof():
         request.content.set_exception(

@@ -74,7 +74,7 @@ def from_http(error: web.HTTPException) -> Problem:
     details = {
         404: "there is nothing at this address",
         405: f"this address takes {headers.get('Allow', 'other methods')}",
-        413: "the request is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES allows",
+        413: "the request is too large; for uploads TRACKER_ADMIN__MAX_UPLOAD_BYTES says how large",
         417: "the only expectation that can be met is 100-continue",
     }
     return Problem(error.status, detail=details.get(error.status, ""), headers=headers)

@@ -8,7 +8,7 @@ from aiohttp import web
 
 from tracker.admin import api, metrics, pages, sign_in, static_files
 from tracker.admin.auth import ACCESS, Access, admitted
-from tracker.admin.connections import Limits, serving
+from tracker.admin.connections import Limits, serving, sized
 from tracker.admin.desk import Desk
 from tracker.admin.hosts import Hosts, checked
 from tracker.admin.problems import explained
@@ -41,7 +41,7 @@ async def serve_admin(
 def make_app(desk: Desk, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
     """What answers at these addresses."""
     access = Access(desk.stores.tokens, asyncio.get_running_loop().time)
-    guards = [explained, checked(Hosts(settings.hosts, addresses)), admitted(access)]
+    guards = [explained, sized, checked(Hosts(settings.hosts, addresses)), admitted(access)]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
     app[STOPPING] = stopping = asyncio.Event()

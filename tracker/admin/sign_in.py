@@ -5,6 +5,7 @@ from typing import Any
 from aiohttp import web
 
 from tracker.admin.auth import ACCESS, COOKIE, SECURE_COOKIE, SIGN_IN, cookie_of, too_many
+from tracker.admin.connections import check_size
 from tracker.admin.desk import Desk
 from tracker.admin.pages.rendering import render
 from tracker.admin.posted import posted
@@ -23,6 +24,7 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
     # No CSRF token guards this form, for there is no session yet that could hold one. Its origin is checked like that of
     # every change, and who signs in gets a new session whatever the browser had before: nobody can be given one.
     async def sign_in(request: web.Request) -> web.Response:
+        check_size(request, _MOST_BYTES)
         form = await posted(request.clone(client_max_size=_MOST_BYTES))
         text, link = form.get("token"), form.get("link")
         signed_in: tuple[Session, str] | None = None

@@ -1,0 +1,402 @@
+"""Who gets in, and who does not: every way in, tried by those who should not have it."""
+
+import asyncio
+import os
+from collections.abc import Iterator
+from http.client import HTTPConnection
+from pathlib import Path
+
+import aiohttp
+import pytest
+import structlog
+
+from tests import trackers
+from tests.admin.conftest import Admin, Serve
+from tests.admin.raw import ask, wire
+from tracker.admin.attempts import PER_ADDRESS
+from tracker.admin.auth import COOKIE
+from tracker.admin.problems import CONTENT_TYPE
+
+NOBODY = "swk_0123456789ab_" + "a" * 43
+HASH = "ab" * 20
+TORRENTS = "/api/v1/torrents"
+
+
+def bearer(text: str) -> dict[str, str]:
+    return {"Authorization": f"Bearer {text}"}
+
+
+async def routes(admin: Admin) -> list[tuple[str, str]]:
+    """(method, path) of all that the API describes, and the pages."""
+    async with admin.client("full") as client:
+        described = await (await client.get("/api/openapi.json")).json()
+    values = {"info_hash": HASH, "user_id": "1", "token_id": "0" * 12}
+    found = []
+    for path, methods in described["paths"].items():
+        for method in methods:
+            if method in ("get", "put", "post", "patch", "delete"):
+                filled = path
+                while "{" in filled:
+                    before, _, rest = filled.partition("{")
+                    name, _, after = rest.partition("}")
+                    filled = before + values.get(name, "1") + after
+                found.append((method.upper(), filled))
+    pages = [
+        "/",
+        "/torrents",
+        "/world",
+        "/users",
+        "/jobs",
+        "/clients",
+        "/settings",
+        "/doctor",
+        "/tokens",
+        "/api",
+    ]
+    return found + [("GET", page) for page in (*pages, "/metrics", "/live", "/api/openapi.json")]
+
+
+# Who is asking
+
+
+async def test_without_a_token_there_is_nothing(admin: Admin) -> None:
+    """Loopback alone opens nothing."""
+    everything = await routes(admin)
+    assert len(everything) > 40
+    async with admin.client() as nobody:
+        for method, path in everything:
+            answer = await nobody.request(method, path, allow_redirects=False)
+            if path.startswith(("/api/", "/metrics")):
+                assert (answer.status, answer.content_type) == (401, CONTENT_TYPE), (method, path)
+                assert answer.headers["WWW-Authenticate"] == "Bearer"
+            else:
+                assert answer.status in (303, 401), (method, path)
+                assert answer.headers.get("Location", "/sign-in") == "/sign-in"
+            assert "Set-Cookie" not in answer.headers
+
+
+async def test_what_does_not_exist_is_not_told_to_strangers(admin: Admin) -> None:
+    async with admin.client() as nobody:
+        assert (await nobody.get("/api/v1/nothing")).status == 401
+        assert (await nobody.put("/health")).status == 401
+        assert (await nobody.request("OPTIONS", TORRENTS)).status == 401
+        assert (await nobody.get("/nothing", allow_redirects=False)).headers["Location"] == "/sign-in"
+
+
+@pytest.mark.parametrize(
+    "header",
+    [
+        f"Bearer {NOBODY}",
+        "Bearer",
+        "Bearer ",
+        "Basic YTpi",
+        "Bearer swk_",
+        "Bearer null",
+        "Bearer *",
+        "Token x",
+        "Bearer " + "a" * 5000,
+        "Bearer \xff\xfe",
+    ],
+)
+async def test_a_wrong_token_is_refused(admin: Admin, header: str) -> None:
+    text = f"GET {TORRENTS} HTTP/1.1\nHost: localhost\nAuthorization: {header}"
+    assert (await ask(admin.addresses[0], text)).status == 401
+
+
+async def test_two_tokens_are_none(admin: Admin) -> None:
+    good = await admin.token("full")
+    lines = f"Authorization: Bearer {good}\nAuthorization: Bearer {NOBODY}"
+    answer = await ask(admin.addresses[0], f"GET {TORRENTS} HTTP/1.1\nHost: localhost\n{lines}")
+    assert answer.status == 401
+
+
+async def test_a_wrong_token_is_not_made_good_by_a_cookie(admin: Admin) -> None:
+    async with admin.browser("full") as browser:
+        assert (await browser.get(TORRENTS)).status == 200
+        assert (await browser.get(TORRENTS, headers=bearer(NOBODY))).status == 401
+
+
+async def test_tokens_count_in_the_header_only(admin: Admin) -> None:
+    good = await admin.token("full")
+    async with admin.client() as nobody:
+        for target in (f"{TORRENTS}?token={good}", f"{TORRENTS}?access_token={good}"):
+            assert (await nobody.get(target)).status == 401
+        assert (await nobody.get(TORRENTS, headers={"Cookie": f"{COOKIE}={good}"})).status == 401
+        assert (await nobody.get(TORRENTS, headers=bearer("a" * 43))).status == 401
+
+
+async def test_a_reader_changes_nothing(admin: Admin) -> None:
+    changes = [(method, path) for method, path in await routes(admin) if method != "GET"]
+    assert len(changes) > 15
+    async with admin.client("read") as reader, admin.browser("read") as browser:
+        for client in (reader, browser):
+            assert (await client.get(TORRENTS)).status == 200
+            for method, path in changes:
+                answer = await client.request(method, path, json={"info_hash": HASH})
+                assert answer.status == 403, (method, path)
+    assert await admin.stores.torrents.count() == 0
+
+
+async def test_a_revoked_token_is_refused_at_once(admin: Admin) -> None:
+    async with admin.client("full") as client, admin.browser("full") as browser:
+        assert (await client.get(TORRENTS)).status == 200
+        assert (await browser.get(TORRENTS)).status == 200
+        await admin.stores.tokens.revoke("test full")
+        assert (await client.get(TORRENTS)).status == 401
+        assert (await browser.get(TORRENTS)).status == 401
+        assert (await browser.get("/", allow_redirects=False)).status == 303
+        assert (await browser.post(TORRENTS, json={"info_hash": HASH})).status == 401
+
+
+# Browsers that are made to ask
+
+
+CREATE = {"info_hash": HASH}
+
+
+async def created(client: aiohttp.ClientSession, **headers: str) -> int:
+    """The status of an attempt to register a torrent; 201 when it was done."""
+    named = {name.replace("_", "-"): value for name, value in headers.items()}
+    return (await client.post(TORRENTS, json=CREATE, headers=named)).status
+
+
+async def test_a_cookie_alone_changes_nothing(admin: Admin) -> None:
+    async with admin.browser("full", headers={"X-CSRF-Token": ""}) as browser:
+        assert await created(browser) == 403
+        assert await created(browser, X_CSRF_Token="wrong") == 403
+        assert await created(browser, X_CSRF_Token="é" * 43) == 403
+    async with admin.browser("full") as one, admin.browser("full") as other:
+        theirs = one.headers["X-CSRF-Token"]
+        assert await created(other, X_CSRF_Token=theirs) == 403
+        assert await created(other) == 201
+
+
+async def test_the_csrf_token_may_be_a_field_of_a_form(admin: Admin) -> None:
+    async with admin.browser("read") as browser:
+        token = browser.headers["X-CSRF-Token"]
+        secret = next(iter(browser.cookie_jar)).value
+    headers = {"Origin": admin.url}
+    for field, status in ((token, 303), ("wrong", 403), ("", 403)):
+        async with admin.client(headers=headers, cookies={COOKIE: secret}) as page:
+            form = aiohttp.FormData({"csrf": field}, default_to_multipart=status == 403)
+            assert (await page.post("/sign-out", data=form, allow_redirects=False)).status == (
+                303 if field == token else 403
+            )
+            if status == 303:
+                break
+    async with admin.client(headers=headers, cookies={COOKIE: secret}) as page:
+        assert (await page.get("/", allow_redirects=False)).status == 303
+
+
+@pytest.mark.parametrize(
+    "headers",
+    [
+        {"Origin": "http://evil.example"},
+        {"Origin": "null"},
+        {"Origin": "http://localhost:1"},
+        {"Sec_Fetch_Site": "cross-site"},
+        {"Sec_Fetch_Site": "same-site"},
+        {"Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"},
+    ],
+)
+async def test_a_page_of_another_site_changes_nothing(admin: Admin, headers: dict[str, str]) -> None:
+    """Not even one that got hold of the CSRF token, or of a token."""
+    async with admin.browser("full") as browser, admin.client("full") as client:
+        assert await created(browser, **headers) == 403
+        assert await created(client, **headers) == 403
+    assert await admin.stores.torrents.count() == 0
+
+
+async def test_a_signed_in_browser_says_where_a_change_comes_from(admin: Admin) -> None:
+    async with admin.browser("full") as browser:
+        secret, token = next(iter(browser.cookie_jar)).value, browser.headers["X-CSRF-Token"]
+    async with admin.client(cookies={COOKIE: secret}, headers={"X-CSRF-Token": token}) as page:
+        assert await created(page) == 403
+        assert await created(page, Origin=admin.url) == 201
+
+
+async def test_no_other_site_is_allowed_to_read(admin: Admin) -> None:
+    async with admin.client("read") as client:
+        for method in ("GET", "OPTIONS"):
+            answer = await client.request(
+                method,
+                TORRENTS,
+                headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"},
+            )
+            assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+
+
+@pytest.mark.parametrize("host", ["evil.example", "evil.example:6970", "127.0.0.1.evil.example", "0.0.0.0"])
+async def test_a_name_that_is_not_ours_is_not_answered(admin: Admin, host: str) -> None:
+    """DNS rebinding: the page's own name, resolved to this machine. Not even a good token helps."""
+    for path in ("/", "/health", "/ready", "/sign-in", "/static/sign_in.js", TORRENTS):
+        line = f"Authorization: Bearer {await admin.token('full')}"
+        answer = await ask(admin.addresses[0], f"GET {path} HTTP/1.1\nHost: {host}\n{line}")
+        assert (answer.status, answer.headers["content-type"]) == (421, CONTENT_TYPE)
+        assert host.encode() not in answer.body
+    answer = await ask(
+        admin.addresses[0],
+        f"POST /sign-in HTTP/1.1\nHost: {host}\nOrigin: http://{host}\nContent-Length: 0",
+    )
+    assert answer.status == 421
+
+
+async def test_a_configured_name_is_answered(serve: Serve) -> None:
+    admin = await serve(hosts=("tracker.example",))
+    async with admin.client("read", headers={"Host": "tracker.example"}) as client:
+        assert (await client.get(TORRENTS)).status == 200
+
+
+# Those who try again and again
+
+
+async def test_failures_are_put_off_and_good_tokens_are_not(admin: Admin) -> None:
+    async with admin.client() as guesser, admin.client("read") as client:
+        answers = [await guesser.get(TORRENTS, headers=bearer(NOBODY)) for _ in range(PER_ADDRESS.burst + 5)]
+        statuses = [answer.status for answer in answers]
+        assert statuses[: PER_ADDRESS.burst] == [401] * PER_ADDRESS.burst
+        assert 429 in statuses[PER_ADDRESS.burst :]
+        last = next(answer for answer in answers if answer.status == 429)
+        assert last.content_type == CONTENT_TYPE and int(last.headers["Retry-After"]) >= 1
+        assert (await client.get(TORRENTS)).status == 200
+        form = {"token": await admin.token("read")}
+        assert (await guesser.post("/sign-in", data=form, allow_redirects=False)).status == 303
+
+
+async def test_guesses_at_the_sign_in_count_too(admin: Admin) -> None:
+    async with admin.client() as guesser:
+        for _ in range(PER_ADDRESS.burst // 2):
+            assert (await guesser.post("/sign-in", data={"token": NOBODY})).status == 403
+            assert (await guesser.post("/sign-in", data={"link": "a" * 43})).status == 403
+        statuses = {(await guesser.post("/sign-in", data={"token": NOBODY})).status for _ in range(3)}
+        assert 429 in statuses
+        secret = await admin.stores.tokens.new_link()
+        assert (await guesser.post("/sign-in", data={"link": secret}, allow_redirects=False)).status == 303
+
+
+async def test_a_session_that_has_ended_is_no_guess(admin: Admin) -> None:
+    """Its browser is sent to sign in, however often its open pages ask."""
+    async with admin.client(headers={"Cookie": f"{COOKIE}={'a' * 43}"}) as browser:
+        for _ in range(PER_ADDRESS.burst + 5):
+            assert (await browser.get("/", allow_redirects=False)).status == 303
+            assert (await browser.get("/live", headers={"Accept": "text/event-stream"})).status == 401
+            answer = await browser.get("/torrents", headers={"HX-Request": "true"})
+            assert (answer.status, answer.headers["HX-Redirect"]) == (401, "/sign-in")
+
+
+async def test_of_many_uses_of_a_link_at_once_one_signs_in(admin: Admin) -> None:
+    secret = await admin.stores.tokens.new_link()
+
+    async def use() -> int:
+        async with admin.client() as browser:
+            return (await browser.post("/sign-in", data={"link": secret}, allow_redirects=False)).status
+
+    statuses = await asyncio.gather(*(use() for _ in range(8)))
+    assert sorted(statuses)[:1] == [303] and statuses.count(303) == 1
+
+
+async def test_a_link_is_no_use_after_fifteen_minutes(admin: Admin) -> None:
+    secret = await admin.stores.tokens.new_link()
+    admin.clock.now += 900
+    async with admin.client() as browser:
+        assert (await browser.post("/sign-in", data={"link": secret})).status == 403
+
+
+# Those who send too much
+
+
+async def test_an_upload_beyond_the_limit_is_refused_unread(serve: Serve) -> None:
+    admin = await serve(max_upload_bytes=100_000)
+    token = await admin.token("full")
+    head = f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    async with wire(admin.addresses[0]) as line:
+        line.send(f"{head}Content-Length: 1000000000\r\n\r\n".encode())
+        answer = await line.receive()
+        assert (answer.status, answer.headers["content-type"]) == (413, CONTENT_TYPE)
+        assert await line.is_closed()
+    async with wire(admin.addresses[0]) as line:
+        line.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
+        done, sent = asyncio.Task(line.receive()), 0
+        while not done.done() and sent < 50_000_000:
+            line.send(b"2710\r\n" + b"a" * 10_000 + b"\r\n")
+            sent += 10_000
+            await line.flushed()
+            await asyncio.sleep(0)
+        assert (await done).status == 413
+        assert sent < 10_000_000
+
+
+async def test_strangers_bodies_are_not_read(admin: Admin) -> None:
+    async with wire(admin.addresses[0]) as line:
+        line.send(f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n".encode())
+        assert (await line.receive()).status == 401  # with the body still to come
+
+
+# What is told to others
+
+
+@pytest.fixture
+def logs() -> Iterator[list[object]]:
+    with structlog.testing.capture_logs() as captured:
+        yield captured  # type: ignore[misc]  # of mappings
+
+
+async def test_no_secret_is_logged(
+    admin: Admin, logs: list[object], caplog: pytest.LogCaptureFixture
+) -> None:
+    caplog.set_level("DEBUG")
+    link, token = await admin.stores.tokens.new_link(), await admin.token("full")
+    async with admin.client("full") as client, admin.browser("full") as browser:
+        session = next(iter(browser.cookie_jar)).value
+        await client.get(TORRENTS)
+        await browser.get("/nothing")
+        await browser.post("/sign-in", data={"link": link})
+        await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
+        await ask(admin.addresses[0], f"NONSENSE {token}")
+        admin.stores.connection._gone.set()
+        await client.get(TORRENTS)
+    told = repr(logs) + caplog.text
+    for secret in (link, token, token.rpartition("_")[2], session):
+        assert secret not in told
+
+
+@pytest.mark.slow
+def test_no_secret_is_in_a_log_or_a_list_of_processes(tmp_path: Path) -> None:
+    """A whole tracker with a store of its own, its first link used for a session, and that for a token."""
+    tracker = trackers.start(tmp_path, TRACKER_LOG__LEVEL="debug")
+    try:
+        link = tracker.banner.partition("/sign-in#")[2].split()[0]
+        admin = tracker.banner.partition("/sign-in#")[0].rpartition("http://")[2]
+        connection = HTTPConnection(admin, timeout=trackers.SECONDS)
+        connection.request(
+            "POST", "/sign-in", f"link={link}", {"Content-Type": "application/x-www-form-urlencoded"}
+        )
+        answer = connection.getresponse()
+        session = (answer.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
+        answer.read()
+        made = trackers.run(tmp_path, "token", "create", "site", "--json").stdout
+        token = made.partition('"token": "')[2].partition('"')[0]
+        connection.request("GET", TORRENTS, headers=bearer(token))
+        status = connection.getresponse().status
+        connection.close()
+        listed = b"".join(
+            (process / "cmdline").read_bytes() + (process / "environ").read_bytes()
+            for process in _processes_of(tracker.process.pid)
+        )
+    finally:
+        tracker.end()
+    assert answer.status == 303 and len(session) == 43 and status == 200
+    for secret in (link, session, token):
+        assert secret not in tracker.log and secret.encode() not in listed
+
+
+def _processes_of(pid: int) -> list[Path]:
+    """A process and its children, as /proc shows them to everybody."""
+    if not Path("/proc/self/task").exists():
+        pytest.skip("processes are listed by /proc")
+    found = [pid]
+    for parent in found:
+        for thread in Path(f"/proc/{parent}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    assert len(found) > 1 and os.getpid() not in found
+    return [Path(f"/proc/{each}") for each in found]
