@@ -238,6 +238,7 @@ TESTED_BY: dict[str, str] = {
     "admin.headers": "admin/test_server.py",
     "admin.posted": "admin/test_sign_in.py",
     "admin.stopping": "admin/test_server.py",
+    "admin.pages.rendering": "admin/test_pages.py",
     "admin.metrics.exposition": "admin/test_metrics.py",
     "admin.metrics.reading": "admin/test_metrics.py",
     "admin.metrics.table": "admin/test_metrics.py",

@@ -1,0 +1,150 @@
+"""The stream of live figures."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import AsyncExitStack, asynccontextmanager
+from typing import Any
+
+import aiohttp
+import orjson
+import pytest
+
+from tests.admin.conftest import PATIENCE, Admin
+from tracker.admin.connections import Limits
+from tracker.admin.pages import live
+from tracker.admin.pages.live import Readings
+from tracker.admin.server import serve_admin
+
+
+class Stream:
+    """What a browser's EventSource hears."""
+
+    def __init__(self, answer: aiohttp.ClientResponse) -> None:
+        self.answer = answer
+
+    async def next(self) -> tuple[str, dict[str, Any]]:
+        """(name, data) of the next event; ("end", {}) when the stream is over."""
+        name = ""
+        while line := (await self.answer.content.readline()).decode():
+            if line.startswith("event: "):
+                name = line.removeprefix("event: ").strip()
+            elif line.startswith("data: "):
+                return name, orjson.loads(line.removeprefix("data: "))
+        return "end", {}
+
+    async def until(self, name: str, **texts: str) -> dict[str, Any]:
+        """The first event of this name that has these texts."""
+        async with asyncio.timeout(PATIENCE):
+            while True:
+                heard, data = await self.next()
+                if heard == name and texts.items() <= data.get("texts", {}).items():
+                    return data
+                assert heard != "end", f"no {name} with {texts}"
+
+
+@asynccontextmanager
+async def listening(browser: aiohttp.ClientSession) -> AsyncIterator[Stream]:
+    async with browser.get("/live", headers={"Accept": "text/event-stream"}) as answer:
+        assert (answer.status, answer.content_type) == (200, "text/event-stream")
+        yield Stream(answer)
+
+
+async def test_figures_follow_the_store(admin: Admin) -> None:
+    keys, command = admin.stores.keys, admin.stores.connection.command
+    async with admin.browser("read") as browser, listening(browser) as stream:
+        await stream.until("figures", seeders="0")
+        await command("SET", keys.stat("seeders"), 41)
+        admin.stores.counters.count("failures.<b>", by=4, at=admin.clock() - 5)
+        await admin.stores.counters.flush()
+        data = await stream.until("figures", seeders="41", peers="41")
+        assert set(data["charts"]) == {"requests", "latency"}
+        assert sum(data["sparks"]["failures"]) == 4
+        assert data["problems"] == []
+        assert data["tones"] == {"repairs": "good"}
+        admin.problems.append("the sweep is behind")
+        while not data["problems"]:
+            data = await stream.until("figures")
+        assert data["problems"] == ["the sweep is behind"]
+
+
+async def test_a_revoked_token_ends_the_stream_of_its_browser(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "IDENTITY_SECONDS", 0.0)
+    async with admin.browser() as browser, listening(browser) as stream:
+        await stream.until("figures")
+        await admin.stores.tokens.revoke("test full")
+        await stream.until("signed-out")
+        assert await stream.next() == ("end", {})
+
+
+async def test_it_ends_when_the_port_closes(admin: Admin) -> None:
+    begun = asyncio.Event()
+
+    async def listen(url: str) -> None:
+        headers = {"Authorization": f"Bearer {await admin.token()}"}
+        async with aiohttp.ClientSession(url, headers=headers) as client, listening(client) as stream:
+            await stream.until("figures")
+            begun.set()
+            while (await stream.next())[0] != "end":
+                pass
+
+    async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack, asyncio.TaskGroup() as group:
+        # The port waits for streams to end much longer than this test does.
+        port = serve_admin(admin.desk, admin.desk.settings.admin, Limits(stop_seconds=10 * PATIENCE))
+        addresses = await stack.enter_async_context(port)
+        group.create_task(listen(f"http://{addresses[0]}"))
+        await begun.wait()
+        await stack.aclose()
+
+
+async def test_streams_are_bounded_and_leave_their_place(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+    async with admin.browser() as browser:
+        async with listening(browser) as stream:
+            await stream.until("figures")
+            async with browser.get("/live") as answer:
+                assert answer.status == 503
+                assert answer.headers["Retry-After"]
+        async with asyncio.timeout(PATIENCE):
+            while True:  # the tracker notices a browser that left at its next write
+                async with browser.get("/live") as answer:
+                    if answer.status == 200:
+                        break
+                await asyncio.sleep(0.05)
+
+
+async def test_nobody_listens_without_an_identity(admin: Admin) -> None:
+    async with admin.client(headers={"Accept": "text/event-stream"}) as client:
+        async with client.get("/live") as answer:
+            assert answer.status == 401
+
+
+async def test_the_store_is_read_once_however_many_look(admin: Admin) -> None:
+    now = 100.0
+    readings = Readings(admin.desk, lambda: now)
+    command, key = admin.stores.connection.command, admin.stores.keys.stat("seeders")
+    first = await asyncio.gather(*(readings.figures() for _ in range(20)))
+    assert len({id(figures) for figures in first}) == 1
+    await command("SET", key, 5)
+    assert (await readings.figures()).totals["seeders"] == 0
+    now += 1
+    assert (await readings.figures()).totals["seeders"] == 5
+
+
+async def test_the_95th_percentile_is_of_the_last_minute(admin: Admin) -> None:
+    now = 100.0
+    readings = Readings(admin.desk, lambda: now)
+    assert (await readings.figures()).p95 is None
+    for _ in range(100):
+        admin.telemetry.observe("announce_seconds", 2.0)
+    now += 1
+    p95 = (await readings.figures()).p95
+    assert p95 is not None and 1.0 < p95 <= 2.5
+    for _ in range(120):
+        now += 1
+        admin.telemetry.observe("announce_seconds", 0.0004)
+        p95 = (await readings.figures()).p95
+    assert p95 is not None and p95 <= 0.0005

@@ -1,0 +1,136 @@
+"""What holds for every page of the dashboard, with an empty store and with a full one of hostile names."""
+
+import pytest
+
+from tests.admin.conftest import Admin
+from tests.admin.pages.elements import Page, open_page
+from tracker.admin.pages.rendering import NAVIGATION, NOTICES
+from tracker.bittorrent import InfoHash
+from tracker.store.job import Result
+
+EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
+PATHS = [link.href for _, links in NAVIGATION for link in links]
+QUERIES = [
+    "/?view=2h",
+    "/?view=nonsense",
+    "/jobs?queue=q&status=failed",
+    "/clients?period=2027-01&page=9",
+    "/jobs?page=x",
+]
+
+
+async def fill(admin: Admin) -> None:
+    """Something of everything, named as badly as can be."""
+    stores, keys = admin.stores, admin.stores.keys
+    command = stores.connection.command
+    for number in range(3):
+        await stores.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
+    await stores.torrents.deny(InfoHash(b"d" * 20), EVIL)
+    await stores.clients.allow(b"-<b>", EVIL)
+    await stores.software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
+    await command("HSET", keys.failures(), EVIL, 7)
+    await command("SET", keys.stat("requests"), 9)
+    stores.counters.count("announces", "requests", f"failures.{EVIL}", by=3, at=admin.clock() - 5)
+    stores.counters.observe("announce_seconds", 0.002, at=admin.clock() - 5)
+    await stores.counters.flush()
+    await stores.jobs.enqueue("q", {"torrent_id": EVIL})
+    (job,) = await stores.jobs.claim({"q": (1, 1)})
+    await stores.jobs.finish([Result(job, "fatal", EVIL)])
+    await stores.tokens.create("grafana & <co>", "read")
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
+async def test_every_page_shows_nothing_inline_and_escapes_what_it_is_given(admin: Admin, full: bool) -> None:
+    if full:
+        await fill(admin)
+    async with admin.browser() as browser:
+        for path in [*PATHS, *QUERIES]:
+            page = await open_page(browser, path)
+            assert not page.inline(), path
+            assert not [e for e in page.all("script") if "alert" in e.text], path
+            assert not page.all("img"), path
+            assert len(page.all("h1")) == 1, path
+            assert page.one("title").text.strip(), path
+            foreign = {link for link in page.links if not link.startswith("/")}
+            assert not foreign, path
+
+
+async def test_what_is_hostile_is_shown_as_it_is(admin: Admin) -> None:
+    await fill(admin)
+    async with admin.browser() as browser:
+        for path in ("/", "/jobs", "/clients", "/jobs/1"):
+            assert EVIL[:25] in (await open_page(browser, path)).text, path
+
+
+@pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
+async def test_links_lead_somewhere(admin: Admin, full: bool) -> None:
+    if full:
+        await fill(admin)
+    seen: set[str] = set()
+    async with admin.browser() as browser:
+        waiting = list(PATHS)
+        while waiting:
+            path = waiting.pop()
+            async with browser.get(path) as answer:
+                assert answer.status == 200, path
+                if answer.content_type != "text/html" or len(seen) > 200:
+                    continue
+                links = Page(await answer.text()).links
+            new = {link.partition("#")[0] for link in links} - seen - {"/live"}
+            seen |= new
+            waiting += new
+
+
+async def test_fields_have_labels_and_forms_a_csrf_token(admin: Admin) -> None:
+    await fill(admin)
+    async with admin.browser() as browser:
+        for path in PATHS:
+            page = await open_page(browser, path)
+            tokens = page.all("input", name="csrf")
+            posts = [e for e in page.all("form") if e.attributes.get("method") == "post"]
+            assert len(tokens) == len(posts), path
+            assert all(token.attributes["value"] for token in tokens), path
+            named = {e.attributes.get("for") for e in page.all("label")}
+            for field in page.all("input") + page.all("select"):
+                if field.attributes.get("type") != "hidden":
+                    labelled = "aria-label" in field.attributes or field.attributes.get("id") in named
+                    assert labelled or page.all("label"), (path, field.attributes)
+            for button in page.all("button"):
+                assert button.text.strip(), (path, button.attributes)
+
+
+async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
+    await fill(admin)
+    async with admin.browser("read") as browser:
+        for path in PATHS:
+            page = await open_page(browser, path)
+            actions = {
+                e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"
+            }
+            assert actions <= {"/sign-out"}, path
+
+
+async def test_the_page_shown_is_marked_in_the_navigation(admin: Admin) -> None:
+    async with admin.browser() as browser:
+        for path in PATHS:
+            page = await open_page(browser, path)
+            marked = page.all("a", aria_current="page")
+            assert [e.attributes["href"] for e in marked] == [path]
+
+
+async def test_a_notice_is_one_of_ours(admin: Admin) -> None:
+    async with admin.browser() as browser:
+        assert NOTICES["purged"] in (await open_page(browser, "/jobs?notice=purged")).text
+        assert "you are hacked" not in (await open_page(browser, "/jobs?notice=you+are+hacked")).text
+
+
+async def test_static_files_are_named_by_what_they_hold(admin: Admin) -> None:
+    async with admin.browser() as browser:
+        page = await open_page(browser, "/")
+        files = {link for link in page.links if link.startswith("/static/")}
+        assert any("htmx" in link for link in files)
+        assert any("tracker.css" in link for link in files)
+        for link in files:
+            async with browser.get(link) as answer:
+                assert answer.status == 200, link
+                assert "immutable" in answer.headers["Cache-Control"], link
