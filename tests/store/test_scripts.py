@@ -14,7 +14,19 @@ INCLUDED = {
     name for text in FILES.values() for name in re.findall(r"^--@ include (\S+)$", text, re.MULTILINE)
 }
 SCRIPTS = sorted(name.removesuffix(".lua") for name in FILES.keys() - INCLUDED)
-SHRINKS_OR_REPAIRS = {"reap", "due", "sweep", "remove", "allow", "heartbeat", "totals", "count", "clean"}
+SHRINKS_OR_REPAIRS = {
+    "reap",
+    "due",
+    "sweep",
+    "remove",
+    "allow",
+    "tidy",
+    "heartbeat",
+    "totals",
+    "count",
+    "clean",
+    "delete_user",
+}
 LETS_OTHERS_SHRINK = {"abandon", "claim", "collect", "enqueue_slot", "extend", "finish", "purge", "sent"}
 """What frees memory runs as jobs: they must start and end where the store is full."""
 

@@ -1,8 +1,10 @@
 #!lua flags=allow-oom
 -- delete_user.lua: deletes a user's totals and sets, and what is derived from them, in one step.
--- KEYS[1]   the prefix   ARGV[1] user id
+-- KEYS[1]   the prefix
+-- ARGV[1]   user id
+-- Answer    how many keys there were
 local P, uid = KEYS[1], ARGV[1]
 local user = P .. 'u:' .. uid
-redis.call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr')
+local keys = redis.call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr')
 redis.pcall('ZREM', P .. 'i:hnr', uid)
-return redis.status_reply('OK')
+return keys

@@ -1,7 +1,12 @@
 #!lua
 -- rank_debts.lua: writes anew how many hit and runs some users have, whatever the index said of them.
--- KEYS[1]   the prefix   ARGV[1..] user ids, at most some hundreds
+-- KEYS[1]   the prefix
+-- ARGV[1..] user ids, at most some hundreds
+-- Answer    how many of them could not be ranked because their set is of another type
 local P, call = KEYS[1], redis.call
 --@ include users.lua
-for _, uid in ipairs(ARGV) do pcall(rank_debt, uid) end
-return redis.status_reply('OK')
+local wrong = 0
+for _, uid in ipairs(ARGV) do
+  if not pcall(rank_debt, uid) then wrong = wrong + 1 end
+end
+return wrong
