@@ -8,6 +8,7 @@ import hashlib
 import mimetypes
 from collections.abc import Iterator
 from dataclasses import dataclass
+from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
 
@@ -35,6 +36,7 @@ class StaticFile:
     etag: str
 
 
+@cache
 def read_all() -> dict[str, StaticFile]:
     """Every file below static/ by its path there."""
     return {path: _read(path, file) for path, file in _walk(files("tracker.admin") / "static", "")}
