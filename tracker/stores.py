@@ -23,6 +23,7 @@ from tracker.store.counters import Counters
 from tracker.store.job import JobLimits
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
+from tracker.store.maintenance import Maintenance
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
 from tracker.store.software import Software
@@ -54,6 +55,7 @@ class Stores:
     scores: Scores
     tokens: Tokens
     software: Software
+    maintenance: Maintenance
 
 
 def job_limits(jobs: JobSettings) -> JobLimits:
@@ -110,18 +112,34 @@ def stores_on(
     clock: Callable[[], float] = time.time,
 ) -> Stores:
     """Everything of one store, over one line to it; ``counters`` are those of whoever asks."""
+    users, uniques = Users(connection, keys), Uniques(connection, scripts, keys)
     return Stores(
         connection,
         keys,
-        Torrents(connection, scripts, keys),
-        Users(connection, keys),
+        Torrents(connection, scripts, keys, clock),
+        users,
         Clients(connection, keys),
         counters,
         Jobs(connection, scripts, keys, clock, job_limits(settings.jobs)),
-        uniques=Uniques(connection, scripts, keys),
-        scores=Scores(connection, scripts, keys, clock, interval_seconds=settings.scoring.interval_seconds),
+        uniques=uniques,
+        scores=Scores(
+            connection,
+            scripts,
+            keys,
+            clock,
+            interval_seconds=settings.scoring.interval_seconds,
+            history=settings.scoring.history,
+        ),
         tokens=Tokens(connection, scripts, keys, clock),
         software=Software(connection, scripts, keys),
+        maintenance=Maintenance(
+            connection,
+            scripts,
+            keys,
+            clock,
+            reindex_hit_and_runs=users.reindex_hit_and_runs,
+            flush_uniques=uniques.flush,
+        ),
     )
 
 

@@ -11,6 +11,7 @@ from tracker.store.clients import Clients
 from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
+from tracker.store.maintenance import Maintenance
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
 from tracker.store.software import Software
@@ -54,6 +55,14 @@ class Store:
         self.users = Users(self.connection, self.keys)
         self.clients = Clients(self.connection, self.keys)
         self.software = Software(self.connection, self.scripts, self.keys)
+        self.maintenance = Maintenance(
+            self.connection,
+            self.scripts,
+            self.keys,
+            self.clock,
+            reindex_hit_and_runs=self.users.reindex_hit_and_runs,
+            flush_uniques=self.uniques.flush,
+        )
         self.counters = Counters(self.connection, self.scripts, self.keys, self.clock)
 
     @property

@@ -72,6 +72,8 @@ class Scripts:
     allow: Script
     index: Script
     search: Script
+    reindex: Script
+    tidy: Script
     remove: Script
     add_user: Script
     rotate_user: Script

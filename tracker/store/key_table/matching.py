@@ -1,0 +1,70 @@
+"""Which row of the key table a key belongs to."""
+
+import re
+from functools import cache
+
+from tracker.store.key_table import KEYS
+from tracker.store.key_table.row import KeySpec
+
+_PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
+_HASH = "[0-9a-f]{40}"
+_PLACEHOLDERS = {
+    "ih": _HASH,
+    "pid": _HASH,
+    "tid": "[1-9][0-9]*",
+    "uid": "[1-9][0-9]*",
+    "deadline": "[0-9]+",
+    "array": "[sl][46]",
+    "set": "active|complete|incomplete|hnr",
+    "process": "[0-9a-f]{16}",
+    "metric": rf"{_PLACE}\.users|torrents\.{_HASH}(?:\.{_PLACE})?\.users",
+    "month": "[0-9]{4}-[0-9]{2}",
+    "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
+    "scope": "countries|cities|postcodes|torrents",
+    "period": "all|[0-9]{4}-[0-9]{2}",
+    "precision": "1|5|60|300|3600|18000|86400",
+    "minute": "[0-9]+",
+    "id": "[1-9][0-9]*",
+    "queue": "[a-z][a-z0-9_]*",
+    "status": "pending|running|retry|completed|failed",
+    "prefix": ".{1,20}",
+    "passkey": "[0-9A-Za-z_-]{16,64}",
+    "address": "[0-9.]+|[0-9a-f:]+",
+    "kind": "torrents|outbox",
+    "name": ".+",
+    "outcome": "joins|failures",
+}
+_FIGURES = {"t:stats:<figure>": "[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
+_ANY_WORD = "[^:]+"
+
+
+def _pattern(row: KeySpec) -> re.Pattern[str]:
+    """What the row's keys look like after the prefix."""
+    known = {**_PLACEHOLDERS, "figure": _FIGURES.get(row.pattern, _ANY_WORD)}
+    parts = re.split("<([a-z_]+)>", row.pattern.removeprefix("t:"))
+    made = [
+        f"(?:{known.get(part, _ANY_WORD)})" if number % 2 else re.escape(part)
+        for number, part in enumerate(parts)
+    ]
+    return re.compile("".join(made), re.DOTALL)
+
+
+def _head(row: KeySpec) -> str:
+    return row.pattern.removeprefix("t:").partition("<")[0]
+
+
+_ROWS = sorted(((_head(row), _pattern(row), row) for row in KEYS), key=lambda each: -len(each[0]))
+"""Those that say most of how a key begins come first: `t:stats:failures` before `t:stats:<figure>`."""
+
+
+def row_of(name: str) -> KeySpec | None:
+    """The row of a key, which is given without its prefix; None for a key that is not the tracker's."""
+    for row, pattern in _rows_by_first(name[:1]):
+        if pattern.fullmatch(name):
+            return row
+    return None
+
+
+@cache
+def _rows_by_first(letter: str) -> list[tuple[KeySpec, re.Pattern[str]]]:
+    return [(row, pattern) for head, pattern, row in _ROWS if head[:1] in ("", letter)]
