@@ -243,6 +243,8 @@ TESTED_BY: dict[str, str] = {
     "admin.metrics.table": "admin/test_metrics.py",
     "__main__": "test_cli.py",
     "child": "test_valkey.py",
+    "commands.tokens": "test_commands_tokens.py",
+    "store.key_table.access": "store/test_keys.py",
     "commands": "test_cli.py",
     "commands.clients": "test_cli.py",
     "commands.denials": "test_cli.py",
