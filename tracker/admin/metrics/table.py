@@ -240,6 +240,7 @@ EVENTS = (
     "repairs",
     "forgotten",
     "tally_dropped",
+    "software_dropped",
     "outbox_dropped",
 )
 """Global figures of the store that only ever grow, unless somebody wipes them."""
