@@ -234,6 +234,9 @@ ONLY: dict[str, tuple[str, ...]] = {
 TESTED_BY: dict[str, str] = {
     "admin.desk": "admin/test_server.py",
     "admin.auth": "admin/test_security.py",
+    "admin.api": "admin/api/test_openapi.py",
+    "admin.api.contract": "admin/api/test_openapi.py",
+    "admin.api.models": "admin/api/test_reading.py",
     "admin.headers": "admin/test_server.py",
     "admin.posted": "admin/test_sign_in.py",
     "admin.stopping": "admin/test_server.py",

@@ -2,7 +2,7 @@
 
 from typing import Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from tracker.admin import operations
 from tracker.admin.api.contract import Answer, Body, Call, Endpoints
@@ -20,12 +20,19 @@ from tracker.admin.api.routing import not_found
 
 endpoints = Endpoints("clients", "The allow-list of client programs, and the programs that were seen.")
 
+
+def _as_shown(text: object) -> object:
+    """As lists show it, also where the escapes were taken for those of the URL."""
+    return operations.shown_prefix(operations.parse_prefix(text)) if isinstance(text, str) else text
+
+
 PrefixText = Annotated[
     str,
+    BeforeValidator(_as_shown),
     Field(
-        max_length=60,
-        description="The beginning of a peer id, 1 to 20 bytes, as lists show it: bytes that are not plain text are `%` "
-        "and two hexadecimal digits.",
+        pattern="^(%[0-9A-Fa-f]{2}|[!-$&-~]){1,20}$",
+        description="The beginning of a peer id, 1 to 20 bytes, as lists show it: what is not plain text is `%` and two "
+        "hexadecimal digits.",
         examples=["-TR40", "%00%FF"],
     ),
 ]

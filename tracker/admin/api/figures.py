@@ -5,7 +5,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from tracker.admin.api.contract import Answer, Call, Endpoints, Query
-from tracker.admin.api.models import MOST, Flag, Moment, Whole
+from tracker.admin.api.models import Flag, Moment, Whole
 from tracker.store.slices import PRECISIONS, Distribution
 
 endpoints = Endpoints("statistics", "Sums of all time, and counters and distributions by slices of time.")
@@ -50,10 +50,8 @@ class SeriesQuery(Query):
     precision: Precision = Field(
         "60", description="The length of a slice in seconds; the last 120 of each are kept."
     )
-    since: Whole = Field(0, ge=0, le=MOST, description="A moment (epoch s) in the first slice wanted.")
-    until: Whole | None = Field(
-        None, ge=0, le=MOST, description="A moment (epoch s) in the last slice wanted."
-    )
+    since: Whole = Field(0, description="A moment (epoch s) in the first slice wanted.")
+    until: Whole | None = Field(None, description="A moment (epoch s) in the last slice wanted.")
 
 
 class CounterQuery(SeriesQuery):

@@ -7,7 +7,7 @@ from pydantic import Field
 
 from tracker.admin import operations
 from tracker.admin.api.contract import Answer, Body, Call, Endpoints, Query
-from tracker.admin.api.models import MOST, Moment, OffsetPage, Paged, Whole, page_of
+from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, page_of
 from tracker.admin.api.routing import conflict, not_found
 from tracker.errors import ClientError
 from tracker.store.job import Enqueued, Job
@@ -71,9 +71,7 @@ class JobQuery(Paged):
 
 class PurgeQuery(Query):
     status: Literal["pending", "retry", "completed", "failed"]
-    before: Whole | None = Field(
-        None, ge=0, le=MOST // 1000, description="Only those that finished before (epoch s)."
-    )
+    before: Whole | None = Field(None, description="Only those that finished before (epoch s).")
 
 
 class Purged(Answer):
@@ -87,8 +85,8 @@ class ReprocessFilter(Body):
 
     min_score: float | None = Field(None, allow_inf_nan=False)
     max_score: float | None = Field(None, allow_inf_nan=False)
-    min_seeders: int | None = Field(None, ge=0, le=MOST)
-    max_seeders: int | None = Field(None, ge=0, le=MOST)
+    min_seeders: Count | None = None
+    max_seeders: Count | None = None
 
 
 class JobEnqueued(Answer):
@@ -152,16 +150,14 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
 
 
 @endpoints.post(
-    "/jobs/reprocess", "Have torrents scored again", status=202, errors=_FULL, location="/jobs/{answer.id}"
+    "/reprocess", "Have torrents scored again", status=202, errors=_FULL, location="/jobs/{answer.id}"
 )
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """All of them, or those that fit; in the background."""
     return await _enqueued(operations.reprocess(call.stores.jobs, **body.model_dump()))
 
 
-@endpoints.post(
-    "/jobs/sweep", "Have every swarm visited", status=202, errors=_FULL, location="/jobs/{answer.id}"
-)
+@endpoints.post("/sweep", "Have every swarm visited", status=202, errors=_FULL, location="/jobs/{answer.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """At once, in the background: silent peers, repairs, torrents to forget."""
     return await _enqueued(operations.sweep(call.stores.jobs))

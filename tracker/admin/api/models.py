@@ -7,7 +7,6 @@ from pydantic import BeforeValidator, Field
 from tracker.admin.api.contract import Answer, Query
 
 MOST = 2**53 - 1
-_LAST_CURSOR = 2**64 - 1
 
 T = TypeVar("T")
 
@@ -60,8 +59,18 @@ def _true_or_false(value: object) -> object:
     return value
 
 
-Whole = Annotated[int, BeforeValidator(_digits)]
+def _integral(value: object) -> object:
+    """JSON knows one kind of numbers: 2.0 is a whole one."""
+    return int(value) if isinstance(value, float) and value.is_integer() else value
+
+
+# Bounds stand before the validator: behind it they are held, but not described.
+Whole = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_digits)]
 """A number in a query string."""
+Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_digits)]
+Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(_digits)]
+Count = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_integral)]
+"""A number in JSON."""
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A yes or no in a query string or a form."""
 
@@ -72,7 +81,7 @@ class Paged(Query):
     offset: Whole = Field(
         0, ge=0, le=MOST, description="How many to leave out; `next_offset` of the page before."
     )
-    limit: Whole = Field(100, ge=1, le=500, description="How many to answer at most.")
+    limit: Limit = Field(100, description="How many to answer at most.")
 
 
 class OffsetPage(Answer, Generic[T]):
@@ -95,10 +104,8 @@ def page_of(query: Paged, items: list[Any], total: int | None) -> dict[str, Any]
 class Scanned(Query):
     """A list in no order: pages by cursor."""
 
-    cursor: Whole = Field(0, ge=0, le=_LAST_CURSOR, description="`next_cursor` of the page before; 0 begins.")
-    limit: Whole = Field(
-        100, ge=1, le=500, description="About how many to answer; a page may have more, or none."
-    )
+    cursor: Cursor = Field(0, description="`next_cursor` of the page before; 0 begins.")
+    limit: Limit = Field(100, description="About how many to answer; a page may have more, or none.")
 
 
 class CursorPage(Answer, Generic[T]):

@@ -9,12 +9,11 @@ from typing import Any, Literal, TypeVar
 
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
-from multidict import MultiMapping
+from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, Endpoint, Form
-from tracker.admin.auth import CSRF_FIELD
-from tracker.admin.posted import posted
+from tracker.admin.api.forms import parse_form
 from tracker.admin.problems import Problem
 
 JSON = "application/json"
@@ -53,10 +52,7 @@ async def _body(endpoint: Endpoint, request: web.Request) -> Body | Form:
 
 
 async def _json(model: type[Body], request: web.Request) -> Body:
-    try:
-        data = await request.read()
-    except HttpProcessingError:
-        raise Problem(400, detail="the body is not encoded as its headers say") from None
+    data = await _data(request)
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
@@ -68,15 +64,19 @@ async def _json(model: type[Body], request: web.Request) -> Body:
 
 async def _fields(request: web.Request) -> dict[str, Any]:
     """The fields of a form: texts, and the contents of files."""
-    form = await posted(request)
-    found: dict[str, Any] = {}
-    for name, value in _single(form, "body").items():
-        if isinstance(value, web.FileField):
-            with value.file as file:
-                found[name] = file.read()
-        elif name != CSRF_FIELD:  # read by whoever checks the session
-            found[name] = value
-    return found
+    data = await _data(request)
+    try:
+        found = parse_form(request.headers["Content-Type"], data)
+    except ValueError:
+        raise Problem(400, detail="the body is not a well-formed form") from None
+    return _single(MultiDict(found), "body")
+
+
+async def _data(request: web.Request) -> bytes:
+    try:
+        return await request.read()
+    except HttpProcessingError:
+        raise Problem(400, detail="the body is not encoded as its headers say") from None
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:

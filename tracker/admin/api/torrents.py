@@ -70,7 +70,7 @@ class TorrentQuery(Paged):
 
 
 class TorrentNew(Body):
-    """A torrent by its info hash."""
+    """A torrent by its info hash. Of a known one, what is left out or null stays."""
 
     info_hash: str = Field(
         pattern="^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
@@ -78,8 +78,8 @@ class TorrentNew(Body):
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     )
     name: LineText | None = None
-    private: bool = False
-    enabled: bool = True
+    private: bool | None = None
+    enabled: bool | None = Field(None, description="A new one is, unless this is false.")
     reason: ReasonText | None = None
     multi_up: Factor | None = Field(None, description="What is uploaded counts so many times for the user.")
     multi_dn: Factor | None = Field(None, description="What is downloaded counts so many times for the user.")

@@ -1,0 +1,42 @@
+import pytest
+from yarl import URL
+
+from tests.admin.api.asking import Program, all_pages
+from tests.admin.conftest import Admin
+
+
+async def test_the_allow_list(full: Program) -> None:
+    assert await full.ask("PUT", "/clients/-TR40", json={"name": "Transmission"}) == {
+        "prefix": "-TR40",
+        "name": "Transmission",
+    }
+    await full.ask("PUT", "/clients/-qB", json={})
+    rows = await all_pages(full, "/clients", limit=1)
+    assert sorted(row["prefix"] for row in rows) == ["-TR40", "-qB"]
+    await full.ask("DELETE", "/clients/-qB", 204)
+    await full.ask("DELETE", "/clients/-qB", 404)
+
+
+@pytest.mark.parametrize("path", ["%2500%25FF%2525", "%00%FF%25"])
+async def test_bytes_that_are_no_text(full: Program, admin: Admin, path: str) -> None:
+    """As clients made from the document write them, and as a person would."""
+    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{path}", encoded=True), json={}) as answer:
+        assert (await answer.json())["prefix"] == "%00%FF%25"
+    assert await admin.stores.clients.page(0) == (0, [(b"\0\xff%", "")])
+
+
+@pytest.mark.parametrize("text", ["-" * 21, "%2500" * 21])
+async def test_a_prefix_has_at_most_20_bytes(full: Program, admin: Admin, text: str) -> None:
+    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{text}", encoded=True), json={}) as answer:
+        assert answer.status == 422
+
+
+async def test_software_that_was_seen(full: Program, admin: Admin) -> None:
+    heard = {("qBittorrent 5.0.2", ""): 3, ("Transmission 4.0.6", "unknown torrent"): 2}
+    await admin.stores.software.add(1, heard, admin.clock.now)
+    joins = await full.get("/software/joins")
+    assert joins["items"] == [{"name": "qBittorrent 5.0.2", "count": 3}]
+    failures = await full.get("/software/failures", period="all")
+    assert failures["items"] == [{"name": "Transmission 4.0.6: unknown torrent", "count": 2}]
+    assert (await full.get("/software/joins", period="1999-01"))["total"] == 0
+    assert await full.wrong_fields("GET", "/software/joins", params={"period": "2026-13"}) == ["query.period"]

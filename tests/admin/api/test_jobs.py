@@ -1,0 +1,61 @@
+from tests.admin.api.asking import Program, all_pages
+from tests.admin.conftest import Admin
+from tracker.store.job import REPROCESS, SWEEP, Result
+
+
+async def test_putting_work_into_queues(full: Program) -> None:
+    async with full.session.post("/api/v1/reprocess", json={"min_score": 0.5, "max_seeders": 3.0}) as made:
+        assert (made.status, made.headers["Location"]) == (202, "/api/v1/jobs/1")
+        assert await made.json() == {"id": "1", "new": True}
+    job = await full.get("/jobs/1")
+    assert (job["queue"], job["status"], job["payload"]) == (
+        "reprocess",
+        "pending",
+        '{"max_seeders":3,"min_score":0.5}',
+    )
+    await full.ask("POST", "/sweep", 202)
+    assert await full.ask("POST", "/sweep", 202) == {"id": "2", "new": False}
+    names = [queue["name"] for queue in (await full.get("/queues"))["items"]]
+    assert names == [REPROCESS, SWEEP]
+
+
+async def test_a_least_above_the_most(full: Program) -> None:
+    answer = await full.ask("POST", "/reprocess", 422, json={"min_seeders": 3, "max_seeders": 2})
+    assert answer["detail"].startswith("no torrent has")
+    wrong = await full.wrong_fields(
+        "POST", "/reprocess", data=b'{"min_score": NaN}', headers={"Content-Type": "application/json"}
+    )
+    assert wrong == ["body.min_score"]
+
+
+async def test_a_failed_job_runs_again(full: Program, admin: Admin) -> None:
+    jobs = admin.stores.jobs
+    await jobs.enqueue(SWEEP)
+    (claimed,) = await jobs.claim({SWEEP: (1, 1)})
+    await full.ask("POST", "/jobs/1/retry", 409)
+    await jobs.finish([Result(claimed, "fatal", "no luck")])
+    (failed,) = (await full.get("/queues/sweep/jobs", status="failed"))["items"]
+    assert (failed["error"], failed["finished"]) == ("no luck", int(admin.clock.now))
+    assert (await full.ask("POST", "/jobs/1/retry"))["status"] == "pending"
+
+
+async def test_jobs_come_in_pages_and_go(full: Program, admin: Admin) -> None:
+    for number in range(5):
+        await admin.stores.jobs.enqueue(SWEEP, {"number": number})
+    rows = await all_pages(full, "/queues/sweep/jobs", status="pending", limit=2)
+    assert sorted(row["id"] for row in rows) == ["1", "2", "3", "4", "5"]
+    assert await full.ask("DELETE", "/queues/sweep/jobs", params={"status": "failed"}) == {"deleted": 0}
+    assert await full.ask("DELETE", "/queues/sweep/jobs", params={"status": "pending"}) == {"deleted": 5}
+    wrong = await full.wrong_fields("DELETE", "/queues/sweep/jobs", params={"status": "running"})
+    assert wrong == ["query.status"]
+
+
+async def test_what_is_not_there(full: Program) -> None:
+    await full.get("/jobs/1", 404)
+    await full.ask("POST", "/jobs/1/retry", 404)
+    await full.get("/queues/sweep/jobs", 404, status="failed")
+    await full.ask("DELETE", "/queues/sweep/jobs", 404, params={"status": "failed"})
+    assert await full.wrong_fields("GET", "/jobs/x:y") == ["path.id"]
+    assert await full.wrong_fields(
+        "GET", "/queues/../jobs".replace("..", "A"), params={"status": "failed"}
+    ) == ["path.queue"]

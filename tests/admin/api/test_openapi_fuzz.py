@@ -1,0 +1,80 @@
+"""The API keeps its own description, whatever is sent: schemathesis makes the requests from the document.
+
+It runs as a program of its own, so that neither its plugin nor its warnings touch the rest of the tests.
+"""
+
+import asyncio
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.admin.conftest import Admin, Serve
+from tests.store.harness import Store, running, update
+from tracker.admin.api import GROUPS
+from tracker.bittorrent import InfoHash
+from tracker.store.job import SWEEP
+from tracker.store.swarms import SwarmRules
+
+KNOWN = InfoHash(bytes.fromhex("c12fe1c06bba254a9dc9f519b335aa7c1367a88a"))
+"""The example in the document."""
+
+CONFIG = """
+[headers]
+Authorization = "Bearer ${API_TOKEN}"
+
+[checks]
+enabled = false
+not_a_server_error.enabled = true
+status_code_conformance.enabled = true
+content_type_conformance.enabled = true
+response_headers_conformance.enabled = true
+response_schema_conformance.enabled = true
+negative_data_rejection.enabled = true
+positive_data_acceptance.enabled = true
+unsupported_method.enabled = true
+
+# A search with an order, a file that is no torrent, a least above the most: schemas cannot say that they are refused.
+[[operations]]
+include-operation-id = ["torrents_list_all", "torrents_create", "jobs_reprocess"]
+checks.positive_data_acceptance.enabled = false
+"""
+
+
+async def _fill(admin: Admin, url: str) -> None:
+    """So that the examples of the document are there."""
+    stores = admin.stores
+    await stores.torrents.add(KNOWN, {"name": "a film"})
+    await stores.users.add("7")
+    await stores.torrents.deny(KNOWN, "no")
+    await stores.torrents.allow(KNOWN)
+    for _ in range(42):
+        await stores.jobs.enqueue(SWEEP, {"number": _})
+    rules = SwarmRules()
+    async with running(Store(url, stores.keys, rules)) as store:
+        await store.announce(update(1, info_hash=KNOWN, event="s"))
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(300)
+async def test_the_api_keeps_its_description(serve: Serve, redis_url: str, tmp_path: Path) -> None:
+    admin = await serve()
+    await _fill(admin, redis_url)
+    (tmp_path / "schemathesis.toml").write_text(CONFIG)
+    report = tmp_path / "report.ndjson"
+    process = await asyncio.create_subprocess_exec(
+        *(sys.executable, "-m", "schemathesis.cli", "run", f"{admin.url}/api/openapi.json"),
+        *("--phases", "examples,coverage,fuzzing"),
+        *("--max-examples", "10", "--seed", "1", "--generation-deterministic"),
+        *("--no-color", "--no-shrink", "--continue-on-failure", "--report", "ndjson"),
+        *("--report-ndjson-path", str(report), "--request-timeout", "20"),
+        cwd=tmp_path,
+        env={"API_TOKEN": await admin.token("full"), "PATH": "", "HOME": str(tmp_path)},
+        stdout=asyncio.subprocess.PIPE,
+        stderr=asyncio.subprocess.STDOUT,
+    )
+    output, _ = await process.communicate()
+    text = output.decode("utf-8", "replace")
+    assert process.returncode == 0, text
+    declared = sum(len(group.all) for group in GROUPS)
+    assert f"Tested: {declared}" in text, text

@@ -1,0 +1,53 @@
+from html.parser import HTMLParser
+
+from tests.admin.api.asking import Program
+from tests.admin.conftest import Admin
+from tracker.admin.api import GROUPS
+from tracker.admin.api.page import kind
+
+
+class Seen(HTMLParser):
+    """Which ids there are, where links lead, and what the policy would refuse."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.ids: list[str] = []
+        self.links: list[str] = []
+        self.refused: list[str] = []
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        named = dict(attrs)
+        self.ids += [value for name, value in attrs if name == "id" and value]
+        self.links += [value for name, value in attrs if name == "href" and value]
+        if "style" in named or any(name.startswith("on") for name in named):
+            self.refused.append(tag)
+        if tag == "style" or (tag == "script" and "src" not in named):
+            self.refused.append(tag)
+
+
+async def test_every_endpoint_is_on_the_page(reader: Program) -> None:
+    async with reader.session.get("/api") as answer:
+        assert (answer.status, answer.content_type) == (200, "text/html")
+        text = await answer.text()
+    seen = Seen()
+    seen.feed(text)
+    assert {endpoint.name for group in GROUPS for endpoint in group.all} <= set(seen.ids)
+    assert len(seen.ids) == len(set(seen.ids))
+    assert {link[1:] for link in seen.links if link.startswith("#")} <= set(seen.ids)
+    assert not seen.refused
+    assert not [link for link in seen.links if "://" in link]
+
+
+async def test_it_is_not_for_everybody(admin: Admin) -> None:
+    async with admin.client() as nobody:
+        async with nobody.get("/api", allow_redirects=False) as answer:
+            assert answer.status in (303, 401)
+
+
+def test_kinds_in_a_few_words() -> None:
+    assert kind({"type": "array", "items": {"$ref": "#/components/schemas/PeerRow"}}) == "list of PeerRow"
+    assert kind({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == "integer or null"
+    assert kind({"type": "string", "enum": ["a", "b"]}) == "a, b"
+    assert kind({"type": "string", "format": "binary"}) == "file"
+    assert kind({"const": "x"}) == "x"
+    assert kind({}) == "anything"

@@ -1,0 +1,227 @@
+"""What comes in, however broken, is refused with the right status and never with 500."""
+
+import json
+from typing import Any
+
+import pytest
+from aiohttp import FormData
+from yarl import URL
+
+from tests.admin.api.asking import JSON, Program
+from tests.admin.conftest import Admin
+
+HASH = "ab" * 20
+
+
+def raw(body: bytes, content_type: str = JSON) -> dict[str, Any]:
+    return {"data": body, "headers": {"Content-Type": content_type}}
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"",
+        b"{",
+        b'{"name": "x"',
+        b"{'name': 'x'}",
+        b'{"name": "\xff"}',
+        b'{"name": "\\ud800"}',
+        b'{"name": NaN}x',
+        b"[" * 100_000,
+        b'{"a":' * 100_000,
+        b"\xef\xbb\xbf\x00",
+        '{"name": "utf-16"}'.encode("utf-16"),
+    ],
+)
+async def test_what_is_no_json(full: Program, body: bytes) -> None:
+    await full.ask("POST", "/users", 400, **raw(body))
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"null",
+        b"[]",
+        b'"x"',
+        b"1",
+        b'{"a": 1}',
+        b'{"can_leech": 1}',
+        b'{"can_leech": "true"}',
+        b'{"user_id": []}',
+    ],
+)
+async def test_json_that_does_not_fit(full: Program, body: bytes) -> None:
+    answer = await full.ask("POST", "/users", 422, **raw(body))
+    assert answer["errors"][0]["in"] == "body"
+
+
+@pytest.mark.parametrize(
+    ("field", "value"),
+    [
+        ("name", "x" * 1001),
+        ("name", "a\0b"),
+        ("name", "a\nb"),
+        ("name", ["x"]),
+        ("name", 10**400),
+        ("reason", ""),
+        ("multi_up", 10**400),
+        ("multi_up", -1),
+        ("multi_up", "1"),
+        ("private", 1),
+        ("info_hash", "g" * 40),
+        ("info_hash", "ab" * 20 + "\n"),
+        ("info_hash", "٠" * 40),
+        ("reset_score", None),
+    ],
+)
+async def test_values_that_do_not_fit(full: Program, field: str, value: object) -> None:
+    body = json.dumps({"info_hash": HASH, field: value}).encode()
+    assert await full.wrong_fields("POST", "/torrents", **raw(body)) == [f"body.{field}"]
+
+
+async def test_unusual_text_survives(full: Program) -> None:
+    name = "<script>alert('x')</script> \U0001f600 \u202e \ufeff é"
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "name": name})
+    assert (await full.get(f"/torrents/{HASH}"))["name"] == name
+
+
+@pytest.mark.parametrize(
+    "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"]
+)
+async def test_another_kind_of_body(full: Program, content_type: str) -> None:
+    answer = await full.ask("POST", "/users", 415, **raw(b"{}", content_type))
+    assert "application/json" in answer["detail"]
+
+
+async def test_a_charset_beside_the_type_does_not_matter(full: Program) -> None:
+    await full.ask("POST", "/users", 201, **raw(b"{}", "application/json; charset=utf-8"))
+
+
+@pytest.mark.parametrize(
+    "query",
+    [
+        "limit=0",
+        "limit=501",
+        "limit=-1",
+        "limit=1.0",
+        "limit=1_0",
+        "limit=%20",
+        "limit=%00",
+        "limit=٣",
+        "limit=",
+    ],
+)
+async def test_numbers_in_a_query_string(full: Program, admin: Admin, query: str) -> None:
+    url = URL(f"{admin.url}/api/v1/users?{query}")
+    async with full.session.get(url) as answer:
+        assert answer.status == 422
+        assert (await answer.json(content_type=None))["errors"][0]["field"] == "limit"
+
+
+@pytest.mark.parametrize(
+    ("path", "query", "field"),
+    [
+        ("/users", "limt=1", "limt"),
+        ("/users", "limit=1&limit=2", "limit"),
+        ("/users", "%FF=1", "\N{REPLACEMENT CHARACTER}"),
+        ("/users", "offset=9007199254740992", "offset"),
+        ("/clients", "cursor=18446744073709551616", "cursor"),
+        ("/health", "verbose=1", "verbose"),
+        ("/users", "x" * 3000 + "=1", "x" * 100),
+    ],
+)
+async def test_parameters_that_are_none(
+    full: Program, admin: Admin, path: str, query: str, field: str
+) -> None:
+    async with full.session.get(URL(f"{admin.url}/api/v1{path}?{query}", encoded=True)) as answer:
+        assert answer.status == 422
+        assert (await answer.json(content_type=None))["errors"][0]["field"] == field
+
+
+async def test_the_largest_numbers_are_no_trouble(full: Program) -> None:
+    await full.get("/users", offset=2**53 - 1)
+    await full.get("/torrents", offset=2**53 - 1, limit=500)
+    await full.get("/clients", cursor=2**64 - 1)
+    await full.get("/counters/announces", since=2**53 - 1, until=2**53 - 1)
+    await full.get("/counters/announces", until=0)
+
+
+async def test_what_was_sent_is_not_repeated(full: Program) -> None:
+    answer = await full.ask("POST", "/users", 422, json={"user_id": "a secret"})
+    assert "a secret" not in str(answer)
+
+
+async def test_the_list_of_mistakes_is_bounded(full: Program) -> None:
+    answer = await full.ask("POST", "/users", 422, json={f"x{number}": 1 for number in range(1000)})
+    assert len(answer["errors"]) == 20
+
+
+BOUNDARY = "multipart/form-data; boundary=b"
+PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+
+
+@pytest.mark.parametrize(
+    ("content_type", "body"),
+    [
+        ("multipart/form-data", b"x"),
+        ("multipart/form-data; boundary=", b"x"),
+        (BOUNDARY, b"x"),
+        (BOUNDARY, PART),
+        (BOUNDARY, PART + b"x"),
+        (BOUNDARY, PART + b"x\r\n--c--\r\n"),
+        (BOUNDARY, b"--b\r\n\r\nx\r\n--b--\r\n"),
+        (BOUNDARY, b"--b\r\nContent-Disposition: form-data\r\n\r\nx\r\n--b--\r\n"),
+        (
+            BOUNDARY,
+            b'--b\r\nContent-Disposition: form-data; name="_charset_"\r\n\r\n' + b"x" * 99 + b"\r\n--b--\r\n",
+        ),
+        (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xff\r\n--b--\r\n'),
+        (
+            BOUNDARY,
+            b'--b\r\nContent-Disposition: form-data; name="name"\r\nContent-Type: text/plain; charset=nope\r\n\r\nx\r\n--b--\r\n',
+        ),
+        (
+            BOUNDARY,
+            b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\nContent-Transfer-Encoding: nope\r\n'
+            b"\r\nx\r\n--b--\r\n",
+        ),
+        (
+            BOUNDARY,
+            b"--b\r\nContent-Type: multipart/mixed; boundary=c\r\n\r\n--c\r\n\r\nx\r\n--c--\r\n--b--\r\n",
+        ),
+        (BOUNDARY, b"--b\r\nContent-Type: multipart/mixed\r\n\r\nx\r\n--b--\r\n"),
+        (BOUNDARY, b"--b\r\n" + b"X: y\r\n" * 500 + b"\r\nx\r\n--b--\r\n"),
+        (BOUNDARY, b"--b\r\nno header\r\n\r\nx\r\n--b--\r\n"),
+        (
+            BOUNDARY,
+            PART
+            + b"x\r\n"
+            + b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\r\n' * 3000
+            + b"--b--\r\n",
+        ),
+    ],
+)
+async def test_forms_that_are_none(full: Program, content_type: str, body: bytes) -> None:
+    async with full.session.post("/api/v1/torrents", **raw(body, content_type)) as answer:
+        assert answer.status in (400, 413, 422), await answer.text()
+
+
+async def test_a_form_with_a_field_twice(full: Program) -> None:
+    form = FormData()
+    form.add_field("file", b"x", filename="f")
+    form.add_field("file", b"y", filename="g")
+    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.file"]
+
+
+async def test_a_file_where_a_text_belongs(full: Program) -> None:
+    form = FormData()
+    form.add_field("file", b"x", filename="f")
+    form.add_field("private", b"true\xff", filename="g")
+    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.private"]
+
+
+async def test_bodies_that_are_not_what_their_headers_say(full: Program) -> None:
+    for encoding in ("gzip", "deflate", "br"):
+        headers = {"Content-Type": JSON, "Content-Encoding": encoding}
+        async with full.session.post("/api/v1/users", data=b"no such thing", headers=headers) as answer:
+            assert answer.status in (400, 415), encoding

@@ -1,0 +1,73 @@
+import pytest
+
+from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.conftest import Admin
+from tests.store.harness import ALICE, info_hash, peer_id, update
+from tracker.bittorrent import PeerId
+from tracker.store.metrics import PlaceNames
+from tracker.store.scores import Scored
+from tracker.store.uniques import Sighting
+
+ONE = info_hash(1).hex()
+
+
+async def test_peers_of_a_torrent(full: Program, reader: Program, admin: Admin, redis_url: str) -> None:
+    await admin.stores.torrents.add(info_hash(1))
+    await admin.stores.users.add("7", ALICE)
+    async with swarms_of(admin, redis_url, private=True) as store:
+        await store.announce(
+            update(1, peer_id=PeerId(b"-qB5020-" + bytes(12)), passkey=ALICE, uploaded=5, bytes_left=0)
+        )
+    page = await full.get(f"/torrents/{ONE}/peers")
+    (peer,) = page["items"]
+    assert (page["total"], page["next_cursor"]) == (1, None)
+    assert (peer["client"], peer["user_id"], peer["seeding"]) == ("qBittorrent 5.0.2", "7", True)
+    assert peer["endpoints"] == ["11.0.0.1:6881"]
+    assert peer["last_announce"] == int(admin.clock.now)
+    text = str(await reader.get(f"/torrents/{ONE}/peers"))
+    assert ALICE not in text
+
+
+async def test_all_peers_come_in_pages(full: Program, admin: Admin, redis_url: str) -> None:
+    async with swarms_of(admin, redis_url) as store:
+        for number in range(600):
+            await store.announce(update(number, "s"))
+    found = await all_pages(full, f"/torrents/{ONE}/peers", limit=100)
+    assert {peer["peer_id"] for peer in found} == {peer_id(number).hex() for number in range(600)}
+
+
+async def test_the_past_and_the_turn(full: Program, admin: Admin, redis_url: str) -> None:
+    async with swarms_of(admin, redis_url) as store:
+        await store.announce(update(1, "s"))
+    shown = await full.get(f"/torrents/{ONE}")
+    assert shown["turn"]["rank"] == 0 and shown["turn"]["of"] == 1
+    assert not shown["turn"]["being_scored"]
+    taken = await admin.stores.scores.take_one(shown["torrent_id"])
+    assert taken is not None
+    assert (await full.get(f"/torrents/{ONE}"))["turn"]["being_scored"]
+    await admin.stores.scores.finish([Scored(taken, 0.8)])
+    (point,) = (await full.get(f"/torrents/{ONE}/history"))["items"]
+    assert point == {
+        "at": int(admin.clock.now),
+        "seeders": 0,
+        "leechers": 1,
+        "snatches": 0,
+        "score": pytest.approx(0.8),
+    }
+
+
+async def test_where_its_users_are(full: Program, admin: Admin) -> None:
+    await admin.stores.torrents.add(info_hash(1))
+    place = PlaceNames("GB", "GB/ENG/London", "GB/SW1A")
+    batch = [Sighting(info_hash(1), f"192.0.2.{number}", place) for number in range(3)]
+    await admin.stores.uniques.sight(batch, admin.clock.now)
+    page = await full.get(f"/torrents/{ONE}/uniques")
+    assert page["users"] == 3
+    assert {"scope": "cities", "place": "GB/ENG/London", "users": 3} in page["items"]
+    assert (await full.get(f"/torrents/{ONE}"))["unique_users"] == 3
+    assert len(await all_pages(full, f"/torrents/{ONE}/uniques", limit=1)) == 3
+
+
+@pytest.mark.parametrize("what", ["peers", "history", "uniques"])
+async def test_of_an_unknown_torrent_there_is_nothing(full: Program, what: str) -> None:
+    await full.get(f"/torrents/{ONE}/{what}", 404)

@@ -1,0 +1,139 @@
+import bencodepy
+import pytest
+from aiohttp import FormData
+
+from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.conftest import Admin
+from tests.admin.test_operations import HYBRID
+from tests.store.harness import info_hash, update
+
+HASH = "ab" * 20
+
+
+def torrent_file(info: dict[bytes, object] | None = None) -> FormData:
+    form = FormData()
+    form.add_field("file", bencodepy.encode({b"info": info or HYBRID}), filename="a.torrent")
+    return form
+
+
+async def test_a_torrent_by_its_info_hash(full: Program) -> None:
+    async with full.session.post(
+        "/api/v1/torrents", json={"info_hash": HASH.upper(), "name": "a film"}
+    ) as made:
+        assert made.status == 201
+        assert made.headers["Location"] == f"/api/v1/torrents/{HASH}"
+        body = await made.json()
+    assert body == {
+        "new": True,
+        "torrents": [{"info_hash": HASH, "torrent_id": "1", "new": True, "name": "a film"}],
+    }
+    shown = await full.get(f"/torrents/{HASH}")
+    assert (shown["name"], shown["state"], shown["private"], shown["score"]) == (
+        "a film",
+        "registered",
+        False,
+        1.0,
+    )
+    again = await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "private": True})
+    assert again["new"] is False
+    assert (await full.get(f"/torrents/{HASH}"))["private"] is True
+
+
+async def test_a_torrent_by_its_v2_hash(full: Program) -> None:
+    body = await full.ask("POST", "/torrents", 201, json={"info_hash": "cd" * 32})
+    assert body["torrents"][0]["info_hash"] == "cd" * 20
+
+
+async def test_a_hybrid_file_is_two_torrents(full: Program) -> None:
+    body = await full.ask("POST", "/torrents", 201, data=torrent_file())
+    assert len(body["torrents"]) == 2
+    for each in body["torrents"]:
+        assert (await full.get(f"/torrents/{each['info_hash']}"))["name"] == "a film"
+    form = torrent_file()
+    form.add_field("name", "another")
+    form.add_field("private", "true")
+    assert (await full.ask("POST", "/torrents", 200, data=form))["new"] is False
+    shown = await full.get(f"/torrents/{body['torrents'][0]['info_hash']}")
+    assert (shown["name"], shown["private"]) == ("another", True)
+
+
+async def test_what_is_no_torrent_file(full: Program) -> None:
+    form = FormData()
+    form.add_field("file", b"d4:info", filename="a.torrent")
+    answer = await full.ask("POST", "/torrents", 422, data=form)
+    assert answer["detail"] == "this is not a well-formed .torrent file"
+    form = FormData({"name": "no file"})
+    form.add_field("other", b"x", filename="x")
+    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.file", "body.other"]
+
+
+async def test_an_id_that_is_no_number_is_a_conflict(full: Program, admin: Admin) -> None:
+    await admin.stores.connection.command("SET", admin.stores.keys.info_hash(info_hash(1)), "a site's")
+    await full.ask("POST", "/torrents", 409, json={"info_hash": info_hash(1).hex()})
+
+
+async def test_lists_have_an_order_and_pages(full: Program, admin: Admin, redis_url: str) -> None:
+    async with swarms_of(admin, redis_url) as store:
+        for torrent in range(1, 6):
+            for peer in range(torrent):
+                await store.announce(update(100 * torrent + peer, torrent=torrent, bytes_left=0))
+    first = await full.get("/torrents", limit=2)
+    assert [row["seeders"] for row in first["items"]] == [5, 4]
+    assert (first["total"], first["next_offset"], first["next_cursor"]) == (5, 2, None)
+    rows = await all_pages(full, "/torrents", sort="seeders", order="asc", limit=2)
+    assert [row["seeders"] for row in rows] == [1, 2, 3, 4, 5]
+    for sort in ("leechers", "snatches", "score"):
+        page = await full.get("/torrents", sort=sort)
+        assert len(page["items"]) == page["total"] == 5
+
+
+async def test_a_search_by_name_and_by_hash(full: Program) -> None:
+    for number, name in ((1, "Sintel"), (2, "sintel again"), (3, "Big Buck Bunny")):
+        await full.ask("POST", "/torrents", 201, json={"info_hash": info_hash(number).hex(), "name": name})
+    found = await all_pages(full, "/torrents", q="SINTEL", limit=1)
+    assert sorted(row["name"] for row in found) == ["Sintel", "sintel again"]
+    by_hash = await full.get("/torrents", q=info_hash(3).hex()[:40])
+    assert [row["name"] for row in by_hash["items"]] == ["Big Buck Bunny"]
+    assert await full.wrong_fields("GET", "/torrents", params={"q": "x", "sort": "score"}) == ["query."]
+    assert await full.wrong_fields("GET", "/torrents", params={"cursor": "x"}) == ["query."]
+    await full.get("/torrents", 422, q="x", cursor="no cursor")
+
+
+async def test_changes(full: Program) -> None:
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "name": "a film"})
+    row = await full.ask("PATCH", f"/torrents/{HASH}", json={"enabled": False, "reason": "asked to"})
+    assert (row["state"], row["reason"], row["name"]) == ("disabled", "asked to", "a film")
+    row = await full.ask("PATCH", f"/torrents/{HASH}", json={"enabled": True, "name": "renamed"})
+    assert (row["state"], row["reason"], row["name"]) == ("registered", "", "renamed")
+    await full.ask("PATCH", f"/torrents/{HASH}", json={"multi_up": 2, "multi_dn": 0.25})
+    shown = await full.get(f"/torrents/{HASH}")
+    assert (shown["multi_up"], shown["multi_dn"]) == (2.0, 0.25)
+    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"multi_up": 1001}) == ["body.multi_up"]
+
+
+async def test_registering_anew_changes_only_what_is_said(full: Program) -> None:
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "multi_up": 3})
+    assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"
+    await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "name": "x"})
+    shown = await full.get(f"/torrents/{HASH}")
+    assert (shown["state"], shown["multi_up"]) == ("disabled", 3.0)
+
+
+@pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
+async def test_unknown_torrents(full: Program, method: str) -> None:
+    options = {"json": {"name": "x"}} if method == "PATCH" else {}
+    await full.ask(method, f"/torrents/{HASH}", 404, **options)
+    assert await full.wrong_fields(method, "/torrents/xyz", **options) == ["path.info_hash"]
+
+
+async def test_a_removed_torrent_is_gone(full: Program) -> None:
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
+    await full.ask("DELETE", f"/torrents/{HASH}", 204)
+    await full.get(f"/torrents/{HASH}", 404)
+    await full.ask("DELETE", f"/torrents/{HASH}", 404)
+
+
+async def test_readers_change_nothing(reader: Program) -> None:
+    await reader.ask("POST", "/torrents", 403, json={"info_hash": HASH})
+    await reader.ask("DELETE", f"/torrents/{HASH}", 403)
+    assert (await reader.get("/torrents"))["items"] == []

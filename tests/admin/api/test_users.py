@@ -1,0 +1,98 @@
+from typing import Any
+
+import pytest
+
+from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.conftest import Admin
+from tests.store.harness import ALICE, BOB, info_hash, update
+
+
+async def test_a_passkey_is_told_to_whoever_may_read_it(full: Program, reader: Program) -> None:
+    async with full.session.post("/api/v1/users", json={}) as made:
+        assert (made.status, made.headers["Location"]) == (201, "/api/v1/users/1")
+        told = await made.json()
+    assert told["announce_path"] == f"/{told['passkey']}/announce"
+    assert (await full.get("/users/1"))["passkey"] == told["passkey"]
+    assert (await reader.get("/users/1"))["passkey"] is None
+    for path in ("/users", "/hit-and-runs", "/users/1/torrents/active"):
+        assert told["passkey"] not in str(await full.get(path))
+
+
+async def test_an_id_that_is_taken(full: Program) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7", "can_leech": False})
+    await full.ask("POST", "/users", 409, json={"user_id": "7"})
+    assert await full.wrong_fields("POST", "/users", json={"user_id": "07"}) == ["body.user_id"]
+    assert await full.wrong_fields("POST", "/users", json={"user_id": 7}) == ["body.user_id"]
+    assert (await full.get("/users/7"))["can_leech"] is False
+
+
+async def test_users_change(full: Program) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    row = await full.ask("PATCH", "/users/7", json={"enabled": False})
+    assert (row["enabled"], row["can_leech"]) == (False, True)
+    old = (await full.get("/users/7"))["passkey"]
+    new = (await full.ask("POST", "/users/7/passkey"))["passkey"]
+    assert new != old
+    assert (await full.get("/users/7"))["passkey"] == new
+    assert (await full.get("/users/7"))["enabled"] is False
+    await full.ask("DELETE", "/users/7", 204)
+    await full.ask("DELETE", "/users/7", 404)
+
+
+@pytest.mark.parametrize(
+    ("method", "path"),
+    [
+        ("GET", ""),
+        ("PATCH", ""),
+        ("DELETE", ""),
+        ("POST", "/passkey"),
+        ("POST", "/forgive"),
+        ("POST", "/forgive/1"),
+        ("GET", "/torrents/hnr"),
+    ],
+)
+async def test_unknown_users(full: Program, method: str, path: str) -> None:
+    options: dict[str, Any] = {"json": {}} if method == "PATCH" else {}
+    await full.ask(method, f"/users/999{path}", 404, **options)
+    assert await full.wrong_fields(method, f"/users/0x1{path}", **options) == ["path.user_id"]
+
+
+async def test_a_user_is_not_found_by_passkey(full: Program, admin: Admin) -> None:
+    """It would stand in logs of proxies."""
+    await admin.stores.users.add("7", "1" * 15 + "a")
+    assert await full.wrong_fields("GET", f"/users/{'1' * 15}a") == ["path.user_id"]
+
+
+async def test_the_list_comes_in_pages(full: Program, admin: Admin) -> None:
+    for _ in range(5):
+        await admin.stores.users.add()
+    rows = await all_pages(full, "/users", limit=2)
+    assert [row["user_id"] for row in rows] == ["1", "2", "3", "4", "5"]
+    assert (await full.get("/users"))["total"] == 5
+
+
+async def test_torrents_of_a_user_and_hit_and_runs(full: Program, admin: Admin, redis_url: str) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": "a film"})
+    await admin.stores.torrents.add(info_hash(2))
+    await admin.stores.users.add("7", ALICE)
+    await admin.stores.users.add("8", BOB)
+    rules = {"private": True, "hnr_min_bytes": 100, "hnr_threshold": 1000, "longest_gap": 7200}
+    async with swarms_of(admin, redis_url, **rules) as store:
+        for torrent in (1, 2):
+            await store.announce(update(1, "s", torrent=torrent, passkey=ALICE))
+            await store.pass_time(10)
+            await store.announce(update(1, "x", torrent=torrent, passkey=ALICE, downloaded=500, bytes_left=5))
+        await store.announce(update(2, "s", passkey=BOB))
+    shown = await full.get("/users/7")
+    assert shown["torrents"] == {"active": 0, "complete": 0, "incomplete": 2, "hnr": 2}
+    assert shown["downloaded"] == 1000
+    owed = await all_pages(full, "/users/7/torrents/hnr")
+    first = next(row for row in owed if row["info_hash"] == info_hash(1).hex())
+    assert (first["name"], first["downloaded"], first["total_seconds"]) == ("a film", 500, 10)
+    assert (await full.get("/users/8/torrents/active"))["items"][0]["peers"] == 1
+    assert await full.wrong_fields("GET", "/users/7/torrents/all") == ["path.set_name"]
+    assert (await full.get("/hit-and-runs"))["items"] == [{"user_id": "7", "torrents": 2}]
+    assert await full.ask("POST", f"/users/7/forgive/{first['torrent_id']}") == {"forgiven": 1}
+    await full.ask("POST", f"/users/7/forgive/{first['torrent_id']}", 404)
+    assert await full.ask("POST", "/users/7/forgive") == {"forgiven": 1}
+    assert (await full.get("/hit-and-runs"))["total"] == 0
