@@ -1,0 +1,109 @@
+"""A real browser on the dashboard, and a watch over what it says and where it goes.
+
+browser     a Chromium of this machine; tests that ask for it are skipped where none is found
+desk        called with a tracker, gives a Window on its dashboard; whatever the browser complained of fails the test
+"""
+
+import re
+import shutil
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+
+import pytest
+from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
+
+from tests.trackers import RunningTracker
+
+NAMES = ("chromium", "chromium-browser", "google-chrome")
+PATIENCE_MS = 20_000
+# It runs as root in containers, where it has no sandbox, and is to ask nobody but the tracker.
+_OPTIONS = (
+    "--no-sandbox",
+    "--disable-gpu",
+    "--disable-dev-shm-usage",
+    "--disable-background-networking",
+    "--disable-component-update",
+)
+_VIOLATIONS = """
+document.addEventListener("securitypolicyviolation", (event) => {
+  console.error(`policy violated: ${event.violatedDirective} ${event.blockedURI} ${event.sample}`);
+});
+"""
+
+
+@dataclass
+class Window:
+    """One browser window; ``complaints`` is what it said on its console, and requests that went elsewhere."""
+
+    page: Page
+    url: str
+    complaints: list[str] = field(default_factory=list)
+
+    def go(self, path: str) -> None:
+        self.page.goto(self.url + path)
+
+    def sign_in(self, token: str) -> None:
+        self.go("/sign-in")
+        self.page.get_by_label("Token").fill(token)
+        self.page.get_by_role("button", name="Sign in").click()
+        expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+
+    def heard(self, message: ConsoleMessage) -> None:
+        if message.type in ("error", "warning"):
+            self.complaints.append(f"{message.type}: {message.text}")
+
+    def went(self, request: Request) -> None:
+        if not request.url.startswith((f"{self.url}/", "data:", "blob:")):
+            self.complaints.append(f"asked for {request.url}")
+
+
+def admin_url(tracker: RunningTracker) -> str:
+    """Where its admin port is, by its banner."""
+    found = re.search(r"^\s*admin\s+(http://[^/\s]+)/", tracker.banner, re.MULTILINE)
+    assert found, tracker.banner
+    return found[1]
+
+
+def sign_in_link(tracker: RunningTracker) -> str:
+    """The one-time link of its banner."""
+    found = re.search(r"^\s*sign in\s+(\S+)", tracker.banner, re.MULTILINE)
+    assert found, tracker.banner
+    return found[1]
+
+
+OpenDesk = Callable[..., Window]
+
+
+# Not for the session: while it is there a loop runs in this thread, and tests of coroutines could not start theirs.
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Browser]:
+    path = next(filter(None, map(shutil.which, NAMES)), None)
+    if path is None:
+        pytest.skip(f"no browser: none of {', '.join(NAMES)} is in PATH")
+    with sync_playwright() as playwright:
+        running = playwright.chromium.launch(executable_path=path, args=list(_OPTIONS))
+        yield running
+        running.close()
+
+
+@pytest.fixture
+def desk(browser: Browser) -> Iterator[OpenDesk]:
+    """Options are those of a browser context: ``viewport``, ``color_scheme``, …"""
+    opened: list[Window] = []
+
+    def window(tracker: RunningTracker, **options: object) -> Window:
+        context = browser.new_context(**options)  # type: ignore[arg-type]  # as given
+        context.set_default_timeout(PATIENCE_MS)
+        context.add_init_script(_VIOLATIONS)
+        opened.append(Window(context.new_page(), admin_url(tracker)))
+        page = opened[-1].page
+        page.on("console", opened[-1].heard)
+        page.on("pageerror", lambda error: opened[-1].complaints.append(str(error)))
+        page.on("request", opened[-1].went)
+        return opened[-1]
+
+    expect.set_options(timeout=PATIENCE_MS)
+    yield window
+    for each in opened:
+        each.page.context.close()
+    assert [each.complaints for each in opened] == [[] for _ in opened]

@@ -1,0 +1,157 @@
+"""The dashboard in a real browser, with real clients below it: what an operator does, from signing in to being thrown out."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from playwright.sync_api import expect
+
+from tests import trackers
+from tests.e2e.browsers import OpenDesk, browser, desk, sign_in_link
+from tests.e2e.conftest import StartTracker
+from tests.e2e.peers import Peer, Share
+from tests.trackers import RunningTracker
+from tracker.admin.pages.rendering import NAVIGATION
+
+__all__ = ["browser", "desk"]
+
+pytestmark = pytest.mark.slow
+PATHS = [link.href for _, links in NAVIGATION for link in links]
+PHONE = {"width": 390, "height": 844}
+
+
+def new_token(tracker: RunningTracker, name: str = "operator", *options: str) -> str:
+    done = trackers.run(tracker.log_file.parent, "token", "create", name, *options)
+    found = re.search(r"swk_\w{12}_[\w-]{43}", done.stdout)
+    assert found, done.stdout + done.stderr
+    return found[0]
+
+
+def test_a_link_signs_in_once_and_a_token_again_and_again(
+    start_tracker: StartTracker, desk: OpenDesk
+) -> None:
+    tracker = start_tracker()
+    first = desk(tracker)
+    first.page.goto(sign_in_link(tracker))
+    expect(first.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+    assert "#" not in first.page.url
+    second = desk(tracker)
+    second.page.goto(sign_in_link(tracker))
+    expect(second.page.get_by_role("alert")).to_contain_text("has been used")
+    second.complaints.clear()  # the refusal itself: 403
+    token = new_token(tracker)
+    second.sign_in(token)
+    first.page.get_by_role("button", name="Sign out").click()
+    expect(first.page.get_by_label("Token")).to_be_visible()
+    first.sign_in(token)
+
+
+def test_figures_change_live_when_a_client_joins(
+    start_tracker: StartTracker, desk: OpenDesk, tmp_path: Path
+) -> None:
+    """And the invitation to announce goes with the first announce."""
+    tracker = start_tracker()
+    share = Share.make(tmp_path / "source", size=100_000)
+    window = desk(tracker)
+    window.sign_in(new_token(tracker))
+    page = window.page
+    expect(page.get_by_text("No announce has come in yet")).to_be_visible()
+    expect(page.locator("[data-stream-text]")).to_have_text("live")
+    expect(page.locator("span[data-live='seeders']")).to_have_text("0")
+    page.evaluate("window.notLoadedAgain = true")
+    with Peer(share.torrent(f"{tracker.url}/announce"), share.folder) as seeder:
+        seeder.until("tracker_reply")
+        expect(page.locator("span[data-live='seeders']")).to_have_text("1")
+        expect(page.locator("span[data-live='peers']")).to_have_text("1")
+        expect(page.locator("span[data-live='torrents']")).to_have_text("1")
+        expect(page.get_by_text("No announce has come in yet")).to_have_count(0)
+    expect(page.locator("span[data-live='seeders']")).to_have_text("0")
+    assert page.evaluate("window.notLoadedAgain")
+
+
+def test_a_torrent_is_uploaded_and_disabled_and_its_client_told(
+    start_tracker: StartTracker, desk: OpenDesk, tmp_path: Path
+) -> None:
+    tracker = start_tracker(TRACKER_TORRENTS__MODE="registered")
+    share = Share.make(tmp_path / "source", size=100_000)
+    torrent = share.torrent(f"{tracker.url}/announce")
+    window = desk(tracker)
+    window.sign_in(new_token(tracker))
+    page = window.page
+    with Peer(torrent, share.folder) as seeder:
+        assert "not registered" in seeder.until("tracker_error")["text"]
+        window.go("/torrents/add")
+        page.get_by_label("Choose .torrent files").set_input_files(torrent)
+        page.get_by_role("button", name="Add files").click()
+        expect(page.get_by_role("heading", name="payload.bin", level=1)).to_be_visible()
+        seeder.handle.force_reannounce(0, -1, 1)
+        seeder.until("tracker_reply")
+        page.reload()
+        expect(page.locator("#peers-heading").locator("xpath=..")).to_contain_text("1 active")
+        page.locator("summary", has_text="Disable").click()
+        page.get_by_label("Reason").first.fill("moved to another tracker")
+        page.locator("details[open] form button", has_text="Disable").click()
+        expect(page.get_by_text("moved to another tracker").first).to_be_visible()
+        seeder.heard.clear()
+        seeder.handle.force_reannounce(0, -1, 1)
+        assert "moved to another tracker" in seeder.until("tracker_error")["text"]
+
+
+def test_who_is_revoked_is_signed_out_at_once(start_tracker: StartTracker, desk: OpenDesk) -> None:
+    tracker = start_tracker()
+    guest = desk(tracker)
+    guest.sign_in(new_token(tracker, "visitor", "--read-only"))
+    expect(guest.page.locator("[data-stream-text]")).to_have_text("live")
+    operator = desk(tracker)
+    operator.sign_in(new_token(tracker))
+    operator.go("/tokens")
+    row = operator.page.get_by_role("row").filter(has_text="visitor")
+    row.locator("summary").click()
+    row.get_by_role("button", name="Revoke").click()
+    expect(operator.page.get_by_text("is revoked")).to_be_visible()
+    expect(operator.page.get_by_role("row").filter(has_text="visitor")).to_have_count(0)
+    # Nobody pressed anything there: the stream said so.
+    expect(guest.page.get_by_label("Token")).to_be_visible()
+    guest.go("/torrents")
+    expect(guest.page.get_by_label("Token")).to_be_visible()
+
+
+@pytest.mark.parametrize(
+    "look",
+    [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}],
+    ids=["light", "dark", "phone"],
+)
+def test_no_page_complains_asks_elsewhere_or_is_too_wide(
+    start_tracker: StartTracker, desk: OpenDesk, look: dict[str, object]
+) -> None:
+    """The check for complaints is the fixture's."""
+    tracker = start_tracker()
+    window = desk(tracker, **look)
+    window.sign_in(new_token(tracker))
+    for path in PATHS:
+        window.go(path)
+        expect(window.page.get_by_role("heading", level=1)).to_be_visible()
+        wide = "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+        assert window.page.evaluate(wide) <= 0, path
+
+
+def test_colours_are_remembered_and_the_menu_opens_by_keyboard(
+    start_tracker: StartTracker, desk: OpenDesk
+) -> None:
+    tracker = start_tracker()
+    window = desk(tracker, color_scheme="light", viewport=PHONE)
+    window.sign_in(new_token(tracker))
+    page = window.page
+    page.keyboard.press("Tab")
+    expect(page.get_by_role("link", name="Skip to content")).to_be_focused()
+    page.get_by_role("button", name="Menu").press("Enter")
+    page.get_by_role("button", name="Dark").click()
+    window.go("/jobs")
+    assert page.evaluate("document.documentElement.dataset.theme") == "dark"
+    assert page.evaluate("matchMedia('(prefers-color-scheme: light)').matches")
+    ground = page.evaluate("getComputedStyle(document.body).backgroundColor")
+    assert max(map(int, re.findall(r"\d+", ground))) < 60
