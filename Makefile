@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs bench lock clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench lock clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -30,6 +30,7 @@ help:
 	@echo "make test     set up, and run all tests       ARGS='-m \"not slow\"' for the quick ones, '-n 0' one by one"
 	@echo "make lint     ruff and mypy                   make format puts the layout right"
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
+	@echo "make site     build the documents as a site, into site/"
 	@echo "make bench    the benchmark                   bench/README.md says what it measures"
 	@echo "make lock     renew the locks in requirements/"
 	@echo "make clean    remove what these commands made; data stays"
@@ -59,6 +60,9 @@ docs: $(VENV)/.run
 	$(BIN)/python -c "from tracker import settings_page as page; print(page.as_markdown(), end='')" > docs/settings.md
 	$(BIN)/python -c "from tracker.store import key_table as keys; print(keys.as_markdown(), end='')" > docs/keys.md
 
+site: $(VENV)/.dev
+	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
+
 bench: $(VENV)/.run
 	@exec $(BIN)/python -m bench.run $(ARGS)
 
@@ -69,7 +73,7 @@ lock: $(VENV)/.dev
 		--output-file requirements/dev.txt
 
 clean:
-	rm -rf .venv .venv-* build dist .pytest_cache .mypy_cache .ruff_cache .hypothesis
+	rm -rf .venv .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
 	find . -name __pycache__ -not -path './.git/*' -prune -exec rm -rf {} +
 
 which-python: $(VENV)/.made

@@ -1,0 +1,139 @@
+"""Pages for people: what they tell to type works, what they quote is said, and the site builds."""
+
+import ast
+import re
+import shlex
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterator
+from html import unescape
+from pathlib import Path
+
+import pytest
+
+from tests.servers import ROOT, Server
+from tests.store.harness import Store, running, update
+from tracker import announce
+from tracker.bittorrent import InfoHash, PeerId
+from tracker.store.keys import Keys
+from tracker.store.swarms import SwarmRules
+
+DOCS = ROOT / "docs"
+PASSKEY = "0123456789abcdef0123456789abcdef01234567"
+
+
+def blocks(page: str, language: str) -> list[str]:
+    return re.findall(rf"```{language}\n(.*?)```", (DOCS / page).read_text(encoding="utf-8"), re.DOTALL)
+
+
+def redis_commands() -> list[str]:
+    lines = [line for block in blocks("redis.md", "sh") for line in block.splitlines()]
+    assert all(line.startswith("redis-cli ") for line in lines)
+    return lines
+
+
+@pytest.fixture
+async def lived_in(valkey: Server) -> Server:
+    """A store in which there is something to see wherever the page looks."""
+    with valkey.client() as client:
+        client.flushall()
+    async with running(Store(valkey.url, Keys("t:"), SwarmRules(private=True, peer_memory=3600))) as store:
+        await store.users.add("1", PASSKEY)
+        peer = PeerId(b"-TR4000-abcdefghijkl")
+        changes = {
+            "info_hash": InfoHash(b"\x01" * 20),
+            "peer_id": peer,
+            "passkey": PASSKEY,
+            "timeout_seconds": 600,
+        }
+        for event, left in (("s", 5), ("c", 0)):
+            await store.announce(update(1, event, bytes_left=left, **changes))
+        store.counters.count("announces", "failures.denied")
+        await store.counters.flush()
+    return valkey
+
+
+EMPTY = (
+    "t:stats:repairs",
+    ":hnr",
+    "t:i:hnr",
+    "t:deny:",
+    "t:countries.",
+    "t:i:unique:",
+    "t:history:",
+    "t:i:score",
+)
+"""What nothing is expected of in a store that has just begun."""
+
+
+async def test_every_command_for_redis_works(lived_in: Server) -> None:
+    with lived_in.client() as client:
+        for line in redis_commands():
+            words = shlex.split(line, comments=True)[1:]
+            answer = client.execute_command(*words)
+            if words[0] not in ("SET", "HSET", "DEL") and not any(part in line for part in EMPTY):
+                assert answer not in (None, b"", [], {}, 0), line
+        client.flushall()
+
+
+def texts() -> Iterator[str]:
+    """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
+    yield from (text for text, _ in announce._REFUSALS.values())
+    yield from (announce._AWAY, announce._PRIVATE_ADDRESS)
+    for module in ("wire/http.py", "frontends/http.py", "announce.py"):
+        tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
+        for node in ast.walk(tree):
+            called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
+            if called == "ClientError" and isinstance(node.args[0], ast.Constant):
+                yield str(node.args[0].value)
+            if called == "_count":  # (value, what to say when it is none)
+                yield str(node.args[1].value)
+            if isinstance(node, ast.FunctionDef) and node.name == "explain":
+                for inner in ast.walk(node):
+                    if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant):
+                        yield str(inner.value.value)
+
+
+def test_what_a_client_may_show_is_explained() -> None:
+    page = unescape((DOCS / "troubleshooting.md").read_text(encoding="utf-8"))
+    said = set(texts())
+    assert len(said) > 25
+    assert not {text for text in said if f"| {text} |" not in page}
+
+
+@pytest.mark.parametrize(
+    ("language", "check"),
+    [("nginx", ["nginx", "-t", "-p", ".", "-c"]), ("haproxy", ["haproxy", "-c", "-f"])],
+)
+def test_proxies_take_their_configurations(language: str, check: list[str], tmp_path: Path) -> None:
+    program = shutil.which(check[0], path=f"{Path('/usr/sbin')}:{Path('/usr/bin')}:{Path('/usr/local/bin')}")
+    if program is None:
+        pytest.skip(f"no {check[0]} here")
+    (block,) = blocks("proxies.md", language)
+    if language == "nginx":
+        block = re.sub(r"listen 80;", f"listen unix:{tmp_path}/s;", block)
+        block = block.replace("listen [::]:80;", "")
+        block = f"pid {tmp_path}/pid; error_log {tmp_path}/log; events {{}} http {{ {block} }}"
+    file = tmp_path / "conf"
+    file.write_text(block)
+    done = subprocess.run(
+        [program, *check[1:], str(file)], cwd=tmp_path, capture_output=True, text=True, check=False
+    )
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.slow
+def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [sys.executable, "-m", "mkdocs", "build", "--strict", "--site-dir", str(tmp_path / "site")],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        check=False,
+    )
+    assert done.returncode == 0, done.stderr
+    page = (tmp_path / "site" / "quickstart.html").read_text(encoding="utf-8")
+    assert not re.findall(r"""(?:src|href)=["']?https?://[^"' >]*\.(?:js|css|woff2?)""", page), (
+        "needs no internet"
+    )
