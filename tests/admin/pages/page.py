@@ -1,91 +1,73 @@
-"""A page as a test reads it: its words, links and forms, and whatever a Content-Security-Policy would refuse."""
-
-from dataclasses import dataclass, field
-from html.parser import HTMLParser
+"""Going to pages and sending their forms, as these tests do it; elements.py reads what comes back."""
 
 import aiohttp
 
-_VOID = frozenset({"br", "circle", "hr", "img", "input", "link", "meta", "path", "rect"})
+from tests.admin.pages import elements
 
 
-@dataclass
-class Form:
-    action: str
-    method: str
-    fields: dict[str, str] = field(default_factory=dict)
+class Page(elements.Page):
+    """A page, or a part of one. ``location`` is where a form's answer leads to."""
 
+    location = ""
 
-class Page(HTMLParser):
-    def __init__(self, markup: str, status: int = 200) -> None:
-        super().__init__()
-        self.status = status
-        self.markup = markup
-        self.links: list[str] = []
-        self.forms: list[Form] = []
-        self.tags: list[tuple[str, dict[str, str]]] = []
-        self.refused: list[str] = []
-        """Inline scripts, styles and handlers."""
-        self._words: list[str] = []
-        self._open: list[str] = []
-        self.feed(markup)
-        self.close()
+    def handle_endtag(self, tag: str) -> None:
+        """Also of a shape that has a title, and is therefore not empty."""
+        if any(element.tag == tag for element in self._open):
+            super().handle_endtag(tag)
+
+    def handle_data(self, data: str) -> None:
+        """Cells and the like stand apart."""
+        super().handle_data(f"{data} ")
 
     @property
     def text(self) -> str:
-        return " ".join(" ".join(self._words).split())
+        """What is read on it, with single spaces."""
+        unread = ("script", "style", "title")
+        return " ".join(" ".join(self._words(unread)).split())
+
+    def _words(self, unread: tuple[str, ...]) -> list[str]:
+        outermost = self.all("body") or [e for e in self.elements if e.tag not in unread]
+        return [element.text for element in outermost]
+
+    @property
+    def hrefs(self) -> list[str]:
+        """Where it leads, in order."""
+        return [element.attributes.get("href") or "" for element in self.all("a")]
 
     @property
     def changes(self) -> set[str]:
         """Where the forms go that change something, but for signing out."""
-        return {form.action for form in self.forms if form.method == "post"} - {"/sign-out"}
+        return {form.attributes.get("action") or "" for form in self.all("form", method="post")} - {
+            "/sign-out"
+        }
 
+    @property
     def torrents(self) -> list[str]:
         """The info hashes linked to, in order."""
-        found = (link.removeprefix("/torrents/") for link in self.links if link.startswith("/torrents/"))
+        found = (
+            href.removeprefix("/torrents/").partition("?")[0]
+            for href in self.hrefs
+            if href.startswith("/torrents/")
+        )
         return [rest for rest in found if len(rest) == 40]
 
-    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
-        given = {name: value or "" for name, value in attrs}
-        self.tags.append((tag, given))
-        self.refused += [f"{tag} {name}" for name in given if name == "style" or name.startswith("on")]
-        self.refused += [f"{tag} {name}" for name, value in given.items() if value.startswith("javascript:")]
-        if tag not in _VOID:
-            self._open.append(tag)
-        if tag == "a" and "href" in given:
-            self.links.append(given["href"])
-        if tag == "form":
-            self.forms.append(Form(given.get("action", ""), given.get("method", "get")))
-        if tag in ("input", "button") and "name" in given and self.forms and "form" in self._open:
-            self.forms[-1].fields[given["name"]] = given.get("value", "")
 
-    def handle_endtag(self, tag: str) -> None:
-        if tag in self._open:
-            while self._open.pop() != tag:
-                pass
-
-    def handle_data(self, data: str) -> None:
-        if self._open and self._open[-1] in ("script", "style"):
-            self.refused += [data] if data.strip() else []
-        else:
-            self._words.append(data)
-
-
-async def get(session: aiohttp.ClientSession, path: str, status: int = 200, **options: object) -> Page:
-    """The page at ``path``; fails unless its status is this one."""
-    async with session.get(path, allow_redirects=False, **options) as answer:  # type: ignore[arg-type]  # as given
+async def get(session: aiohttp.ClientSession, path: str, status: int = 200, *, part: bool = False) -> Page:
+    """The page at ``path``, or the part of it that htmx asks for; fails unless its status is this one."""
+    headers = {"HX-Request": "true"} if part else {}
+    async with session.get(path, headers=headers, allow_redirects=False) as answer:
         return await _read(answer, status)
 
 
 async def send(session: aiohttp.ClientSession, path: str, data: object = None, status: int = 303) -> Page:
-    """What a form's answer is; a redirect has no words."""
+    """What a form is answered with; a redirect has no words, but a location."""
     async with session.post(path, data=data or {}, allow_redirects=False) as answer:
-        page = await _read(answer, status)
-        page.links += [answer.headers["Location"]] if "Location" in answer.headers else []
-        return page
+        return await _read(answer, status)
 
 
 async def _read(answer: aiohttp.ClientResponse, status: int) -> Page:
-    page = Page(await answer.text(), answer.status)
+    page = Page(await answer.text())
+    page.location = answer.headers.get("Location", "")
     assert answer.status == status, page.text
-    assert not page.refused
+    assert not page.inline()
     return page

@@ -14,7 +14,7 @@ async def test_a_hash_is_denied_and_allowed_again(admin: Admin, browser: aiohttp
     one = info_hash(9)
     await send(browser, "/torrents/denied", {"info_hash": one.hex(), "reason": "a complaint <b>"})
     page = await get(browser, "/torrents/denied")
-    assert one.hex() in page.torrents() and "a complaint <b>" in page.text
+    assert one.hex() in page.torrents and "a complaint <b>" in page.text
     found = await admin.stores.torrents.get(one)
     assert found is not None and found.denied == "a complaint <b>"
     await send(browser, "/torrents/denied/allow", {"info_hash": one.hex()})
@@ -34,14 +34,14 @@ async def test_a_long_list_comes_in_pages(admin: Admin, browser: aiohttp.ClientS
         await admin.stores.torrents.deny(info_hash(int(one, 16)), "no")
     first = await get(browser, "/torrents/denied")
     second = await get(browser, "/torrents/denied?page=2")
-    assert {*first.torrents(), *second.torrents()} == hashes
-    assert "/torrents/denied?page=2" in first.links and "/torrents/denied?page=3" not in second.links
+    assert {*first.torrents, *second.torrents} == hashes
+    assert "/torrents/denied?page=2" in first.hrefs and "/torrents/denied?page=3" not in second.hrefs
 
 
 async def test_readers_cannot_change_the_list(admin: Admin, reader: aiohttp.ClientSession) -> None:
     one = info_hash(1)
     await admin.stores.torrents.deny(one, "no")
     page = await get(reader, "/torrents/denied")
-    assert one.hex() in page.torrents() and not page.changes
+    assert one.hex() in page.torrents and not page.changes
     await send(reader, "/torrents/denied/allow", {"info_hash": one.hex()}, status=403)
     assert await admin.stores.torrents.denial_count() == 1

@@ -149,8 +149,12 @@ class WorldPages:
         """(address, label, whether it is shown now): all time, and the months that anybody was counted in."""
         now = self._desk.clock()
         months = [month_start(now, -back).strftime("%Y-%m") for back in range(MONTHS_KEPT + 1)]
-        kept = [month for month in months if month == chosen or await self._uniques.top("torrents", month, 1)]
+        kept = [month for month in months if month == chosen or await self._any(month)]
         return [(_address(path, period), _spoken(period), period == chosen) for period in (ALL_TIME, *kept)]
+
+    async def _any(self, month: str) -> bool:
+        boards = ("countries", "torrents")  # who has no place still has a torrent, but that may be gone since
+        return any([await self._uniques.top(board, month, 1) for board in boards])
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
         return [await self._line(board, one) for one in await self._uniques.top(board, period, count, offset)]

@@ -1,0 +1,212 @@
+"""The page of one torrent: what it shows, and what it changes."""
+
+import asyncio
+
+import aiohttp
+import pytest
+
+from tests.admin.conftest import Admin
+from tests.admin.pages.conftest import Private
+from tests.admin.pages.page import get, send
+from tests.store.harness import ALICE, Store, info_hash, peer_id, update
+from tracker.admin.pages.torrent import PEERS
+from tracker.bittorrent import PeerId
+from tracker.store.metrics import place_names
+from tracker.store.scores import Scored
+from tracker.store.torrent import Torrent
+from tracker.store.uniques import Sighting
+
+ONE = info_hash(1)
+HERE = f"/torrents/{ONE.hex()}"
+HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
+
+
+async def known(admin: Admin) -> Torrent:
+    found = await admin.stores.torrents.get(ONE)
+    assert found is not None
+    return found
+
+
+@pytest.mark.parametrize(
+    "path", [HERE, f"{HERE}/peers", f"{HERE}/charts/swarm", "/torrents/xyz", "/torrents/" + "é" * 40]
+)
+async def test_an_unknown_torrent_has_no_page(browser: aiohttp.ClientSession, path: str) -> None:
+    await get(browser, path, status=404)
+
+
+async def test_an_unknown_torrent_cannot_be_changed(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    for verb in ("edit", "enable", "disable", "remove"):
+        await send(browser, f"{HERE}/{verb}", status=404)
+    assert await admin.stores.torrents.get(ONE) is None
+
+
+async def test_figures_and_peers_are_shown(store: Store, browser: aiohttp.ClientSession) -> None:
+    qbittorrent = PeerId(b"-qB5020-abcdefghijkl")
+    await store.announce(update(1, peer_id=qbittorrent, bytes_left=0))
+    await store.announce(update(2, bytes_left=3 * 1024**2))
+    page = await get(browser, HERE)
+    assert ONE.hex() in page.text and "registered" in page.text
+    tiles = {e.text.split()[0]: e.text.split()[1] for e in page.all("div", **{"class": "tile"})}
+    assert (tiles["Seeders"], tiles["Leechers"], tiles["Announces"]) == ("1", "1", "2")
+    assert "qBittorrent 5.0.2" in page.text and "11.0.0.1:6881" in page.text
+    assert "3.0 MiB left" in page.text
+    assert "http://127.0.0.1:6969/announce" in page.text
+
+
+async def test_peers_come_in_pages_and_none_is_left_out(store: Store, browser: aiohttp.ClientSession) -> None:
+    peers = 4 * PEERS  # a small set comes whole, whatever was asked for
+    await asyncio.gather(*(store.announce(update(n + 1, bytes_left=n % 2)) for n in range(peers)))
+    path, seen, turns = HERE, set[str](), 0
+    while path:
+        page = await get(browser, path, part="/peers" in path)
+        seen.update(
+            (e.attributes["title"] or "").removeprefix("Peer id ")
+            for e in page.all("span", **{"class": "sub mono"})
+            if "title" in e.attributes
+        )
+        path = next((href for href in page.hrefs if "/peers?cursor=" in href), "")
+        turns += 1
+    assert seen == {peer_id(number + 1).hex() for number in range(peers)}
+    assert turns > 1
+    without_scripts = await get(browser, f"{HERE}/peers?cursor=0")
+    assert without_scripts.all("html") and HERE in without_scripts.hrefs
+
+
+@pytest.mark.parametrize("cursor", ["x", "-1", "9" * 19, "9" * 60, "²", ""])
+async def test_no_cursor_is_too_odd(store: Store, browser: aiohttp.ClientSession, cursor: str) -> None:
+    await store.announce(update(1))
+    await get(browser, f"{HERE}/peers?cursor={cursor}")
+
+
+async def test_whatever_peers_and_sites_write_is_text(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    ids = [b"-<b>hi</b>-<script>a", bytes(range(236, 256)), b'"><img src=x>12345678', b"\0" * 20]
+    for number, each in enumerate(ids):
+        await store.announce(update(number + 1, peer_id=PeerId(each[:20])))
+    await admin.stores.torrents.edit(ONE, {"name": HOSTILE, "enabled": "0", "reason": HOSTILE})
+    await store.redis.hset(store.keys.torrent(ONE), mapping={"multi_up": HOSTILE, "multi_dn": b"\xff"})
+    await store.redis.hset(
+        store.keys.peer("1", PeerId(ids[3])),
+        mapping={"left": HOSTILE, "uploaded": "9" * 400, "speed_up": "nan"},
+    )
+    page = await get(browser, HERE)
+    assert HOSTILE in page.text
+    assert not page.all("img") and not page.all("b")
+    await admin.stores.torrents.deny(ONE, HOSTILE)
+    assert not (await get(browser, HERE)).all("img")
+
+
+async def test_its_past_is_drawn_from_what_scorings_left(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await store.announce(update(1, bytes_left=0))
+    assert not (await get(browser, HERE)).all("figure")
+    for score in (1.2, 0.96):
+        store.clock.now += 3600
+        taken = await store.scores.take(1)
+        await store.scores.finish([Scored(one, score) for one in taken])
+    page = await get(browser, HERE)
+    sources = {figure.attributes["data-chart"] for figure in page.all("figure")}
+    assert sources == {f"{HERE}/charts/swarm", f"{HERE}/charts/score"}
+    assert "rank 1 of 1" in page.text
+    async with browser.get(f"{HERE}/charts/swarm") as answer:
+        swarm = await answer.json()
+    async with browser.get(f"{HERE}/charts/score") as answer:
+        score = await answer.json()
+    now = int(store.clock.now)
+    assert swarm["x"] == score["x"] == [now - 3600, now]
+    assert [(one["name"], one["values"]) for one in swarm["series"]] == [
+        ("Seeders", [1, 1]),
+        ("Leechers", [0, 0]),
+    ]
+    assert score["series"] == [{"name": "Score", "values": [1.2, 0.96]}]
+    await get(browser, f"{HERE}/charts/passkeys", status=404)
+
+
+async def test_unique_users_are_shown_by_country(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await store.announce(update(1))
+    places = [("GB", "ENG", "London", "SW1A"), ("GB", "", "", ""), ("XK", "", "", "")]
+    seen = [Sighting(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
+    await admin.stores.uniques.sight(seen, store.clock.now)
+    table = next(e.text for e in (await get(browser, HERE)).all("table") if "Country" in e.text)
+    assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
+
+
+async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(ONE, {"name": "before", "private": "1"})
+    fields = {"name": "after", "multi_up": "2", "multi_dn": "0.5"}
+    assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
+    found = await known(admin)
+    assert (found.name, found.private) == ("after", False)  # a tick that is not sent is taken away
+    assert (found.fields["multi_up"], found.fields["multi_dn"]) == ("2", "0.5")
+
+
+async def test_a_multiplier_that_is_none_changes_nothing(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    await admin.stores.torrents.add(ONE, {"name": "before"})
+    page = await send(browser, f"{HERE}/edit", {"name": "after", "multi_up": "1e9"}, status=422)
+    assert "a multiplier is a number" in page.text
+    assert (await known(admin)).name == "before"
+
+
+async def test_it_is_disabled_with_a_reason_and_enabled_again(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await admin.stores.torrents.add(ONE)
+    await send(browser, f"{HERE}/disable", {"reason": "bad release"})
+    assert "reads “bad release”" in (await get(browser, HERE)).text
+    assert await store.refused(update(1)) == "disabled"
+    assert f"{HERE}/disable" not in (await get(browser, HERE)).changes
+    await send(browser, f"{HERE}/enable")
+    found = await known(admin)
+    assert found.enabled and not found.reason
+    await store.announce(update(1))
+
+
+async def test_it_is_denied_and_allowed_again(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await admin.stores.torrents.add(ONE)
+    await send(browser, f"{HERE}/deny", {"reason": "asked to"})
+    page = await get(browser, HERE)
+    assert "denied" in page.text and "reads “asked to”" in page.text
+    assert await store.refused(update(1)) == "denied"
+    await send(browser, f"{HERE}/allow")
+    assert (await known(admin)).denied is None
+
+
+async def test_a_hash_nobody_knows_leads_to_the_list_when_it_is_allowed(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    await send(browser, f"{HERE}/deny")
+    assert (await get(browser, HERE)).changes == {f"{HERE}/allow"}
+    assert (await send(browser, f"{HERE}/allow")).location == "/torrents?notice=saved"
+
+
+async def test_it_is_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(ONE)
+    assert (await send(browser, f"{HERE}/remove")).location == "/torrents?notice=removed"
+    assert await admin.stores.torrents.get(ONE) is None
+
+
+async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: aiohttp.ClientSession) -> None:
+    await admin.stores.torrents.add(ONE, {"name": "before"})
+    before = await known(admin)
+    assert not (await get(reader, HERE)).changes
+    for verb in ("edit", "enable", "disable", "deny", "allow", "remove"):
+        await send(reader, f"{HERE}/{verb}", {"name": "after"}, status=403)
+    assert await known(admin) == before
+
+
+async def test_users_are_linked_in_private_mode_alone(private: Private) -> None:
+    await private.store.users.add("7", ALICE)
+    await private.admin.stores.torrents.add(ONE)
+    await private.store.announce(update(1, passkey=ALICE))
+    async with private.admin.browser() as browser:
+        page = await get(browser, HERE)
+    assert "/users/7" in page.hrefs
+    assert ALICE not in page.source

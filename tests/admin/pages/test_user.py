@@ -1,0 +1,134 @@
+"""The page of one user: sets, debts, and the passkey that is a secret."""
+
+import pytest
+
+from tests.admin.pages.conftest import HNR_SECONDS, Private
+from tests.admin.pages.page import get, send
+from tests.admin.pages.test_users import leave_early
+from tests.store.harness import ALICE, info_hash, update
+from tracker.admin.pages.user import PAGE, ratio
+
+HERE = "/users/7"
+VERBS = ("edit", "passkey", "rotate", "forgive", "delete")
+
+
+@pytest.fixture
+async def alice(private: Private) -> Private:
+    """User 7 is there."""
+    await private.store.users.add("7", ALICE)
+    return private
+
+
+@pytest.mark.parametrize("who", ["8", ALICE, "x", "0", "9" * 40, "%C2%B2"])
+async def test_an_unknown_user_has_no_page(alice: Private, who: str) -> None:
+    async with alice.admin.browser() as browser:
+        await get(browser, f"/users/{who}", status=404)
+        for verb in VERBS:
+            await send(browser, f"/users/{who}/{verb}", status=404)
+    assert await alice.store.users.count() == 1
+
+
+async def test_totals_and_torrents_are_shown(alice: Private) -> None:
+    store = alice.store
+    await alice.admin.stores.torrents.add(info_hash(1), {"name": "<b>Debian</b>"})
+    await store.announce(update(1, "s", passkey=ALICE))
+    await store.pass_time(60)
+    await store.announce(update(1, passkey=ALICE, uploaded=3 * 1024**2, downloaded=2 * 1024**2))
+    async with alice.admin.browser() as browser:
+        page = await get(browser, HERE)
+    assert "Uploaded 3.0 MiB" in page.text and "Ratio 1.50" in page.text
+    assert "<b>Debian</b>" in page.text and not [e for e in page.all("b") if "Debian" in e.text]
+    assert page.torrents == [info_hash(1).hex()]
+    assert ALICE not in page.source
+
+
+async def test_a_set_comes_in_pages_and_keeps_what_was_removed(alice: Private) -> None:
+    ids = [str(number) for number in range(1, 4 * PAGE)]  # a small set comes whole
+    await alice.store.redis.sadd(alice.store.keys.user_set("7", "complete"), *ids, "<b>")
+    path, seen = f"{HERE}?set=complete", 0
+    async with alice.admin.browser() as browser:
+        while path:
+            page = await get(browser, path)
+            rows = page.all("th", scope="row")
+            assert all("no longer registered" in row.text for row in rows)
+            seen += len(rows)
+            path = next((href for href in page.hrefs if "cursor=" in href), "")
+        for odd in ("set=x", "set=complete&cursor=x", "cursor=" + "9" * 19, "set=hnr&cursor=-1"):
+            await get(browser, f"{HERE}?{odd}")
+    assert seen >= len(ids) + 1
+
+
+async def test_a_hit_and_run_says_what_is_owed_and_is_forgiven(alice: Private) -> None:
+    await leave_early(alice, ALICE, 1)
+    await leave_early(alice, ALICE, 2)
+    async with alice.admin.browser() as browser:
+        page = await get(browser, f"{HERE}?set=hnr")
+        assert f"{(HNR_SECONDS - 60) // 60} min" in page.text
+        assert len(page.torrents) == 2
+        answer = await send(browser, f"{HERE}/forgive", {"torrent_id": "1"})
+        assert answer.location == f"{HERE}?set=hnr&notice=forgiven"
+        assert await alice.store.users.torrents("7", "hnr") == ["2"]
+        await send(browser, f"{HERE}/forgive")
+    assert await alice.store.users.hit_and_run_count() == 0
+
+
+async def test_the_passkey_is_shown_to_who_asks_and_may(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        page = await send(browser, f"{HERE}/passkey", status=200)
+    assert f"/{ALICE}/announce" in page.text
+    async with alice.admin.browser("read") as reader:
+        assert ALICE not in (await get(reader, HERE)).source
+        assert ALICE not in (await send(reader, f"{HERE}/passkey", status=403)).source
+
+
+async def test_a_new_passkey_ends_the_old_one(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        page = await send(browser, f"{HERE}/rotate", status=200)
+    new = await alice.store.users.passkey_of("7")
+    assert new is not None and new != ALICE and new in page.text
+    assert await alice.store.refused(update(1, passkey=ALICE)) == "unknown passkey"
+
+
+async def test_rights_are_changed_one_by_one(alice: Private) -> None:
+    async def rights() -> tuple[bool, bool]:
+        user = await alice.store.users.find("7")
+        return user.enabled, user.can_leech
+
+    async with alice.admin.browser() as browser:
+        for field, value, then in (
+            ("enabled", "0", (False, True)),
+            ("can_leech", "0", (False, False)),
+            ("enabled", "1", (True, False)),
+            ("admin", "1", (True, False)),
+        ):
+            await send(browser, f"{HERE}/edit", {field: value})
+            assert await rights() == then
+
+
+async def test_a_user_is_deleted(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        assert (await send(browser, f"{HERE}/delete")).location == "/users?notice=removed"
+    assert await alice.store.users.count() == 0
+
+
+async def test_readers_see_nothing_to_change_and_cannot(alice: Private) -> None:
+    await leave_early(alice, ALICE, 1)
+    async with alice.admin.browser("read") as reader:
+        assert not (await get(reader, f"{HERE}?set=hnr")).changes
+        for verb in VERBS:
+            await send(reader, f"{HERE}/{verb}", {"enabled": "0"}, status=403)
+    user = await alice.store.users.find("7")
+    assert user.enabled and user.passkey == ALICE
+    assert await alice.store.users.hit_and_run_count() == 1
+
+
+async def test_forms_need_the_token_of_the_session(alice: Private) -> None:
+    headers = {"X-CSRF-Token": "wrong"}
+    async with alice.admin.browser(headers=headers) as browser:
+        for verb in VERBS:
+            await send(browser, f"{HERE}/{verb}", status=403)
+    assert await alice.store.users.passkey_of("7") == ALICE
+
+
+def test_a_ratio_needs_a_download() -> None:
+    assert (ratio(3, 2), ratio(3, 0), ratio(0, 0), ratio(0, 5)) == ("1.50", "∞", "–", "0.00")
