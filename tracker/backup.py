@@ -47,9 +47,9 @@ async def copy_store(connection: Connection, directory: Path, target: Path) -> i
     Raises BackupError, OSError, and what the store raises; then there is no new ``target``.
     """
     with _alone(directory):
-        await _save(connection)
         snapshot = directory / await _snapshot_name(connection)
         try:
+            await _save(connection)
             return await asyncio.to_thread(_copy_checked, snapshot, target)
         finally:
             snapshot.unlink(missing_ok=True)
@@ -81,14 +81,18 @@ async def _save(connection: Connection) -> None:
                 raise
         await asyncio.sleep(_POLL_SECONDS)
     idle = 0
-    while int((state := await _persistence(connection))["rdb_saves"]) <= before:
-        busy = int(state["rdb_bgsave_in_progress"]) or int(state["aof_rewrite_in_progress"])
-        idle = 0 if busy else idle + 1
+    while True:
+        await asyncio.sleep(_POLL_SECONDS)
+        state = await _persistence(connection)
+        if int(state["rdb_bgsave_in_progress"]):  # it is among the saves from its beginning
+            continue
+        if int(state["rdb_saves"]) > before and state["rdb_last_bgsave_status"] == "ok":
+            return
+        idle = 0 if int(state["aof_rewrite_in_progress"]) else idle + 1
         if idle > _FAILED_POLLS:
             raise BackupError(
                 "the store could not write its snapshot: see its log, and the space on the disk"
             )
-        await asyncio.sleep(_POLL_SECONDS)
 
 
 async def _persistence(connection: Connection) -> dict[str, Any]:
