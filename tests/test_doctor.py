@@ -14,7 +14,7 @@ from pydantic import SecretStr
 from tests.geoip_databases import make_city, make_country
 from tests.servers import Server
 from tracker.doctor import Finding, Patient, _written, examine, examine_geoip, examine_settings, is_public
-from tracker.settings import AnnounceSettings, HttpSettings, RedisSettings, Settings
+from tracker.settings import AdminSettings, AnnounceSettings, HttpSettings, RedisSettings, Settings
 from tracker.stores import open_stores
 
 StartServer = Callable[..., Server]
@@ -202,6 +202,20 @@ def test_settings_unwise_for_a_public_tracker(
     announce: AnnounceSettings, listen: str, subjects: set[str]
 ) -> None:
     settings = Settings(announce=announce, http=HttpSettings(listen=(listen,)))
+    assert {finding.subject for finding in examine_settings(settings) if finding.level != "ok"} == subjects
+
+
+@pytest.mark.parametrize(
+    ("admin", "subjects"),
+    [
+        (AdminSettings(), set()),
+        (AdminSettings(listen=("unix:/run/a", "[::1]:1")), set()),
+        (AdminSettings(listen=("127.0.0.1:6970", "0.0.0.0:6970")), {"admin port"}),
+        (AdminSettings(listen=("0.0.0.0:6970",), enabled=False), set()),
+    ],
+)
+def test_an_admin_port_that_others_reach_is_told_of(admin: AdminSettings, subjects: set[str]) -> None:
+    settings = Settings(admin=admin, http=LOCAL)
     assert {finding.subject for finding in examine_settings(settings) if finding.level != "ok"} == subjects
 
 

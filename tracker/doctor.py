@@ -347,6 +347,10 @@ def examine_settings(settings: Settings) -> Iterator[Finding]:
         text = f"peers on private addresses are served, and {public[0]} is open to the world"
         remedy = "for a public tracker set TRACKER_ANNOUNCE__PRIVATE_ADDRESSES=refuse"
         yield Finding("warning", "addresses", text, remedy)
+    admin = [listen for listen in settings.admin.listen if settings.admin.enabled and is_public(listen)]
+    if admin:
+        text = f"{admin[0]} is open to others, and speaks plain HTTP: tokens can be read on the way"
+        yield Finding("warning", "admin port", text, "let a proxy with TLS reach it, and nobody else")
     yield from _intervals(settings.announce)
 
 

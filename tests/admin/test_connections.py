@@ -13,7 +13,7 @@ from tracker.admin.connections import MAX_HEADERS, Limits, serving
 from tracker.admin.problems import explained
 from tracker.listeners import open_listeners
 
-BRIEF = Limits(idle_seconds=0.3, body_seconds=0.3)
+BRIEF = Limits(idle_seconds=0.5, body_seconds=0.3)
 LARGE = b"x" * 30_000_000
 
 

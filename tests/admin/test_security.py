@@ -5,6 +5,7 @@ import os
 from collections.abc import Iterator
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import aiohttp
 import pytest
@@ -336,14 +337,12 @@ async def test_strangers_bodies_are_not_read(admin: Admin) -> None:
 
 
 @pytest.fixture
-def logs() -> Iterator[list[object]]:
+def logs() -> Iterator[list[Any]]:
     with structlog.testing.capture_logs() as captured:
-        yield captured  # type: ignore[misc]  # of mappings
+        yield captured
 
 
-async def test_no_secret_is_logged(
-    admin: Admin, logs: list[object], caplog: pytest.LogCaptureFixture
-) -> None:
+async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
     link, token = await admin.stores.tokens.new_link(), await admin.token("full")
     async with admin.client("full") as client, admin.browser("full") as browser:
@@ -358,6 +357,23 @@ async def test_no_secret_is_logged(
     told = repr(logs) + caplog.text
     for secret in (link, token, token.rpartition("_")[2], session):
         assert secret not in told
+
+
+async def test_who_did_what_is_logged(admin: Admin, logs: list[Any]) -> None:
+    async with admin.client("full") as client, admin.client() as guesser:
+        await client.get(TORRENTS)
+        assert await created(client) == 201
+        await client.delete(f"{TORRENTS}/{HASH}")
+        for _ in range(PER_ADDRESS.burst + 20):
+            await guesser.get(TORRENTS, headers=bearer(NOBODY))
+    told = [(line["event"], line.get("by"), line["what"]) for line in logs]
+    assert told[:2] == [
+        ("changed by hand", "test full", f"POST {TORRENTS}"),
+        ("changed by hand", "test full", f"DELETE {TORRENTS}/{{info_hash}}"),
+    ]
+    refused = told[2:]
+    assert set(refused) == {("refused at the admin port", None, f"GET {TORRENTS}")}
+    assert len(refused) < PER_ADDRESS.burst + 20  # no more lines than a pace allows
 
 
 @pytest.mark.slow

@@ -12,13 +12,14 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal
 
+import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tracker.admin.attempts import Attempts
 from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
 from tracker.admin.posted import posted
-from tracker.admin.problems import Handler, Problem
+from tracker.admin.problems import Handler, Problem, asked_for
 from tracker.admin.scrapers import Scrapers
 from tracker.errors import StoreAway
 from tracker.store.tokens import Tokens
@@ -38,6 +39,9 @@ METRICS = "/metrics"
 _FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _CHECKS_AT_ONCE = 16
 """Credentials looked up at a time, so that bad ones never take all lines to the store."""
+
+
+log = structlog.get_logger("tracker.admin")
 
 
 @dataclass(frozen=True, slots=True)
@@ -74,6 +78,15 @@ class Access:
                 return Identity(token.name, token.scope) if token else None
             session = await self._tokens.session(secret) if secret else None
             return Identity(session.name, session.scope, session.csrf) if session else None
+
+    def note_failure(self, request: web.Request) -> float:
+        """Somebody tried and was nobody: 0.0, or the seconds to wait when that happened too often."""
+        wait = self.attempts.failed(request.remote or "")
+        if not wait:
+            log.warning(
+                "refused at the admin port", address=request.remote or "unix", what=asked_for(request)
+            )
+        return wait
 
     async def admit(self, request: web.Request) -> None:
         """Puts the identity into the request; raises what refuses it."""
@@ -114,8 +127,7 @@ class Access:
         tried, part = "Authorization" in request.headers, "HX-Request" in request.headers
         if page and request.method in SAFE_METHODS and not (tried or part or streamed):
             return web.HTTPSeeOther(SIGN_IN)
-        wait = self.attempts.failed(request.remote or "") if tried else 0.0
-        if wait:
+        if tried and (wait := self.note_failure(request)):
             return too_many(wait)
         headers = {"WWW-Authenticate": "Bearer"}
         if part:
@@ -135,7 +147,11 @@ def admitted(access: Access) -> Middleware:
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         await access.admit(request)
-        return await handler(request)
+        answer = await handler(request)
+        identity = request.get(IDENTITY)
+        if identity is not None and request.method not in SAFE_METHODS:
+            log.info("changed by hand", by=identity.name, what=asked_for(request), status=answer.status)
+        return answer
 
     return admit
 

@@ -81,7 +81,7 @@ def from_http(error: web.HTTPException) -> Problem:
 
 
 def internal(route: str, error: BaseException) -> Problem:
-    """Something of ours went wrong. It is logged with the route, but not the path, which may hold a passkey."""
+    """Something of ours went wrong: the log says what, and at which route."""
     log.error("an admin request failed", route=route, exc_info=error)
     return Problem(500, detail="something went wrong here: the tracker's log says what")
 
@@ -115,8 +115,13 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
         return Problem(400, detail=error.text)
     if isinstance(error, RequestPayloadError | HttpProcessingError):
         return Problem(400, detail="the body of the request is malformed")
+    return internal(asked_for(request), error)
+
+
+def asked_for(request: web.Request) -> str:
+    """What a request asks for, as it may stand in a log: its route, for the path itself may hold a passkey."""
     resource = request.match_info.route.resource
-    return internal(f"{request.method} {resource.canonical if resource is not None else '-'}", error)
+    return f"{request.method} {resource.canonical if resource is not None else '-'}"
 
 
 def _phrase(status: int) -> str:

@@ -2,6 +2,7 @@
 
 from typing import Any
 
+import structlog
 from aiohttp import web
 
 from tracker.admin.auth import ACCESS, COOKIE, SECURE_COOKIE, SIGN_IN, cookie_of, too_many
@@ -10,6 +11,8 @@ from tracker.admin.desk import Desk
 from tracker.admin.pages.rendering import render
 from tracker.admin.posted import posted
 from tracker.store.tokens import Session
+
+log = structlog.get_logger("tracker.admin")
 
 _MOST_BYTES = 4096
 """Of a sign-in form, which anybody may send."""
@@ -33,10 +36,11 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
         elif isinstance(text, str):
             signed_in = await tokens.sign_in_by_token(text.strip(), seconds)
         if signed_in is None:
-            if wait := request.app[ACCESS].attempts.failed(request.remote or ""):
+            if wait := request.app[ACCESS].note_failure(request):
                 raise too_many(wait)
             return _page(request, "link" if link else "token", status=403)
         await tokens.sign_out(cookie_of(request))
+        log.info("signed in", by=signed_in[0].name, address=request.remote or "unix")
         answer = _on_to("/")
         _set_cookie(request, answer, signed_in[1], seconds)
         return answer
@@ -80,5 +84,5 @@ def _set_cookie(request: web.Request, answer: web.Response, secret: str, seconds
 
 def came_by_tls(request: web.Request) -> bool:
     """Whether the browser speaks TLS to a proxy. Who lies about it in their own request harms only their own cookie."""
-    forwarded = request.headers.get("X-Forwarded-Proto", "").strip().lower()
+    forwarded = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
     return forwarded == "https" or request.headers.get("Origin", "").startswith("https://")
