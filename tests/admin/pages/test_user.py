@@ -6,7 +6,7 @@ from tests.admin.pages.conftest import HNR_SECONDS, Private
 from tests.admin.pages.page import get, send
 from tests.admin.pages.test_users import leave_early
 from tests.store.harness import ALICE, info_hash, update
-from tracker.admin.pages.user import PAGE, ratio
+from tracker.admin.pages.user import PAGE, ROTATED, ratio
 
 HERE = "/users/7"
 VERBS = ("edit", "passkey", "rotate", "forgive", "delete")
@@ -85,7 +85,7 @@ async def test_a_new_passkey_ends_the_old_one(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         page = await send(browser, f"{HERE}/rotate", status=200)
     new = await alice.store.users.passkey_of("7")
-    assert new is not None and new != ALICE and new in page.text
+    assert new is not None and new != ALICE and new in page.text and ROTATED in page.text
     assert await alice.store.refused(update(1, passkey=ALICE)) == "unknown passkey"
 
 

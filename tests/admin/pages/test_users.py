@@ -27,6 +27,7 @@ async def test_a_new_user_gets_a_passkey_that_is_shown_once(private: Private) ->
         page = await send(browser, "/users", {"user_id": "42", "can_leech": "1"}, status=200)
         passkey = await private.store.users.passkey_of("42")
         assert passkey is not None
+        assert "User 42 was created." in page.text
         assert f"http://127.0.0.1:6969/{passkey}/announce" in page.text
         for path in ("/users", "/users/42", "/users?id=42"):
             async with browser.get(path) as answer:

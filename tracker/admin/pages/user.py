@@ -19,6 +19,7 @@ from tracker.store.users import SETS, User
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit and runs"}
 """The user's sets of torrents, as people read them."""
+ROTATED = "The passkey is new: clients that announce with the old one are refused from now on."
 _LONGEST_ID = 16
 _LONGEST_CURSOR = 20
 
@@ -109,15 +110,15 @@ class UserPage:
         return _back(request, user, "saved")
 
     async def passkey(self, request: web.Request) -> web.Response:
-        return self._show_passkey(request, await self._user(request), fresh=False)
+        return self._show_passkey(request, await self._user(request))
 
     async def rotate(self, request: web.Request) -> web.Response:
         user = await self._user(request)
-        return self._show_passkey(request, await self._users.rotate(user.passkey), fresh=True)
+        return self._show_passkey(request, await self._users.rotate(user.passkey), ROTATED)
 
-    def _show_passkey(self, request: web.Request, user: User, *, fresh: bool) -> web.Response:
+    def _show_passkey(self, request: web.Request, user: User, said: str = "") -> web.Response:
         urls = announce_urls(self._desk.settings.http.listen, request.host, user.passkey)
-        context: dict[str, Any] = {"user": user, "announce_urls": urls, "fresh": fresh}
+        context: dict[str, Any] = {"user": user, "announce_urls": urls, "said": said}
         return render(request, "user_passkey.html", context)
 
     async def forgive(self, request: web.Request) -> web.Response:

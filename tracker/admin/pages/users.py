@@ -71,7 +71,11 @@ class UserPages:
         except ClientError as error:
             return await self._page(request, error=str(error))
         urls = announce_urls(self._desk.settings.http.listen, request.host, user.passkey)
-        return render(request, "user_passkey.html", {"user": user, "announce_urls": urls, "fresh": True})
+        return render(
+            request,
+            "user_passkey.html",
+            {"user": user, "announce_urls": urls, "said": f"User {user.user_id} was created."},
+        )
 
 
 def _pages(path: str, number: int, total: int) -> dict[str, Any]:
