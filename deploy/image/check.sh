@@ -9,7 +9,8 @@ work=$(mktemp -d -p /var/tmp) # not in /tmp, which gets another content below
 chmod 755 "$work"
 tracker=""
 clean_up() {
-    [ -z "$tracker" ] || { kill -KILL "$tracker" 2>/dev/null || true; wait "$tracker" 2>/dev/null || true; }
+    # TERM, for its init hands that on; killed itself, it would leave the tracker behind.
+    [ -z "$tracker" ] || { kill -TERM "$tracker" 2>/dev/null || true; wait "$tracker" 2>/dev/null || true; }
     rm -rf "$work"
 }
 trap clean_up EXIT
@@ -47,9 +48,11 @@ if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     init=(tini -s --)
 fi
 
+free_port() { "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
 # The variables of the image, and ports of our own.
 run=(env -i "PATH=$work/opt/bin:/usr/bin:/bin" HOME=/nonexistent PYTHONDONTWRITEBYTECODE=1
-    "TRACKER_DATA__DIRECTORY=$work/data" TRACKER_HTTP__LISTEN=127.0.0.1:16969 TRACKER_ADMIN__LISTEN=127.0.0.1:16970)
+    "TRACKER_DATA__DIRECTORY=$work/data" "TRACKER_HTTP__LISTEN=127.0.0.1:$(free_port)" "TRACKER_ADMIN__LISTEN=127.0.0.1:$(free_port)")
 serve=("${run[@]}" "${init[@]}" tracker serve)
 if [ "$(id -u)" = 0 ]; then
     if unshare --mount true 2>/dev/null; then
