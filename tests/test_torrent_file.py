@@ -176,6 +176,8 @@ class TestHostileInput:
 
     def test_the_number_of_values_is_bounded(self) -> None:
         assert refusal(b"d4:infol" + b"le" * MAX_TOKENS) == "the .torrent file has too many values"
+        half = b"l" + b"le" * (MAX_TOKENS // 4) + b"e"
+        assert refusal(b"d1:a%b1:b%b1:c%be" % (half, half, half)) == "the .torrent file has too many values"
 
     def test_the_size_is_bounded(self) -> None:
         data = torrent(V1_INFO)

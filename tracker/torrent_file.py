@@ -24,7 +24,7 @@ MAX_DEPTH = 100
 MAX_NAME_LENGTH = 255
 
 MAX_TOKENS = 1_000_000
-"""Values, keys and ends in one value of the outer dictionary; a file of a torrent takes about nine."""
+"""Values, keys and ends in the whole file; a file of a torrent takes about nine."""
 
 _LARGEST_SIZE = 2**63
 _TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
@@ -85,10 +85,10 @@ def _info_span(data: bytes) -> tuple[int, int]:
     if not data.startswith(b"d"):
         _refuse()
     found = None
-    at = 1
+    at, left = 1, MAX_TOKENS
     while data[at : at + 1] != b"e":
         key_end, key = _key(data, at)
-        value_end = _end_of_value(data, key_end)
+        value_end, left = _end_of_value(data, key_end, left - 1)
         if key == b"info":
             if found or data[key_end : key_end + 1] != b"d":
                 _refuse()
@@ -109,11 +109,12 @@ def _key(data: bytes, at: int) -> tuple[int, bytes]:
     return end, data[match.end() : end]
 
 
-def _end_of_value(data: bytes, at: int) -> int:
-    """Where the value that begins ``at`` ends; refuses one that is cut off or breaks the grammar."""
+def _end_of_value(data: bytes, at: int, most: int) -> tuple[int, int]:
+    """Where the value that begins ``at`` ends, and how many of ``most`` tokens are left; refuses one that is cut off or
+    breaks the grammar."""
     # For each dictionary or list we are in: whether a key comes next; None for a list, where none ever does.
     key_next: list[bool | None] = []
-    for _ in range(MAX_TOKENS):
+    for left in range(most - 1, -1, -1):
         if not (match := _TOKEN.match(data, at)):
             _refuse()
         at = match.end()
@@ -134,7 +135,7 @@ def _end_of_value(data: bytes, at: int) -> int:
                 raise ClientError("the .torrent file is nested too deeply", retry_in="never")
             continue
         if not key_next:
-            return at
+            return at, left
         if key_next[-1] is not None:
             key_next[-1] = not key_next[-1]
     raise ClientError("the .torrent file has too many values", retry_in="never")

@@ -3,7 +3,7 @@ from html.parser import HTMLParser
 from tests.admin.api.asking import Program
 from tests.admin.conftest import Admin
 from tracker.admin.api import GROUPS
-from tracker.admin.api.page import kind
+from tracker.admin.api.page import kind, prose
 
 
 class Seen(HTMLParser):
@@ -42,6 +42,10 @@ async def test_it_is_not_for_everybody(admin: Admin) -> None:
     async with admin.client() as nobody:
         async with nobody.get("/api", allow_redirects=False) as answer:
             assert answer.status in (303, 401)
+
+
+def test_prose_is_escaped() -> None:
+    assert prose("a <b> `c<d` e") == "a &lt;b&gt; <code>c&lt;d</code> e"
 
 
 def test_kinds_in_a_few_words() -> None:

@@ -5,7 +5,7 @@ from typing import Any
 
 import aiohttp_jinja2
 from aiohttp import web
-from markupsafe import Markup
+from markupsafe import Markup, escape
 
 from tracker.admin.api.openapi import Schema
 from tracker.admin.pages.rendering import render
@@ -30,6 +30,7 @@ def context(document: Schema) -> dict[str, Any]:
         "groups": _groups(document),
         "schemas": _schemas(document),
         "kind": kind,
+        "prose": prose,
     }
 
 
@@ -68,6 +69,15 @@ def _schemas(document: Schema) -> list[dict[str, Any]]:
 
 def _model(schema: Schema) -> str:
     return str(schema.get("$ref", "")).rpartition("/")[2]
+
+
+def prose(text: str) -> Markup:
+    """What stands between backticks, as code; everything is escaped."""
+    parts = text.split("`")
+    return Markup("").join(  # nothing of ours in it
+        Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
+        for number, part in enumerate(parts)
+    )
 
 
 def kind(schema: Schema) -> str:
