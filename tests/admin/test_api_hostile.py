@@ -1,0 +1,123 @@
+"""Uploads and other input made to hurt: refused in bounded time and memory, and never with 500."""
+
+import asyncio
+import io
+from collections.abc import AsyncIterator
+
+import aiohttp
+import pytest
+from aiohttp import FormData
+
+from tests.admin.api.asking import program
+from tests.admin.conftest import Admin, Serve
+from tracker.bittorrent import InfoHash
+
+_HASH = InfoHash(bytes(range(20)))
+UPLOAD = 1024 * 1024
+
+
+def form(content: bytes) -> FormData:
+    made = FormData()
+    made.add_field("file", io.BytesIO(content), filename="bomb.torrent")
+    return made
+
+
+BOMBS = {
+    "lists in lists": b"d4:info" + b"l" * UPLOAD,
+    "dictionaries in dictionaries": b"d4:info" + b"d1:a" * (UPLOAD // 4),
+    "a length beyond the end": b"d4:info999999999:x",
+    "a length of many digits": b"d4:info" + b"9" * UPLOAD + b":x",
+    "a number of many digits": b"d4:infod6:lengthi" + b"9" * UPLOAD + b"e",
+    "a negative length": b"d4:infod6:lengthi-1e4:name1:a6:pieces0:ee",
+    "a size beyond 64 bits": b"d4:infod5:filesl"
+    + b"d6:lengthi9223372036854775807ee" * 3
+    + b"e4:name1:a6:pieces0:ee",
+    "a name that is none": b"d4:infod6:lengthi1e4:namei1e6:pieces0:ee",
+    "pieces that are none": b"d4:infod6:lengthi1e4:name1:a6:pieces3:abcee",
+    "a tree that is none": b"d4:infod9:file treei1e12:meta versioni2e4:name1:aee",
+    "two infos": b"d4:infod6:lengthi1e4:name1:a6:pieces0:e4:infod6:lengthi1e4:name1:a6:pieces0:ee",
+    "nothing": b"",
+    "zeros": bytes(1000),
+}
+
+
+@pytest.mark.parametrize("name", BOMBS)
+async def test_bombs_in_uploads(admin: Admin, name: str) -> None:
+    async with program(admin) as asking:
+        await asking.ask("POST", "/torrents", 422, data=form(BOMBS[name][:UPLOAD]))
+        assert (await asking.get("/torrents"))["total"] == 0
+
+
+async def test_a_torrent_of_very_many_files_is_read(admin: Admin) -> None:
+    many = b"d6:lengthi1e4:pathl1:aee" * 20_000
+    data = b"d4:infod5:filesl" + many + b"e4:name4:many6:pieces0:ee"
+    async with program(admin) as asking:
+        added = await asking.ask("POST", "/torrents", 201, data=form(data))
+    assert added["torrents"][0]["name"] == "many"
+
+
+@pytest.mark.parametrize(
+    "name", [b"a\0b\x1b[31m", b"\xff\xfe", b"\xed\xa0\x80", b"x" * 5000, b"<img src=x>", b"\r\nX: y"]
+)
+async def test_names_in_files_are_made_fit_to_print(admin: Admin, name: bytes) -> None:
+    data = b"d4:infod6:lengthi1e4:name%d:%b6:pieces0:ee" % (len(name), name)
+    async with program(admin) as asking:
+        (added,) = (await asking.ask("POST", "/torrents", 201, data=form(data)))["torrents"]
+        assert added["name"].isprintable() and 0 < len(added["name"]) <= 255
+        assert (await asking.get(f"/torrents/{added['info_hash']}"))["name"] == added["name"]
+
+
+async def test_a_body_that_is_too_large(serve: Serve) -> None:
+    admin = await serve(max_upload_bytes=2048)
+    async with program(admin) as asking:
+        await asking.ask("POST", "/torrents", 413, data=form(b"x" * 3000))
+        body = b'{"name": "' + b"x" * 3000 + b'"}'
+        await asking.ask("POST", "/tokens", 413, data=body, headers={"Content-Type": "application/json"})
+
+
+async def test_a_body_without_end_is_refused_before_its_end(serve: Serve) -> None:
+    admin = await serve(max_upload_bytes=4096)
+    sent = 0
+
+    async def endless() -> AsyncIterator[bytes]:
+        nonlocal sent
+        yield b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
+        while sent < 500_000_000:
+            sent += 65_536
+            yield bytes(65_536)
+            await asyncio.sleep(0)
+
+    headers = {"Content-Type": "multipart/form-data; boundary=b"}
+    async with admin.client("full") as session:
+        try:
+            async with session.post("/api/v1/torrents", data=endless(), headers=headers) as answer:
+                assert answer.status == 413
+        except aiohttp.ClientConnectionError:
+            pass  # refused and closed while we were still sending
+    assert sent < 500_000_000
+
+
+async def test_what_somebody_else_wrote_into_the_store(admin: Admin) -> None:
+    """A site shares the store: what it writes wrongly makes odd figures, and no error."""
+    command, keys = admin.stores.connection.command, admin.stores.keys
+    (added, _), info_hash = await admin.stores.torrents.add(_HASH, {}), _HASH
+    await command("HSET", keys.torrent(info_hash), "name", b"\xff\xed\xa0\x80", "seeders", "9" * 400)
+    await command("HSET", keys.torrent(info_hash), "multi_up", "nan", "leechers", "-1", "enabled", "maybe")
+    await command("SET", keys.stat("announces"), "many")
+    await command("HSET", keys.failures(), b"\xff", "x")
+    user = await admin.stores.users.add("7")
+    await command("HSET", keys.user("7"), "uploaded", "9" * 400, "downloaded", "x")
+    await command("SADD", keys.user_set("7", "hnr"), "x:y", added)
+    await command("SADD", keys.allowed_clients(), b"\xff\0")
+    async with program(admin) as asking:
+        for path in (
+            "/torrents",
+            f"/torrents/{info_hash.hex()}",
+            "/statistics",
+            "/users",
+            f"/users/{user.user_id}",
+            "/users/7/torrents/hnr",
+            "/clients",
+            "/counters/announces",
+        ):
+            await asking.get(path)
