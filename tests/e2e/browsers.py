@@ -79,7 +79,7 @@ OpenDesk = Callable[..., Window]
 def browser() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, NAMES)), None)
     if path is None:
-        pytest.skip(f"no browser: none of {', '.join(NAMES)} is in PATH")
+        pytest.skip(f"tests/e2e/test_dashboard.py needs a browser, and none of {', '.join(NAMES)} is in PATH")
     with sync_playwright() as playwright:
         running = playwright.chromium.launch(executable_path=path, args=list(_OPTIONS))
         yield running
