@@ -12,18 +12,23 @@ from tracker.terminal import say
 SECTIONS: Sections = {
     "Run": {
         "serve": Entry("serve:serve", "Serve until SIGTERM or Ctrl-C."),
+        "health": Entry("health:health", "Ask the tracker on this machine whether it is alive."),
         "doctor": Entry("doctor:look_over", "Look the store and the settings over."),
         "settings": Entry("settings:show_settings", "Print the settings in force."),
+        "completion": Entry("completion:completion", "Print the script that lets a shell complete words."),
     },
     "What is served": {
         "torrent": Entry("torrents:torrents", "Register torrents, and look at them."),
         "deny": Entry("denials:deny", "Forbid torrents."),
         "allow": Entry("denials:allow", "Take a denial back."),
+        "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Users of a private tracker: passkeys and totals."),
         "client": Entry("clients:clients", "Client programs: the allow-list, and who came."),
     },
     "What happens": {
         "stats": Entry("stats:show_stats", "Print what was counted and measured."),
+        "top": Entry("top:show_top", "Watch the tracker, live."),
+        "score": Entry("scores:scores", "Scores of torrents, and how far scoring is behind."),
         "unique": Entry("uniques:uniques", "Unique users, by place and by torrent."),
         "geoip": Entry("geoip:geoip", "Where addresses are in the world."),
         "jobs": Entry("jobs:jobs", "The queue of background jobs."),
@@ -37,6 +42,9 @@ SECTIONS: Sections = {
         "export": Entry("exports:export_register", "Write the register into a file."),
         "backup": Entry("backups:backup", "Copy the private store into a file."),
         "restore": Entry("backups:restore", "Put a copy of the private store back."),
+        "cleanup": Entry("maintenance:cleanup", "Find what no longer belongs into the store."),
+        "reindex": Entry("maintenance:reindex", "List what is not listed as it should."),
+        "wipe-stats": Entry("maintenance:wipe_stats", "Begin statistics anew."),
     },
 }
 

@@ -105,6 +105,72 @@ def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str
     each(config, info_hashes, action)
 
 
+@torrents.command("edit")
+def edit_torrent(
+    info_hashes: InfoHashes,
+    name: Annotated[str | None, typer.Option(help="For people.")] = None,
+    private: Annotated[bool | None, typer.Option("--private/--public", help="What its file says.")] = None,
+    upload_multiplier: Annotated[
+        str | None, typer.Option(help="What users are credited of what they upload, 0 to 1000 times.")
+    ] = None,
+    download_multiplier: Annotated[str | None, typer.Option(help="The same of what they download.")] = None,
+    config: Config = None,
+) -> None:
+    """Change what is kept about registered torrents; what is not named stays."""
+    given = {
+        "name": name,
+        "private": None if private is None else str(int(private)),
+        "multi_up": upload_multiplier,
+        "multi_dn": download_multiplier,
+    }
+    fields = {field: value for field, value in given.items() if value is not None}
+    if not fields:
+        raise typer.BadParameter("say what to change, such as --name")
+    _edit_torrents(config, info_hashes, fields, "changed")
+
+
+@torrents.command("search")
+def search_torrents(
+    text: Annotated[str, typer.Argument(metavar="TEXT", help="Part of a name, or how an info hash begins.")],
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Find torrents by name or info hash."""
+    listing = Listing(_columns(score=False), as_json=as_json)
+
+    async def work(stores: Stores) -> None:
+        left, cursor = limit, "first"
+        while left and cursor:
+            cursor, found = await stores.torrents.search(
+                text, min(PAGE, left), "" if cursor == "first" else cursor
+            )
+            listing.page(_torrent_row(each) for each in found)
+            left -= len(found)
+
+    with_stores(config, work)
+
+
+@torrents.command("history")
+def show_history(
+    info_hash: Annotated[str, typer.Argument(metavar="INFO_HASH")],
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show how a torrent was at its last scorings, oldest first; times are epoch seconds."""
+    figures = [Column(name, 12, right=True) for name in ("at", "seeders", "leechers", "completions", "score")]
+    listing = Listing(figures, as_json=as_json)
+
+    async def work(stores: Stores) -> None:
+        found = await stores.torrents.get(parse_info_hash(info_hash))
+        if found is None:
+            raise ClientError("unknown torrent")
+        points = await stores.torrents.history(found)
+        listing.page({column.name: getattr(point, column.name) for column in figures} for point in points)
+
+    with_stores(config, work)
+
+
 @torrents.command("list")
 def list_torrents(
     by: Annotated[str, typer.Option(help="The most of: seeders, leechers, snatches or score.")] = "seeders",
@@ -115,14 +181,7 @@ def list_torrents(
     """List registered torrents; by score those that have one, which a torrent without peers loses in time."""
     if by not in ("seeders", "leechers", "snatches", "score"):
         raise typer.BadParameter("--by takes seeders, leechers, snatches or score")
-    columns = [
-        Column("info_hash", 40),
-        Column("seeders", 8, right=True),
-        Column("leechers", 8, right=True),
-        Column("completions", 11, right=True),
-        *([Column("score", 6, right=True)] if by == "score" else []),
-    ]
-    listing = Listing([*columns, Column("state", 12), Column("name")], as_json=as_json)
+    listing = Listing(_columns(score=by == "score"), as_json=as_json)
 
     async def work(stores: Stores) -> None:
         for offset in range(0, limit, PAGE):
@@ -133,6 +192,18 @@ def list_torrents(
             listing.page(_torrent_row(each) for each in found)
 
     with_stores(config, work)
+
+
+def _columns(*, score: bool) -> list[Column]:
+    return [
+        Column("info_hash", 40),
+        Column("seeders", 8, right=True),
+        Column("leechers", 8, right=True),
+        Column("completions", 11, right=True),
+        *([Column("score", 6, right=True)] if score else []),
+        Column("state", 12),
+        Column("name"),
+    ]
 
 
 def _torrent_row(found: Torrent) -> Row:

@@ -94,6 +94,29 @@ def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
     each(config, who, action, secret=True)
 
 
+@users.command("edit")
+def edit_user(
+    who: Who,
+    may_leech: Annotated[
+        bool | None, typer.Option("--may-leech/--no-leech", help="May download, or seed only.")
+    ] = None,
+    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Served, or refused.")] = None,
+    config: Config = None,
+) -> None:
+    """Change what a user may do, from the very next announce; what is not named stays."""
+    given = {"can_leech": may_leech, "enabled": enabled}
+    fields = {name: value for name, value in given.items() if value is not None}
+    if not fields:
+        raise typer.BadParameter("say what to change, such as --no-leech")
+
+    async def work(stores: Stores) -> None:
+        found = await stores.users.find(who)
+        await stores.users.edit(found.passkey, fields)
+        say(f"changed user {found.user_id}")
+
+    with_stores(config, work)
+
+
 @users.command("delete")
 def delete_user(
     who: Who,

@@ -1,0 +1,70 @@
+"""``tracker health``: for Docker and other watchers. It imports little, and needs neither a token nor the store."""
+
+import http.client
+import socket
+from typing import Annotated
+
+import typer
+
+from tracker.commands import AsJson, Config
+from tracker.errors import ClientError
+from tracker.settings_sources import load
+from tracker.terminal import describe
+
+_SECONDS = 5.0
+_LOCAL = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "*": "127.0.0.1"}
+
+
+class _UnixConnection(http.client.HTTPConnection):
+    def __init__(self, path: str) -> None:
+        super().__init__("localhost", timeout=_SECONDS)
+        self._path = path
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX)
+        self.sock.settimeout(_SECONDS)
+        self.sock.connect(self._path)
+
+
+def health(
+    ready: Annotated[
+        bool, typer.Option("--ready", help="Whether it can serve, and not only whether it lives.")
+    ] = False,
+    public: Annotated[
+        bool, typer.Option("--public", help="Ask the public port, not the admin port.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Ask the tracker on this machine whether it is alive; exit code 1 when it is not."""
+    settings = load(config)
+    listen = settings.http.listen if public or not settings.admin.enabled else settings.admin.listen
+    path = "/ready" if ready else "/health"
+    try:
+        status, text = _ask(listen[0], path)
+    except (OSError, http.client.HTTPException) as error:
+        raise ClientError(
+            f"no tracker answers at {listen[0]}: {str(error) or type(error).__name__}"
+        ) from error
+    describe({"healthy": status == 200, "answer": text, "address": listen[0]}, as_json=as_json)
+    if status != 200:
+        raise typer.Exit(1)
+
+
+def _ask(address: str, path: str) -> tuple[int, str]:
+    connection = _connection(address)
+    try:
+        connection.request("GET", path, headers={"Connection": "close"})
+        answer = connection.getresponse()
+        return answer.status, answer.read(1000).decode("utf-8", "replace").strip()
+    finally:
+        connection.close()
+
+
+def _connection(address: str) -> http.client.HTTPConnection:
+    if address.startswith("unix:"):
+        return _UnixConnection(address.removeprefix("unix:"))
+    host, _, port = address.rpartition(":")
+    if port == "0":
+        raise ClientError("it listens on a port that the system chose, which nobody knows beforehand")
+    return http.client.HTTPConnection(_LOCAL.get(host, host).strip("[]"), int(port), timeout=_SECONDS)

@@ -1,0 +1,222 @@
+"""``tracker top``: the tracker at work, in a terminal, once a second. It reads counters and index sets only."""
+
+import asyncio
+import os
+import sys
+import termios
+import time
+import tty
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from typing import TYPE_CHECKING, Annotated
+
+import typer
+from redis.exceptions import RedisError
+
+from tracker.commands import AsJson, Config, load_settings, run_with_stores, with_stores
+from tracker.errors import ClientError, StoreAway
+from tracker.stores import Stores
+from tracker.terminal import Row, printable, sparkline
+from tracker.valkey import EmbeddedValkey
+
+if TYPE_CHECKING:
+    from rich.console import Console, RenderableType
+
+RATES = ("announces", "scrapes", "failures", "joins", "reaps")
+SORTS = ("seeders", "leechers", "snatches", "score")
+_TORRENTS = 50
+_EVERY_SECONDS = 1.0
+_AVERAGED = 5
+"""Seconds that a rate is the mean of."""
+
+
+@dataclass(slots=True)
+class Snapshot:
+    """The figures of one moment; ``series`` are counts by second, the last full one at the end."""
+
+    at: float = 0.0
+    series: dict[str, list[int]] = field(default_factory=dict)
+    totals: dict[str, int] = field(default_factory=dict)
+    torrents: int = 0
+    latency_seconds: float | None = None
+    memory_bytes: int = 0
+    jobs: dict[str, int] = field(default_factory=dict)
+    top: list[Row] = field(default_factory=list)
+
+    def rate(self, name: str) -> float:
+        last = self.series.get(name, [])[-_AVERAGED:]
+        return round(sum(last) / len(last), 1) if last else 0.0
+
+
+async def look(stores: Stores, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
+    """Raises StoreAway and redis.exceptions.RedisError."""
+    now = time.time() - 1  # of the current second not all is counted yet
+    counters = stores.counters
+    series = {}
+    for name in RATES:
+        # Failures are counted by their reasons, which are few and fixed.
+        names = await counters.names("failures.*") if name == "failures" else [name]
+        found = [await counters.series(each, 1, last=now, fill=True) for each in names]
+        series[name] = [sum(number for _, number in second) for second in zip(*found, strict=False)]
+    _, latency = await counters.distribution("announce_seconds", 5, first=now - 60, last=now)
+    jobs: dict[str, int] = {}
+    for queue in await stores.jobs.queues():
+        for status, number in (await stores.jobs.sizes(queue)).items():
+            jobs[status] = jobs.get(status, 0) + number
+    memory = dict(await stores.connection.command("INFO", "memory"))
+    top: list[Row] = [
+        {
+            "info_hash": each.info_hash.hex(),
+            "seeders": each.seeders,
+            "leechers": each.leechers,
+            "completions": each.completions,
+            "name": each.name,
+        }
+        for each in await stores.torrents.top(sort, count)
+    ]
+    return Snapshot(
+        at=now,
+        series=series,
+        totals=await counters.totals(),
+        torrents=await stores.torrents.count(),
+        latency_seconds=latency.mean if latency else None,
+        memory_bytes=int(memory.get("used_memory", 0)),
+        jobs=jobs,
+        top=top,
+    )
+
+
+def show_top(
+    once: Annotated[bool, typer.Option("--once", help="Print one look at it, and end.")] = False,
+    sort: Annotated[str, typer.Option(help=f"Torrents by {', '.join(SORTS)}; key s changes it.")] = "seeders",
+    limit: Annotated[int, typer.Option(min=1, max=1000, help="Torrents in one look.")] = 10,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Watch the tracker: rates, swarms, latency, the largest torrents. Keys: q ends it, s sorts by the next figure."""
+    if sort not in SORTS:
+        raise typer.BadParameter(f"--sort takes {', '.join(SORTS)}")
+    live = not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty()
+    if not live:
+        with_stores(config, lambda stores: _print_once(stores, sort, limit, as_json=as_json))
+        return
+    settings = load_settings(config)
+
+    async def runs() -> bool:
+        return settings.redis.url is not None or await EmbeddedValkey(settings.data.directory).is_running()
+
+    if not asyncio.run(runs()):  # to start the store for this would keep a tracker from starting
+        raise ClientError("no tracker runs here: start one, or take `tracker top --once`")
+    run_with_stores(settings, lambda stores: _watch(stores, sort))
+
+
+async def _print_once(stores: Stores, sort: str, limit: int, *, as_json: bool) -> None:
+    snapshot = await look(stores, sort, limit)
+    rates = {name: snapshot.rate(name) for name in RATES}
+    if as_json:
+        import json  # noqa: PLC0415
+
+        typer.echo(json.dumps({**asdict(snapshot), "rates": rates}))
+        return
+    for name, rate in rates.items():
+        typer.echo(f"{name}\t{rate}/s")
+    for name, value in _swarms(snapshot).items():
+        typer.echo(f"{name}\t{value}")
+    for row in snapshot.top:
+        typer.echo("\t".join(printable(str(value)) for value in row.values()))
+
+
+def _swarms(snapshot: Snapshot) -> dict[str, str]:
+    latency = snapshot.latency_seconds
+    waiting = snapshot.jobs.get("pending", 0) + snapshot.jobs.get("retry", 0)
+    return {
+        "torrents": str(snapshot.torrents),
+        "seeders": str(snapshot.totals.get("seeders", 0)),
+        "leechers": str(snapshot.totals.get("leechers", 0)),
+        "latency": "" if latency is None else f"{latency * 1000:.1f} ms",
+        "store": f"{snapshot.memory_bytes / 1e6:.1f} MB",
+        "jobs": f"{waiting} wait, {snapshot.jobs.get('running', 0)} run, {snapshot.jobs.get('failed', 0)} failed",
+    }
+
+
+async def _watch(stores: Stores, sort: str) -> None:
+    """Until q. While the store is away it says so, with the last figures below."""
+    from rich.console import Console  # noqa: PLC0415
+    from rich.live import Live  # noqa: PLC0415
+
+    keys: asyncio.Queue[bytes] = asyncio.Queue(100)
+    console, snapshot, trouble = Console(highlight=False), Snapshot(), ""
+    async with asyncio.TaskGroup() as tasks:
+        probing = tasks.create_task(stores.connection.watch())
+        with _keyboard(keys), Live(console=console, screen=True, auto_refresh=False) as live:
+            while True:
+                try:
+                    async with asyncio.timeout(10 * _EVERY_SECONDS):
+                        snapshot, trouble = await look(stores, sort), ""
+                except (StoreAway, RedisError, TimeoutError) as error:
+                    trouble = str(error) or "the store does not answer"
+                live.update(_screen(console, snapshot, sort, trouble), refresh=True)
+                key = await _key(keys)
+                if key in (b"q", b"Q", b"\x03", b"\x04"):
+                    break
+                if key in (b"s", b"S"):
+                    sort = SORTS[(SORTS.index(sort) + 1) % len(SORTS)]
+        probing.cancel()
+
+
+async def _key(keys: "asyncio.Queue[bytes]") -> bytes:
+    """The next key, or nothing when none came until the next look."""
+    try:
+        async with asyncio.timeout(_EVERY_SECONDS):
+            return await keys.get()
+    except TimeoutError:
+        return b""
+
+
+@contextmanager
+def _keyboard(keys: "asyncio.Queue[bytes]") -> Iterator[None]:
+    """Keys come one by one and are not shown; the terminal is put back whatever happens."""
+    handle = sys.stdin.fileno()
+    before = termios.tcgetattr(handle)
+    loop = asyncio.get_running_loop()
+
+    def hear() -> None:
+        typed = os.read(handle, 100) or b"q"  # nothing is what a closed terminal gives
+        for number in typed:
+            if not keys.full():
+                keys.put_nowait(bytes([number]))
+
+    tty.setcbreak(handle)
+    loop.add_reader(handle, hear)
+    try:
+        yield
+    finally:
+        loop.remove_reader(handle)
+        termios.tcsetattr(handle, termios.TCSADRAIN, before)
+
+
+def _screen(console: "Console", snapshot: Snapshot, sort: str, trouble: str) -> "RenderableType":
+    from rich.console import Group  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    width, height = console.size
+    rates = Table.grid(padding=(0, 2))
+    slices = max(10, min(120, width - 30))
+    for name in RATES:
+        trend = sparkline(snapshot.series.get(name, [])[-slices:])
+        rates.add_row(name, Text(f"{snapshot.rate(name)}/s", justify="right"), Text(trend, style="cyan"))
+    figures = Text("   ").join(Text(f"{name} {value}") for name, value in _swarms(snapshot).items())
+    table = Table(box=None, expand=True, pad_edge=False)
+    for title in ("seeders", "leechers", "snatches"):
+        table.add_column(title, justify="right", width=9, style="bold" if title == sort else "")
+    table.add_column("name", ratio=1, no_wrap=True, overflow="ellipsis")
+    for row in snapshot.top[: max(0, height - len(RATES) - 7)]:
+        name = printable(str(row["name"])) or str(row["info_hash"])
+        table.add_row(str(row["seeders"]), str(row["leechers"]), str(row["completions"]), Text(name))
+    clock = time.strftime("%H:%M:%S")
+    head = Text(f"tracker top  {clock}  by {sort}   q quit, s sort", style="reverse")
+    if trouble:
+        head = Text(f"{printable(trouble)}: these are the last figures   q quit", style="bold red")
+    return Group(head, Text(), rates, Text(), figures, Text(), table)
