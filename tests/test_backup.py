@@ -10,6 +10,9 @@ import pytest
 from tests import trackers
 from tests.trackers import RunningTracker
 
+# A story told by a dozen processes, one after the other.
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
+
 HASH = "01" * 20
 
 
