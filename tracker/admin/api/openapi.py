@@ -165,6 +165,7 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
     errors = {
         401: "No token or session, or one that is unknown or revoked.",
         403: "This needs scope full, or the host, origin or CSRF token is wrong.",
+        431: "The address or a header is too long.",
         429: "Too many failed attempts to be let in.",
         503: "The store does not answer: try again soon.",
         422: "Parameters or fields are not as they should be, or more than there are.",

@@ -53,7 +53,9 @@ class TorrentQuery(Paged):
         description="A part of a name, in any case, or the beginning of an info hash. A search has no order and takes "
         "`cursor` instead of `sort`, `order` and `offset`.",
     )
-    cursor: str = Field("", max_length=2000, description="`next_cursor` of a search's page before.")
+    cursor: str = Field(
+        "", pattern="^[0-9A-Za-z]{0,64}$", description="`next_cursor` of a search's page before."
+    )
     sort: Literal["seeders", "leechers", "snatches", "score"] = Field(
         "seeders", description="By `score`, only torrents that have one are listed."
     )
