@@ -65,7 +65,7 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
             open_background(settings, base, reaper, joins.joined),
             running(reaper.run),
             _web(settings, base, joins, secret, url, problems) as (addresses, figures),
-            _admin(settings, base, joins, figures, problems, version) as (admin, tokens),
+            _admin(settings, base, joins, figures, problems, version, addresses) as (admin, tokens),
         ):
             store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
             link = await tokens.new_link() if admin and embedded and not await tokens.any() else ""
@@ -129,13 +129,14 @@ async def _admin(
     figures: Callable[[], Snapshot],
     problems: Callable[[], Sequence[str]],
     version: str,
+    listening: tuple[str, ...],
 ) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
     """The admin port, if it is wanted: (its addresses, who may use it)."""
     stores = stores_on(base.connection, base.scripts, base.keys, settings, base.counters)
     if not settings.admin.enabled:
         yield (), stores.tokens
         return
-    desk = Desk(stores, settings, joins.places, figures, problems, time.time, version)
+    desk = Desk(stores, settings, joins.places, figures, problems, time.time, version, listening)
     async with serve_admin(desk, settings.admin) as addresses:
         yield addresses, stores.tokens
 

@@ -134,7 +134,7 @@ class Workforce:
         self._problems = problems
         self._running: set[WebProcess] = set()
         self._departed = Snapshot()
-        self._stopping = False
+        self._stopping = asyncio.Event()
 
     @property
     def alive(self) -> int:
@@ -183,16 +183,15 @@ class Workforce:
             await process.listen()
             await process.child.ended.wait()
             self._part_with(process)
-            if not self._stopping:
+            if not self._stopping.is_set():
                 log.error("a web process ended", pid=process.child.pid, how=await process.child.last_words())
             process.close()
-            if self._stopping:
+            if self._stopping.is_set():
                 return
             pause = _SHORTEST_PAUSE if process.serving.is_set() else min(2 * pause, _LONGEST_PAUSE)
             await asyncio.sleep(pause)
-            if self._stopping:
-                return
-            process = await self.start()
+            if not self._stopping.is_set():
+                process = await self.start()
 
     def _part_with(self, process: WebProcess) -> None:
         """What it counted stays counted."""
@@ -211,7 +210,7 @@ class Workforce:
 
     async def stop(self) -> None:
         """Lets all of them answer what is in flight, and end."""
-        self._stopping = True
+        self._stopping.set()
         await asyncio.gather(*(process.stop() for process in list(self._running)))
 
 

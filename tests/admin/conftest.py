@@ -128,6 +128,7 @@ async def _running(settings: Settings, connection: Connection, prefix: str) -> A
         problems=lambda: tuple(problems),
         clock=clock,
         server="valkey under test",
+        listening=settings.http.listen,
     )
     async with serve_admin(desk, settings.admin) as addresses:
         yield Admin(f"http://{addresses[0]}", addresses, desk, clock, problems, telemetry, scripts)

@@ -14,7 +14,8 @@ class Desk:
     """Handed to every part of the admin side.
 
     ``telemetry`` gives the figures of all processes of this tracker, ``problems`` why it is not ready (nothing when it
-    is), ``clock`` epoch seconds; ``server`` names the store's server and version.
+    is), ``clock`` epoch seconds; ``server`` names the store's server and version, ``listening`` what peers may connect
+    to, with real ports.
     """
 
     stores: Stores
@@ -24,3 +25,4 @@ class Desk:
     problems: Callable[[], Sequence[str]]
     clock: Callable[[], float]
     server: str
+    listening: tuple[str, ...] = ()

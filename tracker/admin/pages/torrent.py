@@ -67,7 +67,7 @@ class TorrentPage:
             "place": await self._desk.stores.scores.place(torrent.torrent_id),
             "charted": len(await self._torrents.history(torrent)) >= FEWEST_POINTS,
             "scored_every": self._desk.settings.scoring.interval_seconds,
-            "announce_urls": announce_urls(self._desk.settings.http.listen, request.host),
+            "announce_urls": announce_urls(self._desk.listening, request.host),
             "now": self._desk.clock(),
             **await self._unique_users(torrent),
         }

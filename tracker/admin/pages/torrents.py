@@ -105,7 +105,7 @@ class TorrentPages:
             "state_of": state_of,
             "mode": self._desk.settings.torrents.mode,
             "registered": await self._torrents.count(),
-            "announce_urls": announce_urls(self._desk.settings.http.listen, request.host),
+            "announce_urls": announce_urls(self._desk.listening, request.host),
             **(await self._found(query) if query.text else await self._sorted(query)),
         }
         template = "parts/torrent_list.html" if wants_part(request) else "torrents.html"
@@ -186,7 +186,7 @@ class TorrentPages:
             "refused": refused,
             "most_files": MOST_FILES,
             "most_bytes": self._desk.settings.admin.max_upload_bytes,
-            "announce_urls": announce_urls(self._desk.settings.http.listen, request.host),
+            "announce_urls": announce_urls(self._desk.listening, request.host),
         }
         return render(request, "torrents_add.html", context, status=status)
 

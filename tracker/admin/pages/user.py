@@ -117,7 +117,7 @@ class UserPage:
         return self._show_passkey(request, await self._users.rotate(user.passkey), ROTATED)
 
     def _show_passkey(self, request: web.Request, user: User, said: str = "") -> web.Response:
-        urls = announce_urls(self._desk.settings.http.listen, request.host, user.passkey)
+        urls = announce_urls(self._desk.listening, request.host, user.passkey)
         context: dict[str, Any] = {"user": user, "announce_urls": urls, "said": said}
         return render(request, "user_passkey.html", context)
 
