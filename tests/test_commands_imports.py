@@ -66,8 +66,8 @@ def many_files(folder: Path, count: int) -> Path:
 
 
 def fields(keys: "Redis", prefix: str, info_hash: str) -> dict[str, str]:
-    row = keys.hgetall(f"{prefix}t:{info_hash}")
-    return {bytes(name).decode(): bytes(value).decode() for name, value in row.items()}
+    row: dict[bytes, bytes] = keys.hgetall(f"{prefix}t:{info_hash}")  # type: ignore[assignment]  # nothing is decoded
+    return {name.decode(): value.decode() for name, value in row.items()}
 
 
 def lines(tracker: Command, *words: str) -> list[dict[str, object]]:

@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterator
 from html import unescape
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -84,11 +85,12 @@ def texts() -> Iterator[str]:
     for module in ("wire/http.py", "frontends/http.py", "announce.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
-            called = getattr(node.func, "id", "") if isinstance(node, ast.Call) else ""
-            if called == "ClientError" and isinstance(node.args[0], ast.Constant):
-                yield str(node.args[0].value)
-            if called == "_count":  # (value, what to say when it is none)
-                yield str(node.args[1].value)
+            if isinstance(node, ast.Call):
+                # _count(value, what to say when it is none)
+                argument = {"ClientError": 0, "_count": 1}.get(getattr(node.func, "id", ""))
+                said = node.args[argument] if argument is not None else None
+                if isinstance(said, ast.Constant):
+                    yield str(said.value)
             if isinstance(node, ast.FunctionDef) and node.name == "explain":
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant):
