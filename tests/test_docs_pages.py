@@ -42,7 +42,7 @@ async def lived_in(valkey: Server) -> Server:
     async with running(Store(valkey.url, Keys("t:"), SwarmRules(private=True, peer_memory=3600))) as store:
         await store.users.add("1", PASSKEY)
         peer = PeerId(b"-TR4000-abcdefghijkl")
-        changes = {
+        changes: dict[str, Any] = {
             "info_hash": InfoHash(b"\x01" * 20),
             "peer_id": peer,
             "passkey": PASSKEY,
