@@ -37,8 +37,8 @@ StartTracker = Callable[..., RunningTracker]
 def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
     started: list[RunningTracker] = []
 
-    def start(**settings: str) -> RunningTracker:
-        started.append(trackers.start(tmp_path, TRACKER_HTTP__WORKERS="2", **settings))
+    def start(*words: str, **settings: str) -> RunningTracker:
+        started.append(trackers.start(tmp_path, *words, TRACKER_HTTP__WORKERS="2", **settings))
         return started[-1]
 
     yield start
@@ -83,6 +83,13 @@ def test_two_processes_serve_one_swarm_and_stop_together(start_tracker: StartTra
     assert max(reply[b"complete"] for reply in replies) == 64
     assert tracker.end() == 0
     assert all(gone(pid) for pid in pids)
+
+
+@linux_only
+def test_how_many_may_be_said_in_the_command(start_tracker: StartTracker) -> None:
+    tracker = start_tracker("--workers", "3")
+    assert len(web_processes(tracker)) == 3
+    assert tracker.end() == 0
 
 
 @linux_only

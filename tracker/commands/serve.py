@@ -3,6 +3,7 @@
 import asyncio
 import os
 from collections.abc import Callable
+from typing import Annotated
 
 import typer
 
@@ -11,9 +12,23 @@ from tracker.commands import Config
 from tracker.settings_sources import load
 
 
-def serve(config: Config = None) -> None:
+Workers = Annotated[
+    int | None,
+    typer.Option(
+        metavar="N",
+        min=1,
+        max=64,
+        help="Processes that answer requests; with 2 or more the background work has one of its own.",
+    ),
+]
+
+
+def serve(config: Config = None, workers: Workers = None) -> None:
     """Serve until SIGTERM or Ctrl-C; a second signal ends at once."""
     settings = load(config)
+    if workers is not None:
+        http = settings.http.model_copy(update={"workers": workers})
+        settings = settings.model_copy(update={"http": http})
     logs.configure(settings.log)
 
     def ready(banner: service.Banner) -> None:
