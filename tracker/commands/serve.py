@@ -11,7 +11,6 @@ from tracker import logs, service, terminal
 from tracker.commands import Config
 from tracker.settings_sources import load
 
-
 Workers = Annotated[
     int | None,
     typer.Option(
