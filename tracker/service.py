@@ -58,7 +58,7 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
         running(*([embedded.supervise] if embedded else [])),
         laid(settings, connection, telemetry) as base,
     ):
-        reaper, secret = await _reaper(settings, base)
+        reaper, secret = await reaper_on(settings, base)
         problems = Readiness(connection, stop.is_set, reaper).problems
         async with (
             open_joins(settings, base, secret) as joins,
@@ -76,7 +76,7 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
     log.info("stopped")
 
 
-async def _reaper(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
+async def reaper_on(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
     """(the reaper, the secret that the trackers on one store share)"""
     swarms = swarms_on(settings, base)
     reaper = Reaper(

@@ -26,7 +26,7 @@ from tracker.foundation import laid
 from tracker.joins import open_joins
 from tracker.loops import running
 from tracker.readiness import Readiness
-from tracker.service import _reaper
+from tracker.service import reaper_on
 from tracker.settings import AdminSettings, HttpSettings, RedisSettings, Settings
 from tracker.settings_background import GeoIPSettings
 from tracker.store.job import SWEEP
@@ -112,7 +112,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
         open_connection(url, settings.redis, 5.0, telemetry.round_trip) as (connection, version),
         laid(settings, connection, telemetry) as base,
     ):
-        reaper, secret = await _reaper(settings, base)
+        reaper, secret = await reaper_on(settings, base)
         problems = Readiness(connection, lambda: False, reaper).problems
         stores = stores_on(connection, base.scripts, base.keys, settings, base.counters)
         async with (
@@ -144,7 +144,8 @@ async def scrapes(directory: Path) -> Scrapes:
     server = start_valkey(directory, "--appendonly", "no", "--maxmemory", "1gb")
     try:
         settings = Settings(
-            redis=RedisSettings(url=SecretStr(server.url)),
+            # Patient: with the defaults a machine that is busy elsewhere loses the store for a moment.
+            redis=RedisSettings(url=SecretStr(server.url), connect_timeout_seconds=20, timeout_seconds=20),
             http=HttpSettings(listen=("127.0.0.1:0",), trusted_proxies=("127.0.0.1/32",)),
             admin=AdminSettings(listen=("127.0.0.1:0",)),
             geoip=GeoIPSettings(database=database),
