@@ -239,7 +239,6 @@ TESTED_BY: dict[str, str] = {
     "admin.api.contract": "admin/api/test_openapi.py",
     "admin.api.models": "admin/api/test_reading.py",
     "admin.headers": "admin/test_server.py",
-    "admin.posted": "admin/test_sign_in.py",
     "admin.stopping": "admin/test_server.py",
     "admin.pages.rendering": "admin/test_pages.py",
     "admin.metrics.exposition": "admin/test_metrics.py",

@@ -18,7 +18,7 @@ from aiohttp.typedefs import Middleware
 
 from tracker.admin.attempts import Attempts
 from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
-from tracker.admin.posted import posted
+from tracker.admin.posted import MULTIPART, URL_ENCODED, posted
 from tracker.admin.problems import Handler, Problem, asked_for
 from tracker.admin.scrapers import Scrapers
 from tracker.errors import StoreAway
@@ -36,7 +36,6 @@ CSRF_FIELD = "csrf"
 SIGN_IN = "/sign-in"
 METRICS = "/metrics"
 
-_FORMS = ("application/x-www-form-urlencoded", "multipart/form-data")
 _CHECKS_AT_ONCE = 16
 """Credentials looked up at a time, so that bad ones never take all lines to the store."""
 
@@ -177,7 +176,7 @@ async def _check_csrf(request: web.Request, expected: str) -> None:
     if not came_from_a_page(request):
         raise Problem(403, detail="a change by a signed-in browser must say from which page it came")
     given = request.headers.get(CSRF_HEADER)
-    if given is None and request.content_type in _FORMS:
+    if given is None and request.content_type in (URL_ENCODED, MULTIPART):
         field = (await posted(request)).get(CSRF_FIELD)
         given = field if isinstance(field, str) else None
     if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):

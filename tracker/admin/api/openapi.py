@@ -8,9 +8,10 @@ from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
 from tracker.admin.api.contract import Answer, Endpoint, Endpoints
-from tracker.admin.api.reading import JSON, MULTIPART
+from tracker.admin.api.reading import JSON
 from tracker.admin.api.routing import ROOT
 from tracker.admin.auth import COOKIE, CSRF_HEADER
+from tracker.admin.posted import MULTIPART
 from tracker.admin.problems import CONTENT_TYPE
 
 REF = "#/components/schemas/{model}"

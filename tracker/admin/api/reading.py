@@ -13,11 +13,11 @@ from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, Endpoint, Form
-from tracker.admin.api.forms import parse_form
+from tracker.admin.multipart import File, parse_form
+from tracker.admin.posted import MULTIPART
 from tracker.admin.problems import Problem
 
 JSON = "application/json"
-MULTIPART = "multipart/form-data"
 
 _MOST_LISTED = 20
 _LONGEST_NAME = 100
@@ -69,7 +69,8 @@ async def _fields(request: web.Request) -> dict[str, Any]:
         found = parse_form(request.headers["Content-Type"], data)
     except ValueError:
         raise Problem(400, detail="the body is not a well-formed form") from None
-    return _single(MultiDict(found), "body")
+    contents = [(name, field.content if isinstance(field, File) else field) for name, field in found]
+    return _single(MultiDict(contents), "body")
 
 
 async def _data(request: web.Request) -> bytes:

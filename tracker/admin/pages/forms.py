@@ -3,6 +3,7 @@
 from aiohttp import web
 from multidict import MultiDictProxy
 
+from tracker.admin.multipart import Field, File
 from tracker.admin.posted import posted
 
 _LONGEST = 2000
@@ -12,7 +13,7 @@ _LAST_PAGE = 1_000_000
 class Form:
     """Nothing here is believed: texts are as they came, without blanks around them, and cut."""
 
-    def __init__(self, fields: MultiDictProxy[str | bytes | bytearray | web.FileField]) -> None:
+    def __init__(self, fields: MultiDictProxy[Field]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
@@ -23,10 +24,10 @@ class Form:
     def ticked(self, name: str) -> bool:
         return bool(self.text(name))
 
-    def files(self, name: str) -> list[web.FileField]:
+    def files(self, name: str) -> list[File]:
         """Those that were chosen: a browser sends an empty one where none was."""
         parts = self._fields.getall(name, [])
-        return [part for part in parts if isinstance(part, web.FileField) and part.filename]
+        return [part for part in parts if isinstance(part, File) and part.name]
 
 
 def clean(text: str, longest: int = _LONGEST) -> str:

@@ -8,6 +8,7 @@ from aiohttp import web
 
 from tracker.admin import operations
 from tracker.admin.desk import Desk
+from tracker.admin.multipart import File
 from tracker.admin.operations import Added, state_of
 from tracker.admin.pages.addresses import announce_urls
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
@@ -153,7 +154,7 @@ class TorrentPages:
             try:
                 added += await self._add_file(file, form)
             except ClientError as error:
-                refused.append(Refused(file.filename, str(error)))
+                refused.append(Refused(file.name, str(error)))
         if text := form.text("info_hash"):
             try:
                 added.append(await self._add_hash(text, form))
@@ -165,11 +166,10 @@ class TorrentPages:
             return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
         return self._answer(request, added, refused, 200 if added else 422)
 
-    async def _add_file(self, file: web.FileField, form: Form) -> list[Added]:
-        data = file.file.read()
+    async def _add_file(self, file: File, form: Form) -> list[Added]:
         limit = self._desk.settings.admin.max_upload_bytes
         return await operations.add_file(
-            self._torrents, data, private=form.ticked("private"), max_bytes=limit
+            self._torrents, file.content, private=form.ticked("private"), max_bytes=limit
         )
 
     async def _add_hash(self, text: str, form: Form) -> Added:

@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.admin.api.forms import MOST_FIELDS, parse_form
+from tracker.admin.multipart import MOST_FIELDS, File, parse_form
 
 TYPE = "multipart/form-data; boundary=b"
 
@@ -13,7 +13,7 @@ def test_texts_and_files() -> None:
         b'--b\r\nContent-Type: text/plain\r\ncontent-disposition: form-data; filename="x.torrent"; name=file\r\n\r\n'
         b"\xff\r\n--\r\n\r\n--b--\r\nepilogue"
     )
-    assert parse_form(TYPE, body) == [("name", "é"), ("file", b"\xff\r\n--\r\n")]
+    assert parse_form(TYPE, body) == [("name", "é"), ("file", File("x.torrent", b"\xff\r\n--\r\n"))]
     assert parse_form('multipart/form-data; charset=utf-8; BOUNDARY="b"', body)[0] == ("name", "é")
 
 
@@ -23,7 +23,7 @@ def test_a_form_without_fields() -> None:
 
 def test_a_file_without_content() -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename=""\r\n\r\n\r\n--b--'
-    assert parse_form(TYPE, body) == [("file", b"")]
+    assert parse_form(TYPE, body) == [("file", File("", b""))]
 
 
 @pytest.mark.parametrize(
@@ -68,4 +68,4 @@ def test_it_is_total(kind: str, body: bytes) -> None:
 def test_files_come_out_as_they_went_in(contents: list[bytes]) -> None:
     head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
     body = b"".join(head + content + b"\r\n" for content in contents) + b"--b--\r\n"
-    assert parse_form(TYPE, body) == [("file", content) for content in contents]
+    assert parse_form(TYPE, body) == [("file", File("f", content)) for content in contents]
