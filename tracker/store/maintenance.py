@@ -111,9 +111,9 @@ class Maintenance:
         unique users too: how many keys so far. Torrents, users and swarms stay with what they have, and so do scores."""
         removed = int(await self._connection.command("UNLINK", *(f"{self._prefix}{name}" for name in FIRST)))
         async for page in self._pages(_nobody_watches):
-            doomed = [
-                key for key, row in _rows(page) if row.pattern in STATISTICS and _text(key) not in STATE
-            ]
+            # What is counted meanwhile is in FIRST again, and has to stay there.
+            kept = (*STATE, *FIRST)
+            doomed = [key for key, row in _rows(page) if row.pattern in STATISTICS and _text(key) not in kept]
             if doomed:
                 removed += int(await self._connection.command("UNLINK", *map(self._key, doomed)))
             yield removed

@@ -33,8 +33,14 @@ _PLACEHOLDERS = {
     "kind": "torrents|outbox",
     "name": ".+",
     "outcome": "joins|failures",
+    "token": "[0-9a-f]{12}",
+    "digest": "[0-9a-f]{64}",
 }
-_FIGURES = {"t:stats:<figure>": "[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
+_FIGURES = {
+    "t:stats:<figure>": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
+    "outbox_dropped|tally_dropped|software_dropped",
+    "t:i:<figure>": "leechers|seeders|snatches|score",
+}
 _ANY_WORD = "[^:]+"
 
 

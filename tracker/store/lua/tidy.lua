@@ -47,8 +47,9 @@ local belongs, fits = {}, {} -- of keys by their name; of entries by the name of
 
 function belongs.torrent(name)
   local ih = string.sub(name, 3)
-  local v = call('HMGET', P .. name, 'tid', 'enabled', 'name')
-  return exists('info_hash:' .. ih) or v[2] == '0' or v[3] and not v[1] or call('SCARD', P .. 'tpeers:' .. ih) > 0
+  local v = call('HMGET', P .. name, 'tid', 'enabled', 'name', 'private', 'reason', 'multi_up', 'multi_dn')
+  local written = v[3] or v[4] or v[5] or v[6] or v[7]
+  return exists('info_hash:' .. ih) or v[2] == '0' or written and not v[1] or call('SCARD', P .. 'tpeers:' .. ih) > 0
     or v[1] and torrent_of(v[1]) == ih and in_ranking(v[1])
 end
 
@@ -192,6 +193,13 @@ function also.peer(name)
   redis.pcall('SREM', P .. 'p:' .. pidx .. ':torrents', tid)
 end
 
+-- It may have gone since it was read.
+local function is_entry(name, entry, kind)
+  if kind == 'set' then return call('SISMEMBER', P .. name, entry) == 1 end
+  if kind == 'hash' then return call('HEXISTS', P .. name, entry) == 1 end
+  return call('ZSCORE', P .. name, entry)
+end
+
 local function remove_entry(name, entry, kind)
   call(kind == 'set' and 'SREM' or kind == 'hash' and 'HDEL' or 'ZREM', P .. name, entry)
   local uid = string.match(name, '^u:(%d+):hnr$')
@@ -208,7 +216,7 @@ local function look(number, name, entry)
   if kind ~= expected then
     wrong[#wrong + 1] = number
     if remove then call('UNLINK', P .. name) end
-  elseif check and not check(name, entry) then
+  elseif check and not check(name, entry) and (entry == '' or is_entry(name, entry, kind)) then
     orphans[#orphans + 1] = number
     if not remove then return end
     if entry ~= '' then return remove_entry(name, entry, kind) end
