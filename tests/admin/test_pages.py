@@ -102,7 +102,7 @@ async def test_fields_have_labels_and_forms_a_csrf_token(admin: Admin) -> None:
 async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
-        for path in PATHS:
+        for path in (path for path in PATHS if path != "/tokens"):  # which they do not see at all
             page = await open_page(browser, path)
             actions = {
                 e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"

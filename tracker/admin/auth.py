@@ -55,6 +55,12 @@ class Identity:
 IDENTITY = web.RequestKey("identity", Identity)
 
 
+def require_full(identity: Identity) -> None:
+    """Raises Problem (403) for whoever may only read."""
+    if identity.scope != "full":
+        raise Problem(403, detail="this needs a token of scope full: yours may only read")
+
+
 class Access:
     """Tells who is asking, and lets through what they may do."""
 
@@ -98,8 +104,8 @@ class Access:
         if identity is None:
             raise self._unknown(request)
         if request.method not in SAFE_METHODS:
-            if identity.scope != "full" and route not in ANY_SCOPE:
-                raise Problem(403, detail="this needs a token of scope full: yours may only read")
+            if route not in ANY_SCOPE:
+                require_full(identity)
             if identity.csrf:
                 await _check_csrf(request, identity.csrf)
         request[IDENTITY] = identity

@@ -36,11 +36,23 @@ async def test_a_revoked_one_is_gone_and_its_browser_signed_out(admin: Admin) ->
     await admin.token("read")
     (other,) = [token for token in await admin.stores.tokens.list() if token.name == "test read"]
     async with admin.browser("read") as reader, admin.browser() as browser:
-        await open_page(reader, "/tokens")
+        await open_page(reader, "/torrents")
         page = await posted(browser, f"/tokens/{other.token_id}/revoke")
         assert "signed out" in page.text
         assert "test read" not in page.text
-        async with reader.get("/tokens", allow_redirects=False) as answer:
+        async with reader.get("/torrents", allow_redirects=False) as answer:
             assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
         async with browser.post(f"/tokens/{other.token_id}/revoke") as answer:
             assert answer.status == 404
+
+
+async def test_readers_see_neither_the_list_nor_a_way_there(admin: Admin) -> None:
+    await admin.stores.tokens.create("grafana", "read")
+    async with admin.browser("read") as reader, admin.client("read") as program:
+        for session in (reader, program):
+            async with session.get("/tokens") as answer:
+                assert answer.status == 403
+                assert "grafana" not in await answer.text()
+        assert 'href="/tokens"' not in (await open_page(reader, "/")).source
+    async with admin.browser("full") as browser:
+        assert 'href="/tokens"' in (await open_page(browser, "/")).source

@@ -6,7 +6,7 @@ from aiohttp import web
 
 from tracker.admin.api.contract import Answer, Call, Endpoint
 from tracker.admin.api.reading import JSON, read
-from tracker.admin.auth import IDENTITY
+from tracker.admin.auth import IDENTITY, require_full
 from tracker.admin.desk import Desk
 from tracker.admin.problems import Problem
 from tracker.errors import ClientError
@@ -21,8 +21,8 @@ def routes(desk: Desk, endpoints: Iterable[Endpoint]) -> list[web.AbstractRouteD
 def _route(desk: Desk, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
         call = Call(desk, request[IDENTITY])
-        if endpoint.full_only and not call.is_full:
-            raise Problem(403, detail="this needs a token of scope full: yours may only read")
+        if endpoint.full_only:
+            require_full(call.identity)
         arguments = await read(endpoint, request)
         try:
             answer = await endpoint.handler(call, **arguments)

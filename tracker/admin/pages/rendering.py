@@ -23,11 +23,12 @@ STATIC = files("tracker.admin") / "static"
 
 
 class Link(NamedTuple):
-    """A place in the navigation; ``icon`` names one of parts/icons.html."""
+    """A place in the navigation; ``icon`` names one of parts/icons.html. Readers are not led to what is ``full_only``."""
 
     href: str
     label: str
     icon: str
+    full_only: bool = False
 
 
 NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
@@ -46,7 +47,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
         (
             Link("/settings", "Settings", "sliders"),
             Link("/doctor", "Doctor", "check"),
-            Link("/tokens", "Tokens", "key"),
+            Link("/tokens", "Tokens", "key", full_only=True),
             Link("/api", "API", "braces"),
         ),
     ),

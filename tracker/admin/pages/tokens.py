@@ -1,7 +1,10 @@
-"""The page of tokens: who may use the admin side. The text of a new one is shown once, and kept nowhere."""
+"""The page of tokens: who may use the admin side, which only scope full sees. The text of a new one is shown once, and
+kept nowhere.
+"""
 
 from aiohttp import web
 
+from tracker.admin.auth import IDENTITY, require_full
 from tracker.admin.desk import Desk
 from tracker.admin.pages.forms import read_form
 from tracker.admin.pages.rendering import done, render
@@ -27,6 +30,7 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
         return render(request, "tokens.html", context, status=422 if error else 200)
 
     async def show(request: web.Request) -> web.Response:
+        require_full(request[IDENTITY])
         return await page(request)
 
     async def create(request: web.Request) -> web.Response:
