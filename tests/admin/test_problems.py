@@ -10,6 +10,7 @@ import aiohttp
 import pytest
 import structlog
 from aiohttp import web
+from redis.exceptions import OutOfMemoryError
 
 from tracker.admin.connections import Limits, serving
 from tracker.admin.problems import CONTENT_TYPE, Problem, explained
@@ -41,6 +42,11 @@ def raising(error: BaseException) -> Callable[[web.Request], Any]:
         (Problem(418), 418, None),
         (ClientError("there is no such user"), 400, "there is no such user"),
         (StoreAway("redis://me:hunter2@store"), 503, "the store does not answer: try again soon"),
+        (
+            OutOfMemoryError("command hunter2 not allowed"),
+            503,
+            "the store is full: it takes nothing new until there is room",
+        ),
         (web.HTTPNotFound(text="hunter2"), 404, "there is nothing at this address"),
         (web.HTTPForbidden(text="hunter2"), 403, None),
     ],

@@ -152,3 +152,13 @@ async def test_removing_and_allowing_work(full: Store) -> None:
     with pytest.raises(OutOfMemoryError):
         await full.torrents.add(info_hash(4))
     assert await check_invariants(full.redis, full.keys) == PEERS
+
+
+async def test_who_makes_room_can_sign_in(full: Store) -> None:
+    await make_room(full)
+    _, text = await full.tokens.create("site", "full")
+    await fill(full)
+    assert await full.tokens.verify(text)
+    signed_in = await full.tokens.sign_in_by_token(text, 60)
+    assert signed_in is not None
+    assert await full.tokens.session(signed_in[1]) == signed_in[0]

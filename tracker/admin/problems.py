@@ -13,6 +13,7 @@ import structlog
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
+from redis.exceptions import OutOfMemoryError
 
 from tracker.errors import ClientError, StoreAway
 
@@ -68,6 +69,10 @@ def store_away() -> Problem:
     )
 
 
+def store_full() -> Problem:
+    return Problem(503, detail="the store is full: it takes nothing new until there is room")
+
+
 def from_http(error: web.HTTPException) -> Problem:
     """What aiohttp refuses by itself."""
     headers = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
@@ -111,6 +116,8 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
         return error
     if isinstance(error, StoreAway):
         return store_away()
+    if isinstance(error, OutOfMemoryError):
+        return store_full()
     if isinstance(error, ClientError):
         return Problem(400, detail=error.text)
     if isinstance(error, RequestPayloadError | HttpProcessingError):

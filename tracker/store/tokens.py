@@ -9,10 +9,13 @@ import hmac
 import re
 import secrets
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from typing import Literal, cast
 
-from tracker.errors import ClientError
+from redis.exceptions import RedisError
+
+from tracker.errors import ClientError, StoreAway
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
@@ -127,7 +130,10 @@ class Tokens:
         return Token(token_id, name.decode(), _scope(scope), int(created or 0), last_used or None)
 
     async def _note_use(self, token_id: str, last_used: int) -> None:
-        if self._now() - last_used >= _USE_NOTED_SECONDS:
+        if self._now() - last_used < _USE_NOTED_SECONDS:
+            return
+        # Who may come in is not kept out by a note that a full store, or one that takes no writes, does not take.
+        with suppress(RedisError, StoreAway):
             # XX: a token that was revoked in this moment does not come back into the list.
             await self._connection.command(
                 "ZADD", self._keys.admin_tokens(), "XX", "GT", self._now(), token_id
