@@ -151,13 +151,26 @@ async def test_joins_are_drawn_from_the_first_day_that_had_any(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
     today = START // DAY * DAY
-    for name, figures in (("joins", {3: 10, 1: 30}), ("unique.new", {3: 4})):
+    for name, figures in (("joins", {20: 10, 1: 30}), ("unique.new", {20: 4})):
         for ago, number in figures.items():
             await store.redis.hset(store.keys.counter(DAY, name), today - ago * DAY, number)
     async with browser.get("/world/chart") as answer:
         drawn = await answer.json()
-    assert drawn["x"] == [today - ago * DAY for ago in (3, 2, 1, 0)]
-    assert [one["values"] for one in drawn["series"]] == [[10, 0, 30, 0], [4, 0, 0, 0]]
+    assert drawn["x"] == [today - ago * DAY for ago in reversed(range(21))]
+    assert [one["values"] for one in drawn["series"]] == [[10, *[0] * 18, 30, 0], [4, *[0] * 20]]
+
+
+async def test_the_first_day_is_drawn_at_the_end_of_a_fortnight(
+    admin: Admin, store: Store, browser: aiohttp.ClientSession
+) -> None:
+    async with browser.get("/world/chart") as answer:
+        assert (await answer.json())["x"] == []
+    today = START // DAY * DAY
+    await store.redis.hset(store.keys.counter(DAY, "joins"), today, 7)
+    async with browser.get("/world/chart") as answer:
+        drawn = await answer.json()
+    assert drawn["x"] == [today - ago * DAY for ago in reversed(range(14))]
+    assert [one["values"] for one in drawn["series"]] == [[*[0] * 13, 7], [0] * 14]
 
 
 async def test_readers_may_look(admin: Admin, reader: aiohttp.ClientSession) -> None:

@@ -26,6 +26,8 @@ COUNTRIES = 300
 """More than there are."""
 CLASSES = 5
 DAY = 86_400
+LEAST_DAYS = 14
+"""A chart of one day is a point on an axis that says nothing."""
 LABELS = {"countries": "Countries", "cities": "Cities", "postcodes": "Postcodes", "torrents": "Torrents"}
 _MONTH = re.compile(r"[1-9][0-9]{3}-(0[1-9]|1[0-2])", re.ASCII)
 
@@ -110,7 +112,7 @@ class WorldPages:
         """One table, page by page."""
         board, period = request.match_info["board"], _period(request)
         if board not in BOARDS:
-            raise Problem(404, detail="There is no such table.")
+            raise Problem(404, detail="there is no such table")
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
         lines = await self._lines(board, period, PAGE + 1, first)
@@ -129,13 +131,14 @@ class WorldPages:
         return render(request, "world_table.html", context)
 
     async def chart(self, request: web.Request) -> web.Response:
-        """Joins and new users by day since there are any, as charts.js reads them."""
+        """Joins and new users by day since there are any, and at least a fortnight, as charts.js reads them."""
         del request
         counters = self._desk.stores.counters
         joins = await counters.series("joins", DAY, fill=True)
         fresh = dict(await counters.series("unique.new", DAY, fill=True))
         days = [(at, number, fresh.get(at, 0)) for at, number in joins]
-        first = next((place for place, (_, *figures) in enumerate(days) if any(figures)), len(days))
+        first = next((place for place, (_, *figures) in enumerate(days) if any(figures)), None)
+        first = len(days) if first is None else max(0, min(first, len(days) - LEAST_DAYS))
         found = {
             "x": [at for at, _, _ in days[first:]],
             "series": [
