@@ -77,7 +77,7 @@ class TorrentPage:
         """The torrent over time, as charts.js reads it."""
         figures = CHARTS.get(request.match_info["figure"])
         if figures is None:
-            raise Problem(404, detail="There is no such chart.")
+            raise Problem(404, detail="there is no such chart")
         points = await self._torrents.history(await self._torrent(request))
         series = [
             {"name": label, "values": [getattr(point, figure) for point in points]}
@@ -167,7 +167,7 @@ class TorrentPage:
         """Raises Problem (404)."""
         found = await self._torrents.get(_info_hash(request))
         if found is None:
-            raise Problem(404, detail="There is no such torrent.")
+            raise Problem(404, detail="there is no such torrent")
         return found
 
 
@@ -175,7 +175,7 @@ def _info_hash(request: web.Request) -> InfoHash:
     try:
         return parse_info_hash(request.match_info["info_hash"])
     except ClientError as error:
-        raise Problem(404, detail="There is no such torrent.") from error
+        raise Problem(404, detail="there is no such torrent") from error
 
 
 def _address(info_hash: InfoHash) -> str:

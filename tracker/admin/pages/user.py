@@ -139,7 +139,7 @@ class UserPage:
         passkey = await self._users.passkey_of(user_id) if number else None
         user = await self._users.get(passkey) if passkey is not None else None
         if user is None:
-            raise Problem(404, detail="There is no such user.")
+            raise Problem(404, detail="there is no such user")
         return user
 
 

@@ -42,6 +42,8 @@ function timeTicks(self, splits) {
   const span = self.scales.x.max - self.scales.x.min;
   let day = null;
   return splits.map((seconds) => {
+    // A label stands in the middle below its tick: at the right edge it would be cut off.
+    if (self.valToPos(seconds, "x") > self.bbox.width / devicePixelRatio - 16) return "";
     const when = new Date(seconds * 1000);
     if (span > 86400 * 1.5) {
       const today = when.toDateString();
@@ -141,11 +143,11 @@ class Chart {
       legend: { show: false },
       cursor: { y: false, drag: { x: false, y: false }, points: { size: 7 }, focus: { prox: -1 } },
       scales: {
-        x: { time: true },
+        x: { time: true, range: (self, low, high) => (low === high ? [low - 3600, high + 3600] : [low, high]) },
         y: this.log ? { distr: 3, range: (self, low, high) => this.decades(low, high) } : { range: (self, low, high) => [Math.min(0, low ?? 0), Math.max(high ?? 0, 0.5) * 1.08] },
       },
       axes: [
-        { ...axis, grid: { show: false }, space: 76, values: timeTicks, size: 28 },
+        { ...axis, grid: { show: false }, space: 76, values: timeTicks, size: 30, gap: 8 },
         { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { splits: (self, index, low, high) => decadesBetween(low, high) } : {}) },
       ],
       series: [{}, ...series],
