@@ -35,7 +35,8 @@ def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
 
 def addresses(tracker: RunningTracker) -> list[str]:
     """What it listens on, in the order of its settings: ``http://host:port`` or ``unix:/path``."""
-    return re.findall(r"http://[^/\s]+|unix:\S+", tracker.banner)
+    announce, _, _ = tracker.banner.partition("\n  admin ")
+    return re.findall(r"http://[^/\s]+|unix:\S+", announce)
 
 
 @pytest.fixture
