@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- sign_in.lua: opens a session, also in a full store; ended ones are forgotten, and beyond the most the one that ends first is closed.
+-- sign_in.lua: opens a session, also in a full store; beyond the most, the one that ends first is closed.
 -- KEYS[1]   the prefix
 -- ARGV[1]   SHA-256 of the session's secret   ARGV[2] now   ARGV[3] when it ends (epoch s)   ARGV[4] most sessions
 -- ARGV[5…]  fields and values
