@@ -226,3 +226,8 @@ async def test_a_scope_that_somebody_wrote_is_none_allows_least(store: Store) ->
     await store.redis.hset(store.keys.admin_token(token.token_id), "scope", "everything")
     found = await store.tokens.verify(text)
     assert isinstance(found, Token) and found.scope == "read"
+
+
+@pytest.mark.parametrize("secret", ["", "x", "\udcff" * 43, "é" * 43])
+async def test_what_is_no_session_is_signed_out_without_an_error(store: Store, secret: str) -> None:
+    await store.tokens.sign_out(secret)

@@ -195,6 +195,8 @@ class Tokens:
 
     async def sign_out(self, secret: str) -> None:
         """Ends a session, if it is one."""
+        if not _SECRET.fullmatch(secret):
+            return
         digest = _digest(secret)
         await self._connection.command("UNLINK", self._keys.admin_session(digest))
         await self._connection.command("ZREM", self._keys.admin_sessions(), digest)
