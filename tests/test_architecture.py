@@ -185,6 +185,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "terminal": ("service", "store.tokens"),
     "commands": (
         *NOUNS,
+        "admin.operations",
         "commands",
         "doctor",
         "geoip",
@@ -220,7 +221,7 @@ NEVER: dict[str, tuple[str, ...]] = {
 
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
-    "redis.exceptions": ("store", "workers", "service", "doctor", "commands", "admin"),
+    "redis.exceptions": ("store", "workers", "service", "doctor", "backup", "commands", "admin"),
     "aiohttp": ("admin", "frontends", "workers.stathat", "workers.upstreams"),
     "aiohttp_jinja2": ("admin",),
     "jinja2": ("admin",),
@@ -262,6 +263,7 @@ TESTED_BY: dict[str, str] = {
     "commands.completion": "test_commands_more.py",
     "commands.health": "test_commands_more.py",
     "commands.maintenance": "test_commands_maintenance.py",
+    "commands.paging": "test_cli.py",
     "commands.scores": "test_commands_more.py",
     "commands.top": "test_commands_top.py",
     "register": "test_commands_imports.py",
@@ -288,6 +290,7 @@ TESTED_BY: dict[str, str] = {
     "commands.torrents": "test_cli.py",
     "commands.uniques": "test_commands_uniques.py",
     "commands.users": "test_cli.py",
+    "commands.waiting": "test_commands_jobs.py",
     "counting": "store/test_counters.py",
     "data_directory": "test_valkey.py",
     "errors": "test_bittorrent.py",

@@ -4,13 +4,14 @@ import asyncio
 import json
 import time
 from collections.abc import Awaitable, Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
 
 import pytest
-from typer.testing import Result
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command, command, rows, set_store
 from tests.store.harness import Store
 from tests.store.jobs import claim_one, end, jobs_of
+from tracker.store.job import Outcome
 from tracker.store.jobs import Jobs
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
@@ -49,10 +50,6 @@ async def several(jobs: Jobs) -> None:
     await end(jobs, await claim_one(jobs, "process_torrent"), "failed", "no\x1b[2J route")
     await claim_one(jobs, "process_torrent")
     await jobs.enqueue("sweep", {"text": "\u202e"})
-
-
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
 
 
 def test_jobs_are_listed_by_queue_and_status(jobs: Command, do: Do) -> None:
@@ -122,6 +119,48 @@ def test_jobs_are_purged_when_it_is_meant(jobs: Command, do: Do) -> None:
     assert "--status takes" in jobs("purge", "--status", "running", "--yes", code=2).stderr
 
 
+def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
+    assert jobs("queues").stdout == ""
+    do(several)
+    assert rows(jobs("queues")) == [
+        ["process_torrent", "1", "1", "0", "1", "1"],
+        ["sweep", "1", "0", "0", "0", "0"],
+    ]
+    first, _ = jobs("queues", "--json").stdout.splitlines()
+    assert json.loads(first) == {
+        "queue": "process_torrent",
+        "pending": 1,
+        "running": 1,
+        "retry": 0,
+        "completed": 1,
+        "failed": 1,
+    }
+
+
+def test_young_jobs_are_kept_when_only_old_ones_are_meant(jobs: Command, do: Do) -> None:
+    do(several)
+    asked = jobs("purge", "--older-than", "1.5", typed="y\n").stdout
+    assert "that finished more than 1.5 hours ago" in asked and asked.endswith("deleted 0\n")
+    assert jobs("purge", "--older-than", "0", "--yes").stdout == "deleted 2\n"
+
+
+def walking(outcome: Outcome) -> Callable[[Jobs], Awaitable[None]]:
+    """A tracker that takes the walk up, and ends it so; when it is well, it scores two torrents behind it."""
+
+    async def work(queues: Jobs) -> None:
+        async with asyncio.timeout(60):
+            while not await queues.waiting("reprocess"):
+                await asyncio.sleep(0.02)
+            walk = await claim_one(queues, "reprocess")
+            if outcome == "completed":
+                await queues.enqueue_many("process_torrent", [{"torrent_id": "1"}, {"torrent_id": "2"}])
+            await end(queues, walk, outcome, "" if outcome == "completed" else "no way")
+            for _ in range(await queues.waiting("process_torrent")):
+                await end(queues, await claim_one(queues, "process_torrent"))
+
+    return work
+
+
 def test_reprocessing_is_a_job_with_a_filter(jobs: Command) -> None:
     """Q14: asked for twice it is one."""
     assert jobs("reprocess", "--min-score", "0.5", "--max-seeders", "3").stdout == "1 waits to run\n"
@@ -132,11 +171,29 @@ def test_reprocessing_is_a_job_with_a_filter(jobs: Command) -> None:
     assert jobs("reprocess", "--min-score", "nan", code=1).stderr == "error: a score is a number\n"
 
 
+@pytest.mark.parametrize("options", [(), ("--min-score", "0")])
+def test_reprocessing_is_waited_for(jobs: Command, do: Do, options: tuple[str, ...]) -> None:
+    """Until the last torrent is scored, not only until the walk has passed it."""
+    with ThreadPoolExecutor(1) as pool:
+        tracker = pool.submit(do, walking("completed"))
+        assert jobs("reprocess", "--wait", *options).stdout == "1 waits to run\nall are scored\n"
+        tracker.result()
+    assert rows(jobs("queues"))[0] == ["process_torrent", "0", "0", "0", "2", "0"]
+
+
+def test_a_walk_that_fails_ends_the_waiting(jobs: Command, do: Do) -> None:
+    with ThreadPoolExecutor(1) as pool:
+        tracker = pool.submit(do, walking("fatal"))
+        said = jobs("reprocess", "--wait", code=1).stderr
+        tracker.result()
+    assert said == "error: not all were scored: no way\n"
+
+
 def test_a_filter_that_nothing_passes_is_refused(jobs: Command) -> None:
     """Q14."""
     said = jobs("reprocess", "--min-score", "2", "--max-score", "0.5", code=1).stderr
-    assert said == "error: no torrent has at least 2 and at most 0.5\n"
-    assert "at most 3" in jobs("reprocess", "--min-seeders", "4", "--max-seeders", "3", code=1).stderr
+    assert said == "error: no torrent has at least the larger and at most the smaller of two figures\n"
+    assert "no torrent has" in jobs("reprocess", "--min-seeders", "4", "--max-seeders", "3", code=1).stderr
     assert jobs("list").stdout == ""
 
 

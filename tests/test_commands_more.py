@@ -5,6 +5,7 @@ import os
 import re
 import subprocess
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -13,27 +14,11 @@ import typer
 from redis import Redis
 
 from tests import trackers
-from tests.commands import Command, command, set_store
-from tests.servers import ROOT, Server
+from tests.commands import Command, rows
+from tests.servers import ROOT
 from tracker import cli
 
 HASH, OTHER = "ab" * 20, "cd" * 20
-
-
-@pytest.fixture
-def tracker(
-    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    monkeypatch.chdir(tmp_path)
-    with command() as run:
-        yield run
-
-
-@pytest.fixture
-def keys(valkey: Server) -> Iterator["Redis"]:
-    with valkey.client() as client:
-        yield client
 
 
 def test_a_torrent_is_changed_field_by_field(tracker: Command) -> None:
@@ -63,7 +48,8 @@ def test_denied_torrents_are_listed_in_pages(tracker: Command) -> None:
     tracker("deny", *hashes, "--reason", "no\x1b[2J")
     listed = [line.split("\t") for line in tracker("denied").stdout.splitlines()]
     assert sorted(row[0] for row in listed) == hashes and {row[1] for row in listed} == {"no\\x1b[2J"}
-    assert len(tracker("denied", "--limit", "7", "--json").stdout.splitlines()) == 7
+    first, *others = tracker("denied", "--limit", "7", "--json").stdout.splitlines()
+    assert len(others) == 6 and abs(json.loads(first)["since"] - time.time()) < 600
 
 
 def test_a_user_is_changed(tracker: Command) -> None:
@@ -83,6 +69,19 @@ def test_scores(tracker: Command) -> None:
     place = json.loads(tracker("score", "place", HASH, "--json").stdout)
     assert (place["rank"], place["of"], place["score"]) == (1, 1, 1)
     assert "not in the ranking" in tracker("score", "place", OTHER, code=1).stderr
+
+
+def test_the_ranking_goes_on_from_page_to_page(tracker: Command, keys: "Redis", prefix: str) -> None:
+    tracker("torrent", "add", *(f"{number:040x}" for number in range(1, 105)))
+    keys.zadd(f"{prefix}i:score", {str(number): 4 - number / 100 for number in range(1, 105)})
+    assert [(row[0], row[1]) for row in rows(tracker("score", "top", "--limit", "2"))] == [
+        ("1", "3.99"),
+        ("2", "3.98"),
+    ]
+    last = json.loads(tracker("score", "top", "--limit", "999", "--json").stdout.splitlines()[-1])
+    assert (last["rank"], last["score"], last["info_hash"]) == (104, 2.96, f"{104:040x}")
+    least = rows(tracker("torrent", "list", "--by", "score", "--least", "--limit", "1"))
+    assert least[0][0] == f"{104:040x}"
 
 
 def test_settings_and_doctor_as_json(tracker: Command) -> None:

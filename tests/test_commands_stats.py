@@ -13,14 +13,13 @@ from contextlib import suppress
 from pathlib import Path
 
 import pytest
-from typer.testing import Result
 
 from tests import trackers
-from tests.commands import Command, command, set_store
+from tests.commands import Command, command, rows, set_store
 from tests.store.harness import Clock, Store
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
-from tracker.store.slices import PRECISIONS
+from tracker.store.slices import PRECISIONS, RETAINED
 from tracker.store.swarms import SwarmRules
 from tracker.terminal import sparkline
 
@@ -55,10 +54,6 @@ def now(redis_url: str, prefix: str) -> float:
         return now
 
     return asyncio.run(count())
-
-
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
 
 
 def test_what_was_counted_is_shown(stats: Command, now: float) -> None:
@@ -138,6 +133,28 @@ def test_as_json(stats: Command, now: float) -> None:
     assert seconds["deviation"] == pytest.approx((2 / 3) ** 0.5)
     assert (seconds["count"], seconds["sum"], seconds["mean"]) == (3, 6, 2)
     assert seconds["slices"][0][:3] == [start, 3, 2]
+
+
+def test_empty_slices_are_filled_in_when_asked_for(stats: Command, now: float) -> None:
+    filled = json.loads(stats("--json", "--fill", "requests").stdout)["slices"]
+    start = int(now - 60) // 60 * 60
+    assert [start, 180] in filled and [start - 60, 0] in filled
+    assert len(filled) == RETAINED and sum(count for _, count in filled) == 180
+
+
+def test_names_are_listed(stats: Command, now: float) -> None:
+    listed = rows(stats("--names"))
+    assert ["counter", "failures.denied"] in listed and ["counter", "odd\\x1b[2J name"] in listed
+    assert listed[-1] == ["distribution", "announce_seconds"]
+    (line,) = stats("--names", "--json", "req*").stdout.splitlines()
+    assert json.loads(line) == {"kind": "counter", "name": "requests"}
+
+
+def test_totals_are_those_of_all_time(stats: Command, now: float) -> None:
+    found = json.loads(stats("--totals", "--json").stdout)
+    assert (found["torrents"], found["users"], found["seeders"]) == (0, 0, 0)
+    assert found["failures.denied"] == 1 and found["requests"] == 180
+    assert "users with hit and runs" in stats("--totals").stdout
 
 
 @pytest.mark.parametrize("width", [80, 110])

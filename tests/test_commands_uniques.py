@@ -6,9 +6,8 @@ from collections.abc import Iterator
 
 import pytest
 from redis import Redis
-from typer.testing import Result
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command, command, rows, set_store
 from tests.servers import Server
 from tests.store.harness import START, Store, info_hash
 from tracker.store.keys import Keys
@@ -46,10 +45,6 @@ def seen(redis_url: str, prefix: str) -> None:
     asyncio.run(fill())
 
 
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
-
-
 @pytest.mark.usefixtures("seen")
 def test_places_are_ranked(unique: Command) -> None:
     """B13: of all time and by month."""
@@ -67,6 +62,18 @@ def test_torrents_are_ranked_with_their_names(unique: Command) -> None:
     """B13."""
     assert rows(unique("top", "torrents")) == [[FIRST, "4", "one\\x1b[2J"], [SECOND, "1", ""]]
     assert rows(unique("top", "torrents", "--month", month_of(LATER))) == [[SECOND, "1", ""]]
+
+
+@pytest.mark.usefixtures("seen")
+def test_one_figure_of_all_time_or_of_a_month(unique: Command) -> None:
+    """B13."""
+    assert rows(unique("figure", "countries", "GB", "FR", "DE")) == [["4", "GB"], ["1", "FR"], ["0", "DE"]]
+    later = ("--month", month_of(LATER))
+    assert rows(unique("figure", "cities", "GB/ENG/London", *later)) == [["1", "GB/ENG/London"]]
+    (line,) = unique("figure", "torrents", SECOND, *later, "--json").stdout.splitlines()
+    assert json.loads(line) == {"users": 1, "name": SECOND}
+    for wrong in ("", "a:b", "G B", "GB.users"):
+        assert "as `tracker unique top` prints it" in unique("figure", "countries", wrong, code=2).stderr
 
 
 @pytest.mark.usefixtures("seen")

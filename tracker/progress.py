@@ -23,6 +23,10 @@ class Progress:
     def advance(self, by: int = 1) -> None:
         self.done += by
 
+    def reach(self, done: int) -> None:
+        """Where how much is done is known better than how much was added."""
+        self.advance(done - self.done)
+
     def __str__(self) -> str:
         return f"{self.what}: {self.done}" + (f" of {self.total}" if self.total is not None else "")
 

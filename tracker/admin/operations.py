@@ -1,4 +1,4 @@
-"""What the API and the pages both do: registering torrents, changing them, and showing peers."""
+"""What API, pages and command line do alike: registering torrents, changing them, showing peers, having jobs run."""
 
 import asyncio
 import re
@@ -14,6 +14,7 @@ from tracker.geoip import GeoIP
 from tracker.store.job import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
 from tracker.store.jobs import Jobs
 from tracker.store.torrents import Peer, Torrent, Torrents
+from tracker.stores import Stores
 from tracker.torrent_file import MAX_BYTES, parse_torrent_file
 from tracker.wire.compact import format_endpoint
 from tracker.wire.peer_id import client_name
@@ -59,6 +60,19 @@ class PeerView:
     first_announce: int
     last_announce: int
     total_seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Sums of all time, and how much there is now; ``failures`` are refused requests by reason."""
+
+    torrents: int
+    scored_torrents: int
+    denials: int
+    users: int
+    users_with_hit_and_runs: int
+    totals: dict[str, int]
+    failures: dict[str, int]
 
 
 async def add_file(
@@ -169,7 +183,7 @@ def figure(text: str | None) -> float:
 
 
 def shown_prefix(prefix: bytes) -> str:
-    """The beginning of a peer id as text: what is not plain is ``%`` and two hexadecimal digits."""
+    """A peer id or its beginning as text: what is not plain is ``%`` and two hexadecimal digits."""
     return quote(prefix, safe="!#$&'()*+,/:;=?@[]<>^|~")
 
 
@@ -201,6 +215,18 @@ async def reprocess(
         return await jobs.enqueue(REPROCESS, payload, max_retries=REPROCESS_RETRIES)
     except ValueError as error:  # a score of nan or inf
         raise ClientError("a score is a number") from error
+
+
+async def statistics(stores: Stores) -> Statistics:
+    return Statistics(
+        torrents=await stores.torrents.count(),
+        scored_torrents=await stores.scores.count(),
+        denials=await stores.torrents.denial_count(),
+        users=await stores.users.count(),
+        users_with_hit_and_runs=await stores.users.hit_and_run_count(),
+        totals=await stores.counters.totals(),
+        failures=await stores.counters.failures(),
+    )
 
 
 async def sweep(jobs: Jobs) -> Enqueued:

@@ -11,7 +11,6 @@ import re
 from collections.abc import Awaitable, Callable, Coroutine
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
-from urllib.parse import quote
 
 import typer
 from typer.core import TyperGroup
@@ -22,10 +21,6 @@ from tracker.terminal import complain, say
 if TYPE_CHECKING:
     from tracker.settings import Settings
     from tracker.stores import Stores
-
-PAGE = 100
-"""Rows read from the store at a time."""
-DENIED = "this torrent is not served here"
 
 
 class StoreRefused(Exception):
@@ -147,8 +142,3 @@ def each(
             raise typer.Exit(1)
 
     with_stores(config, work)
-
-
-def shown_bytes(raw: bytes) -> str:
-    """As in a URL: what is not plain text is ``%`` and two hexadecimal digits."""
-    return quote(raw, safe="!#$&'()*+,/:;=?@[]<>^|~")

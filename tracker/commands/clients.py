@@ -1,11 +1,12 @@
 """``tracker client …``."""
 
 from typing import Annotated
-from urllib.parse import unquote_to_bytes
 
 import typer
 
-from tracker.commands import PAGE, AsJson, Config, Month, check_month, each, group, shown_bytes, with_stores
+from tracker.admin.operations import parse_prefix, shown_prefix
+from tracker.commands import AsJson, Config, Month, check_month, each, group, with_stores
+from tracker.commands.paging import in_no_order, in_order
 from tracker.errors import ClientError
 from tracker.store.months import ALL_TIME
 from tracker.store.software import Outcome, parted
@@ -31,7 +32,7 @@ def allow_client(
     """Let peers in whose peer id begins with a prefix (where TRACKER_CLIENTS__ALLOW_LIST is on)."""
 
     async def action(stores: Stores, text: str) -> str:
-        await stores.clients.allow(unquote_to_bytes(text), name)
+        await stores.clients.allow(parse_prefix(text), name)
         return f"allowed {text}"
 
     each(config, prefixes, action)
@@ -42,7 +43,7 @@ def disallow_client(prefixes: Prefixes, config: Config = None) -> None:
     """Take prefixes off the list."""
 
     async def action(stores: Stores, text: str) -> str:
-        if not await stores.clients.disallow(unquote_to_bytes(text)):
+        if not await stores.clients.disallow(parse_prefix(text)):
             raise ClientError("was not on the list")
         return f"disallowed {text}"
 
@@ -55,10 +56,8 @@ def list_clients(as_json: AsJson = False, config: Config = None) -> None:
     listing = Listing([Column("prefix", 30), Column("name")], as_json=as_json)
 
     async def work(stores: Stores) -> None:
-        cursor = -1
-        while cursor:
-            cursor, page = await stores.clients.page(max(cursor, 0), PAGE)
-            listing.page({"prefix": shown_bytes(prefix), "name": name} for prefix, name in page)
+        async for page in in_no_order(stores.clients.page):
+            listing.page({"prefix": shown_prefix(prefix), "name": name} for prefix, name in page)
 
     with_stores(config, work)
 
@@ -86,15 +85,14 @@ def seen(
         return {kind: number, "program": program, "reason": reason}
 
     async def work(stores: Stores) -> None:
+        async def read(offset: int, count: int) -> list[tuple[str, int]]:
+            return await stores.software.top(kind, month or ALL_TIME, count, offset)
+
         listing = Listing(columns, as_json=as_json)
-        for offset in range(0, limit, PAGE):
-            count = min(PAGE, limit - offset)
-            found = await stores.software.top(kind, month or ALL_TIME, count, offset)
-            listing.page(row(*ranked) for ranked in found)
-            if not found and not offset and not as_json:
+        async for page in in_order(limit, read):
+            listing.page(row(*ranked) for ranked in page)
+            if not page and not as_json:
                 when = "yet" if month is None else f"in {month}"
                 typer.echo(f"note: nobody was counted {when} (TRACKER_CLIENTS__COUNT_SOFTWARE)", err=True)
-            if len(found) < count:
-                return
 
     with_stores(config, work)

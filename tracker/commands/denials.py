@@ -4,16 +4,19 @@ from typing import Annotated
 
 import typer
 
+from tracker.admin.operations import NOT_SERVED
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import DENIED, PAGE, AsJson, Config, InfoHashes, each, with_stores
+from tracker.commands import AsJson, Config, InfoHashes, each, with_stores
+from tracker.commands.paging import EVERYTHING, in_order
 from tracker.errors import ClientError
+from tracker.store.torrents import Denial
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing
+from tracker.terminal import Column, Listing, Row
 
 
 def deny(
     info_hashes: InfoHashes,
-    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = DENIED,
+    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = NOT_SERVED,
     config: Config = None,
 ) -> None:
     """Forbid torrents, registered or not, from the very next announce."""
@@ -37,18 +40,19 @@ def allow(info_hashes: InfoHashes, config: Config = None) -> None:
 
 
 def denied(
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = 2**53,
+    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List denied torrents, and what their peers are told."""
-    listing = Listing([Column("info_hash", 40), Column("reason")], as_json=as_json)
+    """List denied torrents, the last denied first: what their peers are told, and since when (epoch s)."""
+    columns = [Column("info_hash", 40), Column("reason"), Column("since", 12, right=True)]
+    listing = Listing(columns, as_json=as_json)
+
+    def row(found: Denial) -> Row:
+        return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": int(found.since)}
 
     async def work(stores: Stores) -> None:
-        for offset in range(0, limit, PAGE):
-            found = await stores.torrents.denials(offset, min(PAGE, limit - offset))
-            if offset and not found:
-                return
-            listing.page({"info_hash": each.info_hash.hex(), "reason": each.reason} for each in found)
+        async for page in in_order(limit, stores.torrents.denials):
+            listing.page(map(row, page))
 
     with_stores(config, work)

@@ -9,7 +9,9 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.commands import PAGE, Config, shown_bytes, with_stores
+from tracker.admin.operations import shown_prefix
+from tracker.commands import Config, with_stores
+from tracker.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.private_file import private_file
 from tracker.progress import progress
 from tracker.register.rows import Kind, Row
@@ -88,9 +90,7 @@ def _pages(stores: Stores, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pa
 
 
 async def _torrents(stores: Stores, *, with_auto: bool) -> Pages:
-    cursor = -1
-    while cursor:
-        cursor, page = await stores.torrents.page(max(cursor, 0), PAGE)
+    async for page in in_no_order(stores.torrents.page):
         wanted = (each for each in page if each.registered)
         yield [_torrent_row(each) for each in wanted if with_auto or each.fields.get("auto") != "1"]
 
@@ -108,9 +108,7 @@ def _torrent_row(found: Torrent) -> Row:
 
 
 async def _users(stores: Stores, *, passkeys: bool) -> Pages:
-    offset = 0
-    while page := await stores.users.page(offset, PAGE):
-        offset += PAGE
+    async for page in in_order(EVERYTHING, stores.users.page):
         yield [_user_row(each, passkeys=passkeys) for each in page]
 
 
@@ -126,14 +124,10 @@ def _user_row(found: User, *, passkeys: bool) -> Row:
 
 
 async def _denials(stores: Stores) -> Pages:
-    offset = 0
-    while page := await stores.torrents.denials(offset, PAGE):
-        offset += PAGE
+    async for page in in_order(EVERYTHING, stores.torrents.denials):
         yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
 
 
 async def _clients(stores: Stores) -> Pages:
-    cursor = -1
-    while cursor:
-        cursor, page = await stores.clients.page(max(cursor, 0), PAGE)
-        yield [{"prefix": shown_bytes(prefix), "name": name} for prefix, name in page]
+    async for page in in_no_order(stores.clients.page):
+        yield [{"prefix": shown_prefix(prefix), "name": name} for prefix, name in page]

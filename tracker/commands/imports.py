@@ -6,10 +6,10 @@ from collections.abc import Sequence
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
-from urllib.parse import unquote_to_bytes
 
 import typer
 
+from tracker.admin.operations import NOT_SERVED, parse_prefix
 from tracker.bittorrent import parse_info_hash
 from tracker.commands import AsJson, Config, with_stores
 from tracker.errors import ClientError
@@ -24,7 +24,6 @@ from tracker.terminal import complain, say, say_json
 _BATCH = 500
 """Rows read, and then written, at a time."""
 _AT_ONCE = 32
-_DENIED = "this torrent is not served here"
 _TORRENT_FIELDS = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 _WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
 
@@ -129,9 +128,9 @@ class _Import:
             )
             return await accounts.bring(row, replace_totals=self._replace_totals)
         if item.kind == "denial":
-            await stores.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", _DENIED))
+            await stores.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         else:
-            await stores.clients.allow(unquote_to_bytes(row["prefix"]), row.get("name", ""))
+            await stores.clients.allow(parse_prefix(row["prefix"]), row.get("name", ""))
         return True
 
     def sum_up(self, *, as_json: bool, dry_run: bool) -> None:

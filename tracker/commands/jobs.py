@@ -1,14 +1,18 @@
 """``tracker jobs …``."""
 
+import time
 from collections.abc import Iterable
 from datetime import UTC, datetime
 from typing import Annotated
 
 import typer
 
-from tracker.commands import PAGE, AsJson, Config, each, group, with_stores
+from tracker.admin import operations
+from tracker.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.commands.paging import EVERYTHING, PAGE
+from tracker.commands.waiting import until_scored
 from tracker.errors import ClientError
-from tracker.store.job import REPROCESS, REPROCESS_RETRIES, STATUSES, SWEEP, Enqueued, Job, check_queue
+from tracker.store.job import STATUSES, Enqueued, Job, check_queue
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, describe, say
 
@@ -42,7 +46,7 @@ async def _queues(stores: Stores, wanted: str | None) -> list[str]:
 def list_jobs(
     queue: QueueName = None,
     status: Status = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = 2**53,
+    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -61,6 +65,19 @@ def list_jobs(
                     left -= len(page[:left])
                     if not left:
                         return
+
+    with_stores(config, work)
+
+
+@jobs.command("queues")
+def list_queues(as_json: AsJson = False, config: Config = None) -> None:
+    """List every queue that ever had a job, and how many it has of each status."""
+    columns = [Column("queue", 20), *(Column(status, 10, right=True) for status in STATUSES)]
+    listing = Listing(columns, as_json=as_json)
+
+    async def work(stores: Stores) -> None:
+        for name in await stores.jobs.queues():
+            listing.page([{"queue": name, **await stores.jobs.sizes(name)}])
 
     with_stores(config, work)
 
@@ -95,7 +112,10 @@ def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config
 def purge_jobs(
     queue: QueueName = None,
     status: Purged = None,
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False,
+    older_than: Annotated[
+        float | None, typer.Option(min=0, metavar="HOURS", help="Only those that finished so long ago.")
+    ] = None,
+    yes: Yes = False,
     config: Config = None,
 ) -> None:
     """Delete jobs that do not run: those of a status, or the finished ones."""
@@ -104,13 +124,16 @@ def purge_jobs(
         statuses = ["completed", "failed"]
     if not yes:
         which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
+        which += "" if older_than is None else f" that finished more than {older_than:g} hours ago"
         typer.confirm(f"Delete the {which}?", abort=True)
+
+    before = None if older_than is None else time.time() - older_than * 3600
 
     async def work(stores: Stores) -> None:
         total = 0
         for name in await _queues(stores, queue):
             for each_status in statuses:
-                total += await stores.jobs.purge(name, each_status)
+                total += await stores.jobs.purge(name, each_status, before)
         say(f"deleted {total}")
 
     with_stores(config, work)
@@ -122,26 +145,23 @@ def reprocess(
     max_score: Annotated[float | None, typer.Option(help="Only torrents that score at most this.")] = None,
     min_seeders: Annotated[int | None, typer.Option(min=0, help="Only those with so many seeders.")] = None,
     max_seeders: Annotated[int | None, typer.Option(min=0, help="Only those with at most so many.")] = None,
+    wait: Annotated[
+        bool, typer.Option("--wait", help="Until they are scored; Ctrl-C ends the waiting only.")
+    ] = False,
     config: Config = None,
 ) -> None:
     """Have all torrents, or those that fit, scored again by the running tracker, in the background."""
-    filters = {
-        "min_score": min_score,
-        "max_score": max_score,
-        "min_seeders": min_seeders,
-        "max_seeders": max_seeders,
-    }
-    payload = {name: value for name, value in filters.items() if value is not None}
-    for least, most in ((min_score, max_score), (min_seeders, max_seeders)):
-        if least is not None and most is not None and least > most:
-            raise ClientError(f"no torrent has at least {least:g} and at most {most:g}")
 
     async def work(stores: Stores) -> None:
-        try:
-            job = await stores.jobs.enqueue(REPROCESS, payload, max_retries=REPROCESS_RETRIES)
-        except ValueError as error:  # a score of nan or inf
-            raise ClientError("a score is a number") from error
+        bounds = {"min_score": min_score, "max_score": max_score}
+        job = await operations.reprocess(
+            stores.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders
+        )
         _tell(job)
+        if wait:
+            some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
+            await until_scored(stores, job.id, None if some else await stores.torrents.count())
+            say("all are scored")
 
     with_stores(config, work)
 
@@ -151,7 +171,7 @@ def sweep(config: Config = None) -> None:
     """Have every swarm visited at once by the running tracker: silent peers, repairs, torrents to forget."""
 
     async def work(stores: Stores) -> None:
-        _tell(await stores.jobs.enqueue(SWEEP))
+        _tell(await operations.sweep(stores.jobs))
 
     with_stores(config, work)
 

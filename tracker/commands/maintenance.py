@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.commands import AsJson, Config, Yes, with_stores
-from tracker.progress import Progress, progress
+from tracker.progress import progress
 from tracker.store.maintenance import Finding
 from tracker.stores import Stores
 from tracker.terminal import Row, say, say_json
@@ -27,7 +27,9 @@ def cleanup(
     async def work(stores: Stores) -> None:
         found = 0
         with progress("keys looked at") as shown:
-            async for finding in stores.maintenance.cleanup(dry_run=not delete, progress=_watch(shown)):
+            async for finding in stores.maintenance.cleanup(
+                dry_run=not delete, progress=lambda done, _: shown.reach(done)
+            ):
                 found += finding.count
                 _show(finding, "deleted", as_json=as_json)
         if not as_json and not found:
@@ -44,7 +46,7 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
     async def work(stores: Stores) -> None:
         found = 0
         with progress("keys looked at") as shown:
-            async for finding in stores.maintenance.reindex(progress=_watch(shown)):
+            async for finding in stores.maintenance.reindex(progress=lambda done, _: shown.reach(done)):
                 found += finding.count
                 _show(finding, "put right", as_json=as_json)
         if not as_json and not found:
@@ -70,21 +72,10 @@ def wipe_stats(
         total = 0
         with progress("deleted") as shown:
             async for total in stores.maintenance.wipe_statistics(uniques=uniques):
-                shown.advance(total - shown.done)
+                shown.reach(total)
         say(f"deleted {total} keys")
 
     with_stores(config, work)
-
-
-class _watch:  # noqa: N801  # a function with a memory
-    """Passes on how many keys were looked at."""
-
-    def __init__(self, shown: Progress) -> None:
-        self._shown = shown
-
-    def __call__(self, done: int, about: int) -> None:
-        del about
-        self._shown.advance(done - self._shown.done)
 
 
 def _show(finding: Finding, done: str, *, as_json: bool) -> None:

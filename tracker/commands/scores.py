@@ -1,12 +1,54 @@
 """``tracker score …``."""
 
+from dataclasses import asdict
+from functools import partial
+from typing import Annotated
+
+import typer
+
 from tracker.bittorrent import parse_info_hash
 from tracker.commands import AsJson, Config, InfoHashes, group, with_stores
+from tracker.commands.paging import in_order
 from tracker.errors import ClientError
+from tracker.store.torrents import Torrent
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, describe
 
 scores = group("Scores of torrents, and how far scoring is behind.")
+
+
+@scores.command("top")
+def show_ranking(
+    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List torrents by score, the highest first."""
+    figures = [Column("rank", 8, right=True), Column("score", 8, right=True), Column("info_hash", 40)]
+    counts = [Column(name, 8, right=True) for name in ("seeders", "leechers")]
+    listing = Listing([*figures, *counts, Column("name")], as_json=as_json)
+
+    def row(rank: int, found: Torrent) -> Row:
+        counts: Row = {"seeders": found.seeders, "leechers": found.leechers}
+        return {
+            "rank": rank,
+            "score": found.score,
+            "info_hash": found.info_hash.hex(),
+            **counts,
+            "name": found.name,
+        }
+
+    async def work(stores: Stores) -> None:
+        rank = 1
+        async for page in in_order(limit, partial(_ranked, stores)):
+            listing.page(row(*ranked) for ranked in enumerate(page, rank))
+            rank += len(page)
+
+    with_stores(config, work)
+
+
+async def _ranked(stores: Stores, offset: int, count: int) -> list[Torrent]:
+    return await stores.torrents.top("score", count, offset)
 
 
 @scores.command("lag")
@@ -15,15 +57,7 @@ def show_lag(as_json: AsJson = False, config: Config = None) -> None:
 
     async def work(stores: Stores) -> None:
         lag = await stores.scores.lag()
-        describe(
-            {
-                "count": lag.count,
-                "waiting": lag.waiting,
-                "late": lag.late,
-                "longest_seconds": round(lag.longest_seconds),
-            },
-            as_json=as_json,
-        )
+        describe({**asdict(lag), "longest_seconds": round(lag.longest_seconds)}, as_json=as_json)
 
     with_stores(config, work)
 

@@ -4,14 +4,16 @@ import fnmatch
 import json
 import time
 from collections.abc import Iterable, Sequence
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
+from tracker.admin import operations
 from tracker.commands import AsJson, Config, with_stores
 from tracker.store.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, fitted, sparkline, terminal_width
+from tracker.terminal import Column, Listing, Row, describe, fitted, sparkline, terminal_width
 
 DEFAULT = (
     "requests",
@@ -51,12 +53,28 @@ Precision = Annotated[
 
 
 def show_stats(
-    names: Names = None, precision: Precision = 60, as_json: AsJson = False, config: Config = None
+    names: Names = None,
+    precision: Precision = 60,
+    fill: Annotated[
+        bool, typer.Option("--fill", help="With --json: also slices in which nothing was counted.")
+    ] = False,
+    only_names: Annotated[bool, typer.Option("--names", help="List the names there are.")] = False,
+    totals: Annotated[
+        bool, typer.Option("--totals", help="Print the sums of all time, and how much there is now.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
 ) -> None:
     """Print what was counted and measured in the last 120 slices.
 
     `rate` is per second in the last full slice, `last` what that slice holds; the trend ends with the current one.
     """
+    if totals:
+        with_stores(config, lambda stores: _print_totals(stores, as_json=as_json))
+        return
+    if only_names:
+        with_stores(config, lambda stores: _print_names(stores, names or ["*"], as_json=as_json))
+        return
     counted: list[tuple[str, list[tuple[int, int]]]] = []
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
     now = 0.0
@@ -75,7 +93,7 @@ def show_stats(
 
     with_stores(config, work)
     if as_json:
-        _print_json(counted, measured, precision, now)
+        _print_json(counted, measured, precision, now, fill=fill)
         return
     if counted:
         _print_counters(counted, precision, now)
@@ -85,6 +103,22 @@ def show_stats(
         _print_distributions(measured)
     if not counted and not measured:
         typer.echo(f"note: nothing was counted in the last {RETAINED} slices of {precision} s", err=True)
+
+
+async def _print_totals(stores: Stores, *, as_json: bool) -> None:
+    found = asdict(await operations.statistics(stores))
+    totals, failures = found.pop("totals"), found.pop("failures")
+    describe({**found, **totals, **{f"failures.{name}": n for name, n in failures.items()}}, as_json=as_json)
+
+
+async def _print_names(stores: Stores, patterns: Sequence[str], *, as_json: bool) -> None:
+    listing = Listing([Column("kind", 12), Column("name")], as_json=as_json)
+    counters = stores.counters
+    for kind, known in (
+        ("counter", await counters.names()),
+        ("distribution", await counters.distribution_names()),
+    ):
+        listing.page({"kind": kind, "name": name} for name in _matching(known, patterns))
 
 
 def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
@@ -155,11 +189,13 @@ def _print_json(
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
     precision: int,
     now: float,
+    *,
+    fill: bool,
 ) -> None:
     """A line for each, with its slices: [start, count], or [start, count, mean, deviation, min, max]."""
     for name, series in counted:
         row = {**_figures(name, series, precision, now), "precision": precision}
-        typer.echo(json.dumps({**row, "slices": [pair for pair in series if pair[1]]}))
+        typer.echo(json.dumps({**row, "slices": [pair for pair in series if fill or pair[1]]}))
     for name, slices, total in measured:
         each = [(start, d.count, d.mean, d.deviation, d.min, d.max) for start, d in slices]
         row = {**_distribution_figures(name, total), "sum": total.sum, "precision": precision}

@@ -1,20 +1,27 @@
 """``tracker torrent …``."""
 
+import re
+from contextlib import closing
+from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from tracker import terminal
-from tracker.bittorrent import InfoHash, parse_info_hash
-from tracker.commands import DENIED, PAGE, AsJson, Config, InfoHashes, each, group, shown_bytes, with_stores
+from tracker.admin import operations
+from tracker.bittorrent import parse_info_hash
+from tracker.commands import AsJson, Config, InfoHashes, each, group, load_settings, with_stores
+from tracker.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.errors import ClientError
+from tracker.geoip import GeoIP
 from tracker.store.torrents import Peer, Torrent
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row
-from tracker.torrent_file import MAX_BYTES, parse_torrent_file
+from tracker.torrent_file import MAX_BYTES
 
-_V2_HEX_DIGITS = 64
+_HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
 torrents = group("Register torrents, and look at them.")
 
@@ -41,32 +48,33 @@ def add_torrent(
         raise typer.BadParameter("give --name with one torrent only")
 
     async def action(stores: Stores, text: str) -> str:
-        info_hashes, fields = _described(text)
-        fields |= {"name": name} if name is not None else {}
-        fields |= {"private": "1"} if private else {}
-        lines = []
-        for info_hash in info_hashes:
-            torrent_id, new = await stores.torrents.add(info_hash, fields, reset_score=reset_score)
-            lines.append(
-                f"{'added' if new else 'known'} {info_hash.hex()} as {torrent_id} {fields.get('name', '')}"
+        data = _file(text)
+        if data is not None:
+            added = await operations.add_file(
+                stores.torrents, data, name=name, private=private, reset_score=reset_score
             )
-        return "\n".join(line.rstrip() for line in lines)
+        else:
+            fields = operations.torrent_fields(name=name, private=private or None)
+            info_hash = operations.parse_hash(text)
+            one = await operations.add_torrent(stores.torrents, info_hash, fields, reset_score=reset_score)
+            added = [one]
+        return "\n".join(map(_told, added))
 
     each(config, what, action)
 
 
-def _described(text: str) -> tuple[tuple[InfoHash, ...], dict[str, str]]:
-    """The info hashes that ``text``, a file or an info hash, stands for, and what the file says of them."""
-    if _is_hex(text) and not Path(text).exists():
-        # What a v2 info hash is announced by (BEP 52): its first 20 bytes.
-        return (parse_info_hash(text[:40]),), {}
-    with Path(text).open("rb") as file:
-        found = parse_torrent_file(file.read(MAX_BYTES + 1))
-    return found.announce_hashes, {"name": found.name, "private": str(int(found.private))}
+def _file(text: str) -> bytes | None:
+    """What is in the file of this name; None for an info hash that is not one's name, too."""
+    path = Path(text)
+    if _HASH.fullmatch(text) and not path.exists():
+        return None
+    with path.open("rb") as file:
+        return file.read(MAX_BYTES + 1)
 
 
-def _is_hex(text: str) -> bool:
-    return len(text) in (40, _V2_HEX_DIGITS) and all(c in "0123456789abcdefABCDEF" for c in text)
+def _told(added: operations.Added) -> str:
+    how = "added" if added.new else "known"
+    return f"{how} {added.info_hash.hex()} as {added.torrent_id} {added.name}".rstrip()
 
 
 @torrents.command("remove")
@@ -90,7 +98,7 @@ def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 @torrents.command("disable")
 def disable_torrent(
     info_hashes: InfoHashes,
-    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = DENIED,
+    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = operations.NOT_SERVED,
     config: Config = None,
 ) -> None:
     """Refuse announces of registered torrents, and keep their figures."""
@@ -174,7 +182,8 @@ def show_history(
 @torrents.command("list")
 def list_torrents(
     by: Annotated[str, typer.Option(help="The most of: seeders, leechers, snatches or score.")] = "seeders",
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = 2**53,
+    least: Annotated[bool, typer.Option("--least", help="The least first.")] = False,
+    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -184,12 +193,11 @@ def list_torrents(
     listing = Listing(_columns(score=by == "score"), as_json=as_json)
 
     async def work(stores: Stores) -> None:
-        for offset in range(0, limit, PAGE):
-            count = min(PAGE, limit - offset)
-            found = await stores.torrents.top(by, count, offset)
-            if offset and not found:
-                return
-            listing.page(_torrent_row(each) for each in found)
+        async def read(offset: int, count: int) -> list[Torrent]:
+            return await stores.torrents.top(by, count, offset, ascending=least)
+
+        async for page in in_order(limit, read):
+            listing.page(map(_torrent_row, page))
 
     with_stores(config, work)
 
@@ -213,17 +221,9 @@ def _torrent_row(found: Torrent) -> Row:
         "leechers": found.leechers,
         "completions": found.completions,
         "score": found.score,
-        "state": _state(found),
+        "state": operations.state_of(found),
         "name": found.name,
     }
-
-
-def _state(found: Torrent) -> str:
-    if found.denied is not None:
-        return "denied"
-    if not found.enabled:
-        return "disabled"
-    return "registered" if found.registered else "unregistered"
 
 
 @torrents.command("show")
@@ -234,14 +234,17 @@ def show_torrent(
     config: Config = None,
 ) -> None:
     """Show a torrent and its figures."""
+    settings = load_settings(config)
 
     async def work(stores: Stores) -> None:
         found = await stores.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
-        terminal.describe(_torrent_details(found), as_json=as_json)
+        users = await stores.uniques.figure(f"torrents.{found.info_hash.hex()}.users")
+        terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
         if peers:
-            await _list_peers(stores, found, as_json)
+            with closing(GeoIP(settings.geoip.database)) as places:
+                await _list_peers(stores, found, places, as_json)
 
     with_stores(config, work)
 
@@ -258,20 +261,16 @@ def _torrent_details(found: Torrent) -> Row:
     }
 
 
-async def _list_peers(stores: Stores, found: Torrent, as_json: bool) -> None:
+async def _list_peers(stores: Stores, found: Torrent, places: GeoIP, as_json: bool) -> None:
     columns = [Column("peer_id", 30), Column("seeding", 8), Column("uploaded", 16, right=True)]
-    listing = Listing([*columns, Column("downloaded", 16, right=True), Column("endpoints")], as_json=as_json)
-    cursor = -1
-    while cursor:
-        cursor, page = await stores.torrents.peers(found, max(cursor, 0), PAGE)
-        listing.page(_peer_row(peer) for peer in page)
+    columns += [Column("downloaded", 16, right=True), Column("endpoints")]
+    listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
+    async for page in in_no_order(partial(stores.torrents.peers, found)):
+        listing.page(_peer_row(peer, places) for peer in page)
 
 
-def _peer_row(peer: Peer) -> Row:
-    return {
-        "peer_id": shown_bytes(peer.peer_id),
-        "seeding": peer.seeding,
-        "uploaded": peer.fields.get("uploaded", "0"),
-        "downloaded": peer.fields.get("downloaded", "0"),
-        "endpoints": " ".join(terminal.endpoint(packed) for packed in peer.endpoints),
-    }
+def _peer_row(peer: Peer, places: GeoIP) -> Row:
+    """With more than the columns show: all of it is for programs."""
+    shown = operations.shown_prefix(peer.peer_id)
+    view = operations.peer_view(peer, places)
+    return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}

@@ -1,13 +1,16 @@
 """``tracker unique …``."""
 
+import re
 from enum import StrEnum
 from typing import Annotated
 
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import PAGE, AsJson, Config, Month, check_month, group, with_stores
+from tracker.commands import AsJson, Config, Month, Yes, check_month, group, with_stores
+from tracker.commands.paging import in_order
 from tracker.errors import ClientError
+from tracker.progress import progress
 from tracker.store.months import ALL_TIME
 from tracker.store.uniques import Standing
 from tracker.stores import Stores
@@ -23,12 +26,15 @@ class Scope(StrEnum):
     torrents = "torrents"
 
 
+AScope = Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")]
+_NAME = re.compile(r"[^:.\x00-\x20]{1,200}")
+
 uniques = group("Unique users, by place and by torrent.")
 
 
 @uniques.command("top")
 def top(
-    scope: Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")],
+    scope: AScope,
     month: Month = None,
     limit: Limit = 20,
     as_json: AsJson = False,
@@ -43,17 +49,16 @@ def top(
         listing = Listing([users, Column("place")], as_json=as_json)
 
     async def work(stores: Stores) -> None:
-        for offset in range(0, limit, PAGE):
-            count = min(PAGE, limit - offset)
-            found = await stores.uniques.top(scope.value, month or ALL_TIME, count, offset)
+        async def read(offset: int, count: int) -> list[Standing]:
+            return await stores.uniques.top(scope.value, month or ALL_TIME, count, offset)
+
+        async for page in in_order(limit, read):
             if scope is Scope.torrents:
-                listing.page([await _torrent_row(stores, standing) for standing in found])
+                listing.page([await _torrent_row(stores, standing) for standing in page])
             else:
-                listing.page({"users": users, "place": name} for name, users in found)
-            if not found and not offset and not as_json:
+                listing.page({"users": users, "place": name} for name, users in page)
+            if not page and not as_json:
                 typer.echo(_nobody(scope, month), err=True)
-            if len(found) < count:
-                return
 
     with_stores(config, work)
 
@@ -87,22 +92,44 @@ def show(
             raise ClientError("nobody was counted there")
         listing = Listing(columns, as_json=as_json)
         listing.page([{"users": total, "scope": "all", "place": ""}])
-        for offset in range(0, limit, PAGE):
-            count = min(PAGE, limit - offset)
-            found = await stores.uniques.places(wanted, count, offset)
-            listing.page(
-                {"users": place.users, "scope": scope, "place": place.name} for scope, place in found
-            )
-            if len(found) < count:
-                return
+
+        async def read(offset: int, count: int) -> list[tuple[str, Standing]]:
+            return await stores.uniques.places(wanted, count, offset)
+
+        async for page in in_order(limit, read):
+            listing.page({"users": place.users, "scope": scope, "place": place.name} for scope, place in page)
+
+    with_stores(config, work)
+
+
+@uniques.command("figure")
+def show_figures(
+    scope: AScope,
+    names: Annotated[
+        list[str], typer.Argument(metavar="PLACE|INFO_HASH…", help="As `tracker unique top` prints them.")
+    ],
+    month: Month = None,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Print the unique users of places or torrents; 0 where nobody was counted."""
+    check_month(month)
+    if not all(map(_NAME.fullmatch, names)):
+        raise typer.BadParameter(
+            "a place is written as `tracker unique top` prints it, such as GB/ENG/London"
+        )
+    listing = Listing([Column("users", 10, right=True), Column("name")], as_json=as_json)
+
+    async def work(stores: Stores) -> None:
+        for name in names:
+            users = await stores.uniques.figure(f"{scope.value}.{name}.users", month)
+            listing.page([{"users": users, "name": name}])
 
     with_stores(config, work)
 
 
 @uniques.command("flush")
-def flush(
-    yes: Annotated[bool, typer.Option("--yes", help="Do not ask.")] = False, config: Config = None
-) -> None:
+def flush(yes: Yes = False, config: Config = None) -> None:
     """Delete all figures of unique users, and what remembers who was counted. Torrents, scores and counters stay."""
 
     async def work(stores: Stores) -> None:
@@ -112,11 +139,9 @@ def flush(
                 "of who was counted? Torrents, scores and counters stay.",
                 abort=True,
             )
-        told = removed = 0
-        async for removed in stores.uniques.flush():
-            if removed - told >= 100_000:
-                told = removed
-                say(f"{removed} keys so far")
-        say(f"deleted {removed} keys")
+        with progress("deleted") as shown:
+            async for removed in stores.uniques.flush():
+                shown.reach(removed)
+        say(f"deleted {shown.done} keys")
 
     with_stores(config, work)

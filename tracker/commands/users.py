@@ -1,6 +1,7 @@
 """``tracker user …``."""
 
 from enum import StrEnum
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -8,7 +9,8 @@ import typer
 
 from tracker import terminal
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import PAGE, AsJson, Config, Yes, each, group, with_stores
+from tracker.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.errors import ClientError
 from tracker.store.users import User
 from tracker.stores import Stores
@@ -145,11 +147,8 @@ def list_users(passkeys: Passkeys = False, as_json: AsJson = False, config: Conf
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
     async def work(stores: Stores) -> None:
-        for offset in range(0, 2**53, PAGE):
-            found = await stores.users.page(offset, PAGE)
-            if offset and not found:
-                return
-            listing.page(_user_row(each, passkeys) for each in found)
+        async for page in in_order(EVERYTHING, stores.users.page):
+            listing.page(_user_row(each, passkeys) for each in page)
 
     with_stores(config, work)
 
@@ -203,9 +202,7 @@ def list_torrents(
         found = await stores.users.find(who)
         listing = Listing(columns, as_json=as_json)
         seen: set[str] = set()
-        cursor = -1
-        while cursor:
-            cursor, ids = await stores.users.torrents_page(found.user_id, name.value, max(cursor, 0), PAGE)
+        async for ids in in_no_order(partial(stores.users.torrents_page, found.user_id, name.value)):
             new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
             seen.update(new)
             listing.page(await _torrent_rows(stores, found.user_id, new))
@@ -240,14 +237,10 @@ def list_owing(
 
     async def work(stores: Stores) -> None:
         listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
-        for offset in range(0, limit, PAGE):
-            count = min(PAGE, limit - offset)
-            found = await stores.users.hit_and_runs(offset, count)
-            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in found)
-            if not found and not offset and not as_json:
+        async for page in in_order(limit, stores.users.hit_and_runs):
+            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
+            if not page and not as_json:
                 typer.echo("note: nobody has hit and runs", err=True)
-            if len(found) < count:
-                return
 
     with_stores(config, work)
 

@@ -1,9 +1,11 @@
 """/statistics, /counters and /distributions: what happened, and when."""
 
+from dataclasses import asdict
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from tracker.admin import operations
 from tracker.admin.api.contract import Answer, Call, Endpoints, Query
 from tracker.admin.api.models import Flag, Moment, Whole
 from tracker.store.slices import PRECISIONS, Distribution
@@ -100,16 +102,7 @@ class DistributionSeries(Answer):
 
 @endpoints.get("/statistics", "Sums of all time")
 async def statistics(call: Call) -> Statistics:
-    stores = call.stores
-    return Statistics(
-        torrents=await stores.torrents.count(),
-        scored_torrents=await stores.scores.count(),
-        denials=await stores.torrents.denial_count(),
-        users=await stores.users.count(),
-        users_with_hit_and_runs=await stores.users.hit_and_run_count(),
-        totals=await stores.counters.totals(),
-        failures=await stores.counters.failures(),
-    )
+    return Statistics(**asdict(await operations.statistics(call.stores)))
 
 
 @endpoints.get("/counters", "Names of counters")
