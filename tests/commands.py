@@ -9,17 +9,20 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
+from tests import trackers
 from tracker.cli import app
 
 Command = Callable[..., Result]
 
 
 def set_store(monkeypatch: pytest.MonkeyPatch, url: str, prefix: str = "t:") -> None:
-    """The only settings are which store to use: those of whoever runs the tests are gone."""
+    """The only settings are which store to use, and to be patient: those of whoever runs the tests are gone."""
     for name in [name for name in os.environ if name.startswith("TRACKER_")]:
         monkeypatch.delenv(name)
     monkeypatch.setenv("TRACKER_REDIS__URL", url)
     monkeypatch.setenv("TRACKER_REDIS__PREFIX", prefix)
+    for name, value in trackers.PATIENCE.items():
+        monkeypatch.setenv(name, value)
 
 
 @contextmanager
@@ -41,3 +44,8 @@ def command(*first: str) -> Iterator[Command]:
     root.setLevel(level)
     logging.captureWarnings(capture=False)
     structlog.reset_defaults()
+
+
+def rows(result: Result) -> list[list[str]]:
+    """What was printed, by lines and columns."""
+    return [line.split("\t") for line in result.stdout.splitlines()]

@@ -6,6 +6,8 @@
     any_server     a Server; the test runs once with the wheel's and once with the system's redis-server
     debian_redis   the system's redis-server with redis.conf, TCP and TLS; skipped where there is none
     start_server   starts servers of the test's own, to stop, kill and restart (see tests/servers.py)
+    keys           a blocking client to redis_url, for tests that are no coroutines
+    tracker        runs one command of the command line on redis_url and prefix, in a directory of its own
 
 The session's servers are shared: what a test changes there (CONFIG SET) it puts back, or it takes its own.
 """
@@ -20,10 +22,12 @@ from collections.abc import AsyncIterator, Callable, Iterator
 from pathlib import Path
 
 import pytest
+from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from tests.commands import Command, command, set_store
 from tests.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
 
 NO_PERSISTENCE = ("--appendonly", "no")
@@ -102,6 +106,22 @@ def prefix(servers: list[Server]) -> Iterator[str]:
             keys = list(client.scan_iter(f"{name}*", 10_000))
             if keys:
                 client.unlink(*keys)
+
+
+@pytest.fixture
+def keys(valkey: Server) -> Iterator["BlockingRedis"]:
+    with valkey.client() as client:
+        yield client
+
+
+@pytest.fixture
+def tracker(
+    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> Iterator[Command]:
+    set_store(monkeypatch, redis_url, prefix)
+    monkeypatch.chdir(tmp_path)
+    with command() as run:
+        yield run
 
 
 class _ShortDirectory:

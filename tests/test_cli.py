@@ -5,42 +5,18 @@ import os
 import pty
 import subprocess
 import sys
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
 import pytest
 from bencodepy import encode as bencode
 from redis import Redis
-from typer.testing import Result
 
 from tests import trackers
-from tests.commands import Command, command, set_store
-from tests.servers import Server
+from tests.commands import Command, rows
 from tracker import __version__
 
 HASH, OTHER = "ab" * 20, "cd" * 20
-
-
-@pytest.fixture
-def tracker(
-    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    """Runs one command on the session's store, in a directory of its own."""
-    set_store(monkeypatch, redis_url, prefix)
-    monkeypatch.chdir(tmp_path)
-    with command() as run:
-        yield run
-
-
-@pytest.fixture
-def keys(valkey: Server) -> Iterator["Redis"]:
-    with valkey.client() as client:
-        yield client
-
-
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
 
 
 def torrent_file(path: Path, name: str, **more: object) -> Path:

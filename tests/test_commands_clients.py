@@ -5,9 +5,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import Result
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command, command, rows, set_store
 from tests.store.harness import START, Store
 from tracker.store.keys import Keys
 from tracker.store.months import month_of, month_start
@@ -36,10 +35,6 @@ def heard(redis_url: str, prefix: str) -> None:
         await store.connection.close()
 
     asyncio.run(fill())
-
-
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
 
 
 @pytest.mark.usefixtures("heard")

@@ -7,7 +7,6 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from contextlib import suppress
 from pathlib import Path
 
@@ -16,8 +15,7 @@ from bencodepy import encode as bencode
 from redis import Redis
 
 from tests import trackers
-from tests.commands import Command, command, set_store
-from tests.servers import Server
+from tests.commands import Command
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 HOSTILE = (
@@ -38,22 +36,6 @@ HOSTILE = (
     "x" * 1000,
     "\ufeffbom",
 )
-
-
-@pytest.fixture
-def tracker(
-    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    monkeypatch.chdir(tmp_path)
-    with command() as run:
-        yield run
-
-
-@pytest.fixture
-def keys(valkey: Server) -> Iterator["Redis"]:
-    with valkey.client() as client:
-        yield client
 
 
 def many_files(folder: Path, count: int) -> Path:

@@ -1,28 +1,13 @@
 """``tracker cleanup``, ``tracker reindex`` and ``tracker wipe-stats`` (T24)."""
 
 import json
-from collections.abc import Iterator
 
 import pytest
 from redis import Redis
 
-from tests.commands import Command, command, set_store
-from tests.servers import Server
+from tests.commands import Command
 
 HASH, OTHER = "ab" * 20, "cd" * 20
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
-
-
-@pytest.fixture
-def keys(valkey: Server) -> Iterator["Redis"]:
-    with valkey.client() as client:
-        yield client
 
 
 def dump(keys: "Redis", prefix: str) -> dict[bytes, object]:

@@ -1,22 +1,13 @@
 """``tracker token`` and ``tracker sign-in-link`` on a real store."""
 
 import json
-from collections.abc import Iterator
 
-import pytest
 from redis import Redis
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command
 from tests.servers import Server
 from tracker.commands.tokens import sign_in_urls
 from tracker.settings import AdminSettings
-
-
-@pytest.fixture
-def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    with command() as run:
-        yield run
 
 
 def everything(client: "Redis", prefix: str) -> bytes:

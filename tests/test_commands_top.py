@@ -7,25 +7,12 @@ import re
 import subprocess
 import sys
 import time
-from collections.abc import Iterator
 from pathlib import Path
 
-import pytest
-
 from tests import trackers
-from tests.commands import Command, command, set_store
+from tests.commands import Command
 
 HASH = "ab" * 20
-
-
-@pytest.fixture
-def tracker(
-    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> Iterator[Command]:
-    set_store(monkeypatch, redis_url, prefix)
-    monkeypatch.chdir(tmp_path)
-    with command() as run:
-        yield run
 
 
 def test_one_look(tracker: Command) -> None:

@@ -5,9 +5,8 @@ import json
 from collections.abc import Iterator
 
 import pytest
-from typer.testing import Result
 
-from tests.commands import Command, command, set_store
+from tests.commands import Command, command, rows, set_store
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
@@ -40,10 +39,6 @@ def owing(redis_url: str, prefix: str) -> None:
             await store.announce(update(4, "s", 4, passkey=ALICE, bytes_left=0))
 
     asyncio.run(fill())
-
-
-def rows(result: Result) -> list[list[str]]:
-    return [line.split("\t") for line in result.stdout.splitlines()]
 
 
 @pytest.mark.usefixtures("owing")
