@@ -19,16 +19,13 @@ from typing import Any
 import structlog
 from redis.exceptions import ResponseError
 
-from tracker.data_directory import DataDirectory
+from tracker.data_directory import FILES, MANIFEST, NEW_FILES, DataDirectory
 from tracker.errors import StartupError
-from tracker.private_file import private_file
+from tracker.private_file import private_file, sync_directory
 from tracker.store.connection import Connection, connect
 from tracker.valkey import EmbeddedValkey, server_binary
 
-FILES = "appendonlydir"
-"""Where the private store keeps its data, in the data directory."""
 _BASE = "appendonly.aof.1.base.rdb"
-_MANIFEST = "appendonly.aof.manifest"
 _MAGIC = re.compile(rb"REDIS[0-9]{4}|VALKEY[0-9]{3}")
 _POLL_SECONDS = 0.05
 _FAILED_POLLS = 20
@@ -48,11 +45,18 @@ async def copy_store(connection: Connection, directory: Path, target: Path) -> i
     """
     with _alone(directory):
         snapshot = directory / await _snapshot_name(connection)
+        _check_target(target, snapshot)
         try:
             await _save(connection)
             return await asyncio.to_thread(_copy_checked, snapshot, target)
         finally:
             snapshot.unlink(missing_ok=True)
+
+
+def _check_target(target: Path, snapshot: Path) -> None:
+    """The snapshot is removed in the end."""
+    if target.resolve() == snapshot.resolve():
+        raise BackupError(f"{target} is where the store itself writes: choose another name")
 
 
 @contextmanager
@@ -153,22 +157,32 @@ async def restore_store(source: Path, directory: Path, *, replace: bool) -> tupl
 
 
 def _place(source: Path, directory: Path, *, replace: bool) -> Path | None:
+    """An end at any moment leaves the old data or the new: between the two renames the next start does the second."""
     files = directory / FILES
     if files.exists() and not replace:
         raise BackupError(f"{directory} holds a store already: give --replace to put it aside")
-    new = directory / f"{FILES}.new"
+    new = directory / NEW_FILES
+    try:
+        _make_ready(source, new)
+        before = None
+        if files.exists():
+            before = directory / f"{FILES}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+            files.rename(before)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    new.rename(files)
+    sync_directory(directory)
+    return before
+
+
+def _make_ready(source: Path, new: Path) -> None:
     shutil.rmtree(new, ignore_errors=True)
     new.mkdir(mode=0o700)
     with private_file(new / _BASE) as base, source.open("rb") as copy:
         shutil.copyfileobj(copy, base, 1 << 20)
-    with private_file(new / _MANIFEST) as manifest:
+    with private_file(new / MANIFEST) as manifest:
         manifest.write(f"file {_BASE} seq 1 type b\n".encode())
-    before = None
-    if files.exists():
-        before = directory / f"{FILES}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-        files.rename(before)
-    new.rename(files)
-    return before
 
 
 def _put_back(directory: Path, before: Path | None) -> None:

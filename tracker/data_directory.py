@@ -3,6 +3,7 @@
 import asyncio
 import fcntl
 import os
+import shutil
 import stat
 import time
 from pathlib import Path
@@ -11,6 +12,12 @@ from structlog.typing import FilteringBoundLogger
 
 from tracker.errors import StartupError
 
+FILES = "appendonlydir"
+"""Where in it the server keeps its data."""
+NEW_FILES = f"{FILES}.new"
+"""Where a restore makes the data ready that will be put there."""
+MANIFEST = "appendonly.aof.manifest"
+"""The file that names the others; a restore writes it last."""
 WAIT_SECONDS = 15.0
 """How long a predecessor that is still going may take."""
 
@@ -55,6 +62,21 @@ class DataDirectory:
     async def lock_for_server(self) -> int:
         """A locked descriptor for the server to inherit; waits for the last server to be gone."""
         return await self._acquire("server.lock", wait_for_the_living=True)
+
+    def finish_restore(self) -> None:
+        """Put in its place what a restore had made ready when it was cut off, instead of beginning with nothing.
+
+        Only for who holds both locks. What was never to take effect is removed.
+        """
+        new, files = self.path / NEW_FILES, self.path / FILES
+        try:
+            if (new / MANIFEST).exists() and not files.exists():
+                new.rename(files)
+                self._log.warning("finished a restore that was interrupted", directory=str(self.path))
+            elif new.exists():
+                shutil.rmtree(new)
+        except OSError as error:
+            raise self._unusable(error) from error
 
     def release(self) -> None:
         if self._lock is not None:

@@ -22,6 +22,17 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             temporary.unlink()
         raise
+    sync_directory(path.parent)
+
+
+def sync_directory(path: Path) -> None:
+    """Files that were made or renamed there are so after a power failure, too; where the file system can say that."""
+    with suppress(OSError):
+        descriptor = os.open(path, os.O_RDONLY)
+        try:
+            os.fsync(descriptor)
+        finally:
+            os.close(descriptor)
 
 
 def _for_us_alone(path: str, flags: int) -> int:

@@ -155,6 +155,7 @@ class EmbeddedValkey:
         await self._stop_child()  # the remains of one that died
         lock = await self._data.lock_for_server()
         try:
+            self._data.finish_restore()
             self._child = await self._spawn(binary, config, self._choose_socket(), lock)
         except OSError as error:
             raise StartupError(f"cannot start the private store: {error}") from error
