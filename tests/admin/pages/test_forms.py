@@ -2,7 +2,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.admin.pages.forms import clean, page_number
+from tracker.admin.pages.forms import clean, cursor_number, page_number
 
 
 @pytest.mark.parametrize(
@@ -21,6 +21,24 @@ from tracker.admin.pages.forms import clean, page_number
 )
 def test_a_page_is_a_number_of_reasonable_size(text: str, page: int) -> None:
     assert page_number(text) == page
+
+
+@pytest.mark.parametrize(
+    ("text", "cursor"),
+    [
+        ("", 0),
+        ("-1", 0),
+        ("x", 0),
+        ("٣", 0),
+        ("17", 17),
+        (str(2**64 - 1), 2**64 - 1),
+        (str(2**64), 0),
+        ("9" * 20, 0),
+        ("9" * 5000, 0),
+    ],
+)
+def test_a_cursor_is_a_number_that_the_store_takes(text: str, cursor: int) -> None:
+    assert cursor_number(text) == cursor
 
 
 @given(st.text(st.characters()))

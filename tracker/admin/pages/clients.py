@@ -7,7 +7,7 @@ from aiohttp import web
 
 from tracker.admin import operations
 from tracker.admin.desk import Desk
-from tracker.admin.pages.forms import page_number, read_form
+from tracker.admin.pages.forms import cursor_number, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.store.months import ALL_TIME, MONTHS_KEPT, month_start
@@ -15,8 +15,6 @@ from tracker.store.software import MOST_MEMBERS, Outcome
 
 PAGE = 25
 _ALLOWED_PAGE = 200
-_MOST_CURSOR = 20
-"""Digits."""
 
 
 class ClientPages:
@@ -43,9 +41,8 @@ class ClientPages:
     ) -> web.Response:
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        cursor = request.query.get("cursor", "")
-        known = cursor if cursor.isascii() and cursor.isdigit() and len(cursor) <= _MOST_CURSOR else "0"
-        after, allowed = await self._clients.page(int(known), _ALLOWED_PAGE)
+        cursor = cursor_number(request.query.get("cursor", ""))
+        after, allowed = await self._clients.page(cursor, _ALLOWED_PAGE)
         context = {
             "period": period,
             "months": [

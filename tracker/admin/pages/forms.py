@@ -8,6 +8,7 @@ from tracker.admin.posted import posted
 
 _LONGEST = 2000
 _LAST_PAGE = 1_000_000
+_LAST_CURSOR = 2**64 - 1
 
 
 class Form:
@@ -39,6 +40,12 @@ def page_number(text: str) -> int:
     """The page asked for; the first where that is none."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
     return min(max(number, 1), _LAST_PAGE)
+
+
+def cursor_number(text: str) -> int:
+    """Where a list in no order goes on; its beginning where that is no cursor of the store."""
+    number = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
+    return number if number <= _LAST_CURSOR else 0
 
 
 async def read_form(request: web.Request) -> Form:

@@ -9,7 +9,7 @@ from tracker.admin import operations
 from tracker.admin.desk import Desk
 from tracker.admin.operations import PeerView, peer_view, state_of
 from tracker.admin.pages.addresses import announce_urls
-from tracker.admin.pages.forms import read_form
+from tracker.admin.pages.forms import cursor_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.admin.problems import Problem
 from tracker.admin.world import country_name
@@ -21,7 +21,6 @@ PEERS = 50
 COUNTRIES = 10
 _PLACES = 200
 """Places of a torrent that are looked through for countries: cities and postcodes stand among them."""
-_LONGEST_CURSOR = 20
 FEWEST_POINTS = 2
 """A chart of less shows nothing."""
 CHARTS = {
@@ -88,9 +87,7 @@ class TorrentPage:
     async def peers(self, request: web.Request) -> web.Response:
         """The next peers: rows for htmx to put below the others, or a page of their own."""
         torrent = await self._torrent(request)
-        asked = request.query.get("cursor", "")
-        valid = asked.isascii() and asked.isdigit() and len(asked) <= _LONGEST_CURSOR
-        cursor, peers = await self._peers(torrent, int(asked) if valid else 0)
+        cursor, peers = await self._peers(torrent, cursor_number(request.query.get("cursor", "")))
         template = "parts/peer_rows.html" if wants_part(request) else "torrent_peers.html"
         context = {
             "torrent": torrent,

@@ -10,7 +10,7 @@ from aiohttp import web
 from tracker.admin.desk import Desk
 from tracker.admin.operations import whole
 from tracker.admin.pages.addresses import announce_urls
-from tracker.admin.pages.forms import read_form
+from tracker.admin.pages.forms import cursor_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.problems import Problem
 from tracker.store.torrents import Torrent
@@ -21,7 +21,6 @@ LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete"
 """The user's sets of torrents, as people read them."""
 ROTATED = "The passkey is new: clients that announce with the old one are refused from now on."
 _LONGEST_ID = 16
-_LONGEST_CURSOR = 20
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,10 +58,9 @@ class UserPage:
 
     async def show(self, request: web.Request) -> web.Response:
         user = await self._user(request)
-        asked, cursor = request.query.get("set", ""), request.query.get("cursor", "")
+        asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen = asked if asked in SETS else "active"
-        valid = cursor.isascii() and cursor.isdigit() and len(cursor) <= _LONGEST_CURSOR
-        after, shares = await self._shares(user, chosen, int(cursor) if valid else 0)
+        after, shares = await self._shares(user, chosen, cursor)
         here = f"/users/{user.user_id}"
         context = {
             "user": user,
@@ -73,7 +71,7 @@ class UserPage:
             "sizes": await self._users.set_sizes(user.user_id),
             "shares": shares,
             "later": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
-            "earlier": f"{here}?{urlencode({'set': chosen})}" if valid and int(cursor) else "",
+            "earlier": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
             "rules": self._desk.settings.users,
             "now": self._desk.clock(),
         }
