@@ -45,9 +45,7 @@ class ClientPages:
         after, allowed = await self._clients.page(cursor, _ALLOWED_PAGE)
         context = {
             "period": period,
-            "months": [
-                month_start(self._desk.clock(), -back).strftime("%Y-%m") for back in range(MONTHS_KEPT)
-            ],
+            "months": self._months(),
             "all_time": ALL_TIME,
             "joins": await self._board("joins", period, joins, page=joins, refused=refused),
             "failures": await self._board("failures", period, refused, page=joins, refused=refused),
