@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.elements import Page, open_page
+from tests.admin.pages.page import Page, get
 from tracker.admin.pages.rendering import NAVIGATION, NOTICES
 from tracker.bittorrent import InfoHash
 from tracker.store.job import Result
@@ -45,7 +45,7 @@ async def test_every_page_shows_nothing_inline_and_escapes_what_it_is_given(admi
         await fill(admin)
     async with admin.browser() as browser:
         for path in [*PATHS, *QUERIES]:
-            page = await open_page(browser, path)
+            page = await get(browser, path)
             assert not page.inline(), path
             assert not [e for e in page.all("script") if "alert" in e.text], path
             assert not page.all("img"), path
@@ -59,7 +59,7 @@ async def test_what_is_hostile_is_shown_as_it_is(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
         for path in ("/", "/jobs", "/clients", "/jobs/1"):
-            assert EVIL[:25] in (await open_page(browser, path)).text, path
+            assert EVIL[:25] in (await get(browser, path)).text, path
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
@@ -85,7 +85,7 @@ async def test_fields_have_labels_and_forms_a_csrf_token(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
         for path in PATHS:
-            page = await open_page(browser, path)
+            page = await get(browser, path)
             tokens = page.all("input", name="csrf")
             posts = [e for e in page.all("form") if e.attributes.get("method") == "post"]
             assert len(tokens) == len(posts), path
@@ -103,7 +103,7 @@ async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
         for path in (path for path in PATHS if path != "/tokens"):  # which they do not see at all
-            page = await open_page(browser, path)
+            page = await get(browser, path)
             actions = {
                 e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"
             }
@@ -113,20 +113,20 @@ async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
 async def test_the_page_shown_is_marked_in_the_navigation(admin: Admin) -> None:
     async with admin.browser() as browser:
         for path in PATHS:
-            page = await open_page(browser, path)
+            page = await get(browser, path)
             marked = page.all("a", aria_current="page")
             assert [e.attributes["href"] for e in marked] == [path]
 
 
 async def test_a_notice_is_one_of_ours(admin: Admin) -> None:
     async with admin.browser() as browser:
-        assert NOTICES["purged"] in (await open_page(browser, "/jobs?notice=purged")).text
-        assert "you are hacked" not in (await open_page(browser, "/jobs?notice=you+are+hacked")).text
+        assert NOTICES["purged"] in (await get(browser, "/jobs?notice=purged")).text
+        assert "you are hacked" not in (await get(browser, "/jobs?notice=you+are+hacked")).text
 
 
 async def test_static_files_are_named_by_what_they_hold(admin: Admin) -> None:
     async with admin.browser() as browser:
-        page = await open_page(browser, "/")
+        page = await get(browser, "/")
         files = {link for link in page.links if link.startswith("/static/")}
         assert any("htmx" in link for link in files)
         assert any("tracker.css" in link for link in files)

@@ -1,33 +1,81 @@
-"""Going to pages and sending their forms, as these tests do it; elements.py reads what comes back."""
+"""Going to pages, sending their forms, and reading what comes back: elements, forms, links, and what a strict
+Content-Security-Policy would refuse."""
+
+from dataclasses import dataclass, field
+from html.parser import HTMLParser
 
 import aiohttp
 
-from tests.admin.pages import elements
+Attributes = dict[str, str | None]
+_EMPTY = {"area", "br", "col", "hr", "img", "input", "link", "meta", "source", "wbr"}
+_UNREAD = ("script", "style", "title")
 
 
-class Page(elements.Page):
-    """A page, or a part of one. ``location`` is where a form's answer leads to."""
+@dataclass
+class Element:
+    tag: str
+    attributes: Attributes
+    words: list[str] = field(default_factory=list)
 
-    location = ""
+    @property
+    def text(self) -> str:
+        """All text inside it, with single spaces; cells and the like stand apart."""
+        return " ".join(" ".join(self.words).split())
+
+
+@dataclass
+class Page(HTMLParser):
+    """A page, or a part of one: every element in order. ``location`` is where a form's answer leads to."""
+
+    source: str
+    location: str = ""
+    elements: list[Element] = field(default_factory=list)
+    _open: list[Element] = field(default_factory=list)
+
+    def __post_init__(self) -> None:
+        super().__init__(convert_charrefs=True)
+        self.feed(self.source)
+        self.close()
+
+    def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.handle_startendtag(tag, attrs)
+        if tag not in _EMPTY:
+            self._open.append(self.elements[-1])
+
+    def handle_startendtag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+        self.elements.append(Element(tag, dict(attrs)))
 
     def handle_endtag(self, tag: str) -> None:
-        """Also of a shape that has a title, and is therefore not empty."""
         if any(element.tag == tag for element in self._open):
-            super().handle_endtag(tag)
+            while self._open.pop().tag != tag:
+                pass
 
     def handle_data(self, data: str) -> None:
-        """Cells and the like stand apart."""
-        super().handle_data(f"{data} ")
+        for element in self._open:
+            element.words.append(data)
+
+    def all(self, tag: str, **attributes: str) -> list[Element]:
+        """Elements of this tag that have these attributes (``data_x`` for ``data-x``)."""
+        wanted = {name.replace("_", "-"): value for name, value in attributes.items()}
+        return [e for e in self.elements if e.tag == tag and wanted.items() <= e.attributes.items()]
+
+    def one(self, tag: str, **attributes: str) -> Element:
+        (found,) = self.all(tag, **attributes)
+        return found
 
     @property
     def text(self) -> str:
         """What is read on it, with single spaces."""
-        unread = ("script", "style", "title")
-        return " ".join(" ".join(self._words(unread)).split())
+        read = self.all("body") or [element for element in self.elements if element.tag not in _UNREAD]
+        return " ".join(element.text for element in read)
 
-    def _words(self, unread: tuple[str, ...]) -> list[str]:
-        outermost = self.all("body") or [e for e in self.elements if e.tag not in unread]
-        return [element.text for element in outermost]
+    @property
+    def links(self) -> set[str]:
+        """Addresses of pages and files that this one names."""
+        named = (
+            e.attributes.get(name) for e in self.elements for name in ("href", "src", "hx-get", "data-chart")
+        )
+        return {address for address in named if address and not address.startswith("#")}
 
     @property
     def hrefs(self) -> list[str]:
@@ -37,9 +85,8 @@ class Page(elements.Page):
     @property
     def changes(self) -> set[str]:
         """Where the forms go that change something, but for signing out."""
-        return {form.attributes.get("action") or "" for form in self.all("form", method="post")} - {
-            "/sign-out"
-        }
+        forms = self.all("form", method="post")
+        return {form.attributes.get("action") or "" for form in forms} - {"/sign-out"}
 
     @property
     def torrents(self) -> list[str]:
@@ -51,23 +98,43 @@ class Page(elements.Page):
         )
         return [rest for rest in found if len(rest) == 40]
 
+    def inline(self) -> list[str]:
+        """Whatever a policy of script-src 'self' and style-src 'self' refuses."""
+        found = []
+        for element in self.elements:
+            if element.tag == "style" or (element.tag == "script" and not element.attributes.get("src")):
+                found.append(element.tag)
+            found += [
+                f"{element.tag} {name}"
+                for name, value in element.attributes.items()
+                if name == "style"
+                or name.startswith(("on", "hx-on"))
+                or "javascript:" in (value or "").lower()
+            ]
+        return found
+
 
 async def get(session: aiohttp.ClientSession, path: str, status: int = 200, *, part: bool = False) -> Page:
     """The page at ``path``, or the part of it that htmx asks for; fails unless its status is this one."""
     headers = {"HX-Request": "true"} if part else {}
     async with session.get(path, headers=headers, allow_redirects=False) as answer:
-        return await _read(answer, status)
+        assert answer.content_type == "text/html" or status != 200
+        return await read(answer, status)
 
 
 async def send(session: aiohttp.ClientSession, path: str, data: object = None, status: int = 303) -> Page:
     """What a form is answered with; a redirect has no words, but a location."""
     async with session.post(path, data=data or {}, allow_redirects=False) as answer:
-        return await _read(answer, status)
+        return await read(answer, status)
 
 
-async def _read(answer: aiohttp.ClientResponse, status: int) -> Page:
-    page = Page(await answer.text())
-    page.location = answer.headers.get("Location", "")
-    assert answer.status == status, page.text
+async def posted(session: aiohttp.ClientSession, path: str, **fields: str) -> Page:
+    """The page that a form leads to."""
+    return await get(session, (await send(session, path, fields)).location)
+
+
+async def read(answer: aiohttp.ClientResponse, status: int) -> Page:
+    page = Page(await answer.text(), answer.headers.get("Location", ""))
+    assert answer.status == status, f"{answer.url}: {page.text[:300]}"
     assert not page.inline()
     return page

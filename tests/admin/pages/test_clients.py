@@ -3,26 +3,26 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.elements import Page, open_page, posted
+from tests.admin.pages.page import Page, get, posted
 
 
 async def test_programs_by_share_and_refusals_with_the_reason(admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 30, ("aria2", ""): 10, ("Xunlei 1", "client not allowed"): 4}
     await admin.stores.software.add(1, heard, admin.clock())
     async with admin.browser() as browser:
-        page = await open_page(browser, "/clients")
+        page = await get(browser, "/clients")
         assert "qBittorrent 5.0.2" in page.text
         assert "75.0 %" in page.text
         assert "client not allowed" in page.text
-        month = (await open_page(browser, "/clients?period=2027-01")).text
+        month = (await get(browser, "/clients?period=2027-01")).text
         assert "75.0 %" in month
-        assert "No program has joined yet" in (await open_page(browser, "/clients?period=2026-12")).text
+        assert "No program has joined yet" in (await get(browser, "/clients?period=2026-12")).text
 
 
 async def test_boards_have_pages(admin: Admin) -> None:
     await admin.stores.software.add(1, {(f"Program {n}", ""): 100 - n for n in range(60)}, admin.clock())
     async with admin.browser() as browser:
-        page = await open_page(browser, "/clients?page=2")
+        page = await get(browser, "/clients?page=2")
         assert "26–50 of 60" in page.text
         assert "/clients?period=all&page=3&refused=1#joins" in page.links
         assert "/clients?period=all&page=1&refused=1#joins" in page.links
@@ -30,7 +30,7 @@ async def test_boards_have_pages(admin: Admin) -> None:
 
 async def test_the_allow_list_is_changed(admin: Admin) -> None:
     async with admin.browser() as browser:
-        assert "Nothing is on the list" in (await open_page(browser, "/clients")).text
+        assert "Nothing is on the list" in (await get(browser, "/clients")).text
         page = await posted(browser, "/clients/allow", prefix="-T%00<", name="odd")
         assert "-T%00<" in page.text
         assert (await admin.stores.clients.page(0))[1] == [(b"-T\0<", "odd")]

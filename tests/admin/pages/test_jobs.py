@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.elements import Page, open_page, posted
+from tests.admin.pages.page import Page, get, posted
 from tracker.store.job import REPROCESS, SWEEP, Result
 
 
@@ -20,18 +20,18 @@ async def test_what_failed_is_shown_first(admin: Admin) -> None:
     for number in range(60):
         await admin.stores.jobs.enqueue("many", {"n": number})
     async with admin.browser() as browser:
-        page = await open_page(browser, "/jobs")
+        page = await get(browser, "/jobs")
         assert "it broke" in page.text
-        page = await open_page(browser, "/jobs?queue=many&status=pending")
+        page = await get(browser, "/jobs?queue=many&status=pending")
         assert "1–50 of 60" in page.text
-        page = await open_page(browser, "/jobs?queue=many&status=pending&page=2")
+        page = await get(browser, "/jobs?queue=many&status=pending&page=2")
         assert "51–60 of 60" in page.text
 
 
 async def test_htmx_gets_the_lists_alone(admin: Admin) -> None:
     await failed_job(admin)
     async with admin.browser(headers={"HX-Request": "true"}) as browser:
-        page = await open_page(browser, "/jobs")
+        page = await get(browser, "/jobs")
         assert not page.all("html")
         assert page.one("div", id="jobs").attributes["hx-get"] == "/jobs?queue=q&status=failed&page=1"
 
@@ -39,7 +39,7 @@ async def test_htmx_gets_the_lists_alone(admin: Admin) -> None:
 async def test_a_failed_job_is_shown_and_runs_again(admin: Admin) -> None:
     id = await failed_job(admin, "no <b>way</b>")
     async with admin.browser() as browser:
-        page = await open_page(browser, f"/jobs/{id}")
+        page = await get(browser, f"/jobs/{id}")
         assert "no <b>way</b>" in page.text
         assert '"torrent_id": "7"' in page.text
         page = await posted(browser, f"/jobs/{id}/retry")
@@ -56,7 +56,7 @@ async def test_purging_asks_first_and_deletes_one_list(admin: Admin) -> None:
     await failed_job(admin)
     await admin.stores.jobs.enqueue("q", {"torrent_id": "8"})
     async with admin.browser() as browser:
-        page = await open_page(browser, "/jobs?queue=q&status=failed")
+        page = await get(browser, "/jobs?queue=q&status=failed")
         assert "Delete all 1 failed jobs of q?" in page.text
         page = await posted(browser, "/jobs/purge", queue="q", status="failed")
         assert "Those jobs are gone." in page.text

@@ -1,7 +1,7 @@
 """What goes wrong is a page for people, and problem details for programs."""
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.elements import Page
+from tests.admin.pages.page import Page
 
 
 async def test_a_page_that_is_not_there(admin: Admin) -> None:

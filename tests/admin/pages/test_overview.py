@@ -6,7 +6,7 @@ import aiohttp
 import pytest
 
 from tests.admin.conftest import Admin, Serve
-from tests.admin.pages.elements import open_page
+from tests.admin.pages.page import get
 from tracker.settings import HttpSettings, RedisSettings, Settings, UserSettings
 
 
@@ -14,7 +14,7 @@ async def test_before_the_first_announce_it_says_what_to_do(serve: Serve, prefix
     settings = Settings(redis=RedisSettings(prefix=prefix), http=HttpSettings(listen=("0.0.0.0:6969",)))
     admin = await serve(settings)
     async with admin.browser() as browser:
-        page = await open_page(browser, "/")
+        page = await get(browser, "/")
         assert "No announce has come in yet" in page.text
         assert "http://127.0.0.1:6969/announce" in page.text
 
@@ -22,13 +22,13 @@ async def test_before_the_first_announce_it_says_what_to_do(serve: Serve, prefix
 async def test_after_it_that_is_gone(admin: Admin) -> None:
     await admin.stores.connection.command("SET", admin.stores.keys.stat("requests"), 1)
     async with admin.browser() as browser:
-        assert "No announce has come in yet" not in (await open_page(browser, "/")).text
+        assert "No announce has come in yet" not in (await get(browser, "/")).text
 
 
 async def test_a_private_tracker_leads_to_its_users(serve: Serve, prefix: str) -> None:
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=UserSettings(private=True)))
     async with admin.browser() as browser:
-        assert "/users" in (await open_page(browser, "/")).links
+        assert "/users" in (await get(browser, "/")).links
 
 
 async def test_figures_are_those_of_the_store(admin: Admin) -> None:
@@ -36,7 +36,7 @@ async def test_figures_are_those_of_the_store(admin: Admin) -> None:
     for name, value in (("seeders", 1200), ("leechers", 34), ("requests", 9), ("reaped", 56), ("repairs", 2)):
         await command("SET", keys.stat(name), value)
     async with admin.browser() as browser:
-        page = await open_page(browser, "/")
+        page = await get(browser, "/")
     shown = {e.attributes["data-live"]: e.text for e in page.all("span") if "data-live" in e.attributes}
     assert (shown["peers"], shown["seeders"], shown["leechers"], shown["reaped"]) == (
         "1,234",
@@ -52,7 +52,7 @@ async def test_figures_are_those_of_the_store(admin: Admin) -> None:
 async def test_why_it_is_not_ready_is_on_top(admin: Admin) -> None:
     admin.problems.append("the store <b>does</b> not answer")
     async with admin.browser() as browser:
-        page = await open_page(browser, "/")
+        page = await get(browser, "/")
     assert "the store <b>does</b> not answer" in page.text
     assert "Not ready" in page.text
 

@@ -3,7 +3,7 @@
 from pydantic import SecretStr
 
 from tests.admin.conftest import Serve
-from tests.admin.pages.elements import Page, open_page
+from tests.admin.pages.page import Page, get
 from tracker.settings import RedisSettings, Settings, UserSettings
 from tracker.settings_page import describe
 
@@ -13,7 +13,7 @@ async def test_settings_are_shown_with_sentences_and_without_secrets(serve: Serv
     settings = Settings(redis=RedisSettings(prefix=prefix, url=url), users=UserSettings(hnr_min_bytes=77))
     admin = await serve(settings)
     async with admin.browser("read") as browser:
-        page = await open_page(browser, "/settings")
+        page = await get(browser, "/settings")
     assert "hunter2" not in page.source
     assert "redis://user:***@store.example/0" in page.text
     assert len([e for e in page.all("tr") if "data-row" in e.attributes]) == len(describe(settings))
@@ -25,7 +25,7 @@ async def test_settings_are_shown_with_sentences_and_without_secrets(serve: Serv
 async def test_the_doctor_examines_at_each_visit(serve: Serve) -> None:
     admin = await serve()
     async with admin.browser("read") as browser:
-        page = await open_page(browser, "/doctor")
+        page = await get(browser, "/doctor")
         assert "the sweep never had to repair one" in page.text
         await admin.stores.connection.command("SET", admin.stores.keys.stat("repairs"), 3)
         admin.problems.append("the sweep is behind")

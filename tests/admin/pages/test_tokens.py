@@ -5,7 +5,7 @@ import re
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.elements import Page, open_page, posted
+from tests.admin.pages.page import Page, get, posted
 
 
 @pytest.mark.parametrize("scope", ["read", "full"])
@@ -19,7 +19,7 @@ async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> 
         assert found
         token = await admin.stores.tokens.verify(found[0])
         assert token is not None and (token.name, token.scope) == ("graphs", scope)
-        assert found[0] not in (await open_page(browser, "/tokens")).source
+        assert found[0] not in (await get(browser, "/tokens")).source
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "grafana", "a\x00b"])
@@ -36,7 +36,7 @@ async def test_a_revoked_one_is_gone_and_its_browser_signed_out(admin: Admin) ->
     await admin.token("read")
     (other,) = [token for token in await admin.stores.tokens.list() if token.name == "test read"]
     async with admin.browser("read") as reader, admin.browser() as browser:
-        await open_page(reader, "/torrents")
+        await get(reader, "/torrents")
         page = await posted(browser, f"/tokens/{other.token_id}/revoke")
         assert "signed out" in page.text
         assert "test read" not in page.text
@@ -53,6 +53,6 @@ async def test_readers_see_neither_the_list_nor_a_way_there(admin: Admin) -> Non
             async with session.get("/tokens") as answer:
                 assert answer.status == 403
                 assert "grafana" not in await answer.text()
-        assert 'href="/tokens"' not in (await open_page(reader, "/")).source
+        assert 'href="/tokens"' not in (await get(reader, "/")).source
     async with admin.browser("full") as browser:
-        assert 'href="/tokens"' in (await open_page(browser, "/")).source
+        assert 'href="/tokens"' in (await get(browser, "/")).source
