@@ -4,7 +4,6 @@ Names of torrents and clients come from strangers. What could move a cursor, hid
 escaped; nothing is read as markup.
 """
 
-import ipaddress
 import json
 import shutil
 import socket
@@ -149,13 +148,6 @@ def describe(row: Row, *, as_json: bool) -> None:
     width = max(len(name) for name in row) + 2
     for name, value in row.items():
         typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
-
-
-def endpoint(packed: bytes) -> str:
-    """A packed address and port as they stand in a URL."""
-    address = ipaddress.ip_address(packed[:-2])
-    host = f"[{address}]" if address.version == 6 else str(address)
-    return f"{host}:{int.from_bytes(packed[-2:])}"
 
 
 def banner_text(banner: "Banner", pid: int, *, private: bool) -> str:

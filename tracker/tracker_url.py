@@ -9,7 +9,6 @@ from dataclasses import dataclass
 from ipaddress import IPv6Address
 from urllib.parse import unquote
 
-SCHEMES = ("http", "https", "udp")
 MAX_LENGTH = 2000
 MASK = "***"
 

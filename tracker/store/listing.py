@@ -13,8 +13,6 @@ from tracker.store.scripts import Scripts
 
 NAME_CHARACTERS = 255
 """So much of a name is searched."""
-NAME_BYTES = 4 * NAME_CHARACTERS
-"""So much of it a script looks at, which is as many characters whichever they are (LONGEST_NAME in naming.lua)."""
 _SEPARATORS = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 

@@ -85,11 +85,6 @@ class Live:
         self._readings = readings
         self._streams = 0
 
-    @property
-    def streams(self) -> int:
-        """How many are open."""
-        return self._streams
-
     async def handle(self, request: web.Request) -> web.StreamResponse:
         stopping = request.app[STOPPING]
         if self._streams >= MOST_STREAMS or stopping.is_set():
