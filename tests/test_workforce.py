@@ -197,6 +197,23 @@ async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:
         listeners[0].close()
 
 
+async def test_no_module_comes_out_of_the_working_directory(
+    redis_url: str, prefix: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    (tmp_path / "structlog.py").write_text('raise SystemExit("taken from the working directory")')
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PYTHONPATH", f":{os.environ.get('PYTHONPATH', '')}:")
+    settings = settings_on(redis_url)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, redis_url, b"secret", (listeners[0].address,))
+    try:
+        async with open_workforce(orders, listeners, tuple) as force:
+            assert force.alive == 1
+    finally:
+        listeners[0].close()
+
+
 def test_orders_arrive_with_their_sockets() -> None:
     settings = settings_on("redis://:hunter2@127.0.0.1/1")
     orders = Orders(settings, "redis://:hunter2@127.0.0.1/1", b"\0" * 32, ("127.0.0.1:1",))

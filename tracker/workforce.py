@@ -158,7 +158,8 @@ class Workforce:
     async def _spawn(self) -> WebProcess:
         ours, theirs = socket.socketpair()
         try:
-            command = (sys.executable, "-m", _MODULE, str(theirs.fileno()))
+            # -P: no module out of the working directory, which may be one that others write into.
+            command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()))
             child = await start_child(command, _pass_on, inherit=theirs.fileno(), environment=_environment())
         except BaseException:
             ours.close()
@@ -250,5 +251,5 @@ def _pass_on(line: str) -> None:
 def _environment() -> dict[str, str]:
     """Where it finds the package; no setting, for it is told all it needs."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    path = os.pathsep.join([str(Path(__file__).parents[1]), *filter(None, [kept.get("PYTHONPATH")])])
-    return {**kept, "PYTHONPATH": path}
+    folders = [str(Path(__file__).parents[1]), *kept.get("PYTHONPATH", "").split(os.pathsep)]
+    return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, folders))}
