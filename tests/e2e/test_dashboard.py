@@ -8,7 +8,7 @@ import pytest
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 pytest.importorskip("playwright", reason="playwright is not installed")
 
-from playwright.sync_api import expect
+from playwright.sync_api import Locator, expect
 
 from tests import trackers
 from tests.e2e.browsers import OpenDesk, browser, desk, sign_in_link
@@ -29,6 +29,16 @@ def new_token(tracker: RunningTracker, name: str = "operator", *options: str) ->
     found = re.search(r"swk_\w{12}_[\w-]{43}", done.stdout)
     assert found, done.stdout + done.stderr
     return found[0]
+
+
+def is_all_in_sight(box: Locator) -> bool:
+    """Whether nothing lies over its corners, nor cuts them off."""
+    seen = box.evaluate("""(box) => {
+        const {left, right, top, bottom} = box.getBoundingClientRect();
+        const corners = [[left + 9, top + 9], [right - 9, top + 9], [left + 9, bottom - 9], [right - 9, bottom - 9]];
+        return corners.every(([x, y]) => box.contains(document.elementFromPoint(x, y)));
+    }""")
+    return bool(seen)
 
 
 def test_a_link_signs_in_once_and_a_token_again_and_again(
@@ -111,6 +121,7 @@ def test_who_is_revoked_is_signed_out_at_once(start_tracker: StartTracker, desk:
     operator.go("/tokens")
     row = operator.page.get_by_role("row").filter(has_text="visitor")
     row.locator("summary").click()
+    assert is_all_in_sight(row.locator(".ask"))
     row.get_by_role("button", name="Revoke").click()
     expect(operator.page.get_by_text("is revoked")).to_be_visible()
     expect(operator.page.get_by_role("row").filter(has_text="visitor")).to_have_count(0)
