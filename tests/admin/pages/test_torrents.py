@@ -8,6 +8,7 @@ import bencodepy
 import pytest
 
 from tests.admin.conftest import Admin, Serve
+from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, send
 from tests.store.harness import Store, info_hash, update
 from tracker.admin.pages.torrents import MOST_FILES, PAGE
@@ -40,6 +41,16 @@ async def test_an_empty_list_says_what_to_do(serve: Serve, prefix: str, mode: st
     assert "No torrent yet" in page.text
     assert "http://127.0.0.1:6969/announce" in page.text
     assert "/torrents/add" in page.hrefs
+
+
+async def test_no_announce_url_is_shown_that_nobody_may_use(private: Private) -> None:
+    """Each user of a private tracker has one of their own."""
+    async with private.admin.browser() as browser:
+        for path in ("/torrents", "/torrents/add"):
+            page = await get(browser, path)
+            assert "6969/announce" not in page.text
+            assert "/users" in page.hrefs
+            assert "passkey" in page.text
 
 
 async def test_most_seeders_come_first_and_any_figure_sorts_both_ways(

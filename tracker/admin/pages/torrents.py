@@ -99,6 +99,12 @@ class TorrentPages:
             web.post("/torrents/add", self.add),
         ]
 
+    def _announced_to(self, request: web.Request) -> dict[str, Any]:
+        return {
+            "private_mode": self._desk.settings.users.private,
+            "announce_urls": announce_urls(self._desk.listening, request.host),
+        }
+
     async def show(self, request: web.Request) -> web.Response:
         query = Query.read(request)
         context = {
@@ -106,7 +112,7 @@ class TorrentPages:
             "state_of": state_of,
             "mode": self._desk.settings.torrents.mode,
             "registered": await self._torrents.count(),
-            "announce_urls": announce_urls(self._desk.listening, request.host),
+            **self._announced_to(request),
             **(await self._found(query) if query.text else await self._sorted(query)),
         }
         template = "parts/torrent_list.html" if wants_part(request) else "torrents.html"
@@ -186,7 +192,7 @@ class TorrentPages:
             "refused": refused,
             "most_files": MOST_FILES,
             "most_bytes": self._desk.settings.admin.max_upload_bytes,
-            "announce_urls": announce_urls(self._desk.listening, request.host),
+            **self._announced_to(request),
         }
         return render(request, "torrents_add.html", context, status=status)
 
