@@ -10,11 +10,13 @@ from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
 import pytest
+import structlog.testing
 from pydantic import SecretStr
 
 from tests import trackers
 from tests.servers import Server
 from tests.trackers import RunningTracker
+from tracker import workforce
 from tracker.errors import StartupError
 from tracker.listeners import open_listeners
 from tracker.settings import HttpSettings, RedisSettings, Settings
@@ -183,6 +185,56 @@ async def _until(condition: Callable[[], bool]) -> None:
     async with asyncio.timeout(SECONDS):
         while not condition():
             await asyncio.sleep(0.02)
+
+
+async def test_one_that_hangs_is_replaced(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """One that is stopped keeps its sockets, and whoever was accepted by it waits."""
+    settings = settings_on(redis_url)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, redis_url, b"secret", tuple(listener.address for listener in listeners))
+    try:
+        async with open_workforce(orders, listeners, tuple) as force:
+            (pid,) = force.pids
+            os.kill(pid, signal.SIGSTOP)
+            monkeypatch.setattr(workforce, "MOST_SILENT", 3)
+            await _until(lambda: pid not in force.pids)
+            monkeypatch.undo()  # on a busy machine a new one takes longer to be heard
+            await _until(lambda: force.alive == 1)
+    finally:
+        listeners[0].close()
+
+
+async def test_one_that_ends_before_it_has_its_orders_says_why(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(workforce, "_MODULE", "tracker.nothing")
+    orders = Orders(settings_on("unix:///nobody"), "", b"x" * 10_000_000, ())
+    force = Workforce(orders, [], tuple)
+    with pytest.raises(StartupError, match="a web process ended with"):
+        await force.start()
+    assert force.pids == []
+
+
+async def test_what_cannot_be_started_again_does_not_take_the_others_down(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As in the middle of an upgrade, when files of the package are missing for a moment."""
+    settings = settings_on(redis_url, workers=2)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, redis_url, b"x" * 1_000_000, (listeners[0].address,))
+    try:
+        async with open_workforce(orders, listeners, tuple) as force:
+            victim, other = force.pids
+            with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
+                patch.setattr(workforce, "_MODULE", "tracker.nothing")
+                os.kill(victim, signal.SIGKILL)
+                await _until(lambda: any("cannot be started again" in line["event"] for line in logs))
+                assert force.pids == [other]
+            await _until(lambda: force.alive == 2)
+    finally:
+        listeners[0].close()
 
 
 async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:

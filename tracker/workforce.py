@@ -33,6 +33,8 @@ START_SECONDS = 30.0
 STOP_SECONDS = 9.0
 """How long one may take to answer what is in flight when the tracker stops."""
 NEWS_SECONDS = 1.0
+MOST_SILENT = 60
+"""A process that has let so many of our news go by without any of its own hangs, and makes room for another."""
 _SHORTEST_PAUSE = 0.5
 _LONGEST_PAUSE = 10.0
 _LENGTH = struct.Struct(">I")
@@ -97,6 +99,8 @@ class WebProcess:
         self.child = child
         self.snapshot = Snapshot()
         self.serving = asyncio.Event()
+        self.silent = 0
+        """How many times it was told something since it was last heard: while this process stands still, nobody is late."""
         self._reader = reader
         self._writer = writer
 
@@ -104,18 +108,25 @@ class WebProcess:
         """Hears its figures until it ends."""
         with suppress(OSError, ValueError):
             while line := await self._reader.readline():
+                self.silent = 0
                 with suppress(ValueError, TypeError, KeyError):
                     self.snapshot = decode_snapshot(line)
                 self.serving.set()
 
     def tell(self, problems: Sequence[str]) -> None:
         """A process that does not listen, because it hangs, is told nothing more."""
+        self.silent += 1
         if self._writer.transport.get_write_buffer_size() < _LONGEST_LINE:
             self._writer.write(encode_news(list(problems)))
 
     async def stop(self) -> None:
         """It answers what is in flight; what else it has to say is still heard."""
         await self.child.stop(STOP_SECONDS)
+
+    async def end_if_it_hangs(self) -> None:
+        if self.silent > MOST_SILENT and not self.child.ended.is_set():
+            log.error("a web process hangs", pid=self.child.pid)
+            await self.child.stop(0)
 
     def close(self) -> None:
         """Lets go of one that has ended."""
@@ -150,7 +161,7 @@ class Workforce:
         return merged([self._departed, *(process.snapshot for process in self._running)])
 
     async def start(self) -> WebProcess:
-        """Starts one; raises OSError when the system has no room for it."""
+        """Starts one; raises StartupError when it ends at once, or the system has no room for it."""
         process = await self._spawn()
         self._running.add(process)
         return process
@@ -161,8 +172,10 @@ class Workforce:
             # -P: no module out of the working directory, which may be one that others write into.
             command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()))
             child = await start_child(command, _pass_on, inherit=theirs.fileno(), environment=_environment())
-        except BaseException:
+        except BaseException as error:
             ours.close()
+            if isinstance(error, OSError):
+                raise StartupError(f"cannot start a web process: {error}") from error
             raise
         finally:
             theirs.close()
@@ -171,9 +184,11 @@ class Workforce:
                 None, send_orders, ours, self._orders, self._sockets
             )
             reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
-        except BaseException:
+        except BaseException as error:
             ours.close()
             await child.stop(0)
+            if isinstance(error, OSError):  # it ended before it had taken them
+                raise StartupError(f"a web process {await child.last_words()}") from error
             raise
         return WebProcess(child, reader, writer)
 
@@ -190,9 +205,22 @@ class Workforce:
             if self._stopping.is_set():
                 return
             pause = _SHORTEST_PAUSE if process.serving.is_set() else min(2 * pause, _LONGEST_PAUSE)
+            replacement = await self._replacement(pause)
+            if replacement is None:
+                return
+            process = replacement
+
+    async def _replacement(self, pause: float) -> WebProcess | None:
+        """Another one, as soon as one can be started: the others go on meanwhile. None when the tracker stops first."""
+        while True:
             await asyncio.sleep(pause)
-            if not self._stopping.is_set():
-                process = await self.start()
+            if self._stopping.is_set():
+                return None
+            try:
+                return await self.start()
+            except StartupError as error:
+                log.error("a web process cannot be started again", why=str(error))
+                pause = min(2 * pause, _LONGEST_PAUSE)
 
     def _part_with(self, process: WebProcess) -> None:
         """What it counted stays counted."""
@@ -202,11 +230,12 @@ class Workforce:
             self._departed = merged([self._departed, last])
 
     async def run(self) -> None:
-        """Runs until cancelled: tells them every second how the tracker is."""
+        """Runs until cancelled: tells them every second how the tracker is, and ends those that hang."""
         while True:
             problems = self._problems()
-            for process in self._running:
+            for process in list(self._running):
                 process.tell(problems)
+                await process.end_if_it_hangs()
             await asyncio.sleep(NEWS_SECONDS)
 
     async def stop(self) -> None:
