@@ -71,6 +71,14 @@ def test_only_announces_can_be_reached_from_outside() -> None:
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["6969:6969"]
 
 
+def test_the_store_is_reached_by_the_tracker_alone() -> None:
+    """It asks for no password, and holds passkeys."""
+    reached = {name: set(service.get("networks", ["default"])) for name, service in SERVICES.items()}
+    (network,) = reached.pop("valkey")
+    assert COMPOSE["networks"][network]["internal"]
+    assert [name for name, networks in reached.items() if network in networks] == ["tracker"]
+
+
 def test_prometheus_and_grafana_come_when_asked_for() -> None:
     assert {name for name, service in SERVICES.items() if service.get("profiles") == ["observe"]} == {
         "prometheus",
