@@ -45,9 +45,9 @@ end
 """As add.lua would leave it, but many at a time; that it is the same is for cleanup and reindex to say."""
 
 
-async def fill(store: Store) -> None:
+async def fill(store: Store, many: int = MANY) -> None:
     """Half of them with a name."""
-    for first in range(0, MANY, 500):
+    for first in range(0, many, 500):
         rows: list[str] = []
         for number in range(first, first + 500):
             rows += (str(number + 1), hashed(number).hex(), name(number), fold_name(name(number)))
@@ -114,6 +114,11 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
         "zrangebyscore",
     }
 
+
+@pytest.mark.slow
+async def test_what_belongs_is_found_to_belong_page_by_page(make_store: MakeStore) -> None:
+    store = await make_store()
+    await fill(store, MANY // 5)
     await store.redis.config_resetstat()
     assert [finding async for finding in store.maintenance.cleanup()] == []
     counted = await calls(store)
