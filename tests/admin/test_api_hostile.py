@@ -75,6 +75,23 @@ async def test_a_body_that_is_too_large(serve: Serve) -> None:
         await asking.ask("POST", "/tokens", 413, data=body, headers={"Content-Type": "application/json"})
 
 
+async def test_a_json_body_is_small(admin: Admin) -> None:
+    """What is wrong with a million names would take seconds to tell, and a gigabyte."""
+    body = b"{%b}" % b",".join(b'"%d":1' % number for number in range(10_000))
+
+    async def unannounced() -> AsyncIterator[bytes]:
+        yield body
+
+    async with program(admin) as asking:
+        for data in (body, unannounced()):
+            await asking.ask(
+                "POST", "/torrents", 413, data=data, headers={"Content-Type": "application/json"}
+            )
+        name = "\U0001f331" * 1000
+        sent = {"info_hash": _HASH.hex(), "name": name, "reason": name}
+        await asking.ask("POST", "/torrents", 201, json=sent)
+
+
 async def test_a_body_without_end_is_refused_before_its_end(serve: Serve) -> None:
     admin = await serve(max_upload_bytes=4096)
     sent = 0

@@ -26,7 +26,7 @@ pages: send `next_offset` back as `offset`, or `next_cursor` as `cursor`, until 
 """
 _BODY_ERRORS = {
     400: "The body is no JSON document, or no form.",
-    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES.",
+    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES, or than 64 KiB where it is JSON.",
     415: "The body is of another type than one of those named.",
 }
 

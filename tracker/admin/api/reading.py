@@ -13,11 +13,14 @@ from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, Endpoint, Form
+from tracker.admin.connections import check_size
 from tracker.admin.multipart import File, parse_form
 from tracker.admin.posted import MULTIPART
 from tracker.admin.problems import Problem
 
 JSON = "application/json"
+MOST_JSON_BYTES = 65_536
+"""Of a JSON body. The longest that makes sense is half of that; what is wrong with a large one takes seconds to tell."""
 
 _MOST_LISTED = 20
 _LONGEST_NAME = 100
@@ -52,7 +55,10 @@ async def _body(endpoint: Endpoint, request: web.Request) -> Body | Form:
 
 
 async def _json(model: type[Body], request: web.Request) -> Body:
+    check_size(request, MOST_JSON_BYTES)
     data = await _data(request)
+    if len(data) > MOST_JSON_BYTES:  # it did not say so beforehand
+        raise web.HTTPRequestEntityTooLarge(max_size=MOST_JSON_BYTES, actual_size=len(data))
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
