@@ -1,6 +1,7 @@
 """``tracker token`` and ``tracker sign-in-link`` on a real store."""
 
 import json
+from datetime import UTC, datetime
 
 from redis import Redis
 
@@ -8,6 +9,7 @@ from tests.commands import Command
 from tests.servers import Server
 from tracker.commands.tokens import sign_in_urls
 from tracker.settings import AdminSettings
+from tracker.terminal import Moment
 
 
 def everything(client: "Redis", prefix: str) -> bytes:
@@ -46,6 +48,14 @@ def test_what_is_kept_opens_nothing(tracker: Command, valkey: Server, prefix: st
         kept = everything(client, prefix)
     for secret in (token, token.rpartition("_")[2], link):
         assert secret.encode() not in kept
+
+
+def test_times_are_dates_for_people_and_numbers_for_programs(tracker: Command) -> None:
+    created = json.loads(tracker("token", "create", "site", "--json").stdout)["created"]
+    date = datetime.fromtimestamp(created, UTC).strftime("%Y-%m-%dT%H:%M:%SZ")
+    assert date in tracker("token", "list").stdout
+    assert json.loads(tracker("token", "list", "--json").stdout)["created"] == created
+    assert str(Moment(2**63)) == str(2**63)
 
 
 def test_browsers_are_signed_out(tracker: Command) -> None:

@@ -8,6 +8,7 @@ import json
 import shutil
 import socket
 import sys
+import time
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from math import ceil
@@ -26,6 +27,19 @@ _LEAST_WIDTH = 10
 _GAP = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
+
+class Moment(int):
+    """Epoch seconds: a number for programs, a date (UTC) for people."""
+
+    def __str__(self) -> str:
+        try:
+            return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self))
+        except (OverflowError, OSError, ValueError):  # somebody else wrote it
+            return int.__repr__(self)
+
+
+MOMENT = 20
+"""Characters of a date."""
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 

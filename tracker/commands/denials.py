@@ -11,7 +11,7 @@ from tracker.commands.paging import EVERYTHING, in_order
 from tracker.errors import ClientError
 from tracker.store.torrents import Denial
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row
+from tracker.terminal import MOMENT, Column, Listing, Moment, Row
 
 
 def deny(
@@ -44,12 +44,12 @@ def denied(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List denied torrents, the last denied first: what their peers are told, and since when (epoch s)."""
-    columns = [Column("info_hash", 40), Column("reason"), Column("since", 12, right=True)]
+    """List denied torrents, the last denied first: what their peers are told, and since when."""
+    columns = [Column("info_hash", 40), Column("reason"), Column("since", MOMENT)]
     listing = Listing(columns, as_json=as_json)
 
     def row(found: Denial) -> Row:
-        return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": int(found.since)}
+        return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": Moment(found.since)}
 
     async def work(stores: Stores) -> None:
         async for page in in_order(limit, stores.torrents.denials):

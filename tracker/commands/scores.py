@@ -12,7 +12,7 @@ from tracker.commands.paging import in_order
 from tracker.errors import ClientError
 from tracker.store.torrents import Torrent
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, describe
+from tracker.terminal import MOMENT, Column, Listing, Moment, Row, describe
 
 scores = group("Scores of torrents, and how far scoring is behind.")
 
@@ -64,11 +64,12 @@ def show_lag(as_json: AsJson = False, config: Config = None) -> None:
 
 @scores.command("place")
 def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config = None) -> None:
-    """Show where torrents stand by score, 1 for the highest, and when it is their turn (epoch s)."""
-    figures = [
-        Column(name, 14, right=True) for name in ("rank", "of", "score", "last_processed", "next_turn")
-    ]
-    listing = Listing([Column("info_hash", 40), *figures, Column("being_scored", 12)], as_json=as_json)
+    """Show where torrents stand by score, 1 for the highest, and when it is their turn."""
+    figures = [Column(name, 8, right=True) for name in ("rank", "of", "score")]
+    times = [Column(name, MOMENT) for name in ("last_processed", "next_turn")]
+    listing = Listing(
+        [Column("info_hash", 40), *figures, *times, Column("being_scored", 12)], as_json=as_json
+    )
 
     async def work(stores: Stores) -> None:
         for text in info_hashes:
@@ -76,8 +77,9 @@ def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config 
             place = await stores.scores.place(found.torrent_id) if found else None
             if found is None or place is None:
                 raise ClientError("is not in the ranking by score")
-            times: Row = {"last_processed": place.last_processed, "next_turn": place.next_turn}
             row: Row = {"info_hash": text, "rank": place.rank + 1, "of": place.of, "score": found.score}
-            listing.page([{**row, **times, "being_scored": place.being_scored}])
+            last, next_turn = Moment(place.last_processed), Moment(place.next_turn)
+            turns: Row = {"last_processed": last, "next_turn": next_turn, "being_scored": place.being_scored}
+            listing.page([{**row, **turns}])
 
     with_stores(config, work)

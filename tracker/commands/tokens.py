@@ -11,7 +11,7 @@ from tracker.settings import AdminSettings
 from tracker.settings_sources import load
 from tracker.store.tokens import LINK_SECONDS, NAME_LENGTH, Token
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, announce_urls, say, say_json
+from tracker.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, say, say_json
 
 Who = Annotated[str, typer.Argument(metavar="TOKEN", help="A token's name or id.")]
 
@@ -38,8 +38,8 @@ def create_token(
 
 @tokens.command("list")
 def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
-    """List tokens, without their secrets, and when each was last used (epoch seconds, a minute coarse)."""
-    columns = [Column("id", 12), Column("scope", 5), Column("created", 10), Column("last_used", 10)]
+    """List tokens, without their secrets, and when each was last used, to the minute."""
+    columns = [Column("id", 12), Column("scope", 5), Column("created", MOMENT), Column("last_used", MOMENT)]
     listing = Listing([*columns, Column("name", NAME_LENGTH)], as_json=as_json)
 
     async def work(stores: Stores) -> None:
@@ -53,8 +53,8 @@ def _row(token: Token) -> Row:
         "id": token.token_id,
         "name": token.name,
         "scope": token.scope,
-        "created": token.created,
-        "last_used": token.last_used,
+        "created": Moment(token.created),
+        "last_used": None if token.last_used is None else Moment(token.last_used),
     }
 
 

@@ -18,7 +18,7 @@ from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.store.torrents import Peer, Torrent
 from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row
+from tracker.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.torrent_file import MAX_BYTES
 
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
@@ -165,16 +165,19 @@ def show_history(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show how a torrent was at its last scorings, oldest first; times are epoch seconds."""
-    figures = [Column(name, 12, right=True) for name in ("at", "seeders", "leechers", "completions", "score")]
-    listing = Listing(figures, as_json=as_json)
+    """Show how a torrent was at its last scorings, oldest first."""
+    figures = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
+    listing = Listing([Column("at", MOMENT), *figures], as_json=as_json)
 
     async def work(stores: Stores) -> None:
         found = await stores.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
         points = await stores.torrents.history(found)
-        listing.page({column.name: getattr(point, column.name) for column in figures} for point in points)
+        listing.page(
+            {"at": Moment(point.at), **{column.name: getattr(point, column.name) for column in figures}}
+            for point in points
+        )
 
     with_stores(config, work)
 
