@@ -116,6 +116,9 @@ def test_a_store_that_nobody_runs_is_copied_into_a_folder(tmp_path: Path) -> Non
     run(tmp_path, "torrent", "add", "ab" * 20)
     (tmp_path / "copies").mkdir()
     run(tmp_path, "backup", "copies")
+    run(tmp_path, "backup", "nightly/")
+    assert stat.S_IMODE((tmp_path / "nightly").stat().st_mode) == 0o700
+    assert [path.suffix for path in (tmp_path / "nightly").iterdir()] == [".rdb"]
     (file,) = (tmp_path / "copies").iterdir()
     assert file.name.startswith("swarmkeeper-2") and file.suffix == ".rdb"
     assert "error: " in run(tmp_path, "backup", "missing/copy.rdb", code=1)

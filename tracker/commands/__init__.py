@@ -43,7 +43,8 @@ class Commands(TyperGroup):
         except BrokenPipeError:
             raise
         except OSError as error:
-            complain(str(error))
+            named = error.filename is not None and error.strerror
+            complain(f"{error.filename}: {error.strerror}" if named else str(error))
         raise typer.Exit(1)
 
 

@@ -22,7 +22,10 @@ _ELSEWHERE = (
 
 def backup(
     target: Annotated[
-        Path, typer.Argument(metavar="FILE|FOLDER", help="In a folder it is named after the time.")
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER/", help="In a folder, made where it is missing, it is named after the time."
+        ),
     ],
     as_json: AsJson = False,
     config: Config = None,
@@ -32,12 +35,15 @@ def backup(
     directory = settings.data.directory.absolute()
     if not (directory / "tracker.lock").exists():
         raise ClientError(f"no tracker has run on {directory} yet: there is nothing to copy")
-    if target.is_dir():
-        target /= f"swarmkeeper-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.rdb"
+    path = Path(target)
+    if target.endswith("/"):  # a Path forgets it, and the copies of all nights would be one file
+        path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_dir():
+        path /= f"swarmkeeper-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.rdb"
 
     async def work(stores: Stores) -> None:
-        size = await copy_store(stores.connection, directory, target)
-        describe({"file": str(target), "bytes": size}, as_json=as_json)
+        size = await copy_store(stores.connection, directory, path)
+        describe({"file": str(path), "bytes": size}, as_json=as_json)
 
     run_with_stores(settings, work)
 
