@@ -32,7 +32,7 @@ FEW, MANY = 500, 2500
 TRICKLE_SECONDS = 20
 ANNOUNCES_PER_SECOND = (1000, 5000)
 _SETTLE_SECONDS = 3.0
-_START_SECONDS = 120.0
+_START_SECONDS = 600.0
 _PARTS = ("tracker", "store")
 EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
 """What is off by default; the figures go to a port where nobody listens."""
@@ -61,14 +61,16 @@ class Price:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="what to compare with, as git names it")
-    commit = parser.parse_args().commit
+    parser.add_argument("--plain", action="store_true", help="leave off here too what is off by default")
+    asked = parser.parse_args()
+    commit = asked.commit
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
         with _checkout(commit, directory / "before") as before:
             prices = {commit: price(before, directory, {})}
         everything = EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
-        prices["now"] = price(processes.ROOT, directory, everything)
+        prices["now"] = price(processes.ROOT, directory, {} if asked.plain else everything)
     for which, found in prices.items():
         announce, second = (
             ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
@@ -149,6 +151,8 @@ def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Itera
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_LOG__LEVEL": "warning",
     }
+    if (root / "tracker" / "admin").exists():  # an older one would not know the variable
+        settings["TRACKER_ADMIN__LISTEN"] = f'["127.0.0.1:{processes.free_port()}"]'
     command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
     with processes.running("tracker", command, directory, **settings, **variables):
         _await(lambda: "announce" in (directory / "tracker.log").read_text(errors="replace"))

@@ -123,6 +123,7 @@ def tracker(directory: Path, name: str = "tracker", **variables: str) -> Iterato
     port = free_port()
     settings = {
         "TRACKER_HTTP__LISTEN": f'["127.0.0.1:{port}"]',
+        "TRACKER_ADMIN__LISTEN": f'["127.0.0.1:{free_port()}"]',
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_LOG__LEVEL": "warning",
