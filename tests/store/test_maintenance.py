@@ -177,6 +177,18 @@ async def test_rankings_that_are_gone_come_back(store: Store) -> None:
     await check_invariants(store.redis, keys)
 
 
+async def test_a_ranking_of_another_type_leaves_nothing_half_done(make_store: MakeStore) -> None:
+    store = await make_store(open=False)
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "500")
+    await store.redis.set(store.keys.index("leechers"), "somebody else's")
+    before = await store.dump()
+    assert await reindex(store) == {}
+    assert await store.dump() == before
+    await store.redis.delete(store.keys.index("leechers"))
+    assert (await reindex(store))["torrents that were in no ranking"] == 1
+    await check_invariants(store.redis, store.keys)
+
+
 async def test_a_site_that_gave_an_id_twice_changes_no_swarm(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     await store.torrents.add(info_hash(1))

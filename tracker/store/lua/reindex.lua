@@ -10,6 +10,14 @@ local P, now, memory = KEYS[1], tonumber(ARGV[1]), 0
 --@ include naming.lua
 
 local bound, unlisted, failed = {}, {}, 0
+local checked = false
+
+-- What is of the wrong type has to fail here, before the first write.
+local function check_rankings()
+  if checked then return end
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do call('ZCARD', P .. 'i:' .. index) end
+  checked = true
+end
 
 -- Of a swarm with peers, which go by the id they joined with.
 local function rank_figures(t)
@@ -20,6 +28,7 @@ local function rank_figures(t)
 end
 
 local function visit(ih)
+  check_rankings()
   local t, registered = load(ih), call('GET', P .. 'info_hash:' .. ih)
   if registered and #registered <= 15 and string.match(registered, '^[1-9]%d*$')
       and t.seeders + t.leechers == 0 and not id_taken(t, registered)
