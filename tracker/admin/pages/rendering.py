@@ -68,17 +68,24 @@ NOTICES: dict[str, str] = {
 
 
 def setup_templates(app: web.Application) -> None:
-    """Templates for ``app``: everything is escaped, and a name that is not there is an error."""
-    aiohttp_jinja2.setup(
-        app,
+    """Templates for ``app``."""
+    app[aiohttp_jinja2.APP_KEY] = _environment()
+
+
+@cache
+def _environment() -> jinja2.Environment:
+    """Made once in a process, for templates take their time to compile: everything is escaped, and a name that is not
+    there is an error."""
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tracker.admin", "templates"),
-        filters=FILTERS,
         autoescape=True,
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,
     )
-    aiohttp_jinja2.get_env(app).globals.update(version=__version__, navigation=NAVIGATION, static=static)
+    environment.filters.update(FILTERS)
+    environment.globals.update(version=__version__, navigation=NAVIGATION, static=static)
+    return environment
 
 
 def _surroundings(request: web.Request) -> dict[str, Any]:
