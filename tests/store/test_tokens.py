@@ -221,6 +221,19 @@ async def test_beyond_the_most_sessions_the_one_that_ends_first_is_closed(
     assert [bool(session) for session in alive] == [False, False, True, True, True]
 
 
+async def test_nobody_signs_others_out_by_signing_in_again_and_again(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(module, "MOST_SESSIONS", 3)
+    _, text = await store.tokens.create("site", "read")
+    first = await link(store)
+    opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]
+    alive = [
+        signed_in is not None and await store.tokens.session(signed_in[1]) for signed_in in (first, *opened)
+    ]
+    assert [bool(session) for session in alive] == [True, False, False, False, True, True]
+
+
 async def test_a_scope_that_somebody_wrote_is_none_allows_least(store: Store) -> None:
     token, text = await store.tokens.create("site", "full")
     await store.redis.hset(store.keys.admin_token(token.token_id), "scope", "everything")

@@ -165,8 +165,8 @@ class Tokens:
     async def _sign_in(self, name: str, scope: Scope, token_id: str, seconds: int) -> tuple[Session, str]:
         secret, now = _new_secret(), self._now()
         session = Session(name, scope, _new_secret(), token_id, now + seconds)
-        fields = ("name", name, "scope", scope, "csrf", session.csrf, "token", token_id, "ends", session.ends)
-        await self._scripts.sign_in([_digest(secret), now, session.ends, MOST_SESSIONS, *fields])
+        fields = ("name", name, "scope", scope, "csrf", session.csrf, "ends", session.ends)
+        await self._scripts.sign_in([_digest(secret), now, session.ends, MOST_SESSIONS, token_id, *fields])
         return session, secret
 
     async def session(self, secret: str) -> Session | None:
