@@ -116,6 +116,19 @@ async def test_streams_are_bounded_and_leave_their_place(
                 await asyncio.sleep(0.05)
 
 
+async def test_one_token_does_not_take_the_places_of_others(
+    admin: Admin, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(live, "MOST_OF_ONE", 1)
+    async with admin.browser("read") as reader, admin.browser("full") as browser:
+        async with listening(reader) as stream:
+            await stream.until("figures")
+            async with reader.get("/live") as answer:
+                assert answer.status == 503
+            async with listening(browser) as other:
+                await other.until("figures")
+
+
 async def test_nobody_listens_without_an_identity(admin: Admin) -> None:
     async with admin.client(headers={"Accept": "text/event-stream"}) as client:
         async with client.get("/live") as answer:

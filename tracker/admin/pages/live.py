@@ -7,7 +7,7 @@ the browser comes back by itself, and is sent to sign in when it must.
 
 import asyncio
 import time
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from typing import Any
@@ -16,7 +16,7 @@ import orjson
 from aiohttp import web
 from redis.exceptions import RedisError
 
-from tracker.admin.auth import still_signed_in
+from tracker.admin.auth import IDENTITY, still_signed_in
 from tracker.admin.desk import Desk
 from tracker.admin.pages import figures
 from tracker.admin.pages.figures import Failures, Figures
@@ -27,6 +27,8 @@ from tracker.telemetry import BOUNDS
 
 MOST_STREAMS = 64
 """Open at once; further ones are asked to come back later."""
+MOST_OF_ONE = 32
+"""Of these, with one token: nobody takes the places of all others."""
 PERIOD_SECONDS = 1.0
 FAILURES_SECONDS = 5.0
 """How often failures by reason are read."""
@@ -83,17 +85,18 @@ class Live:
     def __init__(self, desk: Desk, readings: Readings) -> None:
         self._desk = desk
         self._readings = readings
-        self._streams = 0
+        self._streams: Counter[str] = Counter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        stopping = request.app[STOPPING]
-        if self._streams >= MOST_STREAMS or stopping.is_set():
+        stopping, who = request.app[STOPPING], request[IDENTITY].name
+        full = self._streams.total() >= MOST_STREAMS or self._streams[who] >= MOST_OF_ONE
+        if full or stopping.is_set():
             raise Problem(503, detail="too many streams are open", headers={"Retry-After": "5"})
-        self._streams += 1
+        self._streams[who] += 1
         try:
             return await self._stream(request, stopping)
         finally:
-            self._streams -= 1
+            self._streams -= Counter([who])
 
     async def _stream(self, request: web.Request, stopping: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()
