@@ -369,7 +369,7 @@ async def test_who_did_what_is_logged(admin: Admin, logs: list[Any]) -> None:
     told = [(line["event"], line.get("by"), line["what"]) for line in logs]
     assert told[:2] == [
         ("changed by hand", "test full", f"POST {TORRENTS}"),
-        ("changed by hand", "test full", f"DELETE {TORRENTS}/{{info_hash}}"),
+        ("changed by hand", "test full", f"DELETE {TORRENTS}/{HASH}"),
     ]
     refused = told[2:]
     assert set(refused) == {("refused at the admin port", None, f"GET {TORRENTS}")}
