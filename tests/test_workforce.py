@@ -2,11 +2,13 @@
 
 import asyncio
 import os
+import re
 import signal
 import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
@@ -103,6 +105,29 @@ def test_one_that_is_killed_is_replaced(start_tracker: StartTracker) -> None:
     assert other in web_processes(tracker)
     until(lambda: b"complete" in tracker.announce())
     assert "a web process ended" in tracker.log
+    assert tracker.end() == 0
+
+
+@linux_only
+def test_the_admin_port_knows_that_nobody_serves(start_tracker: StartTracker) -> None:
+    """Requests wait in the queue of the sockets meanwhile, so nobody would be told there."""
+    tracker = start_tracker()
+    (admin,) = re.findall(r"admin +http://(\S+?)/", tracker.banner)
+
+    def ready() -> tuple[int, bytes]:
+        connection = HTTPConnection(admin, timeout=SECONDS)
+        try:
+            connection.request("GET", "/ready")
+            answer = connection.getresponse()
+            return answer.status, answer.read()
+        finally:
+            connection.close()
+
+    assert ready() == (200, b"ready\n")
+    for pid in web_processes(tracker):
+        os.kill(pid, signal.SIGKILL)
+    until(lambda: ready() == (503, b"no web process serves\n"))
+    until(lambda: ready()[0] == 200)
     assert tracker.end() == 0
 
 

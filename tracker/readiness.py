@@ -12,6 +12,7 @@ STORE_AWAY = "the store does not answer"
 DEAF = "expiry events of the store are not heard"
 SWEEP_BEHIND = "the sweep is behind"
 STOPPING = "shutting down"
+NOBODY_SERVES = "no web process serves"
 
 
 class Readiness:

@@ -19,7 +19,7 @@ from tracker.foundation import Foundation, laid, swarms_on
 from tracker.joins import Joins, open_joins
 from tracker.listeners import open_listeners
 from tracker.loops import running
-from tracker.readiness import Readiness
+from tracker.readiness import NOBODY_SERVES, Readiness
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
 from tracker.store.tokens import Tokens
@@ -30,6 +30,9 @@ from tracker.workers.reaper import Reaper
 from tracker.workforce import Orders, open_workforce
 
 STOP_SECONDS = 10
+
+Problems = Callable[[], Sequence[str]]
+"""Why the tracker is not fit to serve."""
 
 log = structlog.get_logger("tracker")
 
@@ -64,8 +67,8 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
             open_joins(settings, base, secret) as joins,
             open_background(settings, base, reaper, joins.joined),
             running(reaper.run),
-            _web(settings, base, joins, secret, url, problems) as (addresses, figures),
-            _admin(settings, base, joins, figures, problems, version, addresses) as (admin, tokens),
+            _web(settings, base, joins, secret, url, problems) as (addresses, figures, all_problems),
+            _admin(settings, base, joins, figures, all_problems, version, addresses) as (admin, tokens),
         ):
             store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
             link = await tokens.new_link() if admin and embedded and not await tokens.any() else ""
@@ -103,13 +106,14 @@ async def _web(
     joins: Joins,
     secret: bytes,
     url: str,
-    problems: Callable[[], Sequence[str]],
-) -> AsyncIterator[tuple[tuple[str, ...], Callable[[], Snapshot]]]:
-    """What answers peers, in this process or in several: (addresses, the figures of all processes)."""
+    problems: Problems,
+) -> AsyncIterator[tuple[tuple[str, ...], Callable[[], Snapshot], Problems]]:
+    """What answers peers, in this process or in several: (addresses, the figures of all processes, and ``problems`` with
+    those of the processes)."""
     telemetry = base.telemetry
     if settings.http.workers == 1:
         async with open_web(settings, base, joins, secret, problems=problems) as addresses:
-            yield addresses, telemetry.snapshot
+            yield addresses, telemetry.snapshot, problems
         return
     async with AsyncExitStack() as stack:
         listeners = await open_listeners(settings.http.listen)
@@ -118,7 +122,11 @@ async def _web(
         orders = Orders(settings, url, secret, tuple(listener.address for listener in listeners))
         force = await stack.enter_async_context(open_workforce(orders, listeners, problems))
         telemetry.gauge("web_processes", lambda: force.alive)
-        yield orders.addresses, lambda: merged([telemetry.snapshot(), force.snapshot()])
+
+        def all_problems() -> list[str]:
+            return [*problems(), *([] if force.alive else [NOBODY_SERVES])]
+
+        yield orders.addresses, lambda: merged([telemetry.snapshot(), force.snapshot()]), all_problems
 
 
 @asynccontextmanager
@@ -127,7 +135,7 @@ async def _admin(
     base: Foundation,
     joins: Joins,
     figures: Callable[[], Snapshot],
-    problems: Callable[[], Sequence[str]],
+    problems: Problems,
     version: str,
     listening: tuple[str, ...],
 ) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
