@@ -40,7 +40,7 @@ async def test_the_past_and_the_turn(full: Program, admin: Admin, redis_url: str
     async with swarms_of(admin, redis_url) as store:
         await store.announce(update(1, "s"))
     shown = await full.get(f"/torrents/{ONE}")
-    assert shown["turn"]["rank"] == 0 and shown["turn"]["of"] == 1
+    assert shown["turn"]["rank"] == 1 and shown["turn"]["of"] == 1
     assert not shown["turn"]["being_scored"]
     taken = await admin.stores.scores.take_one(shown["torrent_id"])
     assert taken is not None

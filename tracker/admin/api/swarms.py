@@ -27,7 +27,7 @@ _UNKNOWN = {404: "There is no such torrent."}
 class ScoreTurn(Answer):
     """Where a torrent stands in the ranking by score, and when it is scored."""
 
-    rank: int = Field(description="From 0, the highest score.")
+    rank: int = Field(description="From 1, the highest score.")
     of: int = Field(description="Torrents in the ranking.")
     last_processed: Moment
     next_turn: Moment
@@ -110,7 +110,7 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
         multi_up=operations.figure(torrent.fields.get("multi_up", "1")),
         multi_dn=operations.figure(torrent.fields.get("multi_dn", "1")),
         unique_users=await _users(call, torrent.info_hash.hex()),
-        turn=None if place is None else ScoreTurn(**asdict(place)),
+        turn=None if place is None else ScoreTurn(**asdict(place) | {"rank": place.rank + 1}),
     )
 
 
