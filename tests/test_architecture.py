@@ -316,6 +316,7 @@ LARGER: dict[str, str] = {}
 """Files and functions (``path`` or ``path:name``) beyond the limits, each with the reason."""
 
 
+@cache
 def modules() -> list[str]:
     """Every module by dotted name without ``tracker.``; packages by their own name."""
     return sorted(name for path in PACKAGE.rglob("*.py") if (name := _name(path)))
