@@ -154,6 +154,13 @@ async def test_removing_and_allowing_work(full: Store) -> None:
     assert await check_invariants(full.redis, full.keys) == PEERS
 
 
+async def test_what_is_to_be_removed_is_found(full: Store) -> None:
+    await make_room(full)
+    await full.torrents.add(info_hash(3), {"name": "Too Large"})
+    await fill(full)
+    assert [torrent.name for torrent in (await full.torrents.search("large"))[1]] == ["Too Large"]
+
+
 async def test_who_makes_room_can_sign_in(full: Store) -> None:
     await make_room(full)
     _, text = await full.tokens.create("site", "full")

@@ -1,4 +1,4 @@
-#!lua
+#!lua flags=no-writes
 -- search.lua: looks for a part of a name among so many names, in their order.
 -- KEYS[1]   the prefix
 -- ARGV[1]   the part, folded as the names are   ARGV[2] the name to begin with (0 the first)   ARGV[3] how many to look at
