@@ -25,6 +25,16 @@ async def test_boards_and_figures(full: Program, admin: Admin) -> None:
     assert (await full.get("/uniques/metrics/countries.GB.users", period="1999-12"))["users"] == 0
 
 
+async def test_a_place_with_slashes_and_escapes_is_asked_for_by_its_encoded_name(
+    full: Program, admin: Admin
+) -> None:
+    place = PlaceNames("DE", "DE/BY/St%2E_Wolfgang")
+    await admin.stores.torrents.add(info_hash(1))
+    await admin.stores.uniques.sight([Sighting(info_hash(1), "192.0.2.1", place)], admin.clock.now)
+    found = await full.get("/uniques/metrics/cities.DE%2FBY%2FSt%252E_Wolfgang.users")
+    assert (found["metric"], found["users"]) == ("cities.DE/BY/St%2E_Wolfgang.users", 1)
+
+
 @pytest.mark.parametrize(
     "metric", ["user:passkey", "info_hash:x", "countries.GB", "countries.a:b.users", "stats"]
 )

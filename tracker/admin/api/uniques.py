@@ -16,7 +16,7 @@ MetricText = Annotated[
     Field(
         max_length=300,
         pattern=r"^(countries|cities|postcodes|torrents)\.[^:\u0000-\u0020]+\.users$",
-        description="A metric as docs/uniques.md names them.",
+        description="A metric as docs/uniques.md names them; in the address `/` is `%2F`, and `%` is `%25`.",
         examples=["countries.GB.users"],
     ),
 ]
