@@ -10,7 +10,7 @@ from tests.store.harness import Store, info_hash, update
 from tests.store.invariants import check_invariants
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.store import search
+from tracker.store import search, torrents
 from tracker.store.listing import NAME_CHARACTERS, fold, fold_name
 
 WEEK = 604_800
@@ -295,3 +295,23 @@ async def test_names_change_while_somebody_searches(store: Store) -> None:
         cursor, page = await store.torrents.search("name", 10, cursor)
         rest += page
     assert len(first) + len(rest) == 30
+
+
+async def test_few_search_at_the_same_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many ask: what looks at all names keeps the store busy, and announces waiting."""
+    await store.torrents.add(info_hash(1), {"name": "one"})
+    page, under_way, most = search.Search.page, 0, 0
+
+    async def counted(self: search.Search, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
+        nonlocal under_way, most
+        under_way += 1
+        most = max(most, under_way)
+        try:
+            return await page(self, count, cursor)
+        finally:
+            under_way -= 1
+
+    monkeypatch.setattr(search.Search, "page", counted)
+    answers = await asyncio.gather(*(store.torrents.search("one", 10) for _ in range(20)))
+    assert all(len(found) == 1 for _, found in answers)
+    assert most == torrents.SEARCHES_AT_ONCE

@@ -1,5 +1,6 @@
 """The register of torrents: what may be announced, what is denied, and in which state each is."""
 
+import asyncio
 import re
 import time
 from collections.abc import Callable, Mapping, Sequence
@@ -29,6 +30,8 @@ __all__ = ["RANKINGS", "Denial", "Peer", "Point", "Torrent", "Torrents"]
 
 RANKINGS = ("seeders", "leechers", "snatches", "score")
 """What torrents are ranked by."""
+SEARCHES_AT_ONCE = 2
+"""A search may look at very many names; announces come between its calls, but not between those of a hundred of them."""
 _TEXT_FIELDS = frozenset({"name", "reason"})
 _SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn"}
 _LONGEST_TEXT = 1000
@@ -45,6 +48,7 @@ class Torrents:
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
+        self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
     async def add(
         self, info_hash: InfoHash, fields: Mapping[str, str] | None = None, *, reset_score: bool = False
@@ -180,7 +184,8 @@ class Torrents:
 
         A page may be short, or empty, before the end. Raises ClientError for a cursor that is none.
         """
-        after, found = await Search(self._connection, self._scripts, self._keys, text).page(count, cursor)
+        async with self._searches:
+            after, found = await Search(self._connection, self._scripts, self._keys, text).page(count, cursor)
         return after, await self._get_all(found) if found else []
 
     async def history(self, torrent: Torrent) -> list[Point]:
