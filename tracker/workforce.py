@@ -30,7 +30,7 @@ from tracker.telemetry import Histogram, Snapshot, merged
 
 START_SECONDS = 30.0
 """How long a process may take until it serves."""
-STOP_SECONDS = 9.0
+STOP_SECONDS = 8.0
 """How long one may take to answer what is in flight when the tracker stops."""
 NEWS_SECONDS = 1.0
 MOST_SILENT = 60
