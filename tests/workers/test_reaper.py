@@ -258,7 +258,8 @@ async def test_20000_at_once(start_server: Callable[..., Server], prefix: str) -
         async with working(store):
             for n in range(20_000, 20_050):
                 await join(store, n, timeout=600, torrent=n % 100)
-            await until(lambda: _leechers(store, 50), 10)  # 5 where nothing else runs: bench.reap_drill measures it
+            # 5 s where nothing else runs: bench.reap_drill measures it.
+            await until(lambda: _leechers(store, 50), 10)
         assert await check_invariants(store.redis, store.keys) == 50
 
 
