@@ -44,7 +44,7 @@ def now(redis_url: str, prefix: str) -> float:
 
     async def count() -> float:
         now = time.time()
-        while now % 60 > 55:  # the minute must not turn before the command has run
+        while now % 60 > 50:  # the minute must not turn before the command has run
             await asyncio.sleep(0.5)
             now = time.time()
         store = Store(redis_url, Keys(prefix), SwarmRules(), Clock(now))
