@@ -1,6 +1,7 @@
 """Several web processes of one tracker: as an operator starts them, and what becomes of them."""
 
 import asyncio
+import json
 import os
 import re
 import signal
@@ -104,7 +105,8 @@ def test_one_that_is_killed_is_replaced(start_tracker: StartTracker) -> None:
     until(lambda: len(web_processes(tracker)) == 2 and victim not in web_processes(tracker))
     assert other in web_processes(tracker)
     until(lambda: b"complete" in tracker.announce())
-    assert "a web process ended" in tracker.log
+    (line,) = [line for line in tracker.log.splitlines() if "a web process ended" in line]
+    assert json.loads(line)["how"] == "signal 9"
     assert tracker.end() == 0
 
 

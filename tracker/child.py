@@ -96,9 +96,13 @@ class Child(asyncio.SubprocessProtocol):
         with suppress(TimeoutError):
             async with asyncio.timeout(1):  # a grandchild may hold the pipe open
                 await self._silent.wait()
+        return f"ended with {self.ending}, saying: {' / '.join(self._lines) or 'nothing'}"
+
+    @property
+    def ending(self) -> str:
+        """The signal or status it ended with."""
         status = self.transport.get_returncode()
-        ending = f"signal {-status}" if status is not None and status < 0 else f"status {status}"
-        return f"ended with {ending}, saying: {' / '.join(self._lines) or 'nothing'}"
+        return f"signal {-status}" if status is not None and status < 0 else f"status {status}"
 
     async def stop(self, seconds: float) -> None:
         """SIGTERM, and SIGKILL when that is not obeyed in time or we are cancelled."""

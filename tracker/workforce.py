@@ -200,7 +200,7 @@ class Workforce:
             await process.child.ended.wait()
             self._part_with(process)
             if not self._stopping.is_set():
-                log.error("a web process ended", pid=process.child.pid, how=await process.child.last_words())
+                log.error("a web process ended", pid=process.child.pid, how=process.child.ending)
             process.close()
             if self._stopping.is_set():
                 return
