@@ -37,7 +37,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "child": (),
     "counting": (),
     "telemetry": (),
-    "listeners": ("errors",),
+    "listeners": ("errors", "setting_types"),
     # Nouns, and bytes <-> nouns. A module of wire may use wire.compact, and no other sibling.
     "bittorrent": ("errors",),
     "torrent_file": NOUNS,

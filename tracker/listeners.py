@@ -19,6 +19,7 @@ from typing import Any
 import structlog
 
 from tracker.errors import StartupError
+from tracker.setting_types import split_address
 
 BACKLOG = 4096
 """Connections that may wait to be accepted (the system may cap it lower)."""
@@ -81,7 +82,7 @@ async def _open(text: str) -> list[Listener]:
     try:
         if text.startswith("unix:"):
             return [_open_unix(Path(text.removeprefix("unix:")))]
-        host, port = _split(text)
+        host, port = split_address(text)
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
         )
@@ -93,15 +94,6 @@ async def _open(text: str) -> list[Listener]:
     except OSError as error:
         reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
         raise StartupError(f"cannot listen on {text}: {reason}") from None
-
-
-def _split(text: str) -> tuple[str, int]:
-    host, colon, port = text.rpartition(":")
-    bracketed = host.startswith("[") and host.endswith("]")
-    usable = colon and host and (bracketed or ":" not in host)
-    if not usable or not (port.isascii() and port.isdigit()) or int(port) > 65535:
-        raise StartupError(f"cannot listen on {text!r}: write host:port, [ipv6]:port or unix:/path")
-    return host.strip("[]"), int(port)
 
 
 def _open_tcp(text: str, family: int, address: Any) -> Listener | None:

@@ -59,6 +59,26 @@ def _udp_address(value: str) -> str:
 UdpAddress = Annotated[str, AfterValidator(_udp_address)]
 
 
+def split_address(address: str) -> tuple[str, int]:
+    """(host without brackets, port) of an address to listen on; raises ValueError. Port 0 lets the system choose."""
+    host, colon, port = address.rpartition(":")
+    bracketed = host.startswith("[") and host.endswith("]")
+    usable = colon and host and (bracketed or ":" not in host)
+    if not usable or not (port.isascii() and port.isdigit()) or int(port) > 65535:
+        raise ValueError("write host:port, [ipv6]:port or unix:/path")
+    return host.strip("[]"), int(port)
+
+
+def _listen_address(value: str) -> str:
+    if not value.startswith("unix:"):
+        split_address(value)
+    return value
+
+
+ListenAddress = Annotated[str, AfterValidator(_listen_address)]
+"""``host:port``, ``[ipv6]:port`` or ``unix:/path``."""
+
+
 def _announce_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
     """The complaint counts them, for each may hold a passkey."""
     for number, url in enumerate(urls, 1):

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from tracker.setting_types import Network, Section
+from tracker.setting_types import ListenAddress, Network, Section
 from tracker.settings_background import (
     GeoIPSettings,
     JobSettings,
@@ -51,7 +51,7 @@ PREFIX = "TRACKER_"
 class HttpSettings(Section):
     """Where requests come in, and how large they may be."""
 
-    listen: tuple[str, ...] = Field(
+    listen: tuple[ListenAddress, ...] = Field(
         ("0.0.0.0:6969", "[::]:6969"),
         description="Addresses to serve on: `host:port`, `[ipv6]:port` or `unix:/path`. On a system without "
         "IPv6 the IPv6 ones are left out with a warning.",
@@ -248,7 +248,7 @@ class AdminSettings(Section):
     """The admin port: dashboard, API and metrics. Everything on it but `/health` and `/ready` needs a token."""
 
     enabled: bool = Field(True, description="Serve the admin port.")
-    listen: tuple[str, ...] = Field(
+    listen: tuple[ListenAddress, ...] = Field(
         ("127.0.0.1:6970",),
         description="Its addresses, written as those of `TRACKER_HTTP__LISTEN`. It speaks plain HTTP: elsewhere than on "
         "this machine, put a proxy with TLS in front of it.",
