@@ -102,6 +102,7 @@ def test_what_a_client_may_show_is_explained() -> None:
     said = set(texts())
     assert len(said) > 25
     assert not {text for text in said if f"| {text} |" not in page}
+    assert not {label for label in (*announce._REFUSALS, "store away") if f"\n| {label} | " not in page}
 
 
 @pytest.mark.parametrize(
