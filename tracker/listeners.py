@@ -11,7 +11,8 @@ import errno
 import os
 import socket
 import stat
-from collections.abc import Sequence
+import sys
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,6 +26,8 @@ BACKLOG = 4096
 """Connections that may wait to be accepted (the system may cap it lower)."""
 UNIX_MODE = 0o660
 
+# From Python 3.13 on a server removes the file of its socket when it closes: in a web process that would be everybody's.
+_KEEP_FILE: Mapping[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL)
 _REASONS = {
     errno.EADDRINUSE: "it is in use by another process",
@@ -50,6 +53,13 @@ class Listener:
     @property
     def is_unix(self) -> bool:
         return self.socket.family == socket.AF_UNIX
+
+    async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+        """Starts to hand connections to protocols that ``server`` makes. Closing what it gives leaves the socket's file."""
+        loop = asyncio.get_running_loop()
+        if self.is_unix:
+            return await loop.create_unix_server(server, sock=self.socket, backlog=BACKLOG, **_KEEP_FILE)
+        return await loop.create_server(server, sock=self.socket, backlog=BACKLOG)
 
     def close(self) -> None:
         """Close the socket; a unix socket's file goes too, unless somebody else's has taken its place."""

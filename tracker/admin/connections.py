@@ -18,7 +18,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.admin.headers import add_headers
 from tracker.admin.problems import Handler, Problem, from_http, internal
-from tracker.listeners import BACKLOG, Listener
+from tracker.listeners import Listener
 
 MAX_LINE_BYTES = 8190
 MAX_HEADER_BYTES = 8190
@@ -159,7 +159,7 @@ async def serving(app: web.Application, listeners: list[Listener], limits: Limit
         await runner.setup()
         assert runner.server is not None
         for listener in listeners:
-            accepting.append(await _accept(runner.server, listener))
+            accepting.append(await listener.accept(runner.server))
         yield
     finally:
         for server in accepting:
@@ -167,13 +167,6 @@ async def serving(app: web.Application, listeners: list[Listener], limits: Limit
         for listener in listeners:
             listener.close()
         await runner.cleanup()
-
-
-async def _accept(server: web.Server, listener: Listener) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    if listener.path is not None:
-        return await loop.create_unix_server(server, sock=listener.socket, backlog=BACKLOG)
-    return await loop.create_server(server, sock=listener.socket, backlog=BACKLOG)
 
 
 async def _handle(handler: Handler, body_seconds: float, request: web.Request) -> web.StreamResponse:

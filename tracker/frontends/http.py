@@ -6,7 +6,6 @@ aiohttp refuses before a handler runs (connection.py). The query stays bytes thr
 ruin binary hashes. Nothing a client sends is logged.
 """
 
-import asyncio
 import contextlib
 import logging
 import re
@@ -29,7 +28,7 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeR
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, Server, describe
 from tracker.frontends.exchange import Answer, Request
-from tracker.listeners import BACKLOG, Listener, open_listeners
+from tracker.listeners import Listener, open_listeners
 from tracker.settings import AnnounceSettings, HttpSettings
 from tracker.wire.compact import format_address
 from tracker.wire.http import encode_announce, encode_failure, encode_scrape, parse_announce, parse_scrape
@@ -308,13 +307,6 @@ async def serve_http(
             stack.callback(listener.close)
         stack.push_async_callback(server.drain, DRAIN_SECONDS)
         for listener in listeners:
-            stack.callback((await _accept(server, listener)).close)
+            stack.callback((await listener.accept(server)).close)
         addresses = tuple(listener.address for listener in listeners)
         yield addresses
-
-
-async def _accept(server: Server, listener: Listener) -> asyncio.Server:
-    loop = asyncio.get_running_loop()
-    if listener.is_unix:
-        return await loop.create_unix_server(server, sock=listener.socket, backlog=BACKLOG)
-    return await loop.create_server(server, sock=listener.socket, backlog=BACKLOG)
