@@ -148,7 +148,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store",
         "workers",
     ),
-    "workforce": ("child", "errors", "listeners", "loops", "settings", "telemetry"),
+    "workforce": ("child", "errors", "listeners", "logs", "loops", "settings", "telemetry"),
     "web_process": (
         "errors",
         "foundation",

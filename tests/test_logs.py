@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 import structlog
 
-from tracker.logs import Writer, configure, mask
+from tracker.logs import Writer, configure, mask, pass_on
 from tracker.settings import LogSettings
 
 PASSKEY = "0123456789abcdef0123456789abcdef"
@@ -226,3 +226,16 @@ def test_a_reader_that_does_not_read_stops_nobody_and_hears_how_much_it_missed()
     reading.close()
     assert any("log lines dropped" in line for line in gathered)
     assert len(gathered) < 200
+
+
+def test_a_line_of_another_process_is_written_as_it_is() -> None:
+    """In turn with our own."""
+    line = '{"event": "of another process"}'
+
+    def act() -> None:
+        structlog.get_logger("here").info("first")
+        pass_on(line)
+
+    text = written(act, format="json")
+    assert [row["event"] for row in objects(text)] == ["first", "of another process"]
+    assert text.endswith(f"{line}\n")

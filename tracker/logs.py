@@ -99,6 +99,15 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
     return writer
 
 
+def pass_on(line: str) -> None:
+    """Writes a line that another process of ours has rendered. In turn with our own: a stream is not for two threads."""
+    writers = [handler for handler in logging.getLogger().handlers if isinstance(handler, Writer)]
+    if writers:
+        writers[0].put(line)
+    else:
+        sys.stderr.write(f"{line}\n")
+
+
 def _shared_processors() -> list[Processor]:
     return [
         structlog.contextvars.merge_contextvars,
@@ -185,6 +194,10 @@ class Writer(logging.Handler):
             line = self.format(record)
         except Exception as error:  # noqa: BLE001  # the library's report would show the arguments unmasked
             line = f"a log line of {record.name} could not be written: {type(error).__name__}"
+        self.put(line)
+
+    def put(self, line: str) -> None:
+        """Writes a line as it is, after those that wait."""
         try:
             self._queue.put_nowait(line)
         except queue.Full:

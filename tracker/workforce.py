@@ -21,6 +21,7 @@ from typing import Any
 
 import structlog
 
+from tracker import logs
 from tracker.child import Child, start_child
 from tracker.errors import StartupError
 from tracker.listeners import Listener
@@ -171,7 +172,9 @@ class Workforce:
         try:
             # -P: no module out of the working directory, which may be one that others write into.
             command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()))
-            child = await start_child(command, _pass_on, inherit=theirs.fileno(), environment=_environment())
+            child = await start_child(
+                command, logs.pass_on, inherit=theirs.fileno(), environment=_environment()
+            )
         except BaseException as error:
             ours.close()
             if isinstance(error, OSError):
@@ -270,11 +273,6 @@ async def _until_serving(process: WebProcess) -> None:
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise StartupError(f"a web process did not serve within {START_SECONDS:.0f} s") from None
-
-
-def _pass_on(line: str) -> None:
-    """Its log lines are ours."""
-    sys.stderr.write(f"{line}\n")
 
 
 def _environment() -> dict[str, str]:
