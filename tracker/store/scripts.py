@@ -42,18 +42,19 @@ class Script:
 
     def __init__(self, commands: Commands, prefix: str, text: str) -> None:
         self._commands = commands
-        self._prefix = prefix
-        self._text = text
-        self._sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self.head = ("EVALSHA", sha, 1, prefix)
+        """The command that runs it, up to its arguments; NOSCRIPT is answered when ``load`` must go first."""
+        self.load = ("SCRIPT", "LOAD", text)
 
     async def __call__(self, argv: Sequence[str | bytes | int | float]) -> Any:
         """Runs the script; raises StoreAway, or redis.exceptions.ResponseError when the server refuses it."""
         command = self._commands.command
         try:
-            return await command("EVALSHA", self._sha, 1, self._prefix, *argv)
+            return await command(*self.head, *argv)
         except NoScriptError:
-            await command("SCRIPT", "LOAD", self._text)
-            return await command("EVALSHA", self._sha, 1, self._prefix, *argv)
+            await command(*self.load)
+            return await command(*self.head, *argv)
 
 
 class Scripts:

@@ -22,7 +22,16 @@ from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.listing import list_torrents, unlisted
 from tracker.store.scripts import Scripts
-from tracker.store.update import DUE_STEP_SECONDS, EVENT_CODES, PeerUpdate, due_deadline, pack
+from tracker.store.update import (
+    DUE_STEP_SECONDS,
+    EVENT_CODES,
+    Admitted,
+    PeerUpdate,
+    Refused,
+    due_deadline,
+    pack,
+    parse,
+)
 
 __all__ = [
     "DUE_STEP_SECONDS",
@@ -57,27 +66,6 @@ class SwarmRules:
     new_per_address_hour: int = 1000
     grace: int = 2700
     forget_after: int = 604_800
-
-
-class Admitted(NamedTuple):
-    """The announce was applied, or answered without being applied (``stranger``)."""
-
-    seeders: int
-    leechers: int
-    completions: int
-    peers: bytes
-    peers6: bytes
-    peer_ids: bytes
-    peer_ids6: bytes
-    outcome: str
-    """update, join, leave or stranger."""
-
-
-class Refused(NamedTuple):
-    """Nothing was changed. ``reason`` is an operator's own text, or empty."""
-
-    code: str
-    reason: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -198,7 +186,7 @@ class Swarms:
         else:
             for (_, future), reply in zip(batch, replies, strict=True):
                 if not future.done():
-                    future.set_result(_parse(reply))
+                    future.set_result(parse(reply))
             self._on_batch(len(batch), Moved._make(moved))
         finally:
             self._sent = 0
@@ -213,7 +201,7 @@ class Swarms:
         now = int(self._clock())
         argv: list[str | bytes | int | float] = [now, *self._announce_rules, 1]
         for update in updates:
-            argv.append(pack(update, now))
+            argv.append(pack(update))
         try:
             return list(await self._scripts.announce(argv))
         except OutOfMemoryError:
@@ -334,16 +322,6 @@ class Swarms:
 def _report(failed: int) -> None:
     if failed:
         log.error("keys of the wrong type stop the reaper: somebody else wrote them", failed=failed)
-
-
-def _parse(reply: list[Any]) -> Admitted | Refused:
-    if reply[0] == 0:
-        return Admitted._make((*reply[1:8], reply[8].decode()))
-    code, reason = reply[1].decode(), reply[2].decode("utf-8", "replace")
-    if code == "error":  # a key of a type nobody should have given it; nothing was changed
-        log.error("announce failed in the store", error=reason)
-        reason = ""
-    return Refused(code, reason)
 
 
 def _scrape_file(registered: Any, figures: Any) -> ScrapeFile:

@@ -11,8 +11,7 @@
 -- ARGV[12..] one announce each, packed (struct, big-endian): as strings of their own, fifteen for each announce, the
 --   server's work of taking them in cost more than reading the swarm. In order: info hash and peer id as 40 hex
 --   digits each (c40), peer id (c20), event (c1: u update, s started, c completed, x stopped, p paused), uploaded,
---   downloaded, left (d; bytes, left -1 when unsaid), peers wanted (H), timeout (d, ms), deadline of its due list
---   (c10, epoch s), a random integer (I4), 1 when peer ids are wanted (B); with a length before each (B): endpoint (6 or
+--   downloaded, left (d; bytes, left -1 when unsaid), peers wanted (H), timeout (d, ms), a random integer (I4), 1 when peer ids are wanted (B); with a length before each (B): endpoint (6 or
 --   18 bytes), digest of the client's key (8 bytes or none), passkey (or none)
 -- Answer    one list for each announce, in order:
 --   { 0, seeders, leechers, snatches, peers, peers6, ids, ids6, outcome }   outcome: update, join, leave, stranger
@@ -49,8 +48,8 @@ local request, peer, torrent = {}, {}, {}
 
 local function read_request(packed)
   local r, left, with_ids = request, nil, nil
-  r.ih, r.pidx, r.pid, r.event, r.uploaded, r.downloaded, left, r.want, r.timeout, r.due, r.random, with_ids,
-    r.endpoint, r.digest, r.passkey = struct.unpack('>c40c40c20c1dddHdc10I4BBc0Bc0Bc0', packed)
+  r.ih, r.pidx, r.pid, r.event, r.uploaded, r.downloaded, left, r.want, r.timeout, r.random, with_ids,
+    r.endpoint, r.digest, r.passkey = struct.unpack('>c40c40c20c1dddHdI4BBc0Bc0Bc0', packed)
   r.left = left == 0 and '0' or left > 0 and left or ''
   r.with_ids = with_ids == 1
   return r
@@ -199,16 +198,18 @@ end
 
 -- Renewing a timeout is cheaper than setting it. The due lists are written once for the whole batch: there are only
 -- so many deadlines in it, and an entry too many does no harm.
+local DUE_STEP = 2 -- seconds: a list holds the timeouts that end in the two seconds before its deadline
 local due_entries = {}
 
 local function keep_alive(t, r)
   local key = P .. 'ptimeout:' .. r.suffix
   if call('PEXPIRE', key, r.timeout) == 0 then call('SET', key, '1', 'PX', r.timeout) end
   if may_grow then
-    local entries = due_entries[r.due]
+    local due = math.ceil((now + 1 + r.timeout / 1000) / DUE_STEP) * DUE_STEP
+    local entries = due_entries[due]
     if not entries then
       entries = {}
-      due_entries[r.due] = entries
+      due_entries[due] = entries
     end
     entries[#entries + 1] = struct.pack('>I8c20', tonumber(t.tid), r.pid)
   end
@@ -216,8 +217,8 @@ end
 
 local function save_due_entries()
   for due, entries in pairs(due_entries) do
-    local list = P .. 'due:' .. due
-    if call('APPEND', list, table.concat(entries)) == #entries * 28 then call('EXPIREAT', list, tonumber(due) + 86400) end
+    local list = P .. 'due:' .. decimal(due)
+    if call('APPEND', list, table.concat(entries)) == #entries * 28 then call('EXPIREAT', list, decimal(due + 86400)) end
   end
 end
 
