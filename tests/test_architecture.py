@@ -58,6 +58,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.search": (*NOUNS, *STORE_FOUNDATIONS, "store.listing"),
     "store.swarms": (*NOUNS, *STORE_FOUNDATIONS, "store.listing", "store.update"),
     "store.update": NOUNS,
+    "store.connection": (*NOUNS, "store.line"),
+    "store.line": NOUNS,
     "store.torrent": (*NOUNS, "store.figures"),
     "store.torrents": (
         *NOUNS,

@@ -36,6 +36,7 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StartupError, StoreAway
+from tracker.store.line import Line, open_line
 
 MOST_AT_ONCE = 16
 MOST_UNDER_WAY = 2048
@@ -143,6 +144,8 @@ class Connection:
         self._greeter: asyncio.Task[Any] | None = None
         self._lines = asyncio.Semaphore(MOST_AT_ONCE)
         self._under_way = 0
+        self._direct: Line | None = None
+        self._opening = asyncio.Lock()
 
     @property
     def client(self) -> Redis:
@@ -186,6 +189,26 @@ class Connection:
             if isinstance(answer, Exception):
                 self._raise_if_away(answer)
         return answers
+
+    async def direct(self, *args: Argument) -> Any:
+        """One command on a line kept for such calls, so that it waits for no other; raises as ``command`` does."""
+        self._check_here()
+        try:
+            return await self._timed(lambda: self._ask(args))
+        except (RedisError, OSError) as error:
+            self._raise_if_away(error)
+            raise
+
+    async def _ask(self, command: tuple[Argument, ...]) -> Any:
+        async with self._opening:
+            line = self._direct
+            if line is None or line.broken:
+                self._direct = line = await open_line(self._client)
+        try:
+            return await line.ask(*command)
+        except asyncio.CancelledError:  # or no answer in time: who knows whether one will ever come
+            line.close()
+            raise
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """One round trip on one of the lines. Whoever waits for a line fails with the call before it."""
@@ -299,6 +322,8 @@ class Connection:
             log.error("greeting the store failed", error=str(error))
 
     async def close(self) -> None:
+        if self._direct is not None:
+            self._direct.close()
         await self._client.aclose()
 
 

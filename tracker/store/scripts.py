@@ -8,7 +8,7 @@ NOSCRIPT says that nothing was run.
 
 import hashlib
 import re
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from importlib import resources
 from typing import Any, Protocol
@@ -19,8 +19,13 @@ _INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
 _ALLOW_OOM = "#!lua flags=allow-oom\n"
 
 
+Call = Callable[..., Awaitable[Any]]
+
+
 class Commands(Protocol):
     async def command(self, *args: str | bytes | int | float) -> Any: ...
+
+    async def direct(self, *args: str | bytes | int | float) -> Any: ...
 
 
 @cache
@@ -40,8 +45,8 @@ def source_allowing_oom(name: str) -> str:
 class Script:
     """One script on one server."""
 
-    def __init__(self, commands: Commands, prefix: str, text: str) -> None:
-        self._commands = commands
+    def __init__(self, call: Call, prefix: str, text: str) -> None:
+        self._call = call
         sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self.head = ("EVALSHA", sha, 1, prefix)
         """The command that runs it, up to its arguments; NOSCRIPT is answered when ``load`` must go first."""
@@ -49,7 +54,7 @@ class Script:
 
     async def __call__(self, argv: Sequence[str | bytes | int | float]) -> Any:
         """Runs the script; raises StoreAway, or redis.exceptions.ResponseError when the server refuses it."""
-        command = self._commands.command
+        command = self._call
         try:
             return await command(*self.head, *argv)
         except NoScriptError:
@@ -108,4 +113,5 @@ class Scripts:
         for name in Scripts.__annotations__:
             when_full = name == "announce_when_full"
             text = source_allowing_oom("announce") if when_full else source(name)
-            setattr(self, name, Script(commands, prefix, text))
+            call = commands.direct if name.startswith("announce") else commands.command
+            setattr(self, name, Script(call, prefix, text))
