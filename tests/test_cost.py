@@ -1,0 +1,178 @@
+"""What an announce costs, counted and not timed, so that speed cannot rot unseen on machines that are never quiet.
+
+Each bound says what it holds. It stands as close above what is counted now as the versions of CPython and of the
+store differ; whoever makes something cheaper lowers its bound in the same change, and whoever needs more says why.
+"""
+
+import asyncio
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from types import FrameType
+from typing import Any
+
+import pytest
+
+from tests.store.harness import Store, running, update
+from tracker.bittorrent import Address, AnnounceReply
+from tracker.store.keys import Keys
+from tracker.store.swarms import MAX_BATCH, Admitted, SwarmRules
+from tracker.wire import http
+
+COMMANDS: dict[str, float] = {
+    "regular": 8.5,  # a seeder among leechers that comes again: read its place, write it, set its timeout, pick peers
+    "join": 24.5,  # a new peer: its hash, two arrays, two sets, counts and rankings beside
+    "stop": 18,  # a peer leaves: the last of its array takes its place
+}
+"""Most commands of the store for one announce, on average of a full batch, the call of the script left out."""
+
+ROUND_TRIPS = 1
+"""Script calls for as many announces as one may carry, when all of them wait."""
+
+INSTRUCTIONS: dict[str, int] = {
+    "parse": 820,  # one pass over the query of libtorrent, 16 parameters, and its checks
+    "encode": 75,  # counts and packed peers put into one bytes object
+}
+"""Most bytecode instructions of Python's; the versions count a little differently, and what C does counts as one."""
+
+CALLS: dict[str, int] = {"parse": 13, "encode": 3}
+"""Most functions of Python's that are entered."""
+
+QUERY = (
+    b"info_hash=%9c%a8%3ehC%09%b5%e8P%5e%7c%be%af%1a%a9%1e%11%f5%d2%8b&peer_id=-LT2080-%1a%f9%00k%22%c3W%9d%e5%0f%3bw"
+    b"&port=51413&uploaded=734003200&downloaded=1468006400&left=0&corrupt=0&key=1F3A9C07&event=started&numwant=50"
+    b"&compact=1&no_peer_id=1&supportcrypto=1&redundant=0&ipv6=&lt=1"
+)
+REPLY = AnnounceReply(
+    interval_seconds=1800,
+    min_interval_seconds=900,
+    seeders=25,
+    leechers=25,
+    completions=120,
+    peers=b"abcdef" * 50,
+    external_address=Address(b"\x0b\x00\x00\x01"),
+)
+
+
+@pytest.fixture
+async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
+    """A swarm of two full batches, half of them seeders."""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        for first in (0, MAX_BATCH):
+            await announce_together(store, "s", first)
+        yield store
+
+
+async def announce_together(store: Store, event: str, first: int) -> None:
+    """As many announces as go into one call of the script, from peer number ``first`` on."""
+    updates = [
+        update(first + n, event, bytes_left=1000 * (n % 2), random=n, key_digest=b"12345678")
+        for n in range(MAX_BATCH)
+    ]
+    replies = await asyncio.gather(*map(store.swarms.announce, updates))
+    assert all(isinstance(reply, Admitted) for reply in replies)
+
+
+async def commands_so_far(store: Store) -> Mapping[str, int]:
+    statistics = await store.redis.info("commandstats")
+    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in statistics.items()}
+
+
+async def commands_of(store: Store, event: str, first: int) -> dict[str, int]:
+    """Commands that the store ran for one batch, by name; those that ask for the figures are left out."""
+    before = await commands_so_far(store)
+    await announce_together(store, event, first)
+    after = await commands_so_far(store)
+    grown = {name: calls - before.get(name, 0) for name, calls in after.items()}
+    return {name: calls for name, calls in sorted(grown.items()) if calls and name != "info"}
+
+
+CALLED = ("evalsha", "eval", "fcall")
+KINDS = [("regular", "u", 0), ("join", "s", 2 * MAX_BATCH), ("stop", "x", 0)]
+
+
+@pytest.mark.parametrize(("kind", "event", "first"), KINDS, ids=[kind for kind, *_ in KINDS])
+async def test_an_announce_takes_few_commands(store: Store, kind: str, event: str, first: int) -> None:
+    found = await commands_of(store, event, first)
+    inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
+    assert inside <= COMMANDS[kind], f"{kind}: {inside:.2f} commands an announce, for {MAX_BATCH}: {found}"
+
+
+async def test_what_waits_goes_in_one_round_trip(store: Store) -> None:
+    found = await commands_of(store, "u", 0)
+    calls = sum(found.get(name, 0) for name in CALLED)
+    assert calls == ROUND_TRIPS, f"{calls} calls for {MAX_BATCH} announces: {found}"
+
+
+@dataclass
+class Counted:
+    instructions: int = 0
+    calls: int = 0
+
+
+def counted(work: Callable[[], object]) -> Counted:
+    """The bytecode instructions of ``work``, and the functions it enters: the same numbers every time."""
+    work()  # what is made once is made
+    found = Counted()
+    (_count_by_monitoring if sys.version_info >= (3, 12) else _count_by_tracing)(work, found)
+    return found
+
+
+def _count_by_tracing(work: Callable[[], object], found: Counted) -> None:
+    def trace(frame: FrameType, event: str, argument: object) -> Any:
+        if event == "call":
+            found.calls += 1
+            frame.f_trace_opcodes = True
+        found.instructions += event == "opcode"
+        return trace
+
+    before = sys.gettrace()
+    sys.settrace(trace)
+    try:
+        work()
+    finally:
+        sys.settrace(before)
+
+
+def _count_by_monitoring(work: Callable[[], object], found: Counted) -> None:
+    """From 3.12 on tracing no longer tells of each instruction of a function that was entered before."""
+    monitoring: Any = vars(sys)["monitoring"]
+    tool, events = monitoring.PROFILER_ID, monitoring.events
+
+    def entered(*_: object) -> None:
+        found.calls += 1
+
+    def done(*_: object) -> None:
+        found.instructions += 1
+
+    monitoring.use_tool_id(tool, "cost")
+    try:
+        monitoring.register_callback(tool, events.PY_START, entered)
+        monitoring.register_callback(tool, events.INSTRUCTION, done)
+        monitoring.set_events(tool, events.PY_START | events.INSTRUCTION)
+        work()
+    finally:
+        monitoring.set_events(tool, 0)
+        monitoring.free_tool_id(tool)
+
+
+WORK: dict[str, Callable[[], object]] = {
+    "parse": lambda: http.parse_announce(QUERY),
+    "encode": lambda: http.encode_announce(REPLY),
+}
+
+
+@pytest.mark.parametrize("part", WORK)
+def test_the_wire_takes_few_instructions(part: str) -> None:
+    found = counted(WORK[part])
+    assert found == counted(WORK[part]), "the count is exact"
+    told = f"{part}: {found.instructions} instructions in {found.calls} functions"
+    assert found.instructions <= INSTRUCTIONS[part], told
+    assert found.calls <= CALLS[part], told
+
+
+def test_what_is_parsed_here_is_an_announce() -> None:
+    """The bounds above hold something only as long as the work is the real one."""
+    parsed = http.parse_announce(QUERY)
+    assert (parsed.port, parsed.peers_wanted, parsed.key) == (51413, 50, b"1F3A9C07")
+    assert REPLY.peers in http.encode_announce(REPLY)
