@@ -1,7 +1,10 @@
 """The decisions: may this peer announce, how often should it, and what is it told.
 
-One announce is one call of the store. Whether a torrent or a passkey is known is decided in the store's
+One announce is one part of one call of the store. Whether a torrent or a passkey is known is decided in the store's
 script, so a change holds from the very next announce; nothing of it is remembered here.
+
+An announce comes in by ``submit`` and its answer goes out by a callback: at the rates this is made for, a task and a
+future for each would cost more than the decisions. ``announce`` is the same for callers with time to wait.
 """
 
 import asyncio
@@ -9,6 +12,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable
+from typing import NamedTuple, cast
 
 from tracker.bittorrent import (
     Address,
@@ -27,18 +31,21 @@ from tracker.errors import ClientError, RetryIn, StoreAway
 from tracker.settings import AnnounceSettings, ClientSettings, ReaperSettings, TorrentSettings, UserSettings
 from tracker.store.clients import AllowList
 from tracker.store.counters import Counters
-from tracker.store.swarms import EVENT_CODES, PeerUpdate, Refused, SwarmRules, Swarms
+from tracker.store.swarms import EVENT_CODES, Admitted, PeerUpdate, Refused, SwarmRules, Swarms
 
 TIMEOUT_INTERVALS = 1.5
 LONGEST_GAP_INTERVALS = 4
 _FULL_SCRAPE_SECONDS = 60.0
 _JITTER_STEPS = 10
+"""Few, because the store writes one list for all peers of a batch whose timeouts end together."""
 _FAMILIES = {4: "v4", 16: "v6"}
 """By the length of an address."""
 _LATE_SECONDS = 60
 """A client that obeys its interval may come this much later."""
 
 _AWAY = "the tracker's store is away: your client will try again by itself"
+_STOPPED = Event.STOPPED  # reading a member off its class is slow
+_PRIVATE_REFUSED = "your address is private: this tracker serves the public network only"
 _PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
 _REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "unknown torrent": ("this torrent is not registered with this tracker", 30),
@@ -58,7 +65,7 @@ _REFUSALS: dict[str, tuple[str, RetryIn]] = {
 def _counted(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
     """What an answered announce counts as."""
     names = ["requests", "announces", f"announces.{family}"]
-    names += [f"announces.{event.value}"] if event in (Event.STARTED, Event.COMPLETED, Event.STOPPED) else []
+    names += [f"announces.{event}"] if event in (Event.STARTED, Event.COMPLETED, Event.STOPPED) else []
     return (*names, "joins", f"joins.{family}") if joined else tuple(names)
 
 
@@ -68,6 +75,19 @@ _COUNTED = {
     for size, family in _FAMILIES.items()
     for joined in (False, True)
 }
+
+
+class _Step(NamedTuple):
+    """One of the intervals an answer may name, and the timeout that goes with it (s)."""
+
+    interval: int
+    min_interval: int
+    timeout: float
+
+
+Answer = Callable[[AnnounceReply | ClientError], None]
+_Asked = tuple[Announce, Address, _Step, float, Answer]
+"""An announce on its way through the store: what was asked, from where, the interval to be told, since when, by whom."""
 
 
 def swarm_rules(
@@ -123,27 +143,86 @@ class Tracker:
         self._announce = announce
         self._torrents = torrents
         self._private = users.private
-        self._least_timeout = float(reaper.interval_seconds)
-        self._secret = secret[:64]
+        self._refuses_private = announce.private_addresses == "refuse"
+        self._steps = _steps(announce, float(reaper.interval_seconds))
+        self._digest = hashlib.blake2b(digest_size=8, key=secret[:64])
+        self._served: dict[tuple[Event, int, bool], int] = {}
+        self._seconds: list[float] = []
         self._clock = clock
         self._full_scrape: tuple[float, dict[InfoHash, ScrapeFile]] | None = None
         self._full_scrape_lock = asyncio.Lock()
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
-        began = self._timer()
-        try:
-            reply, joined = await self._decide(announce, passkey, address)
-        except (ClientError, StoreAway) as error:
-            refusal = self._refused(error, "announces")
-            self._software(announce.peer_id, refusal.label)
-            raise refusal from error
-        self._counters.count(*_COUNTED[announce.event, len(address), joined])
-        self._counters.observe("announce_seconds", self._timer() - began)
+        answered: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()
+
+        def answer(reply: AnnounceReply | ClientError) -> None:
+            if not answered.done():
+                answered.set_result(reply)
+
+        while not self.submit(announce, passkey, address, answer):
+            try:
+                await cast(AllowList, self._allow_list).allows(announce.peer_id)
+            except StoreAway as error:
+                answer(self._deny(announce, error))
+                break
+        reply = await answered
+        if isinstance(reply, ClientError):
+            raise reply
+        return reply
+
+    def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
+        """Applies an announce from ``address``; ``answer`` is called once, perhaps at once, with what to tell the peer.
+
+        False when the store has to be asked something first, which ``announce`` does.
+        """
+        allowed = self._allow_list is None or self._allow_list.known(announce.peer_id)
+        if allowed is None:
+            return False
+        asked = (announce, address, self._steps[int(random.random() * _JITTER_STEPS)], self._timer(), answer)
+        if self._refuses_private and not is_routable(address):
+            self._settle(asked, ClientError(_PRIVATE_REFUSED, retry_in=60))
+        elif not allowed:
+            self._settle(asked, ClientError("your client is not allowed on this tracker", retry_in=60))
+        else:
+            try:
+                self._swarms.submit(self._update(asked, passkey or ""), self._settle, asked)
+            except StoreAway as error:
+                self._settle(asked, error)
+        return True
+
+    def _settle(self, asked: _Asked, outcome: Admitted | Refused | StoreAway | ClientError) -> None:
+        """Counts an announce whose fate is known, and answers it."""
+        announce, address, step, began, answer = asked
+        if not isinstance(outcome, Admitted):
+            answer(self._deny(announce, _refusal(outcome) if isinstance(outcome, Refused) else outcome))
+            return
+        joined = outcome.outcome == "join"
+        if not self._seconds:
+            asyncio.get_running_loop().call_soon(self._count)
+        self._seconds.append(self._timer() - began)
+        kind = (announce.event, len(address), joined)
+        self._served[kind] = self._served.get(kind, 0) + 1
+        warning = None
         if joined:
             self._tally(announce.info_hash, address)
             self._software(announce.peer_id, "")
-        return reply
+            warning = None if is_routable(address) else _PRIVATE_ADDRESS
+        # In the order of their fields: by name they would cost as much as everything else here.
+        answer(AnnounceReply(step.interval, step.min_interval, *outcome[:7], address, warning))
+
+    def _deny(self, announce: Announce, error: ClientError | StoreAway) -> ClientError:
+        refusal = self._refused(error, "announces")
+        self._software(announce.peer_id, refusal.label)
+        return refusal
+
+    def _count(self) -> None:
+        """Counts what was answered since the last time, which is the announces of one batch."""
+        served, self._served = self._served, {}
+        seconds, self._seconds = self._seconds, []
+        for kind, number in served.items():
+            self._counters.count(*_COUNTED[kind], by=number)
+        self._counters.observe("announce_seconds", *seconds)
 
     def refused(self, label: str, kind: str = "other") -> None:
         """Counts a request that was refused before it came to a decision."""
@@ -156,63 +235,28 @@ class Tracker:
         self.refused(error.label, kind)
         return error
 
-    async def _decide(
-        self, announce: Announce, passkey: str | None, address: Address
-    ) -> tuple[AnnounceReply, bool]:
-        """(the answer, whether the peer has joined the swarm with it)"""
-        routable = is_routable(address)
-        if not routable and self._announce.private_addresses == "refuse":
-            raise ClientError(
-                "your address is private: this tracker serves the public network only", retry_in=60
-            )
-        if self._allow_list is not None and not await self._allow_list.allows(announce.peer_id):
-            raise ClientError("your client is not allowed on this tracker", retry_in=60)
-        interval = self._interval()
-        admitted = await self._swarms.announce(self._update(announce, passkey or "", address, interval))
-        if isinstance(admitted, Refused):
-            raise _refusal(admitted)
-        joined = admitted.outcome == "join"
-        reply = AnnounceReply(
-            interval_seconds=interval,
-            min_interval_seconds=min(interval, self._announce.min_interval_seconds),
-            seeders=admitted.seeders,
-            leechers=admitted.leechers,
-            completions=admitted.completions,
-            peers=admitted.peers,
-            peers6=admitted.peers6,
-            peer_ids=admitted.peer_ids,
-            peer_ids6=admitted.peer_ids6,
-            external_address=address,
-            warning=_PRIVATE_ADDRESS if joined and not routable else None,
-        )
-        return reply, joined
-
-    def _update(self, announce: Announce, passkey: str, address: Address, interval: int) -> PeerUpdate:
-        key = announce.key
-        return PeerUpdate(
-            info_hash=announce.info_hash,
-            peer_id=announce.peer_id,
-            event=EVENT_CODES[announce.event.value],
-            uploaded=announce.uploaded,
-            downloaded=announce.downloaded,
-            bytes_left=announce.bytes_left,
-            endpoint=Endpoint(address + announce.port.to_bytes(2, "big")),
-            peers_wanted=0 if announce.event is Event.STOPPED else self._peers_wanted(announce.peers_wanted),
-            key_digest=hashlib.blake2b(key, digest_size=8, key=self._secret).digest() if key else b"",
-            passkey=passkey if self._private else "",
-            timeout_seconds=max(TIMEOUT_INTERVALS * interval, self._least_timeout),
-            random=random.getrandbits(31),
-            with_ids=not (announce.compact or announce.no_peer_id),
-        )
-
-    def _interval(self) -> int:
-        """The interval of this answer: jittered, so that peers that came together do not come back together.
-
-        In ten steps, because the store writes one list for all peers of a batch whose timeouts end together.
-        """
-        base = self._announce.interval_seconds
-        return base + int(
-            base * self._announce.interval_jitter * random.randrange(_JITTER_STEPS) / _JITTER_STEPS
+    def _update(self, asked: _Asked, passkey: str) -> PeerUpdate:
+        announce, address, step, _, _ = asked
+        digest = b""
+        if announce.key:
+            keyed = self._digest.copy()
+            keyed.update(announce.key)
+            digest = keyed.digest()
+        event = announce.event
+        return PeerUpdate(  # in the order of its fields, as above
+            announce.info_hash,
+            announce.peer_id,
+            EVENT_CODES[event],
+            announce.uploaded,
+            announce.downloaded,
+            announce.bytes_left,
+            Endpoint(address + announce.port.to_bytes(2, "big")),
+            0 if event is _STOPPED else self._peers_wanted(announce.peers_wanted),
+            digest,
+            passkey if self._private else "",
+            step.timeout,
+            random.getrandbits(31),
+            not (announce.compact or announce.no_peer_id),
         )
 
     def _peers_wanted(self, wanted: int | None) -> int:
@@ -248,6 +292,15 @@ class Tracker:
                     return files
             self._full_scrape = now, await self._swarms.scrape_all()
             return self._full_scrape[1]
+
+
+def _steps(announce: AnnounceSettings, least_timeout: float) -> list[_Step]:
+    """The intervals of answers: jittered, so that peers that came together do not come back together."""
+    base, least = announce.interval_seconds, announce.min_interval_seconds
+    intervals = [
+        base + int(base * announce.interval_jitter * n / _JITTER_STEPS) for n in range(_JITTER_STEPS)
+    ]
+    return [_Step(n, min(n, least), max(TIMEOUT_INTERVALS * n, least_timeout)) for n in intervals]
 
 
 def _refusal(refused: Refused) -> ClientError:

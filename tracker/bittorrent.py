@@ -36,8 +36,11 @@ _UNROUTABLE = (
 _GLOBAL_UNICAST6 = "2000::/3"
 
 
-class Event(enum.Enum):
-    """What an announce reports (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates."""
+class Event(enum.StrEnum):
+    """What an announce reports (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates.
+
+    Strings, because what finds a plain member in a dictionary is Python code, which every announce would run.
+    """
 
     UPDATE = ""
     STARTED = "started"

@@ -1,6 +1,7 @@
 """Which clients may announce: the allow-list of peer id prefixes."""
 
 from collections.abc import Callable
+from dataclasses import dataclass, field
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError
@@ -50,41 +51,70 @@ class Clients:
             for p, name in zip(prefixes, names, strict=True)
         ]
 
-    async def allowed_prefixes(self, peer_id: PeerId) -> bool:
-        """Is any of the 20 prefixes of ``peer_id`` on the list? The hash alone counts, as a site may have written it."""
-        prefixes = (peer_id[:length] for length in range(1, HASH_LENGTH + 1))
-        return int(await self._connection.command("EXISTS", *map(self._keys.allowed_client, prefixes))) > 0
+    async def allowed_prefixes(self, peer_id: PeerId) -> list[bytes]:
+        """Those of the 20 prefixes of ``peer_id`` on the list. The hash alone counts, as a site may have written it."""
+        prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
+        keys = [self._keys.allowed_client(prefix) for prefix in prefixes]
+        if not await self._connection.command("EXISTS", *keys):  # an invented peer id costs no more than this
+            return []
+        there = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
+        return [prefix for prefix, exists in zip(prefixes, there, strict=True) if exists == 1]
+
+
+@dataclass(frozen=True, slots=True)
+class _Memory:
+    """Prefixes that are on the list, their lengths, and peer ids none of whose prefixes is."""
+
+    allowed: set[bytes] = field(default_factory=set)
+    lengths: set[int] = field(default_factory=set)
+    denied: set[bytes] = field(default_factory=set)
+
+    def __len__(self) -> int:
+        return len(self.allowed) + len(self.denied)
 
 
 class AllowList:
     """The allow-list as one process remembers it: never longer than 4 s, or until somebody publishes a change.
 
-    ``clock`` gives seconds and never goes back. At most about ``most_remembered`` peer ids are known at a time.
+    What it remembers of those who are let in is their prefix, so one peer's asking serves all with the same program.
+    ``clock`` gives seconds and never goes back. At most about ``most_remembered`` prefixes and peer ids are known at a time.
     """
 
     def __init__(self, clients: Clients, clock: Callable[[], float], most_remembered: int = 10_000) -> None:
         self._clients = clients
         self._clock = clock
         self._most_remembered = most_remembered
-        self._known: dict[bytes, bool] = {}
+        self._memory = _Memory()
         self._since = clock()
 
     @property
     def remembered(self) -> int:
-        """How many peer ids it knows about."""
-        return len(self._known)
+        """How many prefixes and peer ids it knows about."""
+        return len(self._memory)
 
     def clear(self) -> None:
-        self._known = {}
+        self._memory = _Memory()
         self._since = self._clock()
+
+    def known(self, peer_id: PeerId) -> bool | None:
+        """What it would say without asking; ``None`` when it has to ask."""
+        if self._clock() - self._since >= STALE_SECONDS or len(self._memory) >= self._most_remembered:
+            self.clear()
+        memory = self._memory
+        for length in memory.lengths:
+            if peer_id[:length] in memory.allowed:
+                return True
+        return False if peer_id in memory.denied else None
 
     async def allows(self, peer_id: PeerId) -> bool:
         """Raises StoreAway when it does not know and cannot ask."""
-        if self._clock() - self._since >= STALE_SECONDS or len(self._known) >= self._most_remembered:
-            self.clear()
-        known = self._known.get(peer_id)
+        known = self.known(peer_id)
         if known is None:
-            asked = self._known
-            known = await self._clients.allowed_prefixes(peer_id)
-            asked[peer_id] = known  # into the memory that was current when we asked: a change clears it
+            memory = self._memory  # into the one that was current when we asked: a change clears it
+            prefixes = await self._clients.allowed_prefixes(peer_id)
+            known = bool(prefixes)
+            memory.allowed.update(prefixes)
+            memory.lengths.update(map(len, prefixes))
+            if not known:
+                memory.denied.add(peer_id)
         return known

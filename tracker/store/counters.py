@@ -87,16 +87,16 @@ class Counters(Series):
         counting = self._counting
         counting[names] = counting.get(names, 0) + by
 
-    def observe(self, name: str, value: float, at: float | None = None) -> None:
-        """Something was measured, now or ``at`` (epoch s)."""
+    def observe(self, name: str, *values: float, at: float | None = None) -> None:
+        """Something was measured, once or several times, now or ``at`` (epoch s)."""
         second = int(self._clock() if at is None else at)
         if second != self._second:
             self._turn(second)
         measuring = self._measuring
         if name in measuring:
-            measuring[name].append(value)
+            measuring[name].extend(values)
         else:
-            measuring[name] = [value]
+            measuring[name] = list(values)
 
     def _turn(self, second: int) -> None:
         """Closes the second under work, and opens ``second``."""

@@ -8,7 +8,7 @@ still one atomic part of one script.
 import asyncio
 import secrets
 from collections import deque
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -89,6 +89,20 @@ class Moved(NamedTuple):
     down_v6: int
 
 
+Settle = Callable[[Any, Admitted | Refused | StoreAway], None]
+"""Told the context of an announce, and what became of it. Must not raise."""
+_Entry = tuple[bytes, Settle, Any]
+
+
+def _resolve(future: "asyncio.Future[Admitted | Refused]", outcome: Admitted | Refused | StoreAway) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, StoreAway):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
+
+
 def _nobody_asks(announces: int, moved: Moved) -> None:
     del announces, moved
 
@@ -115,7 +129,7 @@ class Swarms:
         self._clock = clock
         self._max_waiting = max_waiting
         self._on_batch = on_batch
-        self._waiting: deque[tuple[PeerUpdate, asyncio.Future[Admitted | Refused]]] = deque()
+        self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
         self._sent = 0
         self._grace = rules.grace
@@ -147,13 +161,21 @@ class Swarms:
         """Announces that the store works on, or has yet to be asked about."""
         return self._sent + len(self._waiting)
 
-    async def announce(self, update: PeerUpdate) -> Admitted | Refused:
-        """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
+    def submit(self, update: PeerUpdate, settle: Settle, context: Any) -> None:
+        """Puts an announce into the next batch; ``settle`` is called with ``context`` and what became of it.
+
+        Neither a task nor a future: those of one announce would cost as much as all the rest of it here. ``settle`` is
+        given StoreAway when the announce cannot be known to have been applied. Raises it when that is known at once.
+        """
         if self._connection.away or len(self._waiting) >= self._max_waiting:
             raise StoreAway("the store is away or behind")
-        future: asyncio.Future[Admitted | Refused] = asyncio.get_running_loop().create_future()
-        self._waiting.append((update, future))
+        self._waiting.append((pack(update), settle, context))
         self._arrived.set()
+
+    async def announce(self, update: PeerUpdate) -> Admitted | Refused:
+        """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
+        future: asyncio.Future[Admitted | Refused] = asyncio.get_running_loop().create_future()
+        self.submit(update, _resolve, future)
         return await future
 
     async def run(self) -> None:
@@ -169,10 +191,10 @@ class Swarms:
         finally:
             self._fail(self._waiting, StoreAway("the tracker is stopping"))
 
-    async def _send(self, batch: list[tuple[PeerUpdate, "asyncio.Future[Admitted | Refused]"]]) -> None:
+    async def _send(self, batch: list[_Entry]) -> None:
         self._sent = len(batch)
         try:
-            *replies, moved = await self._call([update for update, _ in batch])
+            *replies, moved = await self._call([packed for packed, _, _ in batch])
         except StoreAway as error:
             self._fail(batch, error)
             self._fail(self._waiting, error)
@@ -184,24 +206,19 @@ class Swarms:
             self._fail(batch, StoreAway("the tracker is stopping"))
             raise
         else:
-            for (_, future), reply in zip(batch, replies, strict=True):
-                if not future.done():
-                    future.set_result(parse(reply))
+            for (_, settle, context), reply in zip(batch, replies, strict=True):
+                settle(context, parse(reply))
             self._on_batch(len(batch), Moved._make(moved))
         finally:
             self._sent = 0
 
     @staticmethod
-    def _fail(batch: Any, error: StoreAway) -> None:
-        for _, future in batch:
-            if not future.done():
-                future.set_exception(error)
+    def _fail(batch: Iterable[_Entry], error: StoreAway) -> None:
+        for _, settle, context in batch:
+            settle(context, error)
 
-    async def _call(self, updates: list[PeerUpdate]) -> list[Any]:
-        now = int(self._clock())
-        argv: list[str | bytes | int | float] = [now, *self._announce_rules, 1]
-        for update in updates:
-            argv.append(pack(update))
+    async def _call(self, packed: list[bytes]) -> list[Any]:
+        argv: list[str | bytes | int | float] = [int(self._clock()), *self._announce_rules, 1, *packed]
         try:
             return list(await self._scripts.announce(argv))
         except OutOfMemoryError:
