@@ -17,7 +17,7 @@ from tests.store.harness import Store, running, update
 from tracker.bittorrent import Address, AnnounceReply
 from tracker.store.keys import Keys
 from tracker.store.swarms import MAX_BATCH, Admitted, SwarmRules
-from tracker.wire import http
+from tracker.wire import http, query
 
 COMMANDS: dict[str, float] = {
     "regular": 8.5,  # a seeder among leechers that comes again: read its place, write it, set its timeout, pick peers
@@ -157,7 +157,7 @@ def _count_by_monitoring(work: Callable[[], object], found: Counted) -> None:
 
 
 WORK: dict[str, Callable[[], object]] = {
-    "parse": lambda: http.parse_announce(QUERY),
+    "parse": lambda: query.parse_announce(QUERY),
     "encode": lambda: http.encode_announce(REPLY),
 }
 
@@ -173,6 +173,6 @@ def test_the_wire_takes_few_instructions(part: str) -> None:
 
 def test_what_is_parsed_here_is_an_announce() -> None:
     """The bounds above hold something only as long as the work is the real one."""
-    parsed = http.parse_announce(QUERY)
+    parsed = query.parse_announce(QUERY)
     assert (parsed.port, parsed.peers_wanted, parsed.key) == (51413, 50, b"1F3A9C07")
     assert REPLY.peers in http.encode_announce(REPLY)

@@ -81,8 +81,8 @@ async def test_every_command_for_redis_works(lived_in: Server) -> None:
 def texts() -> Iterator[str]:
     """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
     yield from (text for text, _ in announce._REFUSALS.values())
-    yield from (announce._AWAY, announce._PRIVATE_ADDRESS)
-    for module in ("wire/http.py", "frontends/http.py", "announce.py"):
+    yield from (announce._AWAY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
+    for module in ("wire/query.py", "frontends/http.py", "announce.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):

@@ -10,7 +10,7 @@ The rings, outside in; imports point down only (tests/test_architecture.py holds
     bittorrent, errors    the nouns everybody shares
 
 The path of an announce, one direction, one round trip to the store:
-frontends/http.py -> wire/http.py parse -> announce.py -> store/swarms.py -> lua/announce.lua
+frontends/door.py -> wire/query.py parse -> announce.py -> store/swarms.py -> lua/announce.lua
 -> back out through wire/http.py encode.
 """
 

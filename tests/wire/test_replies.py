@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tracker.bittorrent import Announce, AnnounceReply, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.wire import http, replies
+from tracker.wire.query import parse_announce, parse_scrape
 
 HASH, OTHER = InfoHash(bytes(range(20))), InfoHash(b"\xff" * 20)
 PEER = PeerId(b"-SK0001-abcdefghijkl")
@@ -32,7 +33,7 @@ class TestQueries:
     @given(st.lists(hashes, min_size=1, max_size=50, unique=True))
     def test_a_tracker_understands_the_scrape(self, asked: list[InfoHash]) -> None:
         query = replies.scrape_query(asked)
-        assert http.parse_scrape(query.encode("ascii"), 400).info_hashes == tuple(asked)
+        assert parse_scrape(query.encode("ascii"), 400).info_hashes == tuple(asked)
         assert len(query) <= 71 * len(asked)
 
     @given(hashes, st.binary(min_size=4, max_size=4))
@@ -41,7 +42,7 @@ class TestQueries:
             info_hash, PEER, port=0, bytes_left=1, event=Event.STOPPED, peers_wanted=50, key=key
         )
         query = replies.announce_query(announce)
-        assert http.parse_announce(query.encode("ascii")) == announce._replace(
+        assert parse_announce(query.encode("ascii")) == announce._replace(
             key=key.hex().encode(), no_peer_id=True
         )
 

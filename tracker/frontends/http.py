@@ -31,8 +31,9 @@ from tracker.frontends.exchange import Answer, Request
 from tracker.listeners import Listener, open_listeners
 from tracker.settings import AnnounceSettings, HttpSettings
 from tracker.wire.compact import format_address
-from tracker.wire.http import encode_announce, encode_failure, encode_scrape, parse_announce, parse_scrape
+from tracker.wire.http import encode_announce, encode_failure, encode_scrape
 from tracker.wire.proxy import TrustedNetworks, client_address
+from tracker.wire.query import parse_announce, parse_scrape
 
 DRAIN_SECONDS = 7.0
 """How long requests in flight may take when the front end stops."""
