@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench lock clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile lock clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -31,7 +31,7 @@ help:
 	@echo "make lint     ruff and mypy                   make format puts the layout right"
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
 	@echo "make site     build the documents as a site, into site/"
-	@echo "make bench    the benchmark                   bench/README.md says what it measures"
+	@echo "make bench    the benchmark                   bench-scale for large swarms and much load, profile for where it goes"
 	@echo "make lock     renew the locks in requirements/"
 	@echo "make clean    remove what these commands made; data stays"
 
@@ -63,8 +63,14 @@ docs: $(VENV)/.run
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 
-bench: $(VENV)/.run
+bench: $(VENV)/.dev
 	@exec $(BIN)/python -m bench.run $(ARGS)
+
+bench-scale: $(VENV)/.dev
+	@exec $(BIN)/python -m bench.scale $(ARGS)
+
+profile: $(VENV)/.dev
+	@exec $(BIN)/python -m bench.profile $(ARGS)
 
 lock: $(VENV)/.dev
 	$(LOCK) requirements/build.in --output-file requirements/build.txt

@@ -63,14 +63,20 @@ def main() -> None:
     parser.add_argument("commit", help="what to compare with, as git names it")
     parser.add_argument("--plain", action="store_true", help="leave off here too what is off by default")
     asked = parser.parse_args()
-    commit = asked.commit
+    try:
+        compare(asked.commit, plain=asked.plain)
+    except BenchError as error:
+        sys.exit("\n".join([f"nothing to compare: {error}", *getattr(error, "__notes__", [])]))
+
+
+def compare(commit: str, *, plain: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
         with _checkout(commit, directory / "before") as before:
             prices = {commit: price(before, directory, {})}
         everything = EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
-        prices["now"] = price(processes.ROOT, directory, {} if asked.plain else everything)
+        prices["now"] = price(processes.ROOT, directory, {} if plain else everything)
     for which, found in prices.items():
         announce, second = (
             ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
@@ -84,14 +90,24 @@ def main() -> None:
 
 def price(root: Path, directory: Path, variables: Mapping[str, str]) -> Price:
     few, many = (_run(root, directory, variables, requests) for requests in (FEW, MANY))
-    trickle = _run(root, directory, variables, FEW, TRICKLE_SECONDS)
+    return solve(few, many, _run(root, directory, variables, FEW, TRICKLE_SECONDS))
+
+
+def solve(few: Run, many: Run, trickle: Run) -> Price:
+    """The prices from the three runs; raises BenchError when they are none, which tells of a machine too busy for it."""
     announce, second = {}, {}
     for part in _PARTS:
         # many - few = (MANY - FEW) a + longer s, trickle - few = TRICKLE_SECONDS (a + s)
         more, longer = many.counted[part] - few.counted[part], many.seconds - few.seconds
         each = (trickle.counted[part] - few.counted[part]) / TRICKLE_SECONDS
-        announce[part] = (more - longer * each) / (MANY - FEW - longer)
-        second[part] = each - announce[part]
+        if longer < MANY - FEW:
+            announce[part] = (more - longer * each) / (MANY - FEW - longer)
+            second[part] = each - announce[part]
+        if not (announce.get(part, 0) > 0 and second[part] >= 0):
+            raise BenchError(
+                f"{part}: no prices come of this: {more:,} instructions more in {longer:.1f} s more, {each:,.0f} in a second with "
+                "one announce. Other programs keep this machine busy, or one run was disturbed: try again when it is quiet"
+            )
     return Price(announce, second)
 
 

@@ -1,10 +1,12 @@
-"""The price of a server that does nothing: aiohttp under uvloop with one constant answer.
+"""The price of a server that does nothing, under uvloop: aiohttp with one constant answer, or (--bare) an asyncio.Protocol.
 
 The answer is as long as a tracker's with 50 peers, and bencode, so that the same checks pass. The
 benchmark also runs nginx with it where nginx is installed.
 """
 
 import argparse
+import asyncio
+from typing import cast
 
 import uvloop
 from aiohttp import web
@@ -15,6 +17,9 @@ _PEERS = "abcdef" * PEERS_WANTED
 ANSWER = (
     "d8:completei25e10:downloadedi120e11:external ip4:abcd10:incompletei25e"
     f"8:intervali1800e12:min intervali900e5:peers{len(_PEERS)}:{_PEERS}e"
+)
+_WHOLE = (
+    f"HTTP/1.1 200 OK\r\nContent-Type: text/plain\r\nContent-Length: {len(ANSWER)}\r\n\r\n{ANSWER}".encode()
 )
 
 
@@ -28,12 +33,35 @@ def make_app() -> web.Application:
     return app
 
 
+class Bare(asyncio.Protocol):
+    """Reads no more of a request than where it ends, and whether the connection does."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self._transport, self._read = cast(asyncio.Transport, transport), b""
+
+    def data_received(self, data: bytes) -> None:
+        *whole, self._read = (self._read + data).split(b"\r\n\r\n")
+        if whole:
+            self._transport.write(_WHOLE * len(whole))
+            if b"Connection: close" in whole[-1]:
+                self._transport.close()
+
+
+async def _serve(port: int) -> None:
+    server = await asyncio.get_running_loop().create_server(Bare, "127.0.0.1", port, backlog=4096)
+    await server.serve_forever()
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("--port", type=int, required=True)
-    port: int = parser.parse_args().port
+    parser.add_argument("--bare", action="store_true", help="an asyncio.Protocol, no aiohttp")
+    asked = parser.parse_args()
+    if asked.bare:
+        uvloop.run(_serve(asked.port))
+        return
     loop = uvloop.new_event_loop()
-    web.run_app(make_app(), host="127.0.0.1", port=port, access_log=None, print=None, loop=loop)
+    web.run_app(make_app(), host="127.0.0.1", port=asked.port, access_log=None, print=None, loop=loop)
 
 
 if __name__ == "__main__":

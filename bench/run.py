@@ -1,234 +1,178 @@
-"""The benchmark: `python -m bench.run --help`. What the figures mean is in bench/README.md."""
+"""The benchmark: `python -m bench.run --help`. What the figures mean is in docs/performance.md."""
 
 import argparse
+import asyncio
 import contextlib
 import json
-import platform
-import statistics
+import shlex
 import sys
 import tempfile
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import asdict
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-import bencodepy
-import redis
 import uvloop
 
-from bench import memory, processes
+from bench import machine, memory, page, processes, tables
 from bench.loader import BenchError, send_all
-from bench.measure import HEADERS, Figures, Load, Target, check, measure
+from bench.measure import Figures, Load, check, measure
 from bench.population import Workload, announce_target, make_workload
+from bench.targets import FIRST, KINDS, MODES, YARDSTICK, Kind, Target, find
+from bench.verify import verify
 
-DECODED_ANSWERS = 1000
-SHARE_WITH_PEERS = 0.5
-CONSTANTS = {"aiohttp constant": processes.constant_aiohttp, "nginx constant": processes.constant_nginx}
+QUICK = {"runs": 1, "seconds": 2, "peers": 20_000, "torrents": 1_000}
+_GROUPS = ("tracker", "constants", "others")
 
 
 def main() -> None:
     options = parse_options()
     try:
+        if not find("wrk"):
+            raise BenchError("wrk is missing, which makes the load: apt install wrk")
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             report = run(options, Path(directory))
+        block = tables.benchmark(report, YARDSTICK)
+        if options.write:
+            page.write("bench", block)
     except BenchError as error:
         sys.exit("\n".join([f"benchmark void: {error}", *getattr(error, "__notes__", [])]))
-    print(json.dumps(report, indent=2) if options.json else render(report))
+    print(json.dumps(report, indent=2) if options.json else block)
 
 
-def parse_options() -> argparse.Namespace:
+def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="timed runs of each kind; the median counts (3)")
-    parser.add_argument("--seconds", type=int, default=10, help="length of a timed run (10)")
+    parser.add_argument("--runs", type=int, default=5, help="timed runs of each kind; the median counts (5)")
+    parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
     parser.add_argument("--peers", type=int, default=200_000, help="active peers (200,000)")
     parser.add_argument("--torrents", type=int, default=10_000, help="torrents they are spread over (10,000)")
     parser.add_argument("--requests", type=int, help="requests before wrk begins again (as many as peers)")
     parser.add_argument("--connections", type=int, default=64, help="wrk's connections (64)")
-    parser.add_argument("--mode", choices=list(HEADERS), action="append", help="only this way of connecting")
-    parser.add_argument("--only", choices=["tracker", "memory", "constants"], help="leave the rest out")
+    parser.add_argument("--mode", choices=MODES, action="append", help="only this way of connecting")
     parser.add_argument(
-        "--no-aof", action="store_true", help="a store without append-only file, started here"
+        "--only",
+        action="append",
+        metavar="WORD",
+        help=f"only the kinds of this group ({', '.join(_GROUPS)}) or with this in their name",
     )
-    parser.add_argument("--json", action="store_true", help="print JSON: the medians and every run")
-    return parser.parse_args()
+    parser.add_argument("--quick", action="store_true", help="a look whether it works: short runs, few peers")
+    parser.add_argument(
+        "--write",
+        action=argparse.BooleanOptionalAction,
+        help="write docs/performance.md (when nothing is left out)",
+    )
+    parser.add_argument("--json", action="store_true", help="print JSON with every single run")
+    options = parser.parse_args(words)
+    if options.quick:
+        vars(options).update(QUICK)
+    if options.write is None:
+        options.write = not (options.quick or options.only or options.mode)
+    options.requests = options.requests or options.peers
+    options.mode = tuple(options.mode or MODES)
+    return options
 
 
 def run(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     """Start all servers, then measure them in turn, so that a slow minute of the machine hits each."""
-    modes = options.mode or list(HEADERS)
-    workload = make_workload(options.peers, options.torrents, options.requests or options.peers)
+    workload = make_workload(options.peers, options.torrents, options.requests)
     targets_file = directory / "targets.txt"
     targets_file.write_text("\n".join(workload.targets))
     load = Load(targets_file, options.connections, options.seconds)
-    report = _setting(options, workload)
+    kinds, remarks = _kinds_here(options.only)
     with contextlib.ExitStack() as stack:
-        targets = []
-        if options.only != "constants":
-            target = stack.enter_context(_tracker(directory, no_aof=options.no_aof))
-            targets.append(target)
-            report["memory"] = _preload(target, workload)
-        if options.only in (None, "constants"):
-            targets += [stack.enter_context(_constant(name, directory)) for name in _constants_here()]
-        if options.only != "memory":
-            runs = _measure_in_turn(targets, modes, load, workload, options.runs)
-            report |= {"median": {name: _median(figures) for name, figures in runs.items()}, "runs": runs}
-    return report
-
-
-@contextlib.contextmanager
-def _tracker(directory: Path, *, no_aof: bool) -> Iterator[Target]:
-    with contextlib.ExitStack() as stack:
-        if no_aof:
-            store_pid, path = stack.enter_context(processes.store(directory))
-            url = {"TRACKER_REDIS__URL": f"unix://{path}"}
-            pid, port = stack.enter_context(processes.tracker(directory, **url))
-            pids = [pid, store_pid]
-        else:
-            pid, port = stack.enter_context(processes.tracker(directory))
-            pids, path = [pid], _embedded_socket(directory)
-        yield Target("tracker", port, pids, redis.Redis(unix_socket_path=str(path)))
-
-
-def _embedded_socket(directory: Path) -> Path:
-    for path in directory.rglob("*"):
-        if path.is_socket():
-            return path
-    raise BenchError("the embedded store has no unix socket below the data directory")
-
-
-@contextlib.contextmanager
-def _constant(name: str, directory: Path) -> Iterator[Target]:
-    with CONSTANTS[name](directory) as (pid, port):
-        yield Target(name, port, [pid])
-
-
-def _constants_here() -> list[str]:
-    return [name for name in CONSTANTS if "nginx" not in name or processes.find_nginx()]
-
-
-def _preload(target: Target, workload: Workload) -> dict[str, Any]:
-    """Announce everybody, over HTTP as all else; returns what they cost in memory."""
-    assert target.store is not None
-    time.sleep(1)  # the figures of an empty tracker settle: scripts loaded, first flushes done
-    empty, began = memory.used(target.store), time.monotonic()
-    requests = [announce_target(peer, "started", peers_wanted=0) for peer in workload.present]
-    with processes.pinned(processes.LOAD_CORE):
-        uvloop.run(send_all(target.port, requests))
-    took = time.monotonic() - began
-    peers = len(workload.present)
+        targets = [
+            stack.enter_context(_started(kind, directory / str(n), options.torrents))
+            for n, kind in enumerate(kinds)
+        ]
+        trackers = [target for target in targets if target.is_tracker]
+        say(f"announcing {len(workload.present):,} peers to {len(trackers)} trackers")
+        figures = _preload(trackers, workload)
+        answers = {target.name: verify(target, workload.targets) for target in targets if target.is_tracker}
+        runs = _measure_in_turn(targets, options.mode, load, options.runs)
+    remarks += [f"{t.name}: closes each connection after its answer." for t in targets if t.modes != MODES]
     return {
-        "bytes_per_peer": memory.per_peer(target.store, empty, peers),
-        "empty_bytes": empty,
-        "preload_seconds": took,
-        "bytes_per_peer_by_key": memory.by_key_kind(target.store, peers),
+        "date": datetime.now(UTC).date().isoformat(),
+        "command": shlex.join(["python", "-m", "bench.run", *sys.argv[1:]]),
+        "setting": vars(options),
+        "machine": machine.machine(),
+        "versions": machine.versions(),
+        "memory": figures,
+        "answers": {
+            name: asdict(found) | {"mean_peers": found.mean_peers} for name, found in answers.items()
+        },
+        "remarks": remarks,
+        "runs": runs,
     }
+
+
+def say(text: str) -> None:
+    print(text, file=sys.stderr, flush=True)
+
+
+def _kinds_here(only: Sequence[str] | None) -> tuple[list[Kind], list[str]]:
+    """What to measure, and a remark for each that is left out because something is not installed."""
+    chosen = [k for k in KINDS if not only or any(word == k.group or word in k.name for word in only)]
+    if not chosen:
+        raise BenchError(f"nothing is called {only}: {', '.join(kind.name for kind in KINDS)}")
+    remarks = [f"{kind.name}: left out ({missing})." for kind in chosen if (missing := kind.missing())]
+    for remark in remarks:
+        say(remark)
+    return [kind for kind in chosen if not kind.missing()], remarks
+
+
+@contextlib.contextmanager
+def _started(kind: Kind, directory: Path, torrents: int) -> Iterator[Target]:
+    directory.mkdir()
+    with kind.start(directory, torrents) as target:
+        yield target
+
+
+def _preload(targets: Sequence[Target], workload: Workload) -> dict[str, Any]:
+    """Announce everybody to each tracker, over HTTP as all else; returns what they cost the first in memory."""
+    stores = {target.name: target.store for target in targets if target.store is not None}
+    time.sleep(2)  # the figures of an empty tracker settle: scripts loaded, first flushes done
+    empty = {name: memory.used(store) for name, store in stores.items()}
+    # Everybody on all cores: nothing is timed yet.
+    for target in targets:
+        processes.place(target.pids, processes.cores())
+    uvloop.run(_announce_all(targets, workload))
+    for target in targets:
+        if not target.spread:
+            processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
+    costs = {
+        name: memory.per_peer(store, empty[name], len(workload.present)) for name, store in stores.items()
+    }
+    if FIRST.name not in costs:
+        return {}
+    by_key = memory.by_key_kind(stores[FIRST.name], len(workload.present))
+    return {"bytes_per_peer": costs[FIRST.name], "by_key": by_key}
+
+
+async def _announce_all(targets: Sequence[Target], workload: Workload) -> None:
+    requests = [announce_target(peer, "started", peers_wanted=1) for peer in workload.present]
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            for target in targets:
+                tasks.create_task(send_all(target.port, requests, pipelined=target.pipelines))
+    except* BenchError as errors:
+        raise errors.exceptions[0] from None
 
 
 def _measure_in_turn(
-    targets: list[Target], modes: list[str], load: Load, workload: Workload, runs: int
-) -> dict[str, list[Figures]]:
-    results: dict[str, list[Figures]] = {}
-    for target in targets:
-        _decode_some(target, workload)
+    targets: Sequence[Target], modes: Sequence[str], load: Load, runs: int
+) -> dict[str, dict[str, list[Figures]]]:
+    results: dict[str, dict[str, list[Figures]]] = {mode: {} for mode in modes}
     for n in range(runs):
-        for mode in modes:
+        say(f"run {n + 1} of {runs}")
+        for mode, by_name in results.items():
             for target in targets:
-                if n == 0:
-                    check(target, mode, load)
-                results.setdefault(f"{target.name}, {mode}", []).append(measure(target, mode, load))
+                if mode in target.modes:
+                    if n == 0:
+                        check(target, mode, load)
+                    by_name.setdefault(target.name, []).append(measure(target, mode, load))
     return results
-
-
-def _decode_some(target: Target, workload: Workload) -> None:
-    """Raises BenchError unless real answers are bencode, and most announces get peers."""
-    # Only regular announces and scrapes: they leave the swarms as they are.
-    requests = [request for request in workload.targets if "&event=" not in request][:DECODED_ANSWERS]
-    with_peers = announces = 0
-
-    def decode(body: bytes) -> None:
-        nonlocal with_peers, announces
-        answer = bencodepy.decode(body)
-        if b"interval" in answer:
-            announces += 1
-            with_peers += len(answer[b"peers"]) > 0 and len(answer[b"peers"]) % 6 == 0
-        elif b"files" not in answer:
-            raise BenchError(f"neither an announce's answer nor a scrape's: {body[:300]!r}")
-
-    uvloop.run(send_all(target.port, requests, decode))
-    if with_peers < announces * SHARE_WITH_PEERS or not announces:
-        raise BenchError(f"{target.name}: {with_peers} of {announces} announces got peers")
-
-
-def _median(runs: list[Figures]) -> Figures:
-    medians = {name: statistics.median(figures[name] for figures in runs) for name in runs[0]}
-    totals = [figures["total_us"] for figures in runs]
-    return medians | {"total_us_min": min(totals), "total_us_max": max(totals)}
-
-
-def _setting(options: argparse.Namespace, workload: Workload) -> dict[str, Any]:
-    chosen = {name: value for name, value in vars(options).items() if name != "json"}
-    names = [
-        line.partition(":")[2]
-        for line in Path("/proc/cpuinfo").read_text().splitlines()
-        if "model name" in line
-    ]
-    machine = {
-        "processor": names[0].strip() if names else platform.machine(),
-        "cores": len(names),
-        "kernel": platform.release(),
-        "python": platform.python_version(),
-    }
-    return {"setting": chosen | {"round": len(workload.targets)}, "machine": machine}
-
-
-def render(report: dict[str, Any]) -> str:
-    machine, lines = report["machine"], []
-    lines.append(
-        f"{machine['processor']}, {machine['cores']} cores, Linux {machine['kernel']}, Python {machine['python']}"
-    )
-    lines.append(
-        ", ".join(f"{name} {value}" for name, value in report["setting"].items() if value is not None)
-    )
-    if "memory" in report:
-        lines += _render_memory(report["memory"])
-    medians: dict[str, Figures] = report.get("median", {})
-    for name, figures in medians.items():
-        lines += _render_run(name, figures)
-    for name, figures in medians.items():
-        mode = name.rpartition(", ")[2]
-        for constant in CONSTANTS:
-            if name.startswith("tracker") and (other := medians.get(f"{constant}, {mode}")):
-                lines.append(f"{mode}: {figures['total_us'] / other['total_us']:.2f} times {constant}")
-    return "\n".join(lines)
-
-
-def _render_memory(figures: dict[str, Any]) -> list[str]:
-    lines = [
-        f"\nstore: {figures['bytes_per_peer']:.0f} bytes of used_memory per active IPv4 peer, of them about"
-    ]
-    kinds = [item for item in figures["bytes_per_peer_by_key"].items() if item[1] >= 0.5]
-    return lines + [f"  {cost:6.1f}  {kind}" for kind, cost in kinds]
-
-
-def _render_run(name: str, f: Figures) -> list[str]:
-    def part(which: str) -> str:
-        return (
-            f"{f[f'{which}_us']:.1f} (user {f[f'{which}_user_us']:.1f}, kernel {f[f'{which}_kernel_us']:.1f})"
-        )
-
-    total = f"{f['total_us']:.1f} ({f['total_us_min']:.1f} to {f['total_us_max']:.1f})"
-    slowest = f"p99 {f['p99_ms']:.2f}, p99.9 {f['p999_ms']:.2f}, worst {f['max_ms']:.2f}"
-    trouble = f"{f['socket_errors']:.0f} socket errors, {f['timeouts']:.0f} timeouts"
-    lines = [
-        f"\n{name}: {f['requests_per_s']:,.0f} requests/s",
-        f"  CPU µs per request: {total} = server {part('server')} + store {part('store')}",
-        f"  latency ms: p50 {f['p50_ms']:.2f}, p90 {f['p90_ms']:.2f}, {slowest}",
-        f"  {f['answer_bytes']:.0f} bytes an answer, {trouble}",
-    ]
-    if "script_us" in f:
-        calls = f"{f['requests_per_script_call']:.1f} requests per script call"
-        lines.append(f"  {calls}, {f['script_us']:.1f} µs of script each")
-    return lines
 
 
 if __name__ == "__main__":

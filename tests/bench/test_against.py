@@ -1,0 +1,43 @@
+"""Prices out of three runs, or none."""
+
+import pytest
+
+from bench.against import FEW, MANY, TRICKLE_SECONDS, Run, solve
+from bench.loader import BenchError
+
+ANNOUNCE, SECOND, START = 250_000, 3_000_000, 10**9
+PARTS = ("tracker", "store")
+
+
+def made(announces: int, seconds: float, *, disturbed: int = 0) -> Run:
+    """A run as it is when announces and seconds cost what they cost."""
+    return Run(
+        {part: START + int(announces * ANNOUNCE + seconds * SECOND) + disturbed for part in PARTS}, seconds
+    )
+
+
+def trickle(*, disturbed: int = 0) -> Run:
+    counted = made(FEW + TRICKLE_SECONDS, 10 + TRICKLE_SECONDS, disturbed=disturbed).counted
+    return Run(counted, 10.0)
+
+
+def test_prices_are_found_again() -> None:
+    found = solve(made(FEW, 10), made(MANY, 50), trickle())
+    for part in PARTS:
+        assert found.announce[part] == pytest.approx(ANNOUNCE)
+        assert found.second[part] == pytest.approx(SECOND)
+    assert found.at(1000) == pytest.approx(2 * (ANNOUNCE + SECOND / 1000))
+
+
+@pytest.mark.parametrize(
+    ("many", "last"),
+    [
+        (made(MANY, 50, disturbed=-(10**10)), trickle()),
+        (made(MANY, 50), trickle(disturbed=-(10**8))),
+        (made(MANY, 3000), trickle()),
+    ],
+    ids=["an announce below nothing", "a second below nothing", "longer than it can be solved for"],
+)
+def test_nonsense_is_refused(many: Run, last: Run) -> None:
+    with pytest.raises(BenchError, match="no prices"):
+        solve(made(FEW, 10), many, last)

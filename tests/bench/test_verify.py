@@ -1,0 +1,44 @@
+"""What counts as an answer with peers."""
+
+import pytest
+from bencodepy import encode
+
+from bench.loader import BenchError
+from bench.verify import Answers
+
+WITH_PEERS = encode({"interval": 1800, "peers": b"abcdef" * 50})
+EMPTY = encode({"interval": 1800, "peers": b""})
+
+
+def test_answers_are_counted() -> None:
+    answers = Answers()
+    for body in (WITH_PEERS, EMPTY, encode({"files": {}})):
+        answers.take(body)
+    assert (answers.announces, answers.scrapes, answers.with_peers, answers.mean_peers) == (2, 1, 1, 25.0)
+    answers.judge("a tracker")
+
+
+@pytest.mark.parametrize(
+    "body",
+    [
+        b"<html>",
+        b"",
+        encode({"failure reason": "no"}),
+        encode({"interval": 1800}),
+        encode({"interval": 1800, "peers": b"abcdefg"}),
+        encode({"interval": 1800, "peers": [{"ip": "192.0.2.1", "port": 1}]}),
+        encode({"interval": 1800, "peers": b"abcdef" * 51}),
+    ],
+)
+def test_what_is_no_such_answer_is_refused(body: bytes) -> None:
+    with pytest.raises(BenchError):
+        Answers().take(body)
+
+
+@pytest.mark.parametrize("bodies", [[], [EMPTY] * 3 + [WITH_PEERS]])
+def test_a_tracker_that_gives_nobody_is_refused(bodies: list[bytes]) -> None:
+    answers = Answers()
+    for body in bodies:
+        answers.take(body)
+    with pytest.raises(BenchError, match="got peers"):
+        answers.judge("a tracker")
