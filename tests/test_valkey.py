@@ -181,6 +181,14 @@ async def until(condition: Callable[[], bool]) -> None:
 # --- what survives ---
 
 
+async def test_the_server_is_there_while_its_tracker_does_something_else(directory: Path) -> None:
+    """Imports take a second and data may take more: they share it."""
+    server, seen = EmbeddedValkey(directory), []
+    await server.start(lambda: seen.append(server.pid))
+    async with server:
+        assert seen == [server.pid]
+
+
 async def test_data_survives_stop_and_start(directory: Path) -> None:
     for expected in (1, 2, 3):
         async with EmbeddedValkey(directory) as server, client_of(server) as client:

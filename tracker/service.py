@@ -1,18 +1,16 @@
 """The composition root: opens the parts in order, runs their loops, closes in reverse; sockets open last and close first."""
 
 import asyncio
-import os
-import signal
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from importlib import import_module
 
 import structlog
 from redis.exceptions import RedisError
 
 from tracker.admin.desk import Desk
-from tracker.admin.server import serve_admin
 from tracker.background import open_background
 from tracker.errors import StartupError, StoreAway
 from tracker.foundation import Foundation, laid, swarms_on
@@ -23,13 +21,12 @@ from tracker.readiness import NOBODY_SERVES, Readiness
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
 from tracker.store.tokens import Tokens
-from tracker.stores import open_connection, open_server, stores_on
+from tracker.store_server import StoreServer
+from tracker.stores import open_connection, stores_on
 from tracker.telemetry import Snapshot, Telemetry, merged
 from tracker.web import open_web
 from tracker.workers.reaper import Reaper
 from tracker.workforce import Orders, open_workforce
-
-STOP_SECONDS = 10
 
 Problems = Callable[[], Sequence[str]]
 """Why the tracker is not fit to serve."""
@@ -50,15 +47,14 @@ class Banner:
     """The secret of a link that signs in there once; empty where somebody has a token already."""
 
 
-async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
-    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
-    stop = asyncio.Event()
-    _stop_on_signals(stop)
-    redis, telemetry = settings.redis, Telemetry()
+async def serve(
+    settings: Settings, server: StoreServer, stop: asyncio.Event, ready: Callable[[Banner], None]
+) -> None:
+    """Serves from ``server`` until ``stop``; raises StartupError when it cannot start."""
+    redis, telemetry, url = settings.redis, Telemetry(), server.url
     async with (
-        open_server(settings) as (url, data, embedded),
         open_connection(url, redis, redis.timeout_seconds, telemetry.round_trip) as (connection, version),
-        running(*([embedded.supervise] if embedded else [])),
+        running(*([server.private.supervise] if server.private else [])),
         laid(settings, connection, telemetry) as base,
     ):
         reaper, secret = await reaper_on(settings, base)
@@ -70,13 +66,12 @@ async def serve(settings: Settings, ready: Callable[[Banner], None]) -> None:
             _web(settings, base, joins, secret, url, problems) as (addresses, figures, all_problems),
             _admin(settings, base, joins, figures, all_problems, version, addresses) as (admin, tokens),
         ):
-            store = f"{version} at {'a private socket' if embedded else mask_url(url)}"
-            link = await tokens.new_link() if admin and embedded and not await tokens.any() else ""
-            ready(Banner(addresses, store, data, admin, link))
+            store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
+            link = await tokens.new_link() if admin and server.private and not await tokens.any() else ""
+            ready(Banner(addresses, store, server.data, admin, link))
             log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")
-    log.info("stopped")
 
 
 async def reaper_on(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
@@ -144,20 +139,10 @@ async def _admin(
     if not settings.admin.enabled:
         yield (), stores.tokens
         return
+    # A quarter of all that is imported, and peers are answered by now: they should not wait for it.
+    await asyncio.to_thread(import_module, "tracker.admin.server")
+    from tracker.admin.server import serve_admin  # noqa: PLC0415
+
     desk = Desk(stores, settings, joins.places, figures, problems, time.time, version, listening)
     async with serve_admin(desk, settings.admin) as addresses:
         yield addresses, stores.tokens
-
-
-def _stop_on_signals(stop: asyncio.Event) -> None:
-    """The first SIGTERM or SIGINT stops gracefully, for at most STOP_SECONDS; the second at once."""
-    loop = asyncio.get_running_loop()
-
-    def on_signal() -> None:
-        if stop.is_set():
-            os._exit(130)
-        stop.set()
-        loop.call_later(STOP_SECONDS, lambda: os._exit(1))
-
-    for number in (signal.SIGTERM, signal.SIGINT):
-        loop.add_signal_handler(number, on_signal)

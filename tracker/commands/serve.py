@@ -2,14 +2,17 @@
 
 import asyncio
 import os
-from collections.abc import Callable
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from tracker import logs, service, terminal
+from tracker import logs, start, terminal
 from tracker.commands import Config
+from tracker.loops import new_event_loop
 from tracker.settings_sources import load
+
+if TYPE_CHECKING:
+    from tracker.service import Banner
 
 Workers = Annotated[
     int | None,
@@ -30,16 +33,8 @@ def serve(config: Config = None, workers: Workers = None) -> None:
         settings = settings.model_copy(update={"http": http})
     logs.configure(settings.log)
 
-    def ready(banner: service.Banner) -> None:
+    def ready(banner: "Banner") -> None:
         typer.echo(terminal.banner_text(banner, os.getpid(), private=settings.users.private))
 
-    with asyncio.Runner(loop_factory=_loop_factory()) as runner:
-        runner.run(service.serve(settings, ready))
-
-
-def _loop_factory() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    try:
-        import uvloop  # noqa: PLC0415  # a tracker without it is slower and works
-    except ImportError:
-        return None
-    return uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+        runner.run(start.serve(settings, ready))

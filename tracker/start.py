@@ -1,0 +1,52 @@
+"""The start of a tracker, in the order that has it answer soonest.
+
+The private store comes first, for it may have much to load. While it does so everything else is imported, which takes
+longer than all that is left to do then.
+"""
+
+import asyncio
+import os
+import signal
+from collections.abc import Callable
+from typing import TYPE_CHECKING
+
+import structlog
+
+from tracker.settings import Settings
+from tracker.store_server import open_server
+
+if TYPE_CHECKING:
+    from tracker.service import Banner
+
+STOP_SECONDS = 10
+
+log = structlog.get_logger("tracker")
+
+
+async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
+    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
+    stop = asyncio.Event()
+    _stop_on_signals(stop)
+    async with open_server(settings, _import_service) as server:
+        from tracker import service  # noqa: PLC0415  # imported by now
+
+        await service.serve(settings, server, stop, ready)
+    log.info("stopped")
+
+
+def _import_service() -> None:
+    import tracker.service  # noqa: F401, PLC0415
+
+
+def _stop_on_signals(stop: asyncio.Event) -> None:
+    """The first SIGTERM or SIGINT stops gracefully, for at most STOP_SECONDS; the second at once."""
+    loop = asyncio.get_running_loop()
+
+    def on_signal() -> None:
+        if stop.is_set():
+            os._exit(130)
+        stop.set()
+        loop.call_later(STOP_SECONDS, lambda: os._exit(1))
+
+    for number in (signal.SIGTERM, signal.SIGINT):
+        loop.add_signal_handler(number, on_signal)
