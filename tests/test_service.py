@@ -1,6 +1,7 @@
 """The tracker as a whole: what it opens, what it keeps, how it ends. Real processes, sockets and servers."""
 
 import asyncio
+import gc
 import json
 import signal
 import socket
@@ -20,7 +21,7 @@ from tests.servers import Server
 from tests.trackers import RunningTracker
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
-from tracker.loops import running
+from tracker.loops import running, spare_the_collector
 from tracker.settings import DataSettings, HttpSettings, RedisSettings, Settings
 from tracker.start import serve
 from tracker.stores import open_stores
@@ -333,6 +334,18 @@ async def test_commands_use_the_server_that_is_named(redis_url: str, prefix: str
     settings = Settings(redis=RedisSettings(url=SecretStr(redis_url), prefix=prefix))
     async with open_stores(settings) as stores:
         assert await stores.counters.totals()
+
+
+def test_the_collector_leaves_alone_what_a_start_made() -> None:
+    thresholds = gc.get_threshold()
+    try:
+        spare_the_collector()
+        assert gc.get_freeze_count() > 10_000
+        assert len(gc.get_objects()) < 1000  # what it would walk through
+        assert gc.get_threshold()[0] > thresholds[0]
+    finally:
+        gc.unfreeze()
+        gc.set_threshold(*thresholds)
 
 
 async def test_a_loop_that_fails_ends_the_block_with_its_own_error() -> None:

@@ -1,6 +1,7 @@
 """Loops that run as long as what they serve."""
 
 import asyncio
+import gc
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import asynccontextmanager
 from typing import Any
@@ -50,3 +51,15 @@ async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -
     while tasks and (await asyncio.wait(tasks, timeout=_CANCEL_AGAIN_SECONDS))[1]:
         for task in asyncio.all_tasks() - others:
             task.cancel()
+
+
+def spare_the_collector() -> None:
+    """For the end of a start, in each process that answers.
+
+    Nearly all that an announce makes is freed by reference counts; what the start made, some 90,000 objects, stays for ever.
+    With Python's defaults the cycle collector runs every few announces, and now and then walks through all of that, which
+    holds everybody up for 20 to 60 ms. Afterwards it sees only what came later: 3 ms with 100,000 objects more.
+    """
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(20_000, 20, 50)

@@ -16,7 +16,7 @@ from tracker.errors import StartupError, StoreAway
 from tracker.foundation import Foundation, laid, swarms_on
 from tracker.joins import Joins, open_joins
 from tracker.listeners import open_listeners
-from tracker.loops import running
+from tracker.loops import running, spare_the_collector
 from tracker.readiness import NOBODY_SERVES, Readiness
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
@@ -67,6 +67,7 @@ async def serve(
             _admin(settings, base, joins, figures, all_problems, version, addresses) as (admin, tokens),
         ):
             store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
+            spare_the_collector()
             link = await tokens.new_link() if admin and server.private and not await tokens.any() else ""
             ready(Banner(addresses, store, server.data, admin, link))
             log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)

@@ -3,7 +3,6 @@
 One of it runs in each process that serves: in the only one, or in each web process of several.
 """
 
-import gc
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import asynccontextmanager
@@ -67,15 +66,4 @@ async def open_web(
             show_open=lambda read: telemetry.gauge("connections", read),
         ) as addresses,
     ):
-        _spare_the_collector()
         yield addresses
-
-
-def _spare_the_collector() -> None:
-    """Nearly all that an announce makes is freed by reference counts; what the start made stays for ever.
-
-    With Python's defaults the cycle collector runs every few announces, and walks through all of that now and then.
-    """
-    gc.collect()
-    gc.freeze()
-    gc.set_threshold(20_000, 20, 50)

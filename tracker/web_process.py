@@ -13,7 +13,7 @@ from tracker.errors import StartupError
 from tracker.foundation import laid
 from tracker.joins import open_joins
 from tracker.listeners import Listener
-from tracker.loops import new_event_loop, running
+from tracker.loops import new_event_loop, running, spare_the_collector
 from tracker.readiness import Readiness
 from tracker.stores import open_connection
 from tracker.telemetry import Telemetry
@@ -72,6 +72,7 @@ async def serve(orders: Orders, sockets: Sequence[socket.socket], pair: socket.s
         open_web(orders.settings, base, joins, orders.secret, listeners, problems),
         running(tell, lambda: line.listen(reader)),
     ):
+        spare_the_collector()
         await stop.wait()
     with suppress(OSError):
         writer.write(encode_snapshot(telemetry.snapshot()))
