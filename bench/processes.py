@@ -18,6 +18,7 @@ from tracker.valkey import server_environment
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS, STOP_SECONDS = 20.0, 15.0
 SERVER_CORE, LOAD_CORE = 0, 1
+SERVE = (sys.executable, "-m", "tracker", "serve")
 _TICKS = os.sysconf("SC_CLK_TCK")
 _STORE_NAMES = ("valkey-server", "redis-server")
 
@@ -118,18 +119,20 @@ def tracker(directory: Path, name: str = "tracker", **variables: str) -> Iterato
     per address is lifted; everything else is as an operator gets it.
     """
     port = free_port()
-    settings = {
+    settings = tracker_settings(directory, name, port) | variables
+    with running(name, SERVE, directory, **settings) as pid:
+        wait_until_listening(pid, port)
+        yield pid, port
+
+
+def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
+    return {
         "TRACKER_HTTP__LISTEN": f'["127.0.0.1:{port}"]',
         "TRACKER_ADMIN__LISTEN": f'["127.0.0.1:{free_port()}"]',
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_LOG__LEVEL": "warning",
     }
-    with running(
-        name, [sys.executable, "-m", "tracker", "serve"], directory, **(settings | variables)
-    ) as pid:
-        wait_until_listening(pid, port)
-        yield pid, port
 
 
 @contextlib.contextmanager

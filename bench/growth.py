@@ -1,0 +1,123 @@
+"""Whether an announce costs more when there are more peers, or more in one swarm; and what a peer takes in memory."""
+
+import asyncio
+import contextlib
+import multiprocessing
+import statistics
+from collections.abc import Iterator, Sequence
+from concurrent.futures import ProcessPoolExecutor
+from dataclasses import dataclass
+from pathlib import Path
+
+import redis
+
+from bench import memory, processes
+from bench.measure import Load, check, measure
+from bench.population import make_workload
+from bench.preload import preload
+from bench.sections import Section
+from bench.tables import spread
+from bench.targets import Target
+
+MODE = "keep-alive"
+_REQUESTS = 200_000
+_TIMEOUT_SECONDS = 86_400.0
+"""Of the peers put in: nobody is to leave while this runs."""
+GOAL_TIMES, GOAL_BYTES = 1.25, 660
+
+
+@dataclass(frozen=True, slots=True)
+class Size:
+    peers: int
+    torrents: int
+
+    @property
+    def name(self) -> str:
+        return f"{self.peers:,} peers in {self.torrents:,} torrent{'s' * (self.torrents > 1)}"
+
+    @property
+    def requests(self) -> int:
+        """Of a round: 4 % of them are for peers that come and go, of whom there are to be few among all."""
+        return min(_REQUESTS, 10 * self.peers)
+
+
+PAIRS = ((Size(20_000, 1_000), Size(2_000_000, 100_000)), (Size(1_000, 1), Size(1_000_000, 1)))
+
+
+@dataclass(frozen=True, slots=True)
+class Prepared:
+    """A tracker on its own store, and its load."""
+
+    size: Size
+    target: Target
+    load: Load
+    bytes_per_peer: float
+
+
+def measure_growth(
+    directory: Path, runs: int, seconds: int, pairs: Sequence[tuple[Size, Size]] = PAIRS
+) -> Section:
+    """All sizes in turn, so that a dear minute hits each."""
+    section = Section("Cost by size")
+    with contextlib.ExitStack() as stack:
+        sizes = [size for pair in pairs for size in pair]
+        prepared = _prepare(stack, directory, sizes, seconds)
+        costs: dict[Size, list[float]] = {size: [] for size in sizes}
+        stores: dict[Size, list[float]] = {size: [] for size in sizes}
+        for each in prepared:
+            check(each.target, MODE, each.load)
+        for _ in range(runs):
+            for each in prepared:
+                figures = measure(each.target, MODE, each.load)
+                costs[each.size].append(figures["total_us"])
+                stores[each.size].append(figures["store_us"])
+    for size in sizes:
+        words = f"µs ({spread(costs[size])}), {statistics.median(stores[size]):.1f} of them the store"
+        section.find(f"{size.name}: CPU per request", statistics.median(costs[size]), words)
+    for small, large in pairs:
+        times = statistics.median(costs[large]) / statistics.median(costs[small])
+        section.find(f"{large.name}, to {small.name}", times, "times", GOAL_TIMES)
+    most = max(prepared, key=lambda each: each.size.torrents)
+    section.find(f"used_memory per IPv4 peer, {most.size.name}", most.bytes_per_peer, "bytes", GOAL_BYTES)
+    return section
+
+
+def _prepare(
+    stack: contextlib.ExitStack, directory: Path, sizes: Sequence[Size], seconds: int
+) -> list[Prepared]:
+    stores = []
+    for n, size in enumerate(sizes):
+        (home := directory / f"size{n}").mkdir()
+        pid, path = stack.enter_context(processes.store(home))
+        client = stack.enter_context(_client(path))
+        processes.place([pid], processes.cores())  # nothing is timed yet
+        stores.append((size, home, pid, path, client, memory.used(client)))
+    context = multiprocessing.get_context("spawn")
+    with ProcessPoolExecutor(len(processes.cores()), mp_context=context) as pool:
+        filling = [
+            pool.submit(fill, f"unix://{path}", size, home / "targets") for size, home, _, path, *_ in stores
+        ]
+        for each in filling:
+            each.result()
+    prepared = []
+    for size, home, pid, path, client, empty in stores:
+        bytes_per_peer = memory.per_peer(client, empty, size.peers)
+        processes.place([pid], {processes.cores()[processes.SERVER_CORE]})
+        url = {"TRACKER_REDIS__URL": f"unix://{path}"}
+        tracker, port = stack.enter_context(processes.tracker(home, **url))
+        target = Target(size.name, port, [tracker, pid], client)
+        prepared.append(Prepared(size, target, Load(home / "targets", 64, seconds), bytes_per_peer))
+    return prepared
+
+
+def fill(url: str, size: Size, targets: Path) -> None:
+    """Puts the peers of ``size`` into a store, and writes the requests of its round."""
+    workload = make_workload(size.peers, size.torrents, size.requests)
+    targets.write_text("\n".join(workload.targets))
+    asyncio.run(preload(url, workload.present, _TIMEOUT_SECONDS))
+
+
+@contextlib.contextmanager
+def _client(path: Path) -> Iterator["redis.Redis"]:
+    with redis.Redis(unix_socket_path=str(path), socket_timeout=60) as client:
+        yield client

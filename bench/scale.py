@@ -1,0 +1,119 @@
+"""Large swarms, latency, overload, starts: `python -m bench.scale --help`. What the figures mean is in docs/performance.md."""
+
+import argparse
+import shlex
+import subprocess
+import sys
+import tempfile
+from collections.abc import Callable
+from datetime import UTC, datetime
+from pathlib import Path
+
+from bench import growth, machine, page, processes, tables
+from bench.latency import measure_latency
+from bench.loader import BenchError
+from bench.sections import Section, as_markdown
+from bench.starting import measure_starts
+from bench.targets import find
+
+MASS_EXPIRY = "bench.mass_expiry"
+QUICK_TIMES = 100
+"""How many times fewer peers there are in a quick look."""
+
+
+def main() -> None:
+    options = parse_options()
+    try:
+        if not find("wrk"):
+            raise BenchError("wrk is missing, which makes the load: apt install wrk")
+        sections = run(options)
+        block = f"{setting()}\n\n{as_markdown(sections)}"
+        if options.write:
+            page.write("scale", block)
+    except BenchError as error:
+        sys.exit("\n".join([f"benchmark void: {error}", *getattr(error, "__notes__", [])]))
+    print(block)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--only", choices=list(PARTS), action="append", help="this part; may be repeated")
+    parser.add_argument("--runs", type=int, default=5, help="timed runs of each; the median counts (5)")
+    parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
+    parser.add_argument("--quick", action="store_true", help="a look whether it works: few peers, short runs")
+    parser.add_argument(
+        "--write",
+        action=argparse.BooleanOptionalAction,
+        help="write docs/performance.md (when nothing is left out)",
+    )
+    options = parser.parse_args()
+    if options.quick:
+        options.runs, options.seconds = 1, 2
+    if options.write is None:
+        options.write = not (options.quick or options.only)
+    return options
+
+
+def run(options: argparse.Namespace) -> list[Section]:
+    sections = []
+    for name in options.only or PARTS:
+        print(name, file=sys.stderr, flush=True)
+        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+            sections += PARTS[name](options, Path(directory))
+    return sections
+
+
+def setting() -> str:
+    return tables.setting(
+        {
+            "date": datetime.now(UTC).date().isoformat(),
+            "command": shlex.join(["python", "-m", "bench.scale", *sys.argv[1:]]),
+            "machine": machine.machine(),
+            "versions": machine.versions(),
+        }
+    )
+
+
+def _growth(options: argparse.Namespace, directory: Path) -> list[Section]:
+    pairs = growth.PAIRS
+    if options.quick:
+        pairs = (
+            (growth.Size(2_000, 100), growth.Size(20_000, 1_000)),
+            (growth.Size(1_000, 1), growth.Size(10_000, 1)),
+        )
+    return [growth.measure_growth(directory, options.runs, options.seconds, pairs)]
+
+
+def _latency(options: argparse.Namespace, directory: Path) -> list[Section]:
+    peers, torrents = (20_000, 1_000) if options.quick else (200_000, 10_000)
+    return measure_latency(directory, options.seconds, peers, torrents)
+
+
+def _start(options: argparse.Namespace, directory: Path) -> list[Section]:
+    peers = 1_000_000 // (QUICK_TIMES if options.quick else 1)
+    return [measure_starts(directory, options.runs, peers, max(1, peers // 20))]
+
+
+def _expiry(options: argparse.Namespace, directory: Path) -> list[Section]:
+    """The drill of many peers that fall silent at once has a command of its own."""
+    section = Section("A million peers that expire within a minute")
+    if options.quick or not (processes.ROOT / f"{MASS_EXPIRY.replace('.', '/')}.py").exists():
+        section.remarks.append(f"Not run here: `python -m {MASS_EXPIRY}`.")
+        return [section]
+    command = [sys.executable, "-m", MASS_EXPIRY]
+    done = subprocess.run(command, cwd=processes.ROOT, capture_output=True, text=True, check=False)
+    said = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines())
+    section.remarks += [f"`python -m {MASS_EXPIRY}`{' failed' if done.returncode else ''}:", said]
+    return [section]
+
+
+PARTS: dict[str, Callable[[argparse.Namespace, Path], list[Section]]] = {
+    "growth": _growth,
+    "latency": _latency,
+    "start": _start,
+    "expiry": _expiry,
+}
+
+
+if __name__ == "__main__":
+    main()

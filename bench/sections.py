@@ -1,0 +1,54 @@
+"""What one part of the scale runs found, and how it stands beside what it is held against."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+
+from bench.tables import table
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A figure; with a goal it is reached when ``value`` is at most that, or at least, with ``more``."""
+
+    what: str
+    value: float
+    unit: str
+    goal: float | None = None
+    more: bool = False
+
+    @property
+    def reached(self) -> bool | None:
+        if self.goal is None:
+            return None
+        return self.value >= self.goal if self.more else self.value <= self.goal
+
+    def row(self) -> tuple[str, str, str, str]:
+        told = {None: "", True: "yes", False: "no"}[self.reached]
+        limit = "" if self.goal is None else f"at {'least' if self.more else 'most'} {plain(self.goal)}"
+        return self.what, f"{plain(self.value)} {self.unit}".strip(), limit, told
+
+
+@dataclass(slots=True)
+class Section:
+    title: str
+    findings: list[Finding] = field(default_factory=list)
+    remarks: list[str] = field(default_factory=list)
+
+    def find(
+        self, what: str, value: float, unit: str, goal: float | None = None, *, more: bool = False
+    ) -> None:
+        self.findings.append(Finding(what, value, unit, goal, more))
+
+    def as_markdown(self) -> str:
+        rows = [finding.row() for finding in self.findings]
+        parts = [f"### {self.title}", *self.remarks]
+        return "\n\n".join([*parts, table(("", "found", "goal", "reached"), rows)] if rows else parts)
+
+
+def plain(value: float) -> str:
+    """As many digits as tell something."""
+    return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
+
+
+def as_markdown(sections: Sequence[Section]) -> str:
+    return "\n\n".join(section.as_markdown() for section in sections)
