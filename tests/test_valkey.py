@@ -146,6 +146,10 @@ def exists(path: Path) -> bool:
     return path.exists()
 
 
+def appended_to(directory: Path) -> int:
+    return sum(size_of(path) for path in directory.glob("appendonlydir/*.incr.aof"))
+
+
 def everything_in(directory: Path) -> list[Path]:
     return [directory, *directory.rglob("*")]
 
@@ -193,6 +197,28 @@ async def test_data_survives_stop_and_start(directory: Path) -> None:
     for expected in (1, 2, 3):
         async with EmbeddedValkey(directory) as server, client_of(server) as client:
             assert await client.incr("starts") == expected
+
+
+@pytest.mark.parametrize("seconds", [60, 0], ids=["finished", "cut off"])
+async def test_what_a_start_would_take_long_to_load_is_made_compact(directory: Path, seconds: float) -> None:
+    async with EmbeddedValkey(directory) as server:
+        async with client_of(server) as client:
+            for _ in range(20):
+                await client.set("key", b"x" * 1_000_000)
+            await until(lambda: appended_to(directory) > 20_000_000)
+        await server.compact(seconds)
+        assert not seconds or appended_to(directory) < 1_000_000
+    async with EmbeddedValkey(directory) as server, client_of(server) as client:
+        assert await client.strlen("key") == 1_000_000
+
+
+async def test_what_loads_at_once_is_left_alone(directory: Path) -> None:
+    async with EmbeddedValkey(directory) as server, client_of(server) as client:
+        await client.set("key", b"x" * 1_000_000)
+        await until(lambda: appended_to(directory) > 1_000_000)
+        before = everything_in(directory)
+        await server.compact(60)
+        assert everything_in(directory) == before
 
 
 @both_guards

@@ -19,18 +19,30 @@ if TYPE_CHECKING:
     from tracker.service import Banner
 
 STOP_SECONDS = 10
+"""After a signal everything has ended by then, one way or another."""
+_LAST_SECONDS = 3.0
+"""Of these, what the private store gets for its end."""
 
 log = structlog.get_logger("tracker")
 
 
+class Stop(asyncio.Event):
+    """Set by the first signal."""
+
+    deadline = 0.0
+    """When the process has to be gone, by the loop's clock."""
+
+
 async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
-    stop = asyncio.Event()
+    loop, stop = asyncio.get_running_loop(), Stop()
     _stop_on_signals(stop)
     async with open_server(settings, _import_service) as server:
         from tracker import service  # noqa: PLC0415  # imported by now
 
         await service.serve(settings, server, stop, ready)
+        if server.private is not None:
+            await server.private.compact(stop.deadline - _LAST_SECONDS - loop.time())
     log.info("stopped")
 
 
@@ -38,15 +50,16 @@ def _import_service() -> None:
     import tracker.service  # noqa: F401, PLC0415
 
 
-def _stop_on_signals(stop: asyncio.Event) -> None:
+def _stop_on_signals(stop: Stop) -> None:
     """The first SIGTERM or SIGINT stops gracefully, for at most STOP_SECONDS; the second at once."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
         if stop.is_set():
             os._exit(130)
+        stop.deadline = loop.time() + STOP_SECONDS
+        loop.call_at(stop.deadline, lambda: os._exit(1))
         stop.set()
-        loop.call_later(STOP_SECONDS, lambda: os._exit(1))
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)

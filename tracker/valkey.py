@@ -20,6 +20,7 @@ import socket
 import tempfile
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
 from types import TracebackType
@@ -35,6 +36,8 @@ from tracker.errors import StartupError
 
 STOP_SECONDS = 7.0
 """What the server gets to write its last bytes; the tracker as a whole has 10."""
+WORTH_COMPACTING = 16 * 2**20
+"""Bytes of commands that a start takes about half a second for."""
 PROGRESS_SECONDS = 5.0
 MAX_SOCKET_PATH = 100
 """Systems allow 104 to 108 bytes."""
@@ -128,6 +131,22 @@ class EmbeddedValkey:
             if self._socket_directory is not None:
                 shutil.rmtree(self._socket_directory, ignore_errors=True)
             self._socket = self._socket_directory = None
+
+    async def compact(self, seconds: float) -> None:
+        """Have the append-only file rewritten, where the next start would notice; what takes longer is given up.
+
+        Commands load about half as fast as the snapshot that a rewrite makes of them, and there may be as many of them
+        as would fill another. Nothing depends on it: a rewrite that is cut off leaves the file as it was.
+        """
+        if self._socket is None or self._data.appended_bytes() < WORTH_COMPACTING:
+            return
+        answer = await _ask(self._socket, b"BGREWRITEAOF")
+        if not answer.startswith(b"+") and b"in progress" not in answer:
+            return
+        with suppress(TimeoutError):
+            async with asyncio.timeout(seconds):
+                while self._data.appended_bytes() >= WORTH_COMPACTING:
+                    await asyncio.sleep(0.05)
 
     async def run_until_dead(self) -> str:
         """Return when the running server has ended, which is news unless stop() was called: how and why."""
@@ -283,14 +302,19 @@ def _can_be_socket(path: Path) -> bool:
 
 async def _answers(path: Path) -> bool:
     """Whether a server serves there; while it loads its data it answers -LOADING."""
+    answer = await _ask(path, b"PING")
+    return bool(answer) and not answer.startswith(b"-LOADING")
+
+
+async def _ask(path: Path, command: bytes) -> bytes:
+    """The first line of the answer; empty when nobody answers."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
-                writer.write(b"PING\r\n")
-                answer = await reader.readline()
+                writer.write(command + b"\r\n")
+                return await reader.readline()
             finally:
                 writer.close()
     except (OSError, TimeoutError):
-        return False
-    return bool(answer) and not answer.startswith(b"-LOADING")
+        return b""
