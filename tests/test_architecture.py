@@ -82,15 +82,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
     "frontends": (*NOUNS, "settings", "announce", "wire", "listeners"),
     "frontends.connection": (*NOUNS, "settings", "wire", "frontends.exchange"),
-    "frontends.http": (
+    "frontends.heads": ("settings", "frontends.exchange"),
+    "frontends.front": (*NOUNS, "settings", "wire", "frontends.connection", "frontends.exchange"),
+    "frontends.door": (
         *NOUNS,
-        "settings",
-        "announce",
         "wire",
         "frontends.connection",
         "frontends.exchange",
-        "listeners",
+        "frontends.front",
+        "frontends.heads",
     ),
+    "frontends.http": (*NOUNS, "settings", "wire", "frontends", "listeners"),
     # Loops that run until cancelled.
     "workers": (*NOUNS, "counting", "settings", "store", "scoring", "geoip"),
     # Two receivers of figures, and what both have in common.
@@ -243,6 +245,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 """Libraries that only these may import; the longest name that fits an import decides."""
 
 TESTED_BY: dict[str, str] = {
+    "frontends.front": "frontends/test_http.py",
     "admin.desk": "admin/test_server.py",
     "admin.auth": "admin/test_security.py",
     "admin.api": "admin/api/test_openapi.py",

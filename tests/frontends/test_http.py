@@ -18,7 +18,7 @@ from tests.frontends.harness import (
 )
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends import connection
-from tracker.frontends.http import Route, find_route
+from tracker.frontends.front import Route, find_route
 from tracker.settings import AnnounceSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))

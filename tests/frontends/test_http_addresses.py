@@ -19,6 +19,7 @@ from tests.frontends.harness import (
     talking,
 )
 from tracker.frontends import connection
+from tracker.wire.proxy import TrustedNetworks
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 ELSEWHERE = (ipaddress.ip_network("192.0.2.0/24"),)
@@ -208,4 +209,4 @@ def test_a_peer_without_a_name_is_not_taken_for_a_unix_one() -> None:
         def get_extra_info(self, name: str, default: Any = None) -> Any:
             return default
 
-    assert connection._other_end(Gone()) == (b"", False)
+    assert connection.other_end(Gone(), TrustedNetworks(LOOPBACK)) == (b"", False)

@@ -52,7 +52,7 @@ class Connection(RequestHandler):
     """See the head of this module.
 
     ``address`` is the packed address of the other end, empty for a unix socket; ``trusted`` says whether
-    it may speak for others. A PROXY header replaces both by those of the client it names.
+    it may speak for others: the door (door.py) has found out. A PROXY header replaces both by those of the client it names.
     """
 
     __slots__ = ("_half_closed", "_last", "_pipe", "_preface", "_rules", "_stalled", "address", "trusted")
@@ -72,12 +72,8 @@ class Connection(RequestHandler):
         super().connection_made(transport)
         self._pipe = pipe = cast(asyncio.Transport, transport)
         pipe.set_write_buffer_limits(high=0)  # every byte that cannot leave at once starts the stall timer
-        self.address, local = _other_end(pipe)
-        networks = self._rules.trusted
-        if networks:
-            self.trusted = local or (self.address != NO_ADDRESS and self.address in networks)
-            if self.trusted and self._rules.settings.proxy_protocol:
-                self._preface = b""
+        if self.trusted and self._rules.settings.proxy_protocol:
+            self._preface = b""
 
     def connection_lost(self, exc: BaseException | None) -> None:
         for timer in (self._half_closed, self._stalled):
@@ -250,13 +246,14 @@ def describe(error: BaseException | None) -> dict[str, str]:
     return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}
 
 
-def _other_end(transport: asyncio.BaseTransport) -> tuple[Address, bool]:
-    """The packed peer address, and whether the peer is on a unix socket.
+def other_end(transport: asyncio.BaseTransport, trusted: TrustedNetworks) -> tuple[Address, bool]:
+    """The packed peer address (none on a unix socket), and whether the peer may speak for others.
 
     A TCP peer that is gone already has no address either, so its absence must not mean trust.
     """
     peer = transport.get_extra_info("peername")
     if isinstance(peer, tuple):
-        return pack_address(peer[0].partition("%")[0]) or NO_ADDRESS, False
+        address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
+        return address, bool(trusted) and address != NO_ADDRESS and address in trusted
     sock = transport.get_extra_info("socket")
-    return NO_ADDRESS, sock is not None and sock.family == socket.AF_UNIX
+    return NO_ADDRESS, bool(trusted) and sock is not None and sock.family == socket.AF_UNIX

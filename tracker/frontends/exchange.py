@@ -69,7 +69,7 @@ class Answer(web.StreamResponse):
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive
         self._writer = writer = request.writer
-        head = _head(self._status, request.version == HttpVersion11, self._keep_alive)
+        head = answer_head(self._status, request.version == HttpVersion11, self._keep_alive)
         await writer.write(b"%b%d\r\n\r\n%b" % (head, len(self._content), self._content))
         return writer
 
@@ -79,7 +79,7 @@ class Answer(web.StreamResponse):
 
 
 @functools.cache
-def _head(status: int, version11: bool, keep_alive: bool) -> bytes:
+def answer_head(status: int, version11: bool, keep_alive: bool) -> bytes:
     """The head up to the value of Content-Length."""
     reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
     version = "1.1" if version11 else "1.0"
