@@ -34,9 +34,9 @@ class Load:
     seconds: int
 
 
-def check(target: Target, mode: str, load: Load) -> None:
+def check(target: Target, mode: str, load: Load, seconds: int = CHECK_SECONDS) -> None:
     """A short run, also the warm-up, in which every answer is read; raises BenchError when one is a failure."""
-    result = _wrk(target, mode, load, CHECK_SECONDS, searching=True)
+    result = _wrk(target, mode, load, seconds, searching=True)
     if result["failures"] or not result["requests"]:
         raise BenchError(
             f"{target.name}, {mode}: {result['failures']} of {result['requests']} answers are failures, "

@@ -22,7 +22,7 @@ def median(runs: Sequence[Figures], figure: str) -> float:
     return statistics.median(run[figure] for run in runs)
 
 
-_MODES = {"keep-alive": "Keep-alive", "close": "One connection per request"}
+MODES = {"keep-alive": "Keep-alive", "close": "One connection per request"}
 _UNIQUES = re.compile(r"\.users|^t:i:unique:")
 LEAST_BYTES = 2.0
 """A kind of key that takes less per peer has no line of its own."""
@@ -38,7 +38,7 @@ def benchmark(report: Mapping[str, Any], yardstick: str) -> str:
     for mode, by_name in report["runs"].items():
         nginx = by_name.get(yardstick)
         rows = [_row(name, runs, nginx) for name, runs in by_name.items()]
-        parts.append(f"### {_MODES[mode]}\n\n{table(_HEAD, rows)}")
+        parts.append(f"### {MODES[mode]}\n\n{table(_HEAD, rows)}")
     parts += [*_memory(report), *_answers(report), *_remarks(report)]
     return "\n\n".join(parts)
 
