@@ -113,24 +113,16 @@ def _paced(section: Section, target: Target, load: Load, mode: str, rate: float)
 def _overloaded(section: Section, target: Target, load: Load, mode: str, most: float) -> None:
     before = sum(processes.resident_by_part(target.pids).values())
     with _watched(target) as sizes:
-        began = time.perf_counter()
         options = ("--drop", "--connections", str(CROWD))
         with _generator(target, load, mode, most * OVERLOAD, *options) as run:
             assert run.stdout is not None
             run.stdout.readline()
-            offered_seconds = time.perf_counter() - began
             recovery = _recovery(target.port)
             found = _finish(target, run)
-    sent, answered = found["sent"], found["answered"]
+    sent = found["sent"]
     rate = sent / load.seconds
     section.find(f"{mode}: offered", rate / most, f"times {most:,.0f} requests/s")
-    section.find(
-        f"{mode}: answered, of that maximum",
-        answered / max(offered_seconds, load.seconds) / most,
-        "times",
-        0.9,
-        more=True,
-    )
+    section.find(f"{mode}: answered, of that maximum", found["steady_rate"] / most, "times", 0.9, more=True)
     slowest = found["answered_ms"].get("p99", float("inf"))
     section.find(f"{mode}: p99 of the answered", slowest / 1000, "s", 1)
     refusals = found["refused_ms"].get("p99", 0.0) / 1000

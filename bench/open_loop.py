@@ -78,18 +78,24 @@ class Load:
         self._waiting: deque[float] = deque()
         self.tally = Tally()
         self.sent = 0
+        self.steady_rate = 0.0
+        """Answers a second in the second half of the time, while there was no end of requests."""
 
     def run(self, rate: float, seconds: float, seed: int = 1) -> None:
         gaps = random.Random(seed).expovariate
         clock = time.perf_counter
         due = began = clock()
-        end = began + seconds
+        half, end = began + seconds / 2, began + seconds
+        answered, since = 0, began
         while due < end:
             now = clock()
+            if now >= half:
+                half, answered, since = end + 1, len(self.tally.answered), now
             while due <= now and due < end:
                 self._offer(due)
                 due += gaps(rate)
             self._look(0)
+        self.steady_rate = (len(self.tally.answered) - answered) / max(clock() - since, 1e-9)
         print(OFFERED, flush=True)
         give_up = clock() + GIVE_UP_SECONDS
         while self._under_way and clock() < give_up:
@@ -108,6 +114,7 @@ class Load:
             "refused": len(tally.refused),
             "reset": tally.reset,
             "unanswered": len(self._under_way),
+            "steady_rate": self.steady_rate,
             "unsent": tally.unsent + len(self._waiting),
             "answered_ms": in_milliseconds(tally.answered),
             "refused_ms": in_milliseconds(tally.refused),

@@ -35,6 +35,7 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
     load.close()
     assert found["sent"] > 10
     assert found["answered"] == found["sent"]
+    assert found["steady_rate"] > 0
     assert {found[what] for what in ("refused", "reset", "unanswered", "unsent")} == {0}
     assert 0 < found["answered_ms"]["p50"] <= found["answered_ms"]["worst"]
 
