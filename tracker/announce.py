@@ -12,7 +12,7 @@ import hashlib
 import random
 import time
 from collections.abc import Callable
-from typing import NamedTuple, cast
+from typing import NamedTuple, TypeVar, cast
 
 from tracker.bittorrent import (
     Address,
@@ -155,21 +155,14 @@ class Tracker:
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
         answered: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()
-
-        def answer(reply: AnnounceReply | ClientError) -> None:
-            if not answered.done():
-                answered.set_result(reply)
-
+        answer = _resolving(answered)
         while not self.submit(announce, passkey, address, answer):
             try:
                 await cast(AllowList, self._allow_list).allows(announce.peer_id)
             except StoreAway as error:
                 answer(self._deny(announce, error))
                 break
-        reply = await answered
-        if isinstance(reply, ClientError):
-            raise reply
-        return reply
+        return _given(await answered)
 
     def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
         """Applies an announce from ``address``; ``answer`` is called once, perhaps at once, with what to tell the peer.
@@ -265,33 +258,73 @@ class Tracker:
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
-        try:
-            files = await self._files(scrape, passkey)
-        except (ClientError, StoreAway) as error:
-            raise self._refused(error, "scrapes") from error
-        self._counters.count("requests", "scrapes", f"scrapes.{_FAMILIES[len(address)]}")
-        return ScrapeReply(files, self._announce.min_interval_seconds)
+        answered: asyncio.Future[ScrapeReply | ClientError] = asyncio.get_running_loop().create_future()
+        if not self.submit_scrape(scrape, passkey, address, _resolving(answered)):
+            try:
+                files = await self._every_file(passkey or "")
+            except (ClientError, StoreAway) as error:
+                raise self._refused(error, "scrapes") from error
+            self._settle_scrape((address, _resolving(answered)), files)
+        return _given(await answered)
 
-    async def _files(self, scrape: Scrape, passkey: str | None) -> dict[InfoHash, ScrapeFile]:
-        if self._private and not await self._swarms.may_scrape(passkey or ""):
-            text, retry_in = _REFUSALS["unknown passkey"]
-            raise ClientError(text, retry_in=retry_in, label="unknown passkey")
-        if scrape.info_hashes:
-            return await self._swarms.scrape(scrape.info_hashes)
+    def submit_scrape(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool:
+        """Reads figures; ``answer`` is called once, perhaps at once. False for a full scrape, which takes its time."""
+        if not scrape.info_hashes:
+            return False
+        asked = (address, answer)
+        try:
+            self._swarms.submit_scrape(scrape.info_hashes, passkey or "", self._settle_scrape, asked)
+        except StoreAway as error:
+            self._settle_scrape(asked, error)
+        return True
+
+    def _settle_scrape(
+        self,
+        asked: tuple[Address, Callable[[ScrapeReply | ClientError], None]],
+        files: dict[InfoHash, ScrapeFile] | StoreAway | None,
+    ) -> None:
+        address, answer = asked
+        if isinstance(files, dict):
+            self._counters.count("requests", "scrapes", f"scrapes.{_FAMILIES[len(address)]}")
+            answer(ScrapeReply(files, self._announce.min_interval_seconds))
+        else:
+            answer(self._refused(files or _refusal(Refused("unknown passkey", "")), "scrapes"))
+
+    async def _every_file(self, passkey: str) -> dict[InfoHash, ScrapeFile] | None:
+        """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
+        if await self._swarms.scrape((), passkey) is None:
+            return None
         if not self._torrents.full_scrape:
             raise ClientError("a scrape needs an info_hash: full scrapes are switched off", retry_in="never")
-        return await self._every_file()
-
-    async def _every_file(self) -> dict[InfoHash, ScrapeFile]:
-        """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
         async with self._full_scrape_lock:
             now = self._clock()
             if self._full_scrape is not None:
                 taken_at, files = self._full_scrape
                 if 0 <= now - taken_at < _FULL_SCRAPE_SECONDS:  # a clock may go back
                     return files
-            self._full_scrape = now, await self._swarms.scrape_all()
-            return self._full_scrape[1]
+            files = await self._swarms.scrape_all(passkey) or {}
+            self._full_scrape = now, files
+            return files
+
+
+_Reply = TypeVar("_Reply")
+
+
+def _resolving(future: "asyncio.Future[_Reply | ClientError]") -> Callable[[_Reply | ClientError], None]:
+    """Of a request whose task was cancelled nobody wants to know."""
+    return lambda reply: None if future.done() else future.set_result(reply)
+
+
+def _given(reply: _Reply | ClientError) -> _Reply:
+    if isinstance(reply, ClientError):
+        raise reply
+    return reply
 
 
 def _steps(announce: AnnounceSettings, least_timeout: float) -> list[_Step]:

@@ -7,7 +7,7 @@ import inspect
 from collections.abc import AsyncIterator, Callable, Coroutine
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, TypeVar
 
 import bencodepy
 import pytest
@@ -53,7 +53,10 @@ def on_loops(*names: str) -> Callable[[Callable[..., Coroutine[Any, Any, None]]]
     return decorate
 
 
-def _outcome(task: "asyncio.Task[AnnounceReply]") -> AnnounceReply | ClientError:
+Reply = TypeVar("Reply")
+
+
+def _outcome(task: "asyncio.Task[Reply]") -> Reply | ClientError:
     if task.cancelled():
         return ClientError("the test is over")
     error = task.exception()
@@ -85,6 +88,21 @@ class RecordingTracker:
         if self.error is not None and not isinstance(self.error, ClientError):
             raise self.error
         asked = asyncio.get_running_loop().create_task(self.announce(announce, passkey, address))
+        asked.add_done_callback(lambda task: answer(_outcome(task)))
+        return True
+
+    def submit_scrape(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool:
+        if not scrape.info_hashes:
+            return False
+        if self.error is not None and not isinstance(self.error, ClientError):
+            raise self.error
+        asked = asyncio.get_running_loop().create_task(self.scrape(scrape, passkey, address))
         asked.add_done_callback(lambda task: answer(_outcome(task)))
         return True
 

@@ -581,7 +581,7 @@ class TestAnnounces:
                         )
                         assert {type(result) for result in results} == {StoreAway}
                         assert time.monotonic() - started < 1
-                        assert not store.swarms._waiting
+                        assert not store.swarms.waiting
                 continued = time.monotonic()
                 await until_back(connection, 2)
                 assert (await store.announce(update(1))).leechers >= 1

@@ -31,7 +31,7 @@ LETS_OTHERS_SHRINK = {"abandon", "claim", "collect", "enqueue_slot", "extend", "
 """What frees memory runs as jobs: they must start and end where the store is full."""
 LETS_PEOPLE_IN = {"sign_in"}
 """Whoever makes room has to come in: at most 1000 sessions of a few hundred bytes."""
-ONLY_READS = {"search"}
+ONLY_READS = {"scrape", "search"}
 """Whoever makes room has to find what to remove; a replica may be asked too."""
 
 
@@ -87,15 +87,21 @@ async def test_a_lost_script_is_loaded_again(store: Store) -> None:
 
 
 async def test_errors_of_a_script_are_the_callers(store: Store) -> None:
-    broken = Script(store.connection, store.keys.prefix, "#!lua\nreturn redis.call('INCR', KEYS[1], 'x')")
+    broken = Script(
+        store.connection.command, store.keys.prefix, "#!lua\nreturn redis.call('INCR', KEYS[1], 'x')"
+    )
     with pytest.raises(ResponseError, match="Wrong number of args"):
         await broken([])
-    short = Script(store.connection, store.keys.prefix, "#!lua\nreturn redis.error_reply('OOM no room')")
+    short = Script(
+        store.connection.command, store.keys.prefix, "#!lua\nreturn redis.error_reply('OOM no room')"
+    )
     with pytest.raises(OutOfMemoryError):
         await short([])
 
 
 async def test_the_prefix_is_the_one_key(store: Store) -> None:
     """On a cluster it decides the slot."""
-    echo = Script(store.connection, store.keys.prefix, "#!lua\nreturn { #KEYS, KEYS[1], #ARGV, ARGV[2] }")
+    echo = Script(
+        store.connection.command, store.keys.prefix, "#!lua\nreturn { #KEYS, KEYS[1], #ARGV, ARGV[2] }"
+    )
     assert await echo(["a", b"\xff"]) == [1, store.keys.prefix.encode(), 2, b"\xff"]

@@ -1,8 +1,8 @@
-"""The first protocol of every connection: it answers plain announces by itself, and hands on all else to aiohttp.
+"""The first protocol of every connection: it answers plain announces and scrapes itself, and hands on all else to aiohttp.
 
 Why there are two: of what an announce cost in this process, more than half was aiohttp's share. It has to be ready for bodies,
 chunks, upgrades, streams, and handlers that take their time, so every request gets dictionaries, a message, a stream and
-a task. An announce needs none of it: it is one GET that arrives in one piece and is answered in one. So the door takes
+a task. An announce needs none of it, nor a scrape: it is one GET that arrives in one piece and is answered in one. So the door takes
 exactly that, a whole head whose lines aiohttp's own parser has found plain (heads.py) and a query of visible ASCII. At the
 first byte of anything else the connection is aiohttp's for good, with all that was read so far (connection.py). Time-outs,
 half-closed connections, clients that do not read, and the graceful stop are the same on both sides.
@@ -17,17 +17,18 @@ from typing import cast
 
 import structlog
 
-from tracker.bittorrent import Address, Announce, AnnounceReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
 from tracker.errors import ClientError
 from tracker.frontends.connection import Server, other_end
 from tracker.frontends.exchange import answer_head
 from tracker.frontends.front import FrontEnd
 from tracker.frontends.heads import Head, Heads
-from tracker.wire.http import encode_announce
-from tracker.wire.query import parse_announce
+from tracker.wire.http import encode_announce, encode_scrape
+from tracker.wire.query import parse_announce, parse_scrape
 
-_OPEN = b"GET /announce"
-_PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/announce").fullmatch
+_OPEN = {b"GET /announce": True, b"GET /scrape": False}
+"""Paths without a passkey, and whether they are those of announces."""
+_PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
 _BEGUN = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The beginning of a head, with line ends as they should be, up to before the empty line."""
 _VISIBLE = bytes(range(0x21, 0x7F)).replace(b"#", b"")
@@ -52,7 +53,7 @@ class Doors:
         self, front: FrontEnd, server: Server, log_request: LogRequest | None = None, *, ajar: bool = True
     ) -> None:
         self.front = front
-        self.submit = front.tracker.submit
+        self.tracker = front.tracker
         self.server = server
         self.log_request = log_request
         self.ajar = ajar
@@ -111,10 +112,10 @@ class Doors:
 
 
 class Door(asyncio.Protocol):
-    """One connection, for as long as nothing but plain announces comes in. See the head of this module."""
+    """One connection, for as long as nothing but plain announces and scrapes come in. See the head of this module."""
 
     __slots__ = (
-        "_announce",
+        "_asked",
         "_began",
         "_client",
         "_cut",
@@ -129,7 +130,7 @@ class Door(asyncio.Protocol):
 
     def __init__(self, doors: Doors) -> None:
         self._doors = doors
-        self._announce: Announce | None = None
+        self._asked: Announce | Scrape | None = None
         self._early = b""
         self._last = False
         self._cut: asyncio.TimerHandle | None = None
@@ -152,7 +153,7 @@ class Door(asyncio.Protocol):
             self._cut.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._announce is not None:  # ahead of its answer: it waits, and what follows stays in the socket
+        if self._asked is not None:  # ahead of its answer: it waits, and what follows stays in the socket
             self._early += data
             self._pipe.pause_reading()
             return
@@ -165,48 +166,57 @@ class Door(asyncio.Protocol):
         if head is None or not query or len(data) > _LONGEST or query.translate(None, _VISIBLE):
             self._otherwise(data)
             return
-        passkey = None
-        if path != _OPEN:
+        passkey, announcing = None, _OPEN.get(path)
+        if announcing is None:
             private = _PRIVATE(path)
             if private is None:
                 self._otherwise(data)
                 return
-            passkey = private[1].decode()
+            passkey, announcing = private[1].decode(), private[2] == b"announce"
         self._head = head
         try:
-            if not self._submit(query, head, passkey):
+            submit = self._submit_announce if announcing else self._submit_scrape
+            if not submit(query, head, passkey):
+                self._asked = None
                 self._hand_over(data)
         except ClientError as error:
-            self._respond(doors.front.refusal(error, "announces"))
+            self._respond(doors.front.refusal(error, "announces" if announcing else "scrapes"))
         except Exception as error:  # noqa: BLE001  # as aiohttp does for its handlers
             self._crashed(error)
 
-    def _submit(self, query: bytes, head: Head, passkey: str | None) -> bool:
+    def _submit_announce(self, query: bytes, head: Head, passkey: str | None) -> bool:
         """Hands an announce to the decisions; False when they need more time than there is here."""
-        doors, address = self._doors, self._client
         announce = parse_announce(query)
-        stated = announce.stated_address
+        address, stated = self._client, announce.stated_address
         if self._trusted or stated is not None or not address:
-            front = doors.front
+            front = self._doors.front
             address = front.credited(address, self._trusted, head.forwarded_for, head.forwarded, stated)
-        if doors.log_request is not None:
-            self._began = time.perf_counter(), address
-        self._announce = announce
-        if doors.submit(announce, passkey, address, self._answered):
-            return True
-        self._announce = None
-        return False
+        if self._doors.log_request is not None:
+            self._began = "announce", time.perf_counter(), address
+        self._asked = announce
+        return self._doors.tracker.submit(announce, passkey, address, self._answered)
 
-    def _answered(self, reply: AnnounceReply | ClientError) -> None:
-        announce, self._announce = cast(Announce, self._announce), None
+    def _submit_scrape(self, query: bytes, head: Head, passkey: str | None) -> bool:
+        doors = self._doors
+        scrape = parse_scrape(query, doors.front.max_scrape)
+        address = doors.front.credited(self._client, self._trusted, head.forwarded_for, head.forwarded, None)
+        if doors.log_request is not None:
+            self._began = "scrape", time.perf_counter(), address
+        self._asked = scrape
+        return doors.tracker.submit_scrape(scrape, passkey, address, self._answered)
+
+    def _answered(self, reply: AnnounceReply | ScrapeReply | ClientError) -> None:
+        asked, self._asked = self._asked, None
         try:
-            if isinstance(reply, ClientError):
-                self._respond(self._doors.front.failure(reply))
+            if isinstance(reply, AnnounceReply):
+                announce = cast(Announce, asked)
+                body = encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id)
+            elif isinstance(reply, ClientError):
+                body = self._doors.front.failure(reply)
             else:
-                self._respond(
-                    encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id)
-                )
-        except Exception as error:  # noqa: BLE001  # the other announces of the batch are not to blame
+                body = encode_scrape(reply)
+            self._respond(body)
+        except Exception as error:  # noqa: BLE001  # the other requests of the batch are not to blame
             self._crashed(error)
 
     def _respond(self, body: bytes) -> None:
@@ -216,8 +226,8 @@ class Door(asyncio.Protocol):
         pipe.write(b"%b%d\r\n\r\n%b" % (head.answer, len(body), body))
         self.since = doors.sweeps
         if doors.log_request is not None:
-            began, client = self._began
-            doors.log_request("announce", 200, time.perf_counter() - began, client)
+            kind, began, client = self._began
+            doors.log_request(kind, 200, time.perf_counter() - began, client)
         if not head.keep_alive:
             pipe.close()
         elif self._early:
@@ -226,7 +236,7 @@ class Door(asyncio.Protocol):
             pipe.close()
 
     def _crashed(self, error: Exception) -> None:
-        self._announce, self._early = None, b""
+        self._asked, self._early = None, b""
         self._head = Head(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
         self._respond(self._doors.front.crash(error))
 
@@ -261,7 +271,7 @@ class Door(asyncio.Protocol):
 
     def eof_received(self) -> bool:
         """A client may close its sending side and still wait for its answer, for a while."""
-        if self._announce is None:
+        if self._asked is None:
             return False
         self._last = True
         seconds = self._doors.settings.half_close_seconds
@@ -278,12 +288,12 @@ class Door(asyncio.Protocol):
 
     def give_up(self) -> None:
         """Nothing came for too long, or not enough of it."""
-        if self._announce is None:
+        if self._asked is None:
             self._pipe.abort()
 
     def wind_up(self) -> None:
         """Answer what was asked and close; at once when nothing was."""
-        if self._announce is None:
+        if self._asked is None:
             self._pipe.close()
         else:
             self._last = True

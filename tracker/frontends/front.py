@@ -51,6 +51,15 @@ class Tracker(Protocol):
     ) -> bool:
         """As announce, by a callback; False, and nothing done, when it would have to ask somebody first."""
 
+    def submit_scrape(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool:
+        """As scrape, by a callback; False, and nothing done, when it would take long."""
+
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
@@ -117,7 +126,7 @@ class FrontEnd:
         self.tracker = tracker
         self._problems = problems
         self._announce = announce
-        self._max_scrape = max_scrape
+        self.max_scrape = max_scrape
         self._proxies = Proxies(http.trusted_proxies)
         self._ip_from_private = http.ip_parameter_from_private
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
@@ -164,7 +173,7 @@ class FrontEnd:
         return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
 
     async def _scraped(self, request: Request, query: str, passkey: str | None) -> Answer:
-        scrape = parse_scrape(query.encode("utf-8", "surrogateescape"), self._max_scrape)
+        scrape = parse_scrape(query.encode("utf-8", "surrogateescape"), self.max_scrape)
         address = self._address(request, None)
         try:
             reply = await self.tracker.scrape(scrape, passkey, address)

@@ -42,6 +42,10 @@ def source_allowing_oom(name: str) -> str:
     return _ALLOW_OOM + source(name).removeprefix("#!lua\n")
 
 
+_DIRECT = ("announce", "announce_when_full", "scrape", "reap", "due")
+"""Those on which peers wait, and those that come by the thousand when a crowd goes silent: they have a line of their own."""
+
+
 class Script:
     """One script on one server."""
 
@@ -67,6 +71,7 @@ class Scripts:
 
     announce: Script
     announce_when_full: Script
+    scrape: Script
     reap: Script
     due: Script
     sweep: Script
@@ -113,5 +118,5 @@ class Scripts:
         for name in Scripts.__annotations__:
             when_full = name == "announce_when_full"
             text = source_allowing_oom("announce") if when_full else source(name)
-            call = commands.direct if name.startswith("announce") else commands.command
+            call = commands.direct if name in _DIRECT else commands.command
             setattr(self, name, Script(call, prefix, text))

@@ -1,23 +1,20 @@
 """The swarms: announces in, peers and counts out; scrapes; the calls of the reaper.
 
-Announces that arrive while a script call is under way wait and go together in the next (at most 64, and
-nobody waits for more to come): the client library's cost per call is then shared, and each announce is
-still one atomic part of one script.
+Announces go to the store in batches (batches.py), each one atomic part of one script; and so do scrapes.
 """
 
 import asyncio
 import secrets
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
 from typing import Any, NamedTuple
 
 import structlog
-from redis.exceptions import OutOfMemoryError, RedisError
+from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, ScrapeFile
-from tracker.errors import StoreAway
+from tracker.store.batches import Batches, Settle
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.listing import list_torrents, unlisted
@@ -46,7 +43,9 @@ __all__ = [
     "due_deadline",
 ]
 
-MAX_BATCH = 64
+MAX_BATCH, MAX_SCRAPES = 64, 8
+"""Announces, and scrapes, in one call of the store."""
+_Scrape = tuple[Sequence[InfoHash], str]
 
 log = structlog.get_logger("tracker.store")
 
@@ -89,20 +88,6 @@ class Moved(NamedTuple):
     down_v6: int
 
 
-Settle = Callable[[Any, Admitted | Refused | StoreAway], None]
-"""Told the context of an announce, and what became of it. Must not raise."""
-_Entry = tuple[bytes, Settle, Any]
-
-
-def _resolve(future: "asyncio.Future[Admitted | Refused]", outcome: Admitted | Refused | StoreAway) -> None:
-    if future.done():
-        return
-    if isinstance(outcome, StoreAway):
-        future.set_exception(outcome)
-    else:
-        future.set_result(outcome)
-
-
 def _nobody_asks(announces: int, moved: Moved) -> None:
     del announces, moved
 
@@ -127,11 +112,14 @@ class Swarms:
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
-        self._max_waiting = max_waiting
         self._on_batch = on_batch
-        self._waiting: deque[_Entry] = deque()
-        self._arrived = asyncio.Event()
-        self._sent = 0
+        self._announces = Batches(
+            self._apply, lambda: connection.away, most=MAX_BATCH, most_waiting=max_waiting
+        )
+        self._scrapes = Batches(
+            self._read, lambda: connection.away, most=MAX_SCRAPES, most_waiting=max_waiting
+        )
+        self._private = int(rules.private)
         self._grace = rules.grace
         self._forget_after = rules.forget_after
         memory = rules.peer_memory if rules.private else 0
@@ -154,94 +142,69 @@ class Swarms:
     @property
     def waiting(self) -> int:
         """Announces that wait for their call of the store."""
-        return len(self._waiting)
+        return self._announces.waiting
 
     @property
     def in_flight(self) -> int:
         """Announces that the store works on, or has yet to be asked about."""
-        return self._sent + len(self._waiting)
+        return self._announces.in_flight
+
+    async def run(self) -> None:
+        """Runs until cancelled: sends what waits."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._announces.run())
+            tasks.create_task(self._scrapes.run())
 
     def submit(self, update: PeerUpdate, settle: Settle, context: Any) -> None:
-        """Puts an announce into the next batch; ``settle`` is called with ``context`` and what became of it.
-
-        Neither a task nor a future: those of one announce would cost as much as all the rest of it here. ``settle`` is
-        given StoreAway when the announce cannot be known to have been applied. Raises it when that is known at once.
-        """
-        if self._connection.away or len(self._waiting) >= self._max_waiting:
-            raise StoreAway("the store is away or behind")
-        self._waiting.append((pack(update), settle, context))
-        self._arrived.set()
+        """Applies an announce with the next batch; ``settle`` is given Admitted, Refused or StoreAway, as Batches says."""
+        self._announces.submit(pack(update), settle, context)
 
     async def announce(self, update: PeerUpdate) -> Admitted | Refused:
         """Applies one announce; raises StoreAway when it cannot be known to have been applied."""
-        future: asyncio.Future[Admitted | Refused] = asyncio.get_running_loop().create_future()
-        self.submit(update, _resolve, future)
-        return await future
+        outcome: Admitted | Refused = await self._announces.ask(pack(update))
+        return outcome
 
-    async def run(self) -> None:
-        """Runs until cancelled: sends what waits, one batch at a time."""
-        try:
-            while True:
-                await self._arrived.wait()
-                self._arrived.clear()
-                while self._waiting:
-                    await self._send(
-                        [self._waiting.popleft() for _ in range(min(MAX_BATCH, len(self._waiting)))]
-                    )
-        finally:
-            self._fail(self._waiting, StoreAway("the tracker is stopping"))
-
-    async def _send(self, batch: list[_Entry]) -> None:
-        self._sent = len(batch)
-        try:
-            *replies, moved = await self._call([packed for packed, _, _ in batch])
-        except StoreAway as error:
-            self._fail(batch, error)
-            self._fail(self._waiting, error)
-            self._waiting.clear()
-        except RedisError as error:
-            log.error("announce script failed", error=str(error))
-            self._fail(batch, StoreAway("the store failed"))
-        except asyncio.CancelledError:
-            self._fail(batch, StoreAway("the tracker is stopping"))
-            raise
-        else:
-            for (_, settle, context), reply in zip(batch, replies, strict=True):
-                settle(context, parse(reply))
-            self._on_batch(len(batch), Moved._make(moved))
-        finally:
-            self._sent = 0
-
-    @staticmethod
-    def _fail(batch: Iterable[_Entry], error: StoreAway) -> None:
-        for _, settle, context in batch:
-            settle(context, error)
-
-    async def _call(self, packed: list[bytes]) -> list[Any]:
+    async def _apply(self, packed: list[bytes]) -> list[Admitted | Refused]:
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._announce_rules, 1, *packed]
         try:
-            return list(await self._scripts.announce(argv))
+            *replies, moved = await self._scripts.announce(argv)
         except OutOfMemoryError:
             # Nothing was run. Stops and updates free or keep memory, so they go on; joins have to wait.
             argv[10] = 0
-            return list(await self._scripts.announce_when_full(argv))
+            *replies, moved = await self._scripts.announce_when_full(argv)
+        self._on_batch(len(packed), Moved._make(moved))
+        return [parse(reply) for reply in replies]
 
-    async def scrape(self, info_hashes: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
-        """The figures of each torrent, zeros for those unknown or denied."""
-        keys = self._keys
-        commands: list[tuple[str, ...]] = []
-        for info_hash in info_hashes:
-            commands.append(("MGET", keys.info_hash(info_hash), keys.deny(info_hash)))
-            commands.append(
-                ("HMGET", keys.torrent(info_hash), "seeders", "leechers", "snatches", "paused", "enabled")
+    def submit_scrape(
+        self, info_hashes: Sequence[InfoHash], passkey: str, settle: Settle, context: Any
+    ) -> None:
+        """Reads figures with the next batch; ``settle`` is given what ``scrape`` answers, or StoreAway."""
+        self._scrapes.submit((info_hashes, passkey), settle, context)
+
+    async def scrape(
+        self, info_hashes: Sequence[InfoHash], passkey: str = ""
+    ) -> dict[InfoHash, ScrapeFile] | None:
+        """The figures of each torrent, zeros for those unknown or denied; ``None`` when ``passkey`` may not know them."""
+        files: dict[InfoHash, ScrapeFile] | None = await self._scrapes.ask((info_hashes, passkey))
+        return files
+
+    async def _read(self, asked: list[_Scrape]) -> list[dict[InfoHash, ScrapeFile] | None]:
+        argv: list[str | bytes | int | float] = [self._private]
+        for info_hashes, passkey in asked:
+            argv += (
+                passkey.encode()[:255],
+                len(info_hashes),
+                *(info_hash.hex() for info_hash in info_hashes),
             )
-        rows = await self._connection.pipeline(*commands)
-        return {
-            info_hash: _scrape_file(rows[2 * i], rows[2 * i + 1]) for i, info_hash in enumerate(info_hashes)
-        }
+        answers = await self._scripts.scrape(argv)
+        return [
+            _files(info_hashes, figures) for (info_hashes, _), figures in zip(asked, answers, strict=True)
+        ]
 
-    async def scrape_all(self) -> dict[InfoHash, ScrapeFile]:
-        """The figures of every registered torrent, read in pages."""
+    async def scrape_all(self, passkey: str = "") -> dict[InfoHash, ScrapeFile] | None:
+        """The figures of every registered torrent, read in pages; ``None`` as ``scrape`` says."""
+        if await self.scrape((), passkey) is None:
+            return None
         files: dict[InfoHash, ScrapeFile] = {}
         cursor = 0
         while True:
@@ -249,14 +212,9 @@ class Swarms:
             if ids:
                 known = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
                 hashes = [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
-                files |= await self.scrape(hashes)
+                files |= await self.scrape(hashes, passkey) or {}
             if not cursor:
                 return files
-
-    async def may_scrape(self, passkey: str) -> bool:
-        """Private mode: is this the passkey of an enabled user?"""
-        row = await self._connection.command("HMGET", self._keys.passkey(passkey), "user_id", "enabled")
-        return row[0] is not None and row[1] != b"0"
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
         """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed."""
@@ -341,15 +299,11 @@ def _report(failed: int) -> None:
         log.error("keys of the wrong type stop the reaper: somebody else wrote them", failed=failed)
 
 
-def _scrape_file(registered: Any, figures: Any) -> ScrapeFile:
-    if isinstance(registered, Exception) or isinstance(figures, Exception):
-        return ScrapeFile()
-    if registered[0] is None or registered[1] is not None or figures[4] == b"0":
-        return ScrapeFile()
-    seeders, leechers, snatches, paused = (
-        int(figure) if figure and figure.isdigit() else 0 for figure in figures[:4]
-    )
-    return ScrapeFile(seeders, leechers, snatches, max(0, leechers - paused))
+def _files(info_hashes: Sequence[InfoHash], figures: list[int] | int) -> dict[InfoHash, ScrapeFile] | None:
+    """scrape.lua's answer to one scrape."""
+    if isinstance(figures, int):
+        return None
+    return {info_hash: ScrapeFile(*figures[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}
 
 
 def _members(scanned: Any) -> list[bytes]:

@@ -39,7 +39,7 @@ _USUAL = re.compile(
 ).fullmatch
 _CHANGING = frozenset((b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key"))
 _MOST_KNOWN, _LONGEST_KNOWN = 4096, 256
-_COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[0-9]*")
+_COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*")
 """Parameters of which nothing is read, but which differ from peer to peer."""
 
 

@@ -1,0 +1,114 @@
+"""What many ask of the store at once, in one call: requests that come while a call is under way go together in the next.
+
+Nobody waits for more to come. The client library's cost per call, and the network's, is then shared; and an announce needs
+neither a task nor a future of its own, which would cost as much as all the rest of it in this process.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable
+from typing import Any
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreAway
+
+log = structlog.get_logger("tracker.store")
+
+Settle = Callable[[Any, Any], None]
+"""Told the context of a request, and what became of it or StoreAway. Must not raise."""
+_Entry = tuple[Any, Settle, Any]
+
+
+class Batches:
+    """``apply`` makes the call for up to ``most`` requests and answers in their order; ``most_waiting`` may wait."""
+
+    def __init__(
+        self,
+        apply: Callable[[list[Any]], Awaitable[list[Any]]],
+        is_away: Callable[[], bool],
+        *,
+        most: int,
+        most_waiting: int,
+    ) -> None:
+        self._apply = apply
+        self._is_away = is_away
+        self._most = most
+        self._most_waiting = most_waiting
+        self._waiting: deque[_Entry] = deque()
+        self._arrived = asyncio.Event()
+        self._sent = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their call."""
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests that the store works on, or has yet to be asked about."""
+        return self._sent + len(self._waiting)
+
+    def submit(self, request: Any, settle: Settle, context: Any) -> None:
+        """Puts a request into the next batch; ``settle`` is called with ``context`` and what became of it.
+
+        That is StoreAway when it cannot be known to have been applied. Raises it when that is known at once.
+        """
+        if len(self._waiting) >= self._most_waiting or self._is_away():
+            raise StoreAway("the store is away or behind")
+        self._waiting.append((request, settle, context))
+        self._arrived.set()
+
+    async def ask(self, request: Any) -> Any:
+        """The same, for who can wait; raises StoreAway."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.submit(request, _resolve, future)
+        return await future
+
+    async def run(self) -> None:
+        """Runs until cancelled: sends what waits, one batch at a time."""
+        waiting = self._waiting
+        try:
+            while True:
+                await self._arrived.wait()
+                self._arrived.clear()
+                while waiting:
+                    await self._send([waiting.popleft() for _ in range(min(self._most, len(waiting)))])
+        finally:
+            self._fail(waiting, StoreAway("the tracker is stopping"))
+            waiting.clear()
+
+    async def _send(self, batch: list[_Entry]) -> None:
+        self._sent = len(batch)
+        try:
+            outcomes = await self._apply([request for request, _, _ in batch])
+        except StoreAway as error:
+            self._fail(batch, error)
+            self._fail(self._waiting, error)
+            self._waiting.clear()
+        except RedisError as error:
+            log.error("a script failed", error=str(error))
+            self._fail(batch, StoreAway("the store failed"))
+        except asyncio.CancelledError:
+            self._fail(batch, StoreAway("the tracker is stopping"))
+            raise
+        else:
+            for (_, settle, context), outcome in zip(batch, outcomes, strict=True):
+                settle(context, outcome)
+        finally:
+            self._sent = 0
+
+    @staticmethod
+    def _fail(batch: Iterable[_Entry], error: StoreAway) -> None:
+        for _, settle, context in batch:
+            settle(context, error)
+
+
+def _resolve(future: "asyncio.Future[Any]", outcome: Any) -> None:
+    if future.done():
+        return
+    if isinstance(outcome, StoreAway):
+        future.set_exception(outcome)
+    else:
+        future.set_result(outcome)
