@@ -314,7 +314,6 @@ TESTED_BY: dict[str, str] = {
     "loops": "test_service.py",
     "settings_background": "test_settings.py",
     "start": "test_service.py",
-    "store.subscription": "store/test_connection.py",
     "store_server": "test_service.py",
     "stores": "test_service.py",
     "frontends.exchange": "frontends/test_http.py",

@@ -20,7 +20,6 @@ from urllib.parse import urlsplit
 
 import structlog
 from redis.asyncio import Redis
-from redis.asyncio.client import PubSub
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 from redis.exceptions import (
@@ -37,6 +36,7 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StartupError, StoreAway
 from tracker.store.line import Line, open_line
+from tracker.store.subscription import open_subscription
 
 MOST_AT_ONCE = 16
 MOST_UNDER_WAY = 2048
@@ -271,14 +271,20 @@ class Connection:
         redis.exceptions.ResponseError when the store does not allow it.
         """
         try:
-            async with self._client.pubsub() as pubsub:
-                async with asyncio.timeout(self._timeout):
+            async with asyncio.timeout(self._timeout):
+                subscription = await open_subscription(self._client)
+                try:
                     if channels:
-                        await pubsub.subscribe(*channels)
+                        await subscription.subscribe("SUBSCRIBE", *channels)
                     if patterns:
-                        await pubsub.psubscribe(*patterns)
-                    early = await _confirmed(pubsub, len(channels) + len(patterns))
-                yield _messages(pubsub, early)
+                        await subscription.subscribe("PSUBSCRIBE", *patterns)
+                except BaseException:
+                    subscription.close()
+                    raise
+            try:
+                yield subscription
+            finally:
+                subscription.close()
         except ResponseError:
             raise
         except (RedisError, OSError) as error:
@@ -339,27 +345,6 @@ def _outcome(error: Exception) -> str:
     if isinstance(error, NoScriptError):  # the script is sent along the next time: nothing is wrong
         return "answered"
     return "refused" if _is_refusal(error) else "error"
-
-
-async def _confirmed(pubsub: PubSub, subscriptions: int) -> list[tuple[bytes, bytes]]:
-    """Waits until the store has confirmed them all: what one of them brought before the last was."""
-    early: list[tuple[bytes, bytes]] = []
-    while subscriptions:
-        message = await pubsub.get_message(timeout=None)
-        if message and message["type"] in ("subscribe", "psubscribe"):
-            subscriptions -= 1
-        elif message and isinstance(message["data"], bytes):
-            early.append((message["channel"], message["data"]))
-    return early
-
-
-async def _messages(pubsub: PubSub, early: Sequence[tuple[bytes, bytes]]) -> Messages:
-    for channel, payload in early:
-        yield channel, payload
-    while True:
-        message = await pubsub.get_message(ignore_subscribe_messages=True, timeout=None)
-        if message and isinstance(message["data"], bytes):
-            yield message["channel"], message["data"]
 
 
 def version_of(info: str) -> tuple[str, tuple[int, int], str]:

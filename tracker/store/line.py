@@ -78,7 +78,12 @@ class Line(asyncio.Protocol):
 
 async def open_line(client: Redis) -> Line:
     """A new line to where ``client`` connects to; raises as its commands do."""
+    return Line(await open_stream(client))
+
+
+async def open_stream(client: Redis) -> asyncio.StreamWriter:
+    """A connection that redis-py has made, and does not know any more."""
     connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py's
     await connection.connect()
     stream, connection._writer, connection._reader = connection._writer, None, None
-    return Line(stream)
+    return cast(asyncio.StreamWriter, stream)
