@@ -14,7 +14,7 @@ local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonu
 
 local reaped, failed = 0, 0
 for i = 6, #ARGV, 2 do
-  local ok, one = pcall(reap, ARGV[i], raw(ARGV[i + 1]), ARGV[i + 1])
+  local ok, one = pcall(reap, ARGV[i], nil, ARGV[i + 1])
   if ok then reaped = reaped + one else failed = failed + 1 end
 end
 save_totals()

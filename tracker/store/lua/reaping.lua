@@ -3,10 +3,11 @@
 
 -- 1 when the peer was removed, 0 when there is nothing to remove: its timeout lives (it came back), it is
 -- gone already (another reaper was faster), or it could not have announced because the tracker was away.
+-- `pid` is `pidx` in binary, and may be left out.
 local function reap(tid, pid, pidx)
   local suffix = tid .. ':' .. pidx
   if call('EXISTS', P .. 'ptimeout:' .. suffix) == 1 then return 0 end
-  local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'last_announce', 'user_id')
+  local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4', 'n6')
   if p[1] ~= '1' then return 0 end
   local last = tonumber(p[4]) or 0
   if last <= gap_until and now < gap_until + grace then return 0 end
@@ -18,7 +19,7 @@ local function reap(tid, pid, pidx)
   end
   local t = load(ih)
   t.tid = t.tid or tid
-  leave(t, pid, pidx, p[2], p[3])
+  depart(t, pid or raw(pidx), pidx, p[2], p[3], p[6], p[7])
   save(t)
   -- A user who was deleted meanwhile has no account, and must not get one again.
   if p[5] and call('EXISTS', account_key(p[5], tid)) == 1 then

@@ -105,13 +105,11 @@ local function kind_of(left, paused)
   return left == '0' and paused ~= '1' and 's' or 'l'
 end
 
--- The peer leaves the swarm and everything that says it is in one.
-local function leave(t, pid, pidx, left, paused)
+-- The peer whose timeout is gone leaves the swarm and everything that says it is in one; `n4` and `n6` are its slots.
+local function depart(t, pid, pidx, left, paused, n4, n6)
   local kind, key = kind_of(left, paused), P .. 'p:' .. t.tid .. ':' .. pidx
-  local slots = call('HMGET', key, 'n4', 'n6')
-  if slots[1] then exit(t, kind, '4', tonumber(slots[1]), pid) end
-  if slots[2] then exit(t, kind, '6', tonumber(slots[2]), pid) end
-  call('DEL', P .. 'ptimeout:' .. t.tid .. ':' .. pidx)
+  if n4 then exit(t, kind, '4', tonumber(n4), pid) end
+  if n6 then exit(t, kind, '6', tonumber(n6), pid) end
   call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
   if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
   if memory > 0 then
@@ -121,6 +119,14 @@ local function leave(t, pid, pidx, left, paused)
   else
     call('UNLINK', key)
   end
+end
+
+-- The same for one that says so itself.
+local function leave(t, pid, pidx, left, paused)
+  local suffix = t.tid .. ':' .. pidx
+  local slots = call('HMGET', P .. 'p:' .. suffix, 'n4', 'n6')
+  call('DEL', P .. 'ptimeout:' .. suffix)
+  depart(t, pid, pidx, left, paused, slots[1], slots[2])
 end
 
 -- Torrents by the first 13 digits of their info hash, as a number: as many as a score holds exactly.
