@@ -22,11 +22,15 @@ def active_peers(store: "redis.Redis", expected: int | None = None) -> int:
     """Peers by the tracker's own global counts, which are at most a second late: waits for ``expected``."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
-        counts = store.mget("t:stats:seeders", "t:stats:leechers")
-        peers = sum(int(count or 0) for count in counts)
+        peers = counted_peers(store)
         if peers == expected or time.monotonic() > deadline:
             return peers
         time.sleep(0.1)
+
+
+def counted_peers(store: "redis.Redis") -> int:
+    """What those counts say just now."""
+    return sum(int(count or 0) for count in store.mget("t:stats:seeders", "t:stats:leechers"))
 
 
 def per_peer(store: "redis.Redis", empty: int, expected: int) -> float:

@@ -2,7 +2,7 @@
 
 import asyncio
 import time
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from bench.loader import BenchError
 from bench.population import Peer
@@ -18,8 +18,9 @@ _AT_ONCE = 640
 _LOOPBACK = bytes([127, 0, 0, 1])
 
 
-async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float) -> None:
-    """All of ``peers`` join; raises BenchError for the first that may not."""
+async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Callable[[], float]) -> None:
+    """All of ``peers`` join, with that timeout or the next one; raises BenchError for the first that may not."""
+    timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
     connection, keys = Connection(connect(url, connect_timeout=5), timeout=60), Keys()
     rules = SwarmRules(new_per_address_hour=10**9)
     swarms = Swarms(
@@ -28,7 +29,7 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float) -> No
     try:
         async with running(swarms.run):
             for first in range(0, len(peers), _AT_ONCE):
-                some = [update_of(peer, timeout_seconds) for peer in peers[first : first + _AT_ONCE]]
+                some = [update_of(peer, timeout()) for peer in peers[first : first + _AT_ONCE]]
                 await _join(swarms, some)
     finally:
         await connection.close()
