@@ -64,6 +64,8 @@ def measure_growth(
         prepared = _prepare(stack, directory, sizes, seconds)
         costs: dict[Size, list[float]] = {size: [] for size in sizes}
         stores: dict[Size, list[float]] = {size: [] for size in sizes}
+        for each in prepared:  # it sweeps all swarms after its start
+            processes.wait_until_idle(each.target.pids)
         for each in prepared:
             check(each.target, MODE, each.load)
         for _ in range(runs):

@@ -39,6 +39,7 @@ def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) ->
         joins = [announce_target(peer, "started", peers_wanted=1) for peer in workload.present]
         uvloop.run(send_all(target.port, joins))
         processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
+        processes.wait_until_idle(target.pids)
         load = Load(targets, 64, seconds)
         regular = [
             each for each in workload.targets if "&event=" not in each and each.startswith("/announce")

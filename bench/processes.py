@@ -16,7 +16,7 @@ from bench.loader import BenchError
 from tracker.valkey import server_environment
 
 ROOT = Path(__file__).resolve().parent.parent
-START_SECONDS, STOP_SECONDS = 20.0, 15.0
+START_SECONDS, STOP_SECONDS, IDLE_SECONDS = 20.0, 15.0, 300.0
 SERVER_CORE, LOAD_CORE = 0, 1
 SERVE = (sys.executable, "-m", "tracker", "serve")
 _TICKS = os.sysconf("SC_CLK_TCK")
@@ -163,6 +163,21 @@ def cpu_by_part(pids: Sequence[int]) -> Mapping[str, Cpu]:
             user, kernel, waited_user, waited_kernel = (int(field) / _TICKS for field in rest.split()[11:15])
             parts[_part(name)] += Cpu(user + waited_user, kernel + waited_kernel)
     return parts
+
+
+def wait_until_idle(pids: Sequence[int]) -> None:
+    """Until what follows a start is over: they use less than a tenth of a core. Raises BenchError when that is never."""
+    deadline, before = time.monotonic() + IDLE_SECONDS, cpu_by_part(pids)
+    while time.monotonic() < deadline:
+        time.sleep(1)
+        now = cpu_by_part(pids)
+        if (
+            sum(now[part].user + now[part].kernel - before[part].user - before[part].kernel for part in now)
+            < 0.1
+        ):
+            return
+        before = now
+    raise BenchError(f"still at work {IDLE_SECONDS:.0f} s after the start")
 
 
 def resident_by_part(pids: Sequence[int]) -> Mapping[str, int]:

@@ -151,6 +151,7 @@ def _preload(targets: Sequence[Target], workload: Workload) -> dict[str, Any]:
 
 
 async def _announce_all(targets: Sequence[Target], workload: Workload) -> None:
+    # One peer wanted, because others take none for a request for as many as they like.
     requests = [announce_target(peer, "started", peers_wanted=1) for peer in workload.present]
     try:
         async with asyncio.TaskGroup() as tasks:

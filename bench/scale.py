@@ -26,13 +26,14 @@ def main() -> None:
     try:
         if not find("wrk"):
             raise BenchError("wrk is missing, which makes the load: apt install wrk")
-        sections = run(options)
+        sections, void = run(options)
         block = f"{setting()}\n\n{as_markdown(sections)}"
-        if options.write:
+        if options.write and not void:
             page.write("scale", block)
     except BenchError as error:
-        sys.exit("\n".join([f"benchmark void: {error}", *getattr(error, "__notes__", [])]))
+        sys.exit(f"benchmark void: {error}")
     print(block)
+    sys.exit(f"void: {', '.join(void)}" if void else 0)
 
 
 def parse_options() -> argparse.Namespace:
@@ -54,13 +55,20 @@ def parse_options() -> argparse.Namespace:
     return options
 
 
-def run(options: argparse.Namespace) -> list[Section]:
-    sections = []
+def run(options: argparse.Namespace) -> tuple[list[Section], list[str]]:
+    """What the parts found, and the names of those that are void; the others are not lost by them."""
+    sections, void = [], []
     for name in options.only or PARTS:
         print(name, file=sys.stderr, flush=True)
-        with tempfile.TemporaryDirectory(prefix="bench-") as directory:
-            sections += PARTS[name](options, Path(directory))
-    return sections
+        try:
+            with tempfile.TemporaryDirectory(prefix="bench-") as directory:
+                sections += PARTS[name](options, Path(directory))
+        except BenchError as error:
+            void.append(name)
+            print(
+                "\n".join([f"void: {error}", *getattr(error, "__notes__", [])]), file=sys.stderr, flush=True
+            )
+    return sections, void
 
 
 def setting() -> str:

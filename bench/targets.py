@@ -148,7 +148,6 @@ def npm_tracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target
     port = processes.free_port()
     command = [find("node") or "node", str(CACHE / "npm" / "serve.mjs"), str(port)]
     with _serving(name, command, directory, port) as target:
-        target.pipelines = False
         yield target
 
 
