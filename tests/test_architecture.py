@@ -85,6 +85,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "frontends": (*NOUNS, "settings", "announce", "wire", "listeners"),
     "frontends.connection": (*NOUNS, "settings", "wire", "frontends.exchange"),
     "frontends.heads": ("settings", "frontends.exchange"),
+    "frontends.gate": ("listeners",),
     "frontends.front": (*NOUNS, "settings", "wire", "frontends.connection", "frontends.exchange"),
     "frontends.door": (
         *NOUNS,
@@ -92,9 +93,10 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "frontends.connection",
         "frontends.exchange",
         "frontends.front",
+        "frontends.gate",
         "frontends.heads",
     ),
-    "frontends.http": (*NOUNS, "settings", "wire", "frontends", "listeners"),
+    "frontends.http": (*NOUNS, "settings", "wire", "frontends", "listeners", "loops"),
     # Loops that run until cancelled.
     "workers": (*NOUNS, "counting", "settings", "store", "scoring", "geoip"),
     # Two receivers of figures, and what both have in common.

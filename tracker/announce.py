@@ -152,6 +152,11 @@ class Tracker:
         self._full_scrape: tuple[float, dict[InfoHash, ScrapeFile]] | None = None
         self._full_scrape_lock = asyncio.Lock()
 
+    @property
+    def waiting(self) -> int:
+        """Requests whose turn has not come."""
+        return self._swarms.waiting
+
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
         answered: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()

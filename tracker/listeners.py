@@ -22,8 +22,11 @@ import structlog
 from tracker.errors import StartupError
 from tracker.setting_types import split_address
 
-BACKLOG = 4096
-"""Connections that may wait to be accepted (the system may cap it lower)."""
+BACKLOG = 1024
+"""Connections that may wait to be accepted (the system may cap it lower).
+
+All of them are taken in at once when their turn comes, so a longer queue would only have people wait inside.
+"""
 UNIX_MODE = 0o660
 
 # From Python 3.13 on a server removes the file of its socket when it closes: in a web process that would be everybody's.
@@ -55,11 +58,14 @@ class Listener:
         return self.socket.family == socket.AF_UNIX
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-        """Starts to hand connections to protocols that ``server`` makes. Closing what it gives leaves the socket's file."""
-        loop = asyncio.get_running_loop()
+        """Starts to hand connections to protocols that ``server`` makes, until what it gives is closed.
+
+        The socket goes on listening, and may be accepted from again; a unix socket's file stays.
+        """
+        loop, sock = asyncio.get_running_loop(), self.socket.dup()
         if self.is_unix:
-            return await loop.create_unix_server(server, sock=self.socket, backlog=BACKLOG, **_KEEP_FILE)
-        return await loop.create_server(server, sock=self.socket, backlog=BACKLOG)
+            return await loop.create_unix_server(server, sock=sock, backlog=BACKLOG, **_KEEP_FILE)
+        return await loop.create_server(server, sock=sock, backlog=BACKLOG)
 
     def close(self) -> None:
         """Close the socket; a unix socket's file goes too, unless somebody else's has taken its place."""

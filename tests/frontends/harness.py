@@ -73,6 +73,7 @@ class RecordingTracker:
         self.kinds: list[str] = []
         self.error: Exception | None = None
         self.asks_first = False
+        self.waiting = 0
         self.gate = asyncio.Event()
         self.gate.set()
 

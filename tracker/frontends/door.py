@@ -22,6 +22,7 @@ from tracker.errors import ClientError
 from tracker.frontends.connection import Server, other_end
 from tracker.frontends.exchange import answer_head
 from tracker.frontends.front import FrontEnd
+from tracker.frontends.gate import Gate
 from tracker.frontends.heads import Head, Heads
 from tracker.wire.http import encode_announce, encode_scrape
 from tracker.wire.query import parse_announce, parse_scrape
@@ -59,6 +60,7 @@ class Doors:
         self.ajar = ajar
         self.settings = front.rules.settings
         self.heads = Heads(self.settings)
+        self.gate: Gate | None = None
         self.sweeps = 0
         self.here: set[Door] = set()
         self._timer: asyncio.TimerHandle | None = None
@@ -142,6 +144,8 @@ class Door(asyncio.Protocol):
         self._pipe = cast(asyncio.Transport, transport)
         self._client, self._trusted = other_end(transport, doors.front.rules.trusted)
         doors.here.add(self)
+        if doors.gate is not None:
+            doors.gate.entered()
         if doors.closing:
             transport.close()
         elif not doors.ajar or (self._trusted and doors.settings.proxy_protocol):

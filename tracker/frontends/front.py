@@ -42,6 +42,10 @@ log = structlog.get_logger()
 class Tracker(Protocol):
     """The decisions, as far as this front end needs them. Both coroutines raise only ClientError."""
 
+    @property
+    def waiting(self) -> int:
+        """Requests whose turn has not come."""
+
     def submit(
         self,
         announce: Announce,

@@ -15,7 +15,9 @@ from tracker.frontends.connection import Connection, Server
 from tracker.frontends.door import Doors
 from tracker.frontends.exchange import Request
 from tracker.frontends.front import FrontEnd, Problems, Tracker, no_problems
+from tracker.frontends.gate import Gate
 from tracker.listeners import Listener, open_listeners
+from tracker.loops import running
 from tracker.settings import AnnounceSettings, HttpSettings
 from tracker.wire.compact import format_address
 
@@ -80,10 +82,11 @@ async def serve_http(
         stack.push_async_callback(_drain, doors, server)
         doors.sweep()
         stack.callback(doors.stop)
-        for listener in listeners:
-            stack.callback((await listener.accept(doors)).close)
-        addresses = tuple(listener.address for listener in listeners)
-        yield addresses
+        gate = doors.gate = Gate(listeners, doors, lambda: tracker.waiting)
+        await gate.open()
+        stack.callback(gate.close)
+        await stack.enter_async_context(running(gate.run))
+        yield tuple(listener.address for listener in listeners)
 
 
 async def _drain(doors: Doors, server: Server) -> None:

@@ -1,0 +1,58 @@
+"""Nobody is let in while too many wait, everybody before and after."""
+
+import asyncio
+import contextlib
+
+from tests.frontends.conftest import Logs
+from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, on_loops, request, serving
+from tracker.frontends.gate import FEW_WAITING, MANY_WAITING
+
+
+@on_loops()
+async def test_in_a_rush_those_inside_are_answered_and_the_others_wait(logs: Logs) -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker) as address, contextlib.AsyncExitStack() as stack:
+        inside = await stack.enter_async_context(connect(address))
+        await inside.get(ANNOUNCE)
+        tracker.waiting = MANY_WAITING
+        last = await stack.enter_async_context(connect(address))  # whose coming closes the gate
+        assert (await last.get(ANNOUNCE)).reply[b"peers"] == b""
+        outside = [await stack.enter_async_context(connect(address)) for _ in range(3)]
+        for client in outside:
+            client.send(request(ANNOUNCE))
+        asked = len(tracker.announces)
+        for _ in range(3):
+            assert (await inside.get(ANNOUNCE)).reply[b"peers"] == b""
+            assert (await last.get(ANNOUNCE)).reply[b"peers"] == b""
+            tracker.waiting -= 1
+        assert len(tracker.announces) == asked + 6
+        tracker.waiting = FEW_WAITING
+        async with asyncio.timeout(PATIENCE):
+            assert [(await client.receive()).reply[b"peers"] for client in outside] == [b""] * 3
+        for _ in range(20):  # a second rush is told of a minute later at the soonest
+            tracker.waiting = MANY_WAITING
+            await stack.enter_async_context(connect(address))
+            await asyncio.sleep(0)
+            tracker.waiting = 0
+    assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
+        "more connections than can be served: some have to wait"
+    ]
+
+
+@on_loops()
+async def test_a_stop_in_a_rush_is_graceful() -> None:
+    tracker = RecordingTracker()
+    async with contextlib.AsyncExitStack() as stack:
+        async with serving(tracker) as address:
+            inside = await stack.enter_async_context(connect(address))
+            await inside.get(ANNOUNCE)
+            tracker.waiting = MANY_WAITING
+            last = await stack.enter_async_context(connect(address))
+            await last.get(ANNOUNCE)
+            tracker.gate.clear()
+            last.send(request(ANNOUNCE))
+            while len(tracker.announces) < 3:
+                await asyncio.sleep(0)
+            asyncio.get_running_loop().call_later(0.05, tracker.gate.set)
+        assert (await last.receive()).reply[b"peers"] == b""
+        assert await last.is_closed() and await inside.is_closed()

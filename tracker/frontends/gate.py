@@ -1,0 +1,63 @@
+"""Who is let in: everybody, as long as those inside are served; in a rush nobody for a moment, so that they are.
+
+Refusing costs nearly as much as answering, because most of either is the connection. So when too many requests wait for
+the store, new connections stay in the listeners' queues, where they cost nothing, and what does not fit there is refused by
+the system. Whoever got in is then answered soon, however many more would come.
+"""
+
+import asyncio
+from collections.abc import Callable, Sequence
+
+import structlog
+
+from tracker.listeners import Listener
+
+MANY_WAITING, FEW_WAITING = 256, 64
+"""Requests that wait: from how many on nobody is let in, and down to how many until somebody is again."""
+_GLANCE_SECONDS, _QUIET_SECONDS = 0.002, 60.0
+
+log = structlog.get_logger()
+
+
+class Gate:
+    """``waiting`` tells how many requests wait. Open from ``open`` to ``close``, but for rushes, which ``run`` sees to."""
+
+    def __init__(
+        self, listeners: Sequence[Listener], enter: Callable[[], asyncio.Protocol], waiting: Callable[[], int]
+    ) -> None:
+        self._listeners = listeners
+        self._enter = enter
+        self._waiting = waiting
+        self._servers: list[asyncio.Server] = []
+        self._crowded = asyncio.Event()
+        self._quiet_until = 0.0
+
+    async def open(self) -> None:
+        self._servers = [await listener.accept(self._enter) for listener in self._listeners]
+
+    def close(self) -> None:
+        for server in self._servers:
+            server.close()
+        self._servers = []
+
+    def entered(self) -> None:
+        """Somebody came in: the moment to look whether that was enough."""
+        if self._waiting() >= MANY_WAITING and self._servers:
+            self.close()
+            self._crowded.set()
+
+    async def run(self) -> None:
+        """Until cancelled: opens again when a rush is over."""
+        while True:
+            await self._crowded.wait()
+            self._crowded.clear()
+            self._tell(asyncio.get_running_loop().time())
+            while self._waiting() > FEW_WAITING:
+                await asyncio.sleep(_GLANCE_SECONDS)
+            await self.open()
+
+    def _tell(self, now: float) -> None:
+        """There may be hundreds of rushes in a second of overload, or one in a day."""
+        if now >= self._quiet_until:
+            self._quiet_until = now + _QUIET_SECONDS
+            log.warning("more connections than can be served: some have to wait", waiting=self._waiting())
