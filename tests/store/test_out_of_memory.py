@@ -97,7 +97,7 @@ async def test_due_lists_work(full: Store) -> None:
     full.clock.now += 3000
     reaped = 0
     for key in deadlines:
-        _, more = await full.swarms.reap_due(int(key.decode().rpartition(":")[2]), 0, 1000)
+        _, more = await full.swarms.reap_due(int(key.decode().rpartition(":")[2]), 0, 1000, 1000)
         reaped += more
     assert reaped == PEERS
     assert await check_invariants(full.redis, full.keys) == 0

@@ -236,9 +236,28 @@ async def test_a_peer_that_came_back_stays(any_server: Server, users: str) -> No
         await asyncio.sleep(2 * SHORT)
         await join(store, 1, timeout=60)
         deadline = due_deadline(int(store.clock.now) + 1, SHORT)
-        assert await store.swarms.reap_due(deadline, 0, 64) == (1, 0)
+        assert await store.swarms.reap_due(deadline, 0, 64, 64) == (1, 0)
         assert await store.swarms.reap([("1", peer_id(1).hex())]) == 0
         assert await size(store) == 1
+
+
+async def test_a_due_list_is_worked_through_in_pieces(any_server: Server, users: str) -> None:
+    """As many are looked at, and as many removed, in one call as its caller allows; the list goes with its last entry."""
+    async with running(Store(any_server.url, Keys(users), RULES)) as store:
+        store.clock.now = time.time()
+        for peer in range(1, 11):
+            await join(store, peer, timeout=60 if peer == 3 else SHORT)
+        await asyncio.sleep(2 * SHORT)
+        deadline = due_deadline(int(store.clock.now) + 1, SHORT)
+        assert await store.swarms.reap_due(deadline, 0, 2, 10) == (2, 2)
+        assert await store.swarms.reap_due(deadline, 2, 100, 4) == (4, 4)
+        assert await store.swarms.reap_due(deadline, 6, 2, 2) == (2, 2)
+        assert await store.redis.exists(store.keys.due(deadline))
+        assert await store.swarms.reap_due(deadline, 8, 100, 100) == (1, 1)
+        assert not await store.redis.exists(store.keys.due(deadline))
+        assert await store.swarms.reap_due(deadline, 9, 100, 100) == (0, 0)
+        assert await size(store) == 1
+        assert await check_invariants(store.redis, store.keys) == 1
 
 
 async def test_20000_at_once(start_server: Callable[..., Server], prefix: str) -> None:

@@ -225,10 +225,10 @@ class Swarms:
         _report(failed)
         return int(reaped)
 
-    async def reap_due(self, deadline: int, first: int, most: int) -> tuple[int, int]:
-        """Works through entries ``first`` to ``first + most`` of a due list: (entries seen, peers removed)."""
+    async def reap_due(self, deadline: int, first: int, most: int, most_reaped: int) -> tuple[int, int]:
+        """Works through a due list from entry ``first`` on: (entries seen, peers removed). None seen: it is done."""
         seen, reaped, failed = await self._scripts.due(
-            [int(self._clock()), *self._reap_rules, self._grace, deadline, first, most]
+            [int(self._clock()), *self._reap_rules, self._grace, deadline, first, most, most_reaped]
         )
         _report(failed)
         return int(seen), int(reaped)

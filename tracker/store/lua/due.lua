@@ -4,8 +4,8 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)
--- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] entries
--- Answer    { entries seen, peers removed, peers that could not be looked at }; fewer seen than asked for: the list is done and deleted
+-- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] entries, at most   ARGV[9] peers to remove, at most
+-- Answer    { entries seen, peers removed, peers that could not be looked at }; none seen: the list is done. It is deleted with its last entry
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 --@ include gap.lua
@@ -13,14 +13,25 @@ local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonu
 --@ include users.lua
 --@ include reaping.lua
 
-local list, first, most = P .. 'due:' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8])
+local list, first, most, most_reaped = P .. 'due:' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local packed = call('GETRANGE', list, first * 28, (first + most) * 28 - 1)
-local seen, reaped, failed = math.floor(#packed / 28), 0, 0
-for i = 0, seen - 1 do
-  local tid, pid = struct.unpack('>I8c20', packed, i * 28 + 1)
-  local ok, one = pcall(reap, decimal(tid), pid, hex(pid))
-  if ok then reaped = reaped + one else failed = failed + 1 end
+local there, reaped, failed = math.floor(#packed / 28), 0, 0
+local tids, pids, pidxs, timeouts = {}, {}, {}, {}
+for i = 1, there do
+  local tid, pid = struct.unpack('>I8c20', packed, i * 28 - 27)
+  tids[i], pids[i], pidxs[i] = decimal(tid), pid, hex(pid)
+  timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
 end
-if seen < most then call('UNLINK', list) end
+-- Nearly all of them live on a usual day, for their peers have announced since: one look at all of them says which.
+local alive, seen = there > 0 and call('MGET', unpack(timeouts)), 0
+while seen < there and reaped + failed < most_reaped do
+  seen = seen + 1
+  local i = seen
+  if not alive[i] then
+    local ok, one = pcall(remove_silent, tids[i], pids[i], pidxs[i])
+    if ok then reaped = reaped + one else failed = failed + 1 end
+  end
+end
+if there < most and seen == there then call('UNLINK', list) end
 save_totals()
 return { seen, reaped, failed }

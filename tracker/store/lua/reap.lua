@@ -12,9 +12,15 @@ local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonu
 --@ include users.lua
 --@ include reaping.lua
 
+-- Most are gone: whoever looked at their timeouts, which is what published their ends, has removed them as well.
+local function reap_if_there(tid, pidx)
+  if call('HGET', P .. 'p:' .. tid .. ':' .. pidx, 'active') ~= '1' then return 0 end
+  return reap(tid, nil, pidx)
+end
+
 local reaped, failed = 0, 0
 for i = 6, #ARGV, 2 do
-  local ok, one = pcall(reap, ARGV[i], nil, ARGV[i + 1])
+  local ok, one = pcall(reap_if_there, ARGV[i], ARGV[i + 1])
   if ok then reaped = reaped + one else failed = failed + 1 end
 end
 save_totals()

@@ -1,12 +1,11 @@
 -- reaping.lua: removes one silent peer. A fragment for reap.lua, due.lua and sweep.lua, after gap.lua, swarm.lua
 -- and users.lua; needs `grace` (s).
 
--- 1 when the peer was removed, 0 when there is nothing to remove: its timeout lives (it came back), it is
--- gone already (another reaper was faster), or it could not have announced because the tracker was away.
--- `pid` is `pidx` in binary, and may be left out.
-local function reap(tid, pid, pidx)
+-- Removes a peer whose timeout is gone. 1 when it was removed, 0 when there is nothing to remove: it is gone already
+-- (another reaper was faster), or could not have announced because the tracker was away. `pid` is `pidx` in binary, and
+-- may be left out.
+local function remove_silent(tid, pid, pidx)
   local suffix = tid .. ':' .. pidx
-  if call('EXISTS', P .. 'ptimeout:' .. suffix) == 1 then return 0 end
   local p = call('HMGET', P .. 'p:' .. suffix, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4', 'n6')
   if p[1] ~= '1' then return 0 end
   local last = tonumber(p[4]) or 0
@@ -28,4 +27,10 @@ local function reap(tid, pid, pidx)
     save_account(a)
   end
   return 1
+end
+
+-- The same for one of which that has to be found out: 0 also when its timeout lives.
+local function reap(tid, pid, pidx)
+  if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 1 then return 0 end
+  return remove_silent(tid, pid, pidx)
 end
