@@ -33,6 +33,8 @@ WITHIN_SECONDS = 60
 MOST_MILLISECONDS = 100.0
 _JOINS_PER_SECOND = 4000
 """What the store takes at least while the crowd joins; else the run is void."""
+_CALM_SECONDS = 4
+"""How long nothing but announces happens, before the first timeout ends."""
 _POLL_SECONDS, _GIVE_UP_SECONDS = 0.25, 300
 
 
@@ -45,9 +47,7 @@ class Outcome:
     left: int
     """Peers by the tracker's counts in the end."""
     cpu: dict[str, float]
-    """CPU µs by part for each peer of the crowd, what the announces cost included."""
-    script_us: float
-    """Of these, by the store's own account, in scripts."""
+    """CPU µs by part for each peer of the crowd, without what the announces alone had cost before."""
     load: dict[str, Any]
 
 
@@ -86,8 +86,9 @@ def report(options: argparse.Namespace, outcome: Outcome) -> bool:
     print(", ".join(f"{name} {value:.1f} ms" for name, value in milliseconds.items()), end="")
     print(f" of {load['sent']:,} announces, {lost} not answered")
     print(f"{outcome.left:,} peers left of {options.live:,} that announced")
-    print("CPU µs per peer: " + ", ".join(f"{part} {us:.0f}" for part, us in outcome.cpu.items()), end="")
-    print(f"; of these {outcome.script_us:.0f} in scripts; announces included")
+    print(
+        "CPU µs for each that expired: " + ", ".join(f"{part} {us:.0f}" for part, us in outcome.cpu.items())
+    )
     in_time = outcome.lag <= WITHIN_SECONDS and milliseconds["p99"] <= MOST_MILLISECONDS
     return in_time and not lost and outcome.left == options.live
 
@@ -108,9 +109,10 @@ def drill(options: argparse.Namespace, directory: Path) -> Outcome:
             found = memory.active_peers(store, len(peers))
             if found != len(peers) or time.time() > begin:
                 raise BenchError(f"{found:,} of {len(peers):,} peers had joined when the first expired")
-            time.sleep(max(0.0, begin - time.time() - 1))
+            time.sleep(max(0.0, begin - time.time() - _CALM_SECONDS - 1))
             with _announcing(directory, live, port, options) as load:
-                return _watch(store, pid, begin + options.within, options, load)
+                calm = _cost_of_a_second(pid, begin)
+                return _watch(store, pid, begin + options.within, options, load, calm)
 
 
 async def _preload(path: Path, crowd: Sequence[Peer], begin: float, within: float) -> None:
@@ -128,7 +130,7 @@ def _announcing(
 ) -> Iterator["subprocess.Popen[str]"]:
     """An open loop of announces, for as long as the crowd may take."""
     (targets := directory / "targets").write_text("\n".join(announce_target(peer) for peer in live))
-    seconds = str(options.within + WITHIN_SECONDS)
+    seconds = str(_CALM_SECONDS + 1 + options.within + WITHIN_SECONDS)
     command = [sys.executable, "-m", "bench.open_loop", "--port", str(port), "--targets", str(targets)]
     command += ["--mode", "keep-alive", "--rate", str(options.rate), "--seconds", seconds]
     with (
@@ -141,10 +143,27 @@ def _announcing(
             load.kill()
 
 
+def _cost_of_a_second(pid: int, until: float) -> dict[str, float]:
+    """CPU seconds by part for a second of announces."""
+    time.sleep(1)  # it is starting
+    before, began = _cpu_seconds(pid), time.time()
+    time.sleep(max(0.0, until - began))
+    return {part: (now - before[part]) / (time.time() - began) for part, now in _cpu_seconds(pid).items()}
+
+
+def _cpu_seconds(pid: int) -> dict[str, float]:
+    return {part: cpu.user + cpu.kernel for part, cpu in processes.cpu_by_part([pid]).items()}
+
+
 def _watch(
-    store: "redis.Redis", pid: int, last: float, options: argparse.Namespace, load: "subprocess.Popen[str]"
+    store: "redis.Redis",
+    pid: int,
+    last: float,
+    options: argparse.Namespace,
+    load: "subprocess.Popen[str]",
+    calm: dict[str, float],
 ) -> Outcome:
-    before, scripts = processes.cpu_by_part([pid]), _script_us(store)
+    before, began = _cpu_seconds(pid), time.time()
     behind = 0
     while True:
         time.sleep(_POLL_SECONDS)
@@ -153,18 +172,11 @@ def _watch(
         behind = max(behind, int(left - alive))
         if left <= 0 or now > last + _GIVE_UP_SECONDS:
             break
-    used = {part: cpu - before[part] for part, cpu in processes.cpu_by_part([pid]).items()}
-    cpu = {part: (each.user + each.kernel) / options.peers * 1e6 for part, each in used.items()}
-    script_us = (_script_us(store) - scripts) / options.peers
+    used = {part: cpu - before[part] - calm[part] * (now - began) for part, cpu in _cpu_seconds(pid).items()}
+    cpu = {part: seconds / options.peers * 1e6 for part, seconds in used.items()}
     said, _ = load.communicate(timeout=_GIVE_UP_SECONDS)
     figures = json.loads(said.splitlines()[-1])
-    return Outcome(
-        max(0.0, now - last), behind, memory.active_peers(store, options.live), cpu, script_us, figures
-    )
-
-
-def _script_us(store: "redis.Redis") -> float:
-    return float(store.info("commandstats").get("cmdstat_evalsha", {}).get("usec", 0))
+    return Outcome(max(0.0, now - last), behind, memory.active_peers(store, options.live), cpu, figures)
 
 
 if __name__ == "__main__":
