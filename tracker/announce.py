@@ -18,7 +18,6 @@ from tracker.bittorrent import (
     Address,
     Announce,
     AnnounceReply,
-    Endpoint,
     Event,
     InfoHash,
     PeerId,
@@ -86,6 +85,8 @@ class _Step(NamedTuple):
 
 
 Answer = Callable[[AnnounceReply | ClientError], None]
+_ordered = tuple.__new__
+"""Makes a named tuple of its fields in order, in half the time of the class's own call."""
 _Asked = tuple[Announce, Address, _Step, float, Answer]
 """An announce on its way through the store: what was asked, from where, the interval to be told, since when, by whom."""
 
@@ -144,6 +145,8 @@ class Tracker:
         self._torrents = torrents
         self._private = users.private
         self._refuses_private = announce.private_addresses == "refuse"
+        self._peers_max = announce.peers_max
+        self._peers_default = min(announce.peers_default, announce.peers_max)
         self._steps = _steps(announce, float(reaper.interval_seconds))
         self._digest = hashlib.blake2b(digest_size=8, key=secret[:64])
         self._served: dict[tuple[Event, int, bool], int] = {}
@@ -206,8 +209,7 @@ class Tracker:
             self._tally(announce.info_hash, address)
             self._software(announce.peer_id, "")
             warning = None if is_routable(address) else _PRIVATE_ADDRESS
-        # In the order of their fields: by name they would cost as much as everything else here.
-        answer(AnnounceReply(step.interval, step.min_interval, *outcome[:7], address, warning))
+        answer(_ordered(AnnounceReply, (step[0], step[1], *outcome[:7], address, warning)))
 
     def _deny(self, announce: Announce, error: ClientError | StoreAway) -> ClientError:
         refusal = self._refused(error, "announces")
@@ -240,26 +242,29 @@ class Tracker:
             keyed = self._digest.copy()
             keyed.update(announce.key)
             digest = keyed.digest()
-        event = announce.event
-        return PeerUpdate(  # in the order of its fields, as above
+        event, wanted = announce.event, announce.peers_wanted
+        if event is _STOPPED:
+            wanted = 0
+        elif wanted is None:
+            wanted = self._peers_default
+        elif not 0 <= wanted <= self._peers_max:
+            wanted = max(0, min(wanted, self._peers_max))
+        fields = (
             announce.info_hash,
             announce.peer_id,
             EVENT_CODES[event],
             announce.uploaded,
             announce.downloaded,
             announce.bytes_left,
-            Endpoint(address + announce.port.to_bytes(2, "big")),
-            0 if event is _STOPPED else self._peers_wanted(announce.peers_wanted),
+            address + announce.port.to_bytes(2, "big"),
+            wanted,
             digest,
             passkey if self._private else "",
-            step.timeout,
+            step[2],
             random.getrandbits(31),
             not (announce.compact or announce.no_peer_id),
         )
-
-    def _peers_wanted(self, wanted: int | None) -> int:
-        wanted = self._announce.peers_default if wanted is None else wanted
-        return max(0, min(wanted, self._announce.peers_max))
+        return _ordered(PeerUpdate, fields)
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         """The figures of the torrents asked for; raises ClientError when they may not be asked for."""

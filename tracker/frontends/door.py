@@ -25,14 +25,13 @@ from tracker.frontends.front import FrontEnd
 from tracker.frontends.gate import Gate
 from tracker.frontends.heads import Head, Heads
 from tracker.wire.http import encode_announce, encode_scrape
-from tracker.wire.query import parse_announce, parse_scrape
+from tracker.wire.query import VISIBLE, parse_announce, parse_scrape, parse_usual
 
 _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 """Paths without a passkey, and whether they are those of announces."""
 _PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
 _BEGUN = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The beginning of a head, with line ends as they should be, up to before the empty line."""
-_VISIBLE = bytes(range(0x21, 0x7F)).replace(b"#", b"")
 _LONGEST = 8192
 """Bytes of a request that the door waits for, or answers."""
 _SWEEPS = 4
@@ -167,7 +166,7 @@ class Door(asyncio.Protocol):
         target, _, lines = data.partition(b" HTTP/1.")
         head = doors.heads.known.get(lines) or self._read(lines)
         path, _, query = target.partition(b"?")
-        if head is None or not query or len(data) > _LONGEST or query.translate(None, _VISIBLE):
+        if head is None or not query or len(data) > _LONGEST:
             self._otherwise(data)
             return
         passkey, announcing = None, _OPEN.get(path)
@@ -189,8 +188,12 @@ class Door(asyncio.Protocol):
             self._crashed(error)
 
     def _submit_announce(self, query: bytes, head: Head, passkey: str | None) -> bool:
-        """Hands an announce to the decisions; False when they need more time than there is here."""
-        announce = parse_announce(query)
+        """Hands an announce to the decisions; False when it or they need more time than there is here."""
+        announce = parse_usual(query)
+        if announce is None:
+            if query.translate(None, VISIBLE):  # in which the two servers of the port might see two things
+                return False
+            announce = parse_announce(query)
         address, stated = self._client, announce.stated_address
         if self._trusted or stated is not None or not address:
             front = self._doors.front
@@ -202,6 +205,8 @@ class Door(asyncio.Protocol):
 
     def _submit_scrape(self, query: bytes, head: Head, passkey: str | None) -> bool:
         doors = self._doors
+        if query.translate(None, VISIBLE):
+            return False
         scrape = parse_scrape(query, doors.front.max_scrape)
         address = doors.front.credited(self._client, self._trusted, head.forwarded_for, head.forwarded, None)
         if doors.log_request is not None:
