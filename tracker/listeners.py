@@ -63,9 +63,17 @@ class Listener:
         The socket goes on listening, and may be accepted from again; a unix socket's file stays.
         """
         loop, sock = asyncio.get_running_loop(), self.socket.dup()
+        options: Mapping[str, Any] = {"sock": sock, "backlog": BACKLOG, "start_serving": False}
         if self.is_unix:
-            return await loop.create_unix_server(server, sock=sock, backlog=BACKLOG, **_KEEP_FILE)
-        return await loop.create_server(server, sock=sock, backlog=BACKLOG)
+            accepting = await loop.create_unix_server(server, **options, **_KEEP_FILE)
+        else:
+            accepting = await loop.create_server(server, **options)
+        try:
+            await accepting.start_serving()
+        except BaseException:  # cancelled: nobody else would close it
+            accepting.close()
+            raise
+        return accepting
 
     def close(self) -> None:
         """Close the socket; a unix socket's file goes too, unless somebody else's has taken its place."""
