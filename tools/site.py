@@ -19,4 +19,4 @@ def on_page_markdown(markdown: str, **_: object) -> str:
     """What is beside docs/ in the repository is inside the site."""
     for name in OUTSIDE:
         markdown = markdown.replace(f"](../{name}", f"]({name}")
-    return markdown
+    return markdown.replace("](../docs/", "](../")  # from those outside to the others
