@@ -26,7 +26,7 @@ BATCH = 32
 DUE_ENTRIES = 128
 """Entries of a due list looked at in one call. On a usual day nearly all of them are of peers that have announced since."""
 HEARTBEAT_SECONDS = 5.0
-SWEEP_BUDGET = 200
+SWEEP_BUDGET = 100
 SWEEP_BEHIND = 3
 """The sweep is behind when its last round ended more than this many reap intervals ago."""
 _LONGEST_LOOK_BACK = 600

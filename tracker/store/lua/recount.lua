@@ -1,24 +1,29 @@
 -- recount.lua: does a swarm agree with itself, and making it agree. A fragment for sweep.lua, after swarm.lua.
 -- The truth is the peer's own hash while its timeout lives; tpeers, arrays, counts and rankings follow from it.
 
--- Kind and paused flag of a member whose slots are its own, or nil.
+local function holds(t, name, slot, pid)
+  slot = tonumber(slot)
+  return slot ~= nil and slot < t[name] and call('GETRANGE', t.arrays .. name .. 'i', slot * 20, slot * 20 + 19) == pid
+end
+
+-- Kind and paused flag of a member whose slots are its own, and for IPv4 and IPv6 whether it has one; or nil.
 local function check_member(t, pid, pidx)
   local p = call('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'active', 'left', 'paused', 'n4', 'n6')
   if p[1] ~= '1' or not (p[4] or p[5]) then return nil end
   local kind = kind_of(p[2], p[3])
-  for family, slot in pairs({ ['4'] = p[4], ['6'] = p[5] }) do
-    slot = slot and tonumber(slot)
-    if slot and (slot >= t[kind .. family]
-        or call('GETRANGE', t.arrays .. kind .. family .. 'i', slot * 20, slot * 20 + 19) ~= pid) then
-      return nil
-    end
-  end
-  return kind, p[3] == '1'
+  if p[4] and not holds(t, kind .. '4', p[4], pid) then return nil end
+  if p[5] and not holds(t, kind .. '6', p[5], pid) then return nil end
+  return kind, p[3] == '1', p[4], p[5]
+end
+
+-- Whether the array holds endpoints for as many slots.
+local function long_enough(t, name, slots)
+  return slots == 0 or call('STRLEN', t.arrays .. name) >= slots * (string.sub(name, 2) == '4' and 6 or 18)
 end
 
 -- True when each of the slots [from, till) of an array belongs to a member that says so.
 local function check_slots(t, name, from, till)
-  if call('STRLEN', t.arrays .. name) < till * (string.sub(name, 2) == '4' and 6 or 18) then return false end
+  if not long_enough(t, name, till) then return false end
   local ids, field = call('GETRANGE', t.arrays .. name .. 'i', from * 20, till * 20 - 1), 'n' .. string.sub(name, 2)
   for slot = from, till - 1 do
     local pidx = string.sub(ids, (slot - from) * 20 + 1, (slot - from) * 20 + 20)
@@ -51,17 +56,21 @@ local function check_bounds(t)
     and paused_count(t) <= t.leechers and check_rankings(t)
 end
 
--- True when counting everybody gives what is written down. O(swarm).
+-- True when counting everybody gives what is written down. O(swarm). Where each member's slots are its own and there are
+-- as many slots as members have, none belongs to anybody else: the slots need not be looked at one by one.
 local function agrees(t)
   local s, l, paused = 0, 0, 0
+  local slots = { s4 = 0, l4 = 0, s6 = 0, l6 = 0 }
   for _, pidx in ipairs(call('SMEMBERS', P .. 'tpeers:' .. t.ih)) do
-    local kind, is_paused = check_member(t, raw(pidx), pidx)
+    local kind, is_paused, v4, v6 = check_member(t, raw(pidx), pidx)
     if not kind then return false end
     if kind == 's' then s = s + 1 else l = l + 1 end
     if is_paused then paused = paused + 1 end
+    if v4 then slots[kind .. '4'] = slots[kind .. '4'] + 1 end
+    if v6 then slots[kind .. '6'] = slots[kind .. '6'] + 1 end
   end
-  for _, name in ipairs({ 's4', 'l4', 's6', 'l6' }) do
-    if not check_slots(t, name, 0, t[name]) then return false end
+  for name, number in pairs(slots) do
+    if number ~= t[name] or not long_enough(t, name, number) then return false end
   end
   return s == t.seeders and l == t.leechers and paused == paused_count(t) and check_bounds(t)
 end

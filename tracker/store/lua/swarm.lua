@@ -13,6 +13,10 @@ local function hex(id)
 end
 
 local function raw(idx)
+  if #idx == 40 then
+    return struct.pack('>I4I4I4I4I4', tonumber(string.sub(idx, 1, 8), 16), tonumber(string.sub(idx, 9, 16), 16),
+      tonumber(string.sub(idx, 17, 24), 16), tonumber(string.sub(idx, 25, 32), 16), tonumber(string.sub(idx, 33, 40), 16))
+  end
   return (string.gsub(idx, '..', function(digits) return string.char(tonumber(digits, 16)) end))
 end
 

@@ -50,7 +50,12 @@ end
 local function visit_small(t, tid)
   local members = call('SMEMBERS', P .. 'tpeers:' .. t.ih)
   seen = seen + #members
-  for _, pidx in ipairs(members) do reaped = reaped + reap(tid, raw(pidx), pidx) end
+  local timeouts = {}
+  for i, pidx in ipairs(members) do timeouts[i] = P .. 'ptimeout:' .. tid .. ':' .. pidx end
+  local alive = call('MGET', unpack(timeouts))
+  for i, pidx in ipairs(members) do
+    if not alive[i] then reaped = reaped + remove_silent(tid, nil, pidx) end
+  end
   t = load(t.ih)
   if not agrees(t) then repair(t) end
 end
