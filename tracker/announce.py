@@ -102,6 +102,7 @@ def swarm_rules(
         hnr_min_bytes=users.hnr_min_bytes,
         hnr_threshold=users.hnr_threshold_seconds,
         longest_gap=LONGEST_GAP_INTERVALS * announce.interval_seconds,
+        shortest_timeout=max(TIMEOUT_INTERVALS * announce.interval_seconds, reaper.interval_seconds),
         max_credit=users.max_credit_bytes_per_second,
         max_torrents=torrents.max_torrents,
         new_per_address_hour=torrents.new_per_address_hour,

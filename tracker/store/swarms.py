@@ -8,7 +8,8 @@ import secrets
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Any, NamedTuple
+from math import inf
+from typing import Any
 
 import structlog
 from redis.exceptions import OutOfMemoryError
@@ -23,11 +24,14 @@ from tracker.store.update import (
     DUE_STEP_SECONDS,
     EVENT_CODES,
     Admitted,
+    Moved,
     PeerUpdate,
     Refused,
     due_deadline,
     pack,
+    pack_rules,
     parse,
+    parse_moved,
 )
 
 __all__ = [
@@ -60,6 +64,8 @@ class SwarmRules:
     hnr_min_bytes: int = 0
     hnr_threshold: int = 0
     longest_gap: int = 7200
+    shortest_timeout: float = inf
+    """Of those that announces may have; no timeout is looked at later than this."""
     max_credit: int = 134_217_728
     max_torrents: int = 1_000_000
     new_per_address_hour: int = 1000
@@ -77,15 +83,6 @@ class SweepStep:
     repairs: int
     forgotten: int
     seen: int
-
-
-class Moved(NamedTuple):
-    """Bytes that the peers of a batch say they have moved since they last announced, by the family they announced over."""
-
-    up_v4: int
-    down_v4: int
-    up_v6: int
-    down_v6: int
 
 
 def _nobody_asks(announces: int, moved: Moved) -> None:
@@ -121,15 +118,17 @@ class Swarms:
         )
         self._private = int(rules.private)
         self._grace = rules.grace
+        self._shortest_timeout = rules.shortest_timeout
         self._forget_after = rules.forget_after
         memory = rules.peer_memory if rules.private else 0
         self._reap_rules = (memory, rules.hnr_min_bytes, rules.hnr_threshold)
-        self._announce_rules = (
+        self._announce_rules = pack_rules(
             *self._reap_rules,
             rules.longest_gap,
+            rules.shortest_timeout,
             rules.max_credit,
-            int(rules.private),
-            int(rules.open),
+            rules.private,
+            rules.open,
             rules.max_torrents,
             rules.new_per_address_hour,
         )
@@ -165,14 +164,14 @@ class Swarms:
         return outcome
 
     async def _apply(self, packed: list[bytes]) -> list[Admitted | Refused]:
-        argv: list[str | bytes | int | float] = [int(self._clock()), *self._announce_rules, 1, *packed]
+        argv: list[str | bytes | int | float] = [int(self._clock()), 1, self._announce_rules, *packed]
         try:
             *replies, moved = await self._scripts.announce(argv)
         except OutOfMemoryError:
             # Nothing was run. Stops and updates free or keep memory, so they go on; joins have to wait.
-            argv[10] = 0
+            argv[1] = 0
             *replies, moved = await self._scripts.announce_when_full(argv)
-        self._on_batch(len(packed), Moved._make(moved))
+        self._on_batch(len(packed), parse_moved(moved))
         return [parse(reply) for reply in replies]
 
     def submit_scrape(
@@ -228,7 +227,16 @@ class Swarms:
     async def reap_due(self, deadline: int, first: int, most: int, most_reaped: int) -> tuple[int, int]:
         """Works through a due list from entry ``first`` on: (entries seen, peers removed). None seen: it is done."""
         seen, reaped, failed = await self._scripts.due(
-            [int(self._clock()), *self._reap_rules, self._grace, deadline, first, most, most_reaped]
+            [
+                int(self._clock()),
+                *self._reap_rules,
+                self._grace,
+                deadline,
+                first,
+                most,
+                most_reaped,
+                self._shortest_timeout,
+            ]
         )
         _report(failed)
         return int(seen), int(reaped)

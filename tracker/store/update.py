@@ -1,6 +1,7 @@
 """One announce as announce.lua reads it, and the script's answer to it."""
 
 import struct
+from binascii import hexlify
 from typing import Any, NamedTuple
 
 import structlog
@@ -9,7 +10,10 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
-_PACKED = struct.Struct(">40s40s20scdddHdIBB")
+_OUTCOMES = {b"u": "update", b"j": "join", b"l": "leave", b"s": "stranger"}
+_OUTCOMES |= {letter.upper(): outcome for letter, outcome in _OUTCOMES.items()}
+_LENGTHS = struct.Struct("<HHH")
+_HEAD = struct.Struct("<80scBHII")
 
 log = structlog.get_logger("tracker.store")
 
@@ -54,41 +58,92 @@ class Refused(NamedTuple):
     reason: str
 
 
+class Moved(NamedTuple):
+    """Bytes that the peers of a batch say they have moved since they last announced, by the family they announced over."""
+
+    up_v4: int
+    down_v4: int
+    up_v6: int
+    down_v6: int
+
+
+_NOTHING = Moved(0, 0, 0, 0)
+
+
 def due_deadline(now: float, timeout_seconds: float) -> int:
     """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
     return -int(-(now + timeout_seconds) // DUE_STEP_SECONDS) * DUE_STEP_SECONDS
 
 
+def pack_rules(*rules: float) -> bytes:
+    """What holds for all announces, as announce.lua reads it."""
+    return struct.pack("<10d", *rules)
+
+
 def pack(update: PeerUpdate) -> bytes:
     """One announce as announce.lua reads it."""
-    peer_id = update.peer_id
-    left = update.bytes_left
-    endpoint = update.endpoint
-    digest = update.key_digest
-    passkey = update.passkey.encode()[:255]
-    head = _PACKED.pack(
-        update.info_hash.hex().encode(),
-        peer_id.hex().encode(),
+    (
+        info_hash,
         peer_id,
-        update.event,
-        update.uploaded,
-        update.downloaded,
-        -1 if left is None else left,
-        update.peers_wanted,
-        int(update.timeout_seconds * 1000),
-        update.random,
-        update.with_ids,
+        event,
+        uploaded,
+        downloaded,
+        bytes_left,
+        endpoint,
+        peers_wanted,
+        digest,
+        passkey,
+        timeout_seconds,
+        random,
+        with_ids,
+    ) = update
+    secret = passkey.encode()[:255] if passkey else b""
+    return b"%b%d\0%d\0%b\0%c%b%b%c%b%c%b" % (
+        _HEAD.pack(
+            hexlify(info_hash + peer_id), event, with_ids, peers_wanted, int(timeout_seconds * 1000), random
+        ),
+        uploaded,
+        downloaded,
+        b"" if bytes_left is None else b"%d" % bytes_left,
         len(endpoint),
+        endpoint,
+        peer_id,
+        len(digest),
+        digest,
+        len(secret),
+        secret,
     )
-    return b"%b%b%c%b%c%b" % (head, endpoint, len(digest), digest, len(passkey), passkey)
 
 
-def parse(reply: list[Any]) -> Admitted | Refused:
+def parse(reply: Any) -> Admitted | Refused:
     """The script's answer to one announce."""
-    if reply[0] == 0:
-        return Admitted._make((*reply[1:8], reply[8].decode()))
-    code, reason = reply[1].decode(), reply[2].decode("utf-8", "replace")
-    if code == "error":  # a key of a type nobody should have given it; nothing was changed
-        log.error("announce failed in the store", error=reason)
-        reason = ""
-    return Refused(code, reason)
+    if type(reply) is not bytes:
+        return _refused(*reply[1:])
+    outcome, seeders, leechers, completions, peers = reply.split(b" ", 4)
+    peers6 = ids = ids6 = b""
+    if outcome.isupper():
+        peers, peers6, ids, ids6 = _split(peers)
+    return Admitted(
+        int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, _OUTCOMES[outcome]
+    )
+
+
+def _split(parts: bytes) -> tuple[bytes, bytes, bytes, bytes]:
+    """peers, peers6, ids, ids6 out of what follows the lengths of the first three."""
+    n4, n6, ids = _LENGTHS.unpack_from(parts)
+    first = _LENGTHS.size
+    second, third = first + n4, first + n4 + n6
+    return parts[first:second], parts[second:third], parts[third : third + ids], parts[third + ids :]
+
+
+def _refused(code: bytes, reason: bytes) -> Refused:
+    text = reason.decode("utf-8", "replace")
+    if code == b"error":  # a key of a type nobody should have given it; nothing was changed
+        log.error("announce failed in the store", error=text)
+        text = ""
+    return Refused(code.decode(), text)
+
+
+def parse_moved(figures: bytes) -> Moved:
+    """The script's answer for the whole batch."""
+    return Moved(*map(int, figures.split())) if figures else _NOTHING

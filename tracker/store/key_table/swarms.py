@@ -52,8 +52,8 @@ ROWS: tuple[KeySpec, ...] = (
         "t:t:<ih>",
         "HASH",
         "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses first seen since the last "
-        "scoring); s4, l4, s6, l6: lengths of the "
-        "arrays (a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
+        "scoring); slots: the lengths of the arrays s4, l4, s6, l6, 4 bytes each, little-endian "
+        "(a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
         "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; elsewhere: the peers another tracker "
         "knew then, the most of them; listed: its name as it stands in `t:i:name`; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
         "with the torrent",
@@ -64,23 +64,23 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "speed_up, speed_dn (bytes/s), completed (0/1), user_id, first_announce, last_announce (epoch s), total_time (s), "
         "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid), paused (0/1), endpoints (packed, 6, 18 or 24 bytes), "
-        "key (8 bytes of a keyed hash of the client's `key`, taken at the join), n4, n6 (its slot per family). Absent: empty or 0",
+        "key (8 bytes of a keyed hash of the client's `key`, taken at the join), n4, n6 (its slot per family); endpoints, n4 and n6 while it is active. Absent: empty or 0 (both speeds or none)",
         "while the peer is active; then `peer_memory_seconds` in private mode, not at all in public mode",
         "announce.lua; reap.lua, due.lua, sweep.lua",
     ),
     KeySpec(
         "t:ptimeout:<tid>:<pid>",
         "STRING",
-        "`1`; its expiry reaps the peer",
+        "the deadline of the due list that the peer stands in, 0 for none; its expiry reaps the peer",
         "1.5 times the interval of the last answer, at least the reap interval; deleted by `stopped`",
-        "announce.lua",
+        "announce.lua, due.lua",
     ),
     KeySpec(
         "t:due:<deadline>",
         "STRING",
-        "28 bytes for each timeout due then: torrent id (8 bytes, big-endian) and peer id; the deadline is epoch s rounded up to 2",
-        "deleted when worked through; expires a day after its deadline",
-        "announce.lua; due.lua deletes",
+        "28 bytes for each peer to be looked at then: torrent id (8 bytes, big-endian) and peer id; the deadline is epoch s rounded up to 2",
+        "deleted when worked through, and who is still there put into a later one; expires a day after its deadline",
+        "announce.lua, due.lua",
     ),
     KeySpec("t:due", "STRING", "the last deadline worked through (epoch s)", "for ever", "reaper"),
     KeySpec(
@@ -101,7 +101,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:swarm:<ih>:<array>",
         "STRING",
         "packed endpoints; `<array>` is s4, l4, s6 or l6: seeders or leechers, IPv4 (6 bytes) or IPv6 (18 bytes). Only the first "
-        "n slots (n from `t:t:<ih>`) are valid, what follows is slack",
+        "n slots (n from `slots` of `t:t:<ih>`) are valid, what follows is slack",
         "with the swarm",
         "announce.lua, reap.lua, due.lua, sweep.lua",
     ),

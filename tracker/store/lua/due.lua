@@ -5,13 +5,17 @@
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)
 -- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] entries, at most   ARGV[9] peers to remove, at most
+-- ARGV[10]  shortest timeout that an announce may have (s)
 -- Answer    { entries seen, peers removed, peers that could not be looked at }; none seen: the list is done. It is deleted with its last entry
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local shortest_timeout = tonumber(ARGV[10])
+local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
 --@ include swarm.lua
 --@ include users.lua
 --@ include reaping.lua
+--@ include timeouts.lua
 
 local list, first, most, most_reaped = P .. 'due:' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
 local packed = call('GETRANGE', list, first * 28, (first + most) * 28 - 1)
@@ -22,6 +26,16 @@ for i = 1, there do
   tids[i], pids[i], pidxs[i] = decimal(tid), pid, hex(pid)
   timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
 end
+
+-- One whose timeout was renewed goes on into the list of its new end, once.
+local went_on = {}
+local function put_on(tid, pid, timeout)
+  local left = call('PTTL', timeout)
+  if left < 0 or went_on[timeout] then return end
+  went_on[timeout] = true
+  call('SET', timeout, put_due(tid, pid, left), 'KEEPTTL')
+end
+
 -- Nearly all of them live on a usual day, for their peers have announced since: one look at all of them says which.
 local alive, seen = there > 0 and call('MGET', unpack(timeouts)), 0
 while seen < there and reaped + failed < most_reaped do
@@ -30,8 +44,11 @@ while seen < there and reaped + failed < most_reaped do
   if not alive[i] then
     local ok, one = pcall(remove_silent, tids[i], pids[i], pidxs[i])
     if ok then reaped = reaped + one else failed = failed + 1 end
+  elseif alive[i] == ARGV[6] then -- otherwise the peer has left and come back, and stands in another list
+    pcall(put_on, tids[i], pids[i], timeouts[i])
   end
 end
+pcall(save_due_entries)
 if there < most and seen == there then call('UNLINK', list) end
 save_totals()
 return { seen, reaped, failed }

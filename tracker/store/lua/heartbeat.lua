@@ -4,10 +4,11 @@
 -- ARGV[1]   now (epoch s)
 -- Answer    end of the last outage (epoch s), 0 for none
 local P, now = KEYS[1], tonumber(ARGV[1])
+local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
 if fresh then
   redis.call('SET', P .. 'gap', string.format('%.0f %.0f', gap_from, gap_until))
-elseif known[1] and gap_until == 0 then
+elseif gap and gap_until == 0 then
   redis.call('DEL', P .. 'gap')
 end
 if not heartbeat or now > heartbeat or heartbeat > now + AHEAD then

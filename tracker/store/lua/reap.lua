@@ -7,6 +7,7 @@
 -- Answer    { peers removed, peers that could not be looked at }
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
 --@ include swarm.lua
 --@ include users.lua

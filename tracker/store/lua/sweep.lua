@@ -12,6 +12,7 @@
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
+local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
 --@ include swarm.lua
 --@ include users.lua

@@ -69,7 +69,7 @@ end
 
 function belongs.array(name)
   local ih, array = string.match(name, '^swarm:(%w+):(%w%d)')
-  return (tonumber(call('HGET', P .. 't:' .. ih, array) or '') or 0) > 0
+  return load(ih)[array] > 0
 end
 
 function belongs.peer(name)

@@ -75,9 +75,3 @@ local function release(a, decide)
   call('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
   if decide and owes(a) and call('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then rank_debt(a.uid) end
 end
-
--- How much of [from, now) the tracker was away: nobody could announce then.
-local function away(from)
-  if from >= gap_until then return 0 end
-  return math.max(0, math.min(now, gap_until) - math.max(from, gap_from))
-end

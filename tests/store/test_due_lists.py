@@ -1,0 +1,98 @@
+"""Due lists: each peer stands in one, and goes from list to list for as long as it announces."""
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import Store, peer_id, update
+from tracker.store.swarms import DUE_STEP_SECONDS, due_deadline
+
+TIMEOUT = 2700.0
+
+
+def deadline(store: Store, seconds: float = TIMEOUT) -> int:
+    return due_deadline(store.clock.now + 1, seconds)
+
+
+async def lists(store: Store) -> dict[int, list[int]]:
+    """Deadline -> the numbers of the peers whose entries are in it."""
+    found = {}
+    async for key in store.redis.scan_iter(f"{store.keys.prefix}due:*", 1000):
+        packed = await store.redis.get(key)
+        numbers = [int.from_bytes(packed[at + 16 : at + 28], "big") for at in range(0, len(packed), 28)]
+        found[int(key.rpartition(b":")[2])] = sorted(numbers)
+    return found
+
+
+async def test_announces_leave_a_peer_where_it_stands(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    first = deadline(store)
+    for event in "uucp":
+        store.clock.now += 600
+        await store.announce(update(1, event))
+        await store.announce(update(2, event, torrent=2))
+    assert await lists(store) == {first: [1], due_deadline(store.clock.now + 1 - 1800, TIMEOUT): [2]}
+
+
+async def test_who_announced_goes_to_the_list_of_the_new_timeout(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.announce(update(2, "s"))
+    first = deadline(store)
+    store.clock.now = first
+    await store.announce(update(1))  # the timeout lives for TIMEOUT more
+    await store.redis.unlink(store.keys.timeout(1, peer_id(2)))  # this one is over
+    assert await store.swarms.reap_due(first, 0, 64, 64) == (2, 1)
+    (second,) = await lists(store)
+    assert abs(second - deadline(store)) <= DUE_STEP_SECONDS
+    assert await lists(store) == {second: [1]}
+    assert await store.redis.get(store.keys.timeout(1, peer_id(1))) == str(second).encode()
+    assert TIMEOUT - 60 < await store.redis.ttl(store.keys.timeout(1, peer_id(1))) <= TIMEOUT
+
+
+async def test_who_left_and_came_back_stands_in_one_list(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    first = deadline(store)
+    store.clock.now += 600
+    for _ in range(3):
+        await store.announce(update(1, "x"))
+        await store.announce(update(1, "s"))
+    second = deadline(store)
+    assert await lists(store) == {first: [1], second: [1, 1, 1]}
+    assert await store.swarms.reap_due(first, 0, 64, 64) == (1, 0)
+    assert await lists(store) == {second: [1, 1, 1]}
+    store.clock.now = second
+    assert await store.swarms.reap_due(second, 0, 64, 64) == (3, 0)
+    assert list((await lists(store)).values()) == [[1]]
+
+
+async def test_a_slice_at_a_time(store: Store) -> None:
+    """The list stays as it is until it is done."""
+    for number in range(1, 6):
+        await store.announce(update(number, "s"))
+    first = deadline(store)
+    store.clock.now = first
+    assert await store.swarms.reap_due(first, 0, 3, 3) == (3, 0)
+    assert (await lists(store))[first] == [1, 2, 3, 4, 5]
+    assert await store.swarms.reap_due(first, 3, 3, 3) == (2, 0)
+    ((second, numbers),) = (await lists(store)).items()
+    assert second > first and numbers == [1, 2, 3, 4, 5]
+
+
+async def test_no_list_comes_too_late(make_store: MakeStore) -> None:
+    """A timeout that is longer than others may be is looked at before its end: the next announce may shorten it."""
+    store = await make_store(shortest_timeout=1000)
+    await store.announce(update(1, "s", timeout_seconds=1500))
+    first = deadline(store, 1000)
+    assert await lists(store) == {first: [1]}
+    store.clock.now += 10
+    await store.announce(update(1, timeout_seconds=1000))
+    store.clock.now = first
+    assert await store.swarms.reap_due(first, 0, 64, 64) == (1, 0)
+    (second,) = await lists(store)
+    assert second <= deadline(store, 1000) and first < second
+
+
+async def test_a_timeout_that_was_lost_is_made_anew(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.redis.unlink(store.keys.timeout(1, peer_id(1)))
+    store.clock.now += 100
+    await store.announce(update(1))
+    assert deadline(store) in await lists(store)
+    assert await store.redis.get(store.keys.timeout(1, peer_id(1))) == str(deadline(store)).encode()

@@ -1,0 +1,104 @@
+"""What announce.lua is told, and what it answers."""
+
+import struct
+from typing import Any
+
+import pytest
+
+from tests.store.harness import endpoint, info_hash, peer_id, update
+from tracker.store.swarms import Admitted, Moved, PeerUpdate, Refused
+from tracker.store.update import pack, pack_rules, parse, parse_moved
+
+HEAD = "<80scBHII"
+
+
+def split(packed: bytes) -> tuple[bytes, list[bytes], bytes]:
+    """(the part of fixed length, the three figures, what follows them)"""
+    size = struct.calcsize(HEAD)
+    *figures, rest = packed[size:].split(b"\0", 3)
+    return packed[:size], figures, rest
+
+
+@pytest.mark.parametrize(
+    ("changes", "figures"),
+    [
+        ({"uploaded": 5, "downloaded": 0, "bytes_left": 0}, [b"5", b"0", b"0"]),
+        ({"uploaded": 2**53 - 1, "downloaded": 10**14}, [b"9007199254740991", b"100000000000000", b"1000"]),
+        ({"bytes_left": None}, [b"0", b"0", b""]),
+    ],
+    ids=["seeder", "exact figures", "left unsaid"],
+)
+def test_an_announce_is_one_string(changes: dict[str, Any], figures: list[bytes]) -> None:
+    told = update(1, "s", timeout_seconds=2700.5, with_ids=True, **changes)
+    head, said, rest = split(pack(told))
+    hexed = (info_hash(1) + peer_id(1)).hex().encode()
+    assert struct.unpack(HEAD, head) == (hexed, b"s", 1, 50, 2_700_500, 7)
+    assert said == figures
+    assert rest == b"\x06" + endpoint(1) + peer_id(1) + b"\0\0"
+
+
+def test_what_is_of_any_length_has_its_length_before_it() -> None:
+    told = update(1, key_digest=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
+    rest = pack(told)[-(18 + 20 + 1 + 8 + 1 + 255) :]
+    assert rest[:18] == endpoint(1, v6=True)
+    assert rest[18:38] == peer_id(1) and rest[38:47] == b"\x088 bytes!"
+    assert rest[47:] == b"\xff" + ("é" * 200).encode()[:255]
+
+
+def test_every_field_of_an_update_is_packed() -> None:
+    """Fields are taken by position."""
+    assert PeerUpdate._fields == tuple(update(1)._asdict())
+    others: dict[str, Any] = {
+        "info_hash": info_hash(2),
+        "peer_id": peer_id(2),
+        "event": b"c",
+        "uploaded": 1,
+        "downloaded": 1,
+        "bytes_left": 1,
+        "endpoint": endpoint(2),
+        "peers_wanted": 1,
+        "key_digest": b"12345678",
+        "passkey": "a",
+        "timeout_seconds": 1.5,
+        "random": 1,
+        "with_ids": True,
+    }
+    for field, value in others.items():
+        assert pack(update(1)._replace(**{field: value})) != pack(update(1)), field
+
+
+def test_rules_are_doubles() -> None:
+    assert struct.unpack("<10d", pack_rules(*range(10))) == tuple(range(10))
+
+
+PEERS, PEERS6 = endpoint(1) + endpoint(2), endpoint(3, v6=True)
+IDS, IDS6 = peer_id(1) + peer_id(2), peer_id(3)
+
+
+@pytest.mark.parametrize(
+    ("reply", "expected"),
+    [
+        (b"u 3 2 1 " + PEERS, Admitted(3, 2, 1, PEERS, b"", b"", b"", "update")),
+        (b"j 0 1 0 ", Admitted(0, 1, 0, b"", b"", b"", b"", "join")),
+        (b"l 0 0 9007199254740991 ", Admitted(0, 0, 2**53 - 1, b"", b"", b"", b"", "leave")),
+        (b"s 1 0 0      1", Admitted(1, 0, 0, b"     1", b"", b"", b"", "stranger")),
+        (
+            b"U 3 2 1 " + struct.pack("<HHH", 12, 18, 40) + PEERS + PEERS6 + IDS + IDS6,
+            Admitted(3, 2, 1, PEERS, PEERS6, IDS, IDS6, "update"),
+        ),
+        (
+            b"J 3 2 1 " + struct.pack("<HHH", 0, 18, 0) + PEERS6,
+            Admitted(3, 2, 1, b"", PEERS6, b"", b"", "join"),
+        ),
+        ([1, b"denied", b"caf\xe9"], Refused("denied", "caf\ufffd")),
+        ([1, b"error", b"WRONGTYPE"], Refused("error", "")),
+    ],
+    ids=["update", "join", "leave", "spaces among the peers", "ids", "IPv6", "refused", "error"],
+)
+def test_answers_are_read(reply: object, expected: Admitted | Refused) -> None:
+    assert parse(reply) == expected
+
+
+def test_what_was_moved_is_read() -> None:
+    assert parse_moved(b"1 2 3 9007199254740991") == Moved(1, 2, 3, 2**53 - 1)
+    assert parse_moved(b"") == Moved(0, 0, 0, 0)
