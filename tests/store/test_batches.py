@@ -69,6 +69,21 @@ async def test_what_arrives_during_a_call_goes_with_the_next() -> None:
     assert calls.made == [[1], [2, 3]] and settled == [("first", 2), ("later 2", 4), ("later 3", 6)]
 
 
+async def test_what_is_being_read_comes_along() -> None:
+    """Requests that come in turn after turn of the loop go together, up to a full batch; a turn without any ends it."""
+    calls = Calls()
+    async with running(calls, most=6, most_waiting=100) as batches:
+        for per_turn, turns in ((1, 4), (2, 5)):
+            settled: list[int] = []
+            for turn in range(turns):
+                for _ in range(per_turn):
+                    batches.submit(turn, lambda context, outcome: context.append(outcome), settled)
+                await asyncio.sleep(0)
+            while len(settled) < per_turn * turns:
+                await asyncio.sleep(0)
+    assert [len(made) for made in calls.made] == [4, 6, 4]
+
+
 async def test_too_many_and_a_store_that_is_away_are_refused_at_once() -> None:
     calls = Calls()
     calls.gate.clear()
