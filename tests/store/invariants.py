@@ -1,6 +1,5 @@
 """T19: what must hold of the store at every quiet moment, read key by key."""
 
-import struct
 from typing import Any
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -25,9 +24,9 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
         info_hash = InfoHash(bytes.fromhex(hexed.decode()))
         row = await redis.hgetall(keys.torrent(info_hash))
         figures = {
-            name: int(row.get(name.encode(), 0)) for name in ("seeders", "leechers", "snatches", "paused")
+            name: int(row.get(name.encode(), 0))
+            for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
         }
-        figures |= zip(ARRAYS, struct.unpack("<4I", row.get(b"slots", bytes(16))), strict=True)
         assert all(value >= 0 for value in figures.values()), figures
         assert row.get(b"tid") == torrent_id
         assert seeders == figures["seeders"]

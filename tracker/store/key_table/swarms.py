@@ -52,7 +52,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:t:<ih>",
         "HASH",
         "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses first seen since the last "
-        "scoring); slots: the lengths of the arrays s4, l4, s6, l6, 4 bytes each, little-endian "
+        "scoring); s4, l4, s6, l6: the lengths of the arrays "
         "(a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); auto: 1 when it "
         "registered itself; scored_at (epoch s): when a scoring of it last counted as processed; elsewhere: the peers another tracker "
         "knew then, the most of them; listed: its name as it stands in `t:i:name`; name, private, enabled, reason, multi_up, multi_dn where somebody set them",
@@ -101,7 +101,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:swarm:<ih>:<array>",
         "STRING",
         "packed endpoints; `<array>` is s4, l4, s6 or l6: seeders or leechers, IPv4 (6 bytes) or IPv6 (18 bytes). Only the first "
-        "n slots (n from `slots` of `t:t:<ih>`) are valid, what follows is slack",
+        "n slots (n from `t:t:<ih>`) are valid, what follows is slack",
         "with the swarm",
         "announce.lua, reap.lua, due.lua, sweep.lua",
     ),

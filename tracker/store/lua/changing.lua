@@ -259,8 +259,9 @@ local OUTCOMES = { update = 'u', join = 'j', leave = 'l', stranger = 's' }
 local function reply(t, r, outcome)
   local head = OUTCOMES[outcome] .. ' ' .. decimal(t.seeders) .. ' ' .. decimal(t.leechers) .. ' ' .. decimal(t.snatches) .. ' '
   if r.want == 0 or outcome == 'leave' then return head end
-  return answer(head, t.arrays, pack_slots(t), r.kind == 's' or r.paused == '1', r.want, r.random, r.with_ids, #r.endpoint == 6,
-    r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6)
+  local seeding = r.kind == 's' or r.paused == '1'
+  return answer(head, t.arrays, seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6, r.want, r.random, r.with_ids,
+    #r.endpoint == 6, r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6)
 end
 
 local function refuse(code, reason)

@@ -47,11 +47,10 @@ local function pick(arrays, family, size, s, l, want, random, mine, with_ids)
 end
 
 -- The answer to an announce: what is said of the swarm (`head`), then the peers. Of the caller's own family first; the
--- other one fills what is left. Seeders (`seeding`) are told of leechers only.
-local function answer(head, arrays, slots, seeding, want, random, with_ids, on_v4, mine4, mine6)
+-- other one fills what is left. `s4` to `l6` are the lengths of the arrays; seeders are told of leechers only, so for them the
+-- first two are 0.
+local function answer(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, mine4, mine6)
   local peers4, ids4, peers6, ids6
-  local s4, l4, s6, l6 = read('<I4I4I4I4', slots)
-  if seeding then s4, s6 = 0, 0 end
   if on_v4 then
     peers4, ids4 = pick(arrays, '4', 6, s4, l4, want, random, mine4, with_ids)
     if s6 + l6 == 0 and not with_ids then return head .. peers4 end

@@ -10,12 +10,15 @@ local function renew(packed, ih, tid)
     read('<c40BBHI4I4sssBc0', packed, 41)
   if event ~= UPDATE then return end
   local torrent = P .. 't:' .. ih
-  local t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'slots')
-  if t[1] ~= tid or t[2] == '0' then return end
-
-  local suffix, seeding, was = tid .. ':' .. pidx, left == '0', nil
+  local suffix, seeding, t, was = tid .. ':' .. pidx, left == '0', nil, nil
   local key = P .. 'p:' .. suffix
-  if seeding then -- a seeder is never paused
+  if seeding then -- is told of leechers only, and never paused
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6')
+  else
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 's4', 's6')
+  end
+  if t[1] ~= tid or t[2] == '0' then return end
+  if seeding then
     was = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up')
   else
     was = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'paused')
@@ -33,7 +36,8 @@ local function renew(packed, ih, tid)
 
   local reply = 'u ' .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if want > 0 then
-    reply = answer(reply, P .. 'swarm:' .. ih .. ':', t[6], seeding, want, random, with_ids == 1, on_v4, mine4, mine6)
+    reply = answer(reply, P .. 'swarm:' .. ih .. ':', (t[8] or 0) + 0, (t[9] or 0) + 0, (t[6] or 0) + 0, (t[7] or 0) + 0, want,
+      random, with_ids == 1, on_v4, mine4, mine6)
   end
   local up, down, elapsed, total_time = 0, 0, now - was[5], was[6] or 0
   if uploaded ~= (was[3] or '0') then up = max(0, uploaded - (was[3] or 0)) end

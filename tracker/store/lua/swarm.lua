@@ -24,29 +24,21 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
-local SLOTS = '<I4I4I4I4'
-
--- The lengths of the arrays, as one field: they are only ever read and written together.
-local function pack_slots(t)
-  return struct.pack(SLOTS, t.s4, t.l4, t.s6, t.l6)
-end
-
 -- The torrent's figures, in the table `t` or one of its own.
 local function load(ih, t)
   local key = P .. 't:' .. ih
-  local v = call('HMGET', key, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'slots')
+  local v = call('HMGET', key, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 's4', 'l4', 's6', 'l6')
   t = t or {}
   t.ih, t.key, t.arrays, t.tid, t.enabled, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], v[2], 0
   t.seeders, t.leechers, t.snatches = tonumber(v[3]) or 0, tonumber(v[4]) or 0, tonumber(v[5]) or 0
-  t.s4, t.l4, t.s6, t.l6 = 0, 0, 0, 0
-  if v[6] and #v[6] == 16 then t.s4, t.l4, t.s6, t.l6 = struct.unpack(SLOTS, v[6]) end
+  t.s4, t.l4, t.s6, t.l6 = tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0, tonumber(v[9]) or 0
   t.was_seeders, t.was_leechers = t.seeders, t.leechers
   return t
 end
 
 -- Writes the figures of `t` and everything derived from them: rankings here, global sums at the end of the script.
 local function save(t)
-  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 'slots', pack_slots(t))
+  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 's4', t.s4, 'l4', t.l4, 's6', t.s6, 'l6', t.l6)
   if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
   t.paused = 0
   if t.seeders ~= t.was_seeders then
