@@ -1,5 +1,6 @@
 """renewing.lua does for regular announces exactly what changing.lua does for all of them, at a fraction of the price."""
 
+import asyncio
 import random
 from collections.abc import AsyncIterator
 from typing import Any
@@ -8,7 +9,7 @@ import pytest
 
 from tests.servers import Server
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, endpoint, running, update
+from tests.store.harness import Store, endpoint, info_hash, running, update
 from tests.store.invariants import check_invariants
 from tracker.store.keys import Keys
 from tracker.store.scripts import Script, source
@@ -113,3 +114,22 @@ async def test_in_private_mode_nothing_is_regular(make_store: MakeStore) -> None
     assert await store.refused(update(1, passkey="b" * 20)) == "unknown passkey"
     await store.users.delete("7")
     assert await store.refused(update(1, passkey="a" * 20)) == "unknown passkey"
+
+
+@pytest.mark.parametrize("text", ["", "many", "1.5", "nan", "inf", "-1", "1 2", "1e400", "9" * 400])
+@pytest.mark.parametrize("field", ["seeders", "leechers", "snatches"])
+async def test_figures_that_are_none_stop_nobody(store: Store, field: str, text: str) -> None:
+    """What somebody wrote where a count belongs is no count, and costs the other announces of the batch nothing."""
+    await store.announce(update(1, "s"))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), field, text)
+    answers = await asyncio.gather(
+        store.swarms.announce(update(1)),
+        store.swarms.announce(update(2, "s", torrent=2)),
+        store.swarms.announce(update(1, "p")),
+    )
+    assert (
+        isinstance(answers[0], Admitted)
+        and getattr(answers[0], field.replace("snatches", "completions")) == 0
+    )
+    assert isinstance(answers[1], Admitted) and answers[1].leechers == 1
+    assert isinstance(answers[2], Admitted)

@@ -35,6 +35,7 @@ local function renew(packed, ih, tid)
   if (was[2] == '0') ~= seeding or was[8] == '1' then return end
 
   local reply = 'u ' .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
+  if #reply > 50 or not find(reply, '^u %d+ %d+ %d+ $') then return end -- somebody else wrote there
   if want > 0 then
     reply = answer(reply, P .. 'swarm:' .. ih .. ':', (t[8] or 0) + 0, (t[9] or 0) + 0, (t[6] or 0) + 0, (t[7] or 0) + 0, want,
       random, with_ids == 1, on_v4, mine4, mine6)

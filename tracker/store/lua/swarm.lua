@@ -24,13 +24,18 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
+-- A count as it is stored; what is none, for somebody else wrote it, is 0 until the sweep counts anew.
+local function stored_count(digits)
+  return digits and #digits <= 15 and string.find(digits, '^%d+$') and tonumber(digits) or 0
+end
+
 -- The torrent's figures, in the table `t` or one of its own.
 local function load(ih, t)
   local key = P .. 't:' .. ih
   local v = call('HMGET', key, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 's4', 'l4', 's6', 'l6')
   t = t or {}
   t.ih, t.key, t.arrays, t.tid, t.enabled, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], v[2], 0
-  t.seeders, t.leechers, t.snatches = tonumber(v[3]) or 0, tonumber(v[4]) or 0, tonumber(v[5]) or 0
+  t.seeders, t.leechers, t.snatches = stored_count(v[3]), stored_count(v[4]), stored_count(v[5])
   t.s4, t.l4, t.s6, t.l6 = tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0, tonumber(v[9]) or 0
   t.was_seeders, t.was_leechers = t.seeders, t.leechers
   return t
