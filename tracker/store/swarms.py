@@ -285,11 +285,11 @@ class Swarms:
 
     async def due_lists(self, deadlines: Sequence[int]) -> list[int]:
         """Those of ``deadlines`` that have a list."""
-        if not deadlines:
+        keys = [self._keys.due(deadline) for deadline in deadlines]
+        # After an outage there are pages and pages of none.
+        if not keys or (len(keys) > 1 and not await self._connection.command("EXISTS", *keys)):
             return []
-        there = await self._connection.pipeline(
-            *(("EXISTS", self._keys.due(deadline)) for deadline in deadlines)
-        )
+        there = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
         return [deadline for deadline, exists in zip(deadlines, there, strict=True) if exists == 1]
 
     async def due_cursor(self) -> int | None:

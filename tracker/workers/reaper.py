@@ -29,7 +29,8 @@ HEARTBEAT_SECONDS = 5.0
 SWEEP_BUDGET = 100
 SWEEP_BEHIND = 3
 """The sweep is behind when its last round ended more than this many reap intervals ago."""
-_LONGEST_LOOK_BACK = 600
+_LOOK_BACK, _LONGEST_LOOK_BACK = 600, 86_400
+"""Seconds: where nobody says how far the lists are worked through, and where that is known; lists expire after a day."""
 _DUE_PAGE = 500
 _MOST_WAITING = 2_000_000
 _TICK_SECONDS = 0.5
@@ -170,8 +171,8 @@ class Reaper:
 
     async def _reap_due(self) -> None:
         cursor = await self._swarms.due_cursor()
-        # What was due longer ago is the business of the sweep, which begins with a whole round.
-        earliest = int(self._clock()) - _LONGEST_LOOK_BACK
+        # However long nobody was here: who stands in a list and is alive has to get into a later one.
+        earliest = int(self._clock()) - (_LOOK_BACK if cursor is None else _LONGEST_LOOK_BACK)
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
         while True:
             now = self._clock()
