@@ -133,3 +133,17 @@ async def test_figures_that_are_none_stop_nobody(store: Store, field: str, text:
     )
     assert isinstance(answers[1], Admitted) and answers[1].leechers == 1
     assert isinstance(answers[2], Admitted)
+
+
+@pytest.mark.parametrize("event", ["s", "u", "p"])
+async def test_an_array_that_is_none_is_told_to_nobody(store: Store, event: str) -> None:
+    """An announce that was applied is answered as such, though there is nobody to tell of."""
+    await store.announce(update(1, "s", bytes_left=0))
+    if event != "s":
+        await store.announce(update(2, "s"))
+    array = f"{store.keys.prefix}swarm:{info_hash(1).hex()}:s4"
+    await store.redis.delete(array)
+    await store.redis.rpush(array, "somebody else's")
+    reply = await store.announce(update(2, event, uploaded=5))
+    assert (reply.seeders, reply.leechers, reply.peers) == (1, 1, b"")
+    assert (await store.peer(update(2)))["uploaded"] == "5"

@@ -260,8 +260,9 @@ local function reply(t, r, outcome)
   local head = OUTCOMES[outcome] .. ' ' .. decimal(t.seeders) .. ' ' .. decimal(t.leechers) .. ' ' .. decimal(t.snatches) .. ' '
   if r.want == 0 or outcome == 'leave' then return head end
   local seeding = r.kind == 's' or r.paused == '1'
-  return answer(head, t.arrays, seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6, r.want, r.random, r.with_ids,
-    #r.endpoint == 6, r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6)
+  local ok, told = pcall(answer, head, t.arrays, seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6, r.want, r.random,
+    r.with_ids, #r.endpoint == 6, r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6)
+  return ok and told or head -- without peers where an array is somebody else's key: what was applied must not fail now
 end
 
 local function refuse(code, reason)
