@@ -235,6 +235,30 @@ def test_another_server_is_used_by_socket_password_and_tls(
 # Ends
 
 
+def test_a_signal_ends_a_start_that_loads_for_long(tmp_path: Path) -> None:
+    """Gracefully, and at once: the private store need not read all of its data for it."""
+    files = tmp_path / "data" / "appendonlydir"
+    files.mkdir(parents=True)
+    sort = _command("SORT", "numbers", "STORE", "sorted")
+    begin = _command("SELECT", "0") + _command("RPUSH", "numbers", *map(str, range(2000, 0, -1)))
+    (files / "appendonly.aof.1.incr.aof").write_bytes(begin + sort * 60_000)
+    (files / "appendonly.aof.manifest").write_text("file appendonly.aof.1.incr.aof seq 1 type i\n")
+    log_file = tmp_path / "log"
+    with log_file.open("w") as log:
+        process = trackers.spawn(tmp_path, log)
+    tracker = RunningTracker(process, log_file, "")
+    while "is loading its data" not in tracker.log:
+        assert process.poll() is None, tracker.log
+        time.sleep(0.05)
+    assert tracker.end() == 0
+    assert "stopped before the private store was ready" in tracker.log
+
+
+def _command(*words: str) -> bytes:
+    """As an append-only file has it."""
+    return f"*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
+
+
 def test_a_second_signal_ends_at_once(start_tracker: StartTracker, start_server: StartServer) -> None:
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="60")

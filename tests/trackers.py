@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from bencodepy import decode as bdecode
 
@@ -102,18 +102,23 @@ class RunningTracker:
             self.process.stdout.close()
 
 
+def spawn(directory: Path, log: IO[str], *words: str, **settings: str) -> "subprocess.Popen[str]":
+    """One that is about to start in ``directory``."""
+    return subprocess.Popen(
+        [sys.executable, "-m", "tracker", "serve", *words],
+        cwd=directory,
+        env=environment({**ANY_PORTS, **PATIENCE, **settings}),
+        stdout=subprocess.PIPE,
+        stderr=log,
+        text=True,
+    )
+
+
 def start(directory: Path, *words: str, **settings: str) -> RunningTracker:
     """Starts one in ``directory`` and waits for its banner."""
     log_file = directory / "log"
     with log_file.open("a") as log:
-        process = subprocess.Popen(
-            [sys.executable, "-m", "tracker", "serve", *words],
-            cwd=directory,
-            env=environment({**ANY_PORTS, **PATIENCE, **settings}),
-            stdout=subprocess.PIPE,
-            stderr=log,
-            text=True,
-        )
+        process = spawn(directory, log, *words, **settings)
     assert process.stdout is not None
     lines: list[str] = []
     for line in process.stdout:

@@ -8,7 +8,8 @@ import asyncio
 import os
 import signal
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from contextlib import AsyncExitStack
+from typing import TYPE_CHECKING, Any
 
 import structlog
 
@@ -31,13 +32,26 @@ class Stop(asyncio.Event):
 
     deadline = 0.0
     """When the process has to be gone, by the loop's clock."""
+    opening: asyncio.Task[Any] | None = None
+    """What waits for the private store, and need not wait any longer then."""
 
 
 async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
     loop, stop = asyncio.get_running_loop(), Stop()
     _stop_on_signals(stop)
-    async with open_server(settings, _import_service) as server:
+    async with AsyncExitStack() as stack:
+        stop.opening = task = asyncio.current_task()
+        try:
+            server = await stack.enter_async_context(open_server(settings, _import_service))
+        except asyncio.CancelledError:
+            if task is None or not stop.is_set():
+                raise
+            task.uncancel()
+            log.info("stopped before the private store was ready")
+            return
+        finally:
+            stop.opening = None
         from tracker import service  # noqa: PLC0415  # imported by now
 
         await service.serve(settings, server, stop, ready)
@@ -60,6 +74,8 @@ def _stop_on_signals(stop: Stop) -> None:
         stop.deadline = loop.time() + STOP_SECONDS
         loop.call_at(stop.deadline, lambda: os._exit(1))
         stop.set()
+        if stop.opening is not None:
+            stop.opening.cancel()
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
