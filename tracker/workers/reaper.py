@@ -2,9 +2,10 @@
 
 A timeout key that nobody looks at may stay in Redis long after its time, because expired keys are found by
 sampling; a look at it removes it and publishes its expiry at once. So each peer stands in the list of a deadline, and
-when that time has come the whole list is looked at: who has announced since goes on into a later one. Events reap what Redis found first, which is
-all there is when two trackers share a store and one of them is slow. Both may be lost; the sweep visits every
-member of every swarm once per reap interval. The script re-checks everything, so whoever comes second does nothing.
+when that time has come the whole list is looked at: who has announced since goes on into a later one. Events reap
+what Redis found first, which is all there is when two trackers share a store and one of them is slow. Both may be
+lost; the sweep visits every member of every swarm once per reap interval. The script re-checks everything, so whoever
+comes second does nothing.
 """
 
 import asyncio
