@@ -40,6 +40,16 @@ async def test_in_a_rush_those_inside_are_answered_and_the_others_wait(logs: Log
 
 
 @on_loops()
+async def test_those_inside_cannot_keep_the_others_out_for_good() -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker) as address, contextlib.AsyncExitStack() as stack:
+        tracker.waiting = MANY_WAITING
+        for _ in range(3):
+            client = await stack.enter_async_context(connect(address))
+            assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
+
+
+@on_loops()
 async def test_a_stop_in_a_rush_is_graceful() -> None:
     tracker = RecordingTracker()
     async with contextlib.AsyncExitStack() as stack:

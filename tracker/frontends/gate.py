@@ -14,6 +14,8 @@ from tracker.listeners import Listener
 
 MANY_WAITING, FEW_WAITING = 256, 64
 """Requests that wait: from how many on nobody is let in, and down to how many until somebody is again."""
+_LONGEST_SECONDS = 1.0
+"""After which some are let in however many wait: else those inside could keep everybody else out by asking without end."""
 _GLANCE_SECONDS, _QUIET_SECONDS = 0.002, 60.0
 
 log = structlog.get_logger()
@@ -33,7 +35,15 @@ class Gate:
         self._quiet_until = 0.0
 
     async def open(self) -> None:
-        self._servers = [await listener.accept(self._enter) for listener in self._listeners]
+        servers: list[asyncio.Server] = []
+        try:
+            for listener in self._listeners:
+                servers.append(await listener.accept(self._enter))
+        except BaseException:  # stopped between two listeners: nobody else knows of the first
+            for server in servers:
+                server.close()
+            raise
+        self._servers = servers
 
     def close(self) -> None:
         for server in self._servers:
@@ -47,12 +57,14 @@ class Gate:
             self._crowded.set()
 
     async def run(self) -> None:
-        """Until cancelled: opens again when a rush is over."""
+        """Until cancelled: opens again when a rush is over, or for those who have waited long."""
+        loop = asyncio.get_running_loop()
         while True:
             await self._crowded.wait()
             self._crowded.clear()
-            self._tell(asyncio.get_running_loop().time())
-            while self._waiting() > FEW_WAITING:
+            began = loop.time()
+            self._tell(began)
+            while self._waiting() > FEW_WAITING and loop.time() - began < _LONGEST_SECONDS:
                 await asyncio.sleep(_GLANCE_SECONDS)
             await self.open()
 
