@@ -163,6 +163,48 @@ async def test_a_client_that_reads_nothing_holds_little(watched: Watched) -> Non
         assert len(tracker.announces) < 1000
 
 
+@on_loops()
+async def test_a_client_that_reads_nothing_is_cut_off_behind_the_door_too(watched: Watched) -> None:
+    """The connection is handed over while an answer does not fit into the socket's buffers."""
+    tracker = RecordingTracker()
+    tracker.error = ClientError("x" * 8_000_000)
+    tracker.gate.clear()
+    async with talking(tracker, keepalive_seconds=0.3) as client:
+        client.reader._transport.pause_reading()  # type: ignore[attr-defined]
+        client.send(request(ANNOUNCE))
+        async with asyncio.timeout(PATIENCE):
+            while not tracker.announces:
+                await asyncio.sleep(0)
+        for _ in range(4):
+            client.send(request(ANNOUNCE))
+        await asyncio.sleep(0.05)
+        tracker.gate.set()
+        with contextlib.suppress(ConnectionError):
+            async with asyncio.timeout(PATIENCE):
+                while True:
+                    client.send(b"x")
+                    await client.writer.drain()
+                    await asyncio.sleep(0.01)
+    assert watched.handed_over == 1
+    assert len(tracker.announces) == 2
+
+
+@on_loops("uvloop")
+async def test_both_servers_refuse_the_same_long_requests(watched: Watched) -> None:
+    async with talking(RecordingTracker(), max_request_line_bytes=1024) as client:
+        assert (await client.get(f"{ANNOUNCE}&x={'x' * 1024}")).failure.startswith("the request is too long")
+    assert watched.handed_over == 1
+
+
+@on_loops("uvloop")
+async def test_a_mistake_in_a_query_does_not_hide_a_second_request(watched: Watched) -> None:
+    two = f"GET {ANNOUNCE}&info_hash=a&info_hash=b HTTP/2.0\r\nHost: t\r\n\r\n".encode() + request(ANNOUNCE)
+    async with talking(RecordingTracker()) as client:
+        client.send(two)
+        await client.receive()
+    assert watched.handed_over == 1
+
+
 async def _answers(client: Client, sent: bytes) -> list[Response]:
     client.send(sent)
     client.half_close()

@@ -38,6 +38,7 @@ async def test_plain_ones(heads: Heads, lines: bytes, keep_alive: bool, answer: 
         b"1\r\nHost: t\r\nHost: u\r\n\r\n",
         b"2\r\nHost: t\r\n\r\n",
         b"1\r\nHost: t\r\nContent-Length: 0\r\n\r\n",
+        b"1\r\nHost: t\r\ncontent-length: 5\r\n\r\n",
         b"1\r\nHost: t\r\nContent-Length: 5\r\n\r\nhello",
         b"1\r\nHost: t\r\nTransfer-Encoding: chunked\r\n\r\n0\r\n\r\n",
         b"1\r\nHost: t\r\ntransfer-ENCODING: x\r\n\r\n",

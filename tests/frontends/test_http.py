@@ -384,6 +384,19 @@ async def test_access_log_has_a_line_per_request_and_no_passkey(logs: Logs) -> N
     assert "sekrit" not in str(logs)
 
 
+@on_loops()
+async def test_access_log_has_what_is_refused_at_once(logs: Logs) -> None:
+    async with talking(RecordingTracker(), access_log=True) as client:
+        for target in ("/announce?info_hash=short", "/scrape?info_hash=short", ANNOUNCE):
+            await client.get(target)
+    lines = [line for line in logs if line["event"] == "request"]
+    assert [(line["kind"], line["status"], line["client"]) for line in lines] == [
+        ("announce", 200, "127.0.0.1"),
+        ("scrape", 200, "127.0.0.1"),
+        ("announce", 200, "127.0.0.1"),
+    ]
+
+
 @on_loops("uvloop")
 async def test_no_access_log_unless_asked_for(logs: Logs) -> None:
     async with talking(RecordingTracker()) as client:

@@ -58,6 +58,7 @@ class Doors:
         self.log_request = log_request
         self.ajar = ajar
         self.settings = front.rules.settings
+        self.longest = min(_LONGEST, self.settings.max_request_line_bytes)  # aiohttp refuses what is longer
         self.heads = Heads(self.settings)
         self.gate: Gate | None = None
         self.sweeps = 0
@@ -122,6 +123,7 @@ class Door(asyncio.Protocol):
         "_cut",
         "_doors",
         "_early",
+        "_full",
         "_head",
         "_last",
         "_pipe",
@@ -133,6 +135,7 @@ class Door(asyncio.Protocol):
         self._doors = doors
         self._asked: Announce | Scrape | None = None
         self._early = b""
+        self._full = False
         self._last = False
         self._cut: asyncio.TimerHandle | None = None
         self.since = doors.sweeps
@@ -166,7 +169,7 @@ class Door(asyncio.Protocol):
         target, _, lines = data.partition(b" HTTP/1.")
         head = doors.heads.known.get(lines) or self._read(lines)
         path, _, query = target.partition(b"?")
-        if head is None or not query or len(data) > _LONGEST:
+        if head is None or not query or len(data) > doors.longest:
             self._otherwise(data)
             return
         passkey, announcing = None, _OPEN.get(path)
@@ -177,6 +180,8 @@ class Door(asyncio.Protocol):
                 return
             passkey, announcing = private[1].decode(), private[2] == b"announce"
         self._head = head
+        if doors.log_request is not None:
+            self._began = "announce" if announcing else "scrape", time.perf_counter(), self._client
         try:
             submit = self._submit_announce if announcing else self._submit_scrape
             if not submit(query, head, passkey):
@@ -199,7 +204,7 @@ class Door(asyncio.Protocol):
             front = self._doors.front
             address = front.credited(address, self._trusted, head.forwarded_for, head.forwarded, stated)
         if self._doors.log_request is not None:
-            self._began = "announce", time.perf_counter(), address
+            self._began = (*self._began[:2], address)
         self._asked = announce
         return self._doors.tracker.submit(announce, passkey, address, self._answered)
 
@@ -210,7 +215,7 @@ class Door(asyncio.Protocol):
         scrape = parse_scrape(query, doors.front.max_scrape)
         address = doors.front.credited(self._client, self._trusted, head.forwarded_for, head.forwarded, None)
         if doors.log_request is not None:
-            self._began = "scrape", time.perf_counter(), address
+            self._began = (*self._began[:2], address)
         self._asked = scrape
         return doors.tracker.submit_scrape(scrape, passkey, address, self._answered)
 
@@ -251,14 +256,14 @@ class Door(asyncio.Protocol):
 
     def _read(self, lines: bytes) -> Head | None:
         """A head that is not known. Those of proxies differ from client to client, so they are not remembered."""
-        if not lines.endswith(b"\r\n\r\n") or len(lines) > _LONGEST:
+        if not lines.endswith(b"\r\n\r\n") or len(lines) > self._doors.longest:
             return None
         heads = self._doors.heads
         return heads.read(lines) if self._trusted else heads.learn(lines)
 
     def _otherwise(self, data: bytes) -> None:
         """Something incomplete that may become an announce, or anything else."""
-        if len(data) <= _LONGEST and _BEGUN(data):
+        if len(data) <= self._doors.longest and _BEGUN(data):
             self._early = data
         else:
             self._hand_over(data)
@@ -271,6 +276,8 @@ class Door(asyncio.Protocol):
         self._doors.leave(self)
         pipe.set_protocol(connection)
         connection.connection_made(pipe)
+        if self._full:  # which a transport tells once, and only who is there when it happens
+            connection.pause_writing()
         if early:
             pipe.resume_reading()
         if early or data:
@@ -289,9 +296,11 @@ class Door(asyncio.Protocol):
 
     def pause_writing(self) -> None:
         """The client does not read its answers: it may not ask for more, and is given up like an idle one."""
+        self._full = True
         self._pipe.pause_reading()
 
     def resume_writing(self) -> None:
+        self._full = False
         if not self._early:
             self._pipe.resume_reading()
 

@@ -17,7 +17,7 @@ from tracker.frontends.exchange import answer_head
 from tracker.settings import HttpSettings
 
 _MOST_REMEMBERED, _LONGEST_REMEMBERED = 4096, 512
-_BODY = frozenset(("Content-Length", "Transfer-Encoding", "Expect", "Upgrade"))
+_BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
 _READ_BUFFER = 2**16
 
 
@@ -58,7 +58,9 @@ class Heads:
             return None
         message = messages[0][0]
         headers = message.headers
-        if message.version not in (HttpVersion10, HttpVersion11) or not _BODY.isdisjoint(headers):
+        if message.version not in (HttpVersion10, HttpVersion11):
+            return None
+        if any(name in headers for name in _BODY):  # in any case: aiohttp's parser in Python keeps it
             return None
         keep_alive = not message.should_close
         return Head(

@@ -113,10 +113,10 @@ def _learn_options(others: bytes) -> _Options | None:
     others = _COUNTERS.sub(b"", others)
     if others in _known_options:
         return _known_options[others]
+    if others.translate(None, VISIBLE):  # before anything in it is refused: this may be more than one request
+        return None
     fields = _fields(others[1:])
     if not fields.keys().isdisjoint(_UNUSUAL) or others.count(b"&") > MAX_PARAMETERS // 2:
-        return None
-    if others.translate(None, VISIBLE):
         return None
     options = _options(fields)
     if len(others) <= _LONGEST_KNOWN:
