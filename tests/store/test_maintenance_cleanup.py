@@ -41,7 +41,7 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "peer of another kind": lambda r, p: r.hset(f"{p}p:1:{PID.hex()}", "left", "0"),
     "timeout": lambda r, p: r.set(f"{p}ptimeout:1:{PID.hex()}", "1", ex=100),
     "torrents of a peer": lambda r, p: r.sadd(f"{p}p:{PID.hex()}:torrents", "1"),
-    "due": lambda r, p: r.set(f"{p}due:1700000000", b"x" * 28),
+    "due": lambda r, p: r.rpush(f"{p}due:1700000000", b"x" * 21),
     "seeders": lambda r, p: r.zadd(f"{p}i:seeders", {"77": 1}),
     "score": lambda r, p: r.zadd(f"{p}i:score", {"nonsense": 1}),
     "processed": lambda r, p: r.zadd(f"{p}i:processed", {"77": 1}),

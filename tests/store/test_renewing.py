@@ -37,6 +37,7 @@ async def contents(store: Store) -> dict[str, Any]:
         b"hash": store.redis.hgetall,
         b"set": store.redis.smembers,
         b"string": store.redis.get,
+        b"list": lambda key: store.redis.lrange(key, 0, -1),
         b"zset": lambda key: store.redis.zrange(key, 0, -1, withscores=True),
     }
     found = {}

@@ -152,9 +152,9 @@ async def test_started_writes_what_the_key_table_says(store: Store) -> None:
     assert await store.redis.smembers(store.keys.swarm_peers(info_hash(1))) == {pid.hex().encode()}
     assert await store.redis.smembers(store.keys.peer_torrents(pid)) == {b"1"}
     assert 2_699_000 < await store.redis.pttl(store.keys.timeout(1, pid)) <= 2_700_500
-    entry, due = (1).to_bytes(8, "big") + pid, due_deadline(START + 1, 2700.5)
-    assert await store.redis.get(store.keys.due(due)) == entry
-    assert await store.redis.get(store.keys.timeout(1, pid)) == str(due).encode()
+    due = due_deadline(START + 1, 2700.5)
+    assert await store.redis.lrange(store.keys.due(due), 0, -1) == [pid + b"1"]
+    assert await store.redis.get(store.keys.timeout(1, pid)) == b"%d" % (due // 2 % 10_000)
 
 
 async def test_every_announce_but_stopped_resets_the_timeout(store: Store) -> None:
@@ -326,6 +326,17 @@ async def test_concurrent_announces_share_calls(store: Store) -> None:
 async def calls(store: Store) -> int:
     stats = await store.redis.info("commandstats")
     return int(stats["cmdstat_evalsha"]["calls"])
+
+
+async def test_arrays_have_little_to_spare(store: Store) -> None:
+    """An eighth, at least four slots: a string that grows by itself has up to as much again."""
+    for number in range(1, 101):
+        await store.announce(update(number, "s"))
+    for name, size in (("l4", 6), ("l4i", 20)):
+        key = f"{store.keys.prefix}swarm:{info_hash(1).hex()}:{name}"
+        slots = await store.redis.strlen(key) / size
+        assert 100 <= slots <= 113
+        assert await store.redis.memory_usage(key) < 113 * size + 250
 
 
 async def test_a_broken_key_fails_its_own_announce_only(store: Store) -> None:

@@ -71,14 +71,14 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:ptimeout:<tid>:<pid>",
         "STRING",
-        "the deadline of the due list that the peer stands in, 0 for none; its expiry reaps the peer",
+        "which due list the peer stands in: half its deadline, the last four digits; empty for none. Its expiry reaps the peer",
         "1.5 times the interval of the last answer, at least the reap interval; deleted by `stopped`",
         "announce.lua, due.lua",
     ),
     KeySpec(
         "t:due:<deadline>",
-        "STRING",
-        "28 bytes for each peer to be looked at then: torrent id (8 bytes, big-endian) and peer id; the deadline is epoch s rounded up to 2",
+        "LIST",
+        "each peer to be looked at then: peer id (20 bytes) and torrent id; the deadline is epoch s rounded up to 2",
         "deleted when worked through, and who is still there put into a later one; expires a day after its deadline",
         "announce.lua, due.lua",
     ),

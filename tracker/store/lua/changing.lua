@@ -62,7 +62,7 @@ local function check_types(t, r)
   local name = r.kind .. (#r.endpoint == 6 and '4' or '6')
   call('SCARD', P .. 'tpeers:' .. t.ih)
   call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
-  call('STRLEN', t.arrays .. name)
+  r.array, r.length = name, call('STRLEN', t.arrays .. name)
   call('STRLEN', t.arrays .. name .. 'i')
   if not checked then
     for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do call('ZCARD', P .. 'i:' .. index) end
@@ -133,9 +133,11 @@ end
 
 -- Puts the peer at the end of the arrays of its kind; the answer is the hash fields that say so.
 local function place(t, r)
-  if r.v6 == '' then return 'n4', enter(t, r.kind, '4', r.v4, r.pid) end
-  if r.v4 == '' then return 'n6', enter(t, r.kind, '6', r.v6, r.pid) end
-  return 'n4', enter(t, r.kind, '4', r.v4, r.pid), 'n6', enter(t, r.kind, '6', r.v6, r.pid)
+  local n4 = r.v4 ~= '' and enter(t, r.kind, '4', r.v4, r.pid, r.array == r.kind .. '4' and r.length)
+  local n6 = r.v6 ~= '' and enter(t, r.kind, '6', r.v6, r.pid, r.array == r.kind .. '6' and r.length)
+  if not n6 then return 'n4', n4 end
+  if not n4 then return 'n6', n6 end
+  return 'n4', n4, 'n6', n6
 end
 
 local function add(fields, field, value)
@@ -180,7 +182,7 @@ end
 local function keep_alive(t, r, joining)
   local key = P .. 'ptimeout:' .. r.suffix
   if not joining and call('PEXPIRE', key, r.timeout) == 1 then return end
-  call('SET', key, may_grow and put_due(tonumber(t.tid), r.pid, r.timeout) or '0', 'PX', r.timeout)
+  call('SET', key, may_grow and put_due(t.tid, r.pid, r.timeout) or '', 'PX', r.timeout)
 end
 
 -- A seeder that never downloaded has not completed anything now, though some clients say so when they start.
@@ -320,4 +322,3 @@ local function change_swarm(packed, registered, denied)
   apply(t, r, p, r.uid ~= '' and load_account(r.uid, tid))
   return reply(t, r, p.active and 'update' or 'join')
 end
-

@@ -18,12 +18,12 @@ local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include timeouts.lua
 
 local list, first, most, most_reaped = P .. 'due:' .. ARGV[6], tonumber(ARGV[7]), tonumber(ARGV[8]), tonumber(ARGV[9])
-local packed = call('GETRANGE', list, first * 28, (first + most) * 28 - 1)
-local there, reaped, failed = math.floor(#packed / 28), 0, 0
+local entries = call('LRANGE', list, first, first + most - 1)
+local there, reaped, failed = #entries, 0, 0
 local tids, pids, pidxs, timeouts = {}, {}, {}, {}
 for i = 1, there do
-  local tid, pid = struct.unpack('>I8c20', packed, i * 28 - 27)
-  tids[i], pids[i], pidxs[i] = decimal(tid), pid, hex(pid)
+  local pid = string.sub(entries[i], 1, 20)
+  tids[i], pids[i], pidxs[i] = string.sub(entries[i], 21), pid, hex(pid)
   timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
 end
 
@@ -37,14 +37,14 @@ local function put_on(tid, pid, timeout)
 end
 
 -- Nearly all of them live on a usual day, for their peers have announced since: one look at all of them says which.
-local alive, seen = there > 0 and call('MGET', unpack(timeouts)), 0
+local alive, seen, name = there > 0 and call('MGET', unpack(timeouts)), 0, name_due(ARGV[6])
 while seen < there and reaped + failed < most_reaped do
   seen = seen + 1
   local i = seen
   if not alive[i] then
     local ok, one = pcall(remove_silent, tids[i], pids[i], pidxs[i])
     if ok then reaped = reaped + one else failed = failed + 1 end
-  elseif alive[i] == ARGV[6] then -- otherwise the peer has left and come back, and stands in another list
+  elseif alive[i] == name then -- otherwise the peer has left and come back, and stands in another list
     pcall(put_on, tids[i], pids[i], timeouts[i])
   end
 end
