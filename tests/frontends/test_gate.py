@@ -2,10 +2,16 @@
 
 import asyncio
 import contextlib
+import errno
+from collections.abc import Callable
+
+import pytest
 
 from tests.frontends.conftest import Logs
 from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, on_loops, request, serving
+from tracker.frontends import gate
 from tracker.frontends.gate import FEW_WAITING, MANY_WAITING
+from tracker.listeners import Listener
 
 
 @on_loops()
@@ -66,3 +72,29 @@ async def test_a_stop_in_a_rush_is_graceful() -> None:
             asyncio.get_running_loop().call_later(0.05, tracker.gate.set)
         assert (await last.receive()).reply[b"peers"] == b""
         assert await last.is_closed() and await inside.is_closed()
+
+
+@on_loops()
+async def test_without_file_descriptors_it_tries_again(monkeypatch: pytest.MonkeyPatch, logs: Logs) -> None:
+    monkeypatch.setattr(gate, "_LONGEST_SECONDS", 0.01)
+    tracker = RecordingTracker()
+    async with serving(tracker) as address, connect(address) as inside:
+        await inside.get(ANNOUNCE)
+        accept, refusals = (
+            Listener.accept,
+            [OSError(errno.EMFILE, "too many"), OSError(errno.EMFILE, "too many")],
+        )
+
+        async def short_of_files(self: Listener, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+            if refusals:
+                raise refusals.pop()
+            return await accept(self, server)
+
+        monkeypatch.setattr(Listener, "accept", short_of_files)
+        tracker.waiting = MANY_WAITING
+        async with connect(address) as last:
+            await last.get(ANNOUNCE)
+            tracker.waiting = 0
+            async with connect(address) as outside:
+                assert (await outside.get(ANNOUNCE)).reply[b"peers"] == b""
+    assert [line["event"] for line in logs].count("cannot let anybody in yet") == 2

@@ -132,3 +132,16 @@ async def test_who_waits_when_it_stops_hears_of_it() -> None:
             await asyncio.sleep(0)
         assert settled == []
     assert [type(outcome) for outcome in settled] == [StoreAway] * 6
+
+
+async def test_an_answer_that_makes_no_sense_fails_its_batch_only() -> None:
+    calls = Calls()
+    calls.error = ValueError("no figure")
+    with structlog.testing.capture_logs() as logs:
+        async with running(calls) as batches:
+            assert {type(outcome) for outcome in await _ask(batches, range(2))} == {StoreAway}
+            calls.error = None
+            assert await batches.ask(5) == 10
+    assert [(line["event"], line["error"]) for line in logs] == [
+        ("an answer of the store makes no sense", "ValueError")
+    ]

@@ -34,6 +34,8 @@ _BEGUN = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n
 """The beginning of a head, with line ends as they should be, up to before the empty line."""
 _LONGEST = 8192
 """Bytes of a request that the door waits for, or answers."""
+_MOST_EARLY = 65536
+"""Bytes that may come ahead of an answer: hundreds of requests."""
 _SWEEPS = 4
 """How often idle connections are looked for within the time that one may be idle."""
 
@@ -162,6 +164,8 @@ class Door(asyncio.Protocol):
         if self._asked is not None:  # ahead of its answer: it waits, and what follows stays in the socket
             self._early += data
             self._pipe.pause_reading()
+            if len(self._early) > _MOST_EARLY:
+                self._pipe.abort()
             return
         if self._early:
             data, self._early = self._early + data, b""

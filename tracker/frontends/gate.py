@@ -66,7 +66,17 @@ class Gate:
             self._tell(began)
             while self._waiting() > FEW_WAITING and loop.time() - began < _LONGEST_SECONDS:
                 await asyncio.sleep(_GLANCE_SECONDS)
+            while not await self._opened():
+                pass
+
+    async def _opened(self) -> bool:
+        try:
             await self.open()
+        except OSError as error:  # in a rush there may be no file descriptor left for a moment
+            log.warning("cannot let anybody in yet", error=type(error).__name__)
+            await asyncio.sleep(_LONGEST_SECONDS)
+            return False
+        return True
 
     def _tell(self, now: float) -> None:
         """There may be hundreds of rushes in a second of overload, or one in a day."""

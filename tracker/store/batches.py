@@ -105,6 +105,9 @@ class Batches:
         except asyncio.CancelledError:
             self._fail(batch, StoreAway("the tracker is stopping"))
             raise
+        except Exception as error:  # noqa: BLE001  # an answer that makes no sense: others may
+            log.error("an answer of the store makes no sense", error=type(error).__name__)
+            self._fail(batch, StoreAway("the store failed"))
         else:
             for (_, settle, context), outcome in zip(batch, outcomes, strict=True):
                 settle(context, outcome)
