@@ -132,6 +132,7 @@ def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_LOG__LEVEL": "warning",
+        "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers begin at once on few cores, and a shared machine halts
     }
 
 
