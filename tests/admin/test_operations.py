@@ -80,17 +80,6 @@ async def test_a_peer_for_people(store: Store) -> None:
     assert view.last_announce == int(store.clock.now)
 
 
-async def test_what_peers_have_left(store: Store) -> None:
-    """No field is 0, an empty one is a peer that did not say."""
-    for number, bytes_left in enumerate((0, 7, None), 1):
-        await store.announce(update(number, bytes_left=bytes_left))
-    torrent = await store.torrents.get(info_hash(1))
-    assert torrent is not None
-    _, peers = await store.torrents.peers(torrent)
-    views = [operations.peer_view(peer, GeoIP(None)) for peer in sorted(peers, key=lambda each: each.peer_id)]
-    assert [(view.bytes_left, view.seeding) for view in views] == [(0, True), (7, False), (None, False)]
-
-
 def test_what_somebody_else_wrote_is_no_figure() -> None:
     fields = {"uploaded": "9" * 5000, "downloaded": "nan", "left": "x", "speed_up": "inf", "user_id": "7"}
     peer = Peer(PeerId(bytes(20)), (Endpoint(b"\x01\x02\x03\x04\0\x05"),), False, fields)

@@ -102,7 +102,7 @@ async def _check_peer(
     row = await redis.hgetall(keys.peer(torrent_id, peer_id))
     assert row.get(b"active") == b"1"
     paused = row.get(b"paused") == b"1"
-    kind = "s" if row.get(b"left", b"0") == b"0" and not paused else "l"
+    kind = "s" if row[b"left"] == b"0" and not paused else "l"
     packed = row[b"endpoints"]
     expected = {
         "4": packed[:6] if len(packed) in (6, 24) else None,

@@ -159,7 +159,7 @@ def peer_view(peer: Peer, places: GeoIP) -> PeerView:
         user_id=fields.get("user_id", ""),
         uploaded=whole(fields.get("uploaded")),
         downloaded=whole(fields.get("downloaded")),
-        bytes_left=None if fields.get("left") == "" else whole(fields.get("left")),
+        bytes_left=whole(fields["left"]) if fields.get("left") else None,
         upload_speed=figure(fields.get("speed_up")),
         download_speed=figure(fields.get("speed_dn")),
         first_announce=whole(fields.get("first_announce")),

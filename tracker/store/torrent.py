@@ -117,7 +117,7 @@ def peer_of(peer_id: PeerId, row: Any) -> Peer:
     v4 = packed[:6] if len(packed) in (6, 24) else b""
     v6 = packed[-18:] if len(packed) >= 18 else b""
     endpoints = tuple(Endpoint(e) for e in (v4, v6) if e)
-    seeding = bool(row) and row.get(b"left", b"0") == b"0" and row.get(b"paused") != b"1"
+    seeding = row.get(b"left") == b"0" and row.get(b"paused") != b"1"
     hidden = {b"endpoints", b"key"}
     return Peer(peer_id, endpoints, seeding, text_of({k: v for k, v in row.items() if k not in hidden}))
 

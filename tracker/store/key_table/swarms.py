@@ -63,7 +63,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:p:<tid>:<pid>",
         "HASH",
         "speed_up, speed_dn (bytes/s), completed (0/1), user_id, first_announce, last_announce (epoch s), total_time (s), "
-        "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid, absent when 0), paused (0/1), endpoints (packed, 6, 18 or 24 bytes), "
+        "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid), paused (0/1), endpoints (packed, 6, 18 or 24 bytes), "
         "key (8 bytes of a keyed hash of the client's `key`, taken at the join), n4, n6 (its slot per family); endpoints, n4 and n6 while it is active. Absent: empty or 0 (both speeds or none)",
         "while the peer is active; then `peer_memory_seconds` in private mode, not at all in public mode",
         "announce.lua; reap.lua, due.lua, sweep.lua",

@@ -148,14 +148,13 @@ end
 -- The hash of a peer that joins, and of one that is remembered from an earlier time. What is read at each announce stands
 -- first; what is 0 is left out.
 local function write_join(t, r, p)
-  local fields = { 'endpoints', r.v4 .. r.v6 }
+  local fields = { 'endpoints', r.v4 .. r.v6, 'left', r.left }
   if p.known then
     call('PERSIST', p.at)
   else
     if p.was[1] or p.was[5] or p.was[9] then call('UNLINK', p.at) end -- another user's, or what somebody else wrote
     p.paused = '0'
   end
-  if p.known or r.left ~= '0' then add(fields, 'left', r.left) end
   if p.known or r.uploaded ~= '0' then add(fields, 'uploaded', r.uploaded) end
   if p.known or r.downloaded ~= '0' then add(fields, 'downloaded', r.downloaded) end
   add(fields, 'last_announce', now)

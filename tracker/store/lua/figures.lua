@@ -24,7 +24,7 @@ local function write_figures(key, was, left, uploaded, downloaded, up, down, ela
   if up + down > 0 then
     call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now,
       'total_time', total_time, 'speed_up', speed(up, elapsed), 'speed_dn', speed(down, elapsed))
-  elseif was[7] or left ~= (was[2] or '0') or uploaded ~= (was[3] or '0') or downloaded ~= (was[4] or '0') then
+  elseif was[7] or left ~= was[2] or uploaded ~= (was[3] or '0') or downloaded ~= (was[4] or '0') then
     call('HSET', key, 'left', left, 'uploaded', uploaded, 'downloaded', downloaded, 'last_announce', now, 'total_time', total_time)
     if was[7] then call('HDEL', key, 'speed_up', 'speed_dn') end
   else

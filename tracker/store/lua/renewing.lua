@@ -32,7 +32,7 @@ local function renew(packed, ih, tid)
   else
     return
   end
-  if ((was[2] or '0') == '0') ~= seeding or was[8] == '1' then return end
+  if (was[2] == '0') ~= seeding or was[8] == '1' then return end
 
   local reply = 'u ' .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if #reply > 50 or not find(reply, '^u %d+ %d+ %d+ $') then return end -- somebody else wrote there

@@ -127,7 +127,7 @@ local function count(t, kind, paused, by)
 end
 
 local function kind_of(left, paused)
-  return (left or '0') == '0' and paused ~= '1' and 's' or 'l'
+  return left == '0' and paused ~= '1' and 's' or 'l'
 end
 
 -- The peer whose timeout is gone leaves the swarm and everything that says it is in one; `n4` and `n6` are its slots.
