@@ -11,7 +11,6 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 _OUTCOMES = {b"u": "update", b"j": "join", b"l": "leave", b"s": "stranger"}
-_OUTCOMES |= {letter.upper(): outcome for letter, outcome in _OUTCOMES.items()}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
@@ -119,12 +118,15 @@ def parse(reply: Any) -> Admitted | Refused:
     """The script's answer to one announce."""
     if type(reply) is not bytes:
         return _refused(*reply[1:])
-    outcome, seeders, leechers, completions, peers = reply.split(b" ", 4)
+    letter, seeders, leechers, completions, peers = reply.split(b" ", 4)
     peers6 = ids = ids6 = b""
-    if outcome.isupper():
+    outcome = _OUTCOMES.get(letter)
+    if outcome is None:
+        outcome = _OUTCOMES[letter.lower()]
         peers, peers6, ids, ids6 = _split(peers)
-    return Admitted(
-        int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, _OUTCOMES[outcome]
+    # Not by Admitted(), which would be half of the price of all this.
+    return tuple.__new__(
+        Admitted, (int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, outcome)
     )
 
 
