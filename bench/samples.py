@@ -11,7 +11,7 @@ TRACKER = (
     ("reading the query", r"\(tracker/wire/query\.py|parse_(announce|scrape) \("),
     ("composing the answer", r"\(tracker/wire/(http|compact)\.py"),
     ("heads of requests and answers, connections", r"\(tracker/(frontends/|wire/proxy\.py)"),
-    ("policy", r"\(tracker/announce\.py"),
+    ("policy", r"\(tracker/(?:announce|rules|refusals|scrape)\.py"),
     ("packing for the store, and unpacking", r"\(tracker/store/update\.py"),
     (
         "batches and the line to the store",

@@ -12,9 +12,10 @@ import pytest
 
 from tests.servers import Server
 from tests.store.harness import ALICE, START, Clock, Store, info_hash, peer_id, running
-from tracker.announce import Tracker, swarm_rules
+from tracker.announce import Tracker
 from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
 from tracker.errors import ClientError
+from tracker.rules import swarm_rules
 from tracker.settings import Settings
 from tracker.store.clients import AllowList
 from tracker.store.keys import Keys

@@ -15,7 +15,7 @@ import pytest
 
 from tests.servers import ROOT, Server
 from tests.store.harness import Store, running, update
-from tracker import announce
+from tracker import announce, refusals
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.keys import Keys
 from tracker.store.swarms import SwarmRules
@@ -80,9 +80,9 @@ async def test_every_command_for_redis_works(lived_in: Server) -> None:
 
 def texts() -> Iterator[str]:
     """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
-    yield from (text for text, _ in announce._REFUSALS.values())
-    yield from (announce._AWAY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
-    for module in ("wire/query.py", "frontends/http.py", "announce.py"):
+    yield from (text for text, _ in refusals.REFUSALS.values())
+    yield from (refusals._AWAY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
+    for module in ("wire/query.py", "frontends/http.py", "announce.py", "scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -102,7 +102,7 @@ def test_what_a_client_may_show_is_explained() -> None:
     said = set(texts())
     assert len(said) > 25
     assert not {text for text in said if f"| {text} |" not in page}
-    assert not {label for label in (*announce._REFUSALS, "store away") if f"\n| {label} | " not in page}
+    assert not {label for label in (*refusals.REFUSALS, "store away") if f"\n| {label} | " not in page}
 
 
 @pytest.mark.parametrize(

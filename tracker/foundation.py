@@ -5,8 +5,8 @@ from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 
-from tracker.announce import swarm_rules
 from tracker.loops import running
+from tracker.rules import swarm_rules
 from tracker.settings import Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
@@ -47,7 +47,7 @@ async def laid(settings: Settings, connection: Connection, telemetry: Telemetry)
     )
     telemetry.gauge("processes", lambda: 1)
     telemetry.gauge("processes_without_store", lambda: connection.away)
-    async with running(connection.watch, counters.run):
+    async with running(connection.watch, connection.follow, counters.run):
         yield Foundation(connection, scripts, keys, counters, telemetry)
         await counters.flush()
 

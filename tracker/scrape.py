@@ -1,0 +1,105 @@
+"""Scrapes: whose figures may be asked for, and the full scrape, which is remembered for a minute."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
+from tracker.errors import ClientError, StoreAway
+from tracker.refusals import Failures, refusal
+from tracker.store.counters import Counters
+from tracker.store.swarms import Swarms
+
+_FULL_SCRAPE_SECONDS = 60.0
+_COUNTED = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
+"""By the length of an address."""
+_Asked = tuple[Address, Callable[[ScrapeReply | ClientError], None]]
+
+
+class Scrapes:
+    """Answers scrapes. ``full``: one without an info hash is answered with every torrent."""
+
+    def __init__(
+        self,
+        swarms: Swarms,
+        counters: Counters,
+        failures: Failures,
+        *,
+        full: bool,
+        min_interval_seconds: int,
+        clock: Callable[[], float],
+    ) -> None:
+        self._swarms = swarms
+        self._counters = counters
+        self._failures = failures
+        self._full = full
+        self._min_interval_seconds = min_interval_seconds
+        self._clock = clock
+        self._every: tuple[float, dict[InfoHash, ScrapeFile]] | None = None
+        self._every_lock = asyncio.Lock()
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
+        """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
+        answered: asyncio.Future[ScrapeReply | ClientError] = asyncio.get_running_loop().create_future()
+        if not self.submit(scrape, passkey, address, resolving(answered)):
+            try:
+                files = await self._every_file(passkey or "")
+            except (ClientError, StoreAway) as error:
+                raise self._failures.worded(error, "scrapes") from error
+            self._settle((address, resolving(answered)), files)
+        return given(await answered)
+
+    def submit(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool:
+        """Reads figures; ``answer`` is called once, perhaps at once. False for a full scrape, which takes its time."""
+        if not scrape.info_hashes:
+            return False
+        asked = (address, answer)
+        try:
+            self._swarms.submit_scrape(scrape.info_hashes, passkey or "", self._settle, asked)
+        except StoreAway as error:
+            self._settle(asked, error)
+        return True
+
+    def _settle(self, asked: _Asked, files: dict[InfoHash, ScrapeFile] | StoreAway | None) -> None:
+        address, answer = asked
+        if isinstance(files, dict):
+            self._counters.count(*_COUNTED[len(address)])
+            answer(ScrapeReply(files, self._min_interval_seconds))
+        else:
+            answer(self._failures.worded(files or refusal("unknown passkey"), "scrapes"))
+
+    async def _every_file(self, passkey: str) -> dict[InfoHash, ScrapeFile] | None:
+        """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
+        if await self._swarms.scrape((), passkey) is None:
+            return None
+        if not self._full:
+            raise ClientError("a scrape needs an info_hash: full scrapes are switched off", retry_in="never")
+        async with self._every_lock:
+            now = self._clock()
+            if self._every is not None:
+                taken_at, files = self._every
+                if 0 <= now - taken_at < _FULL_SCRAPE_SECONDS:  # a clock may go back
+                    return files
+            files = await self._swarms.scrape_all(passkey) or {}
+            self._every = now, files
+            return files
+
+
+_Reply = TypeVar("_Reply")
+
+
+def resolving(future: "asyncio.Future[_Reply | ClientError]") -> Callable[[_Reply | ClientError], None]:
+    """Of a request whose task was cancelled nobody wants to know."""
+    return lambda reply: None if future.done() else future.set_result(reply)
+
+
+def given(reply: _Reply | ClientError) -> _Reply:
+    if isinstance(reply, ClientError):
+        raise reply
+    return reply
