@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile lock clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak lock clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -32,6 +32,7 @@ help:
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
 	@echo "make site     build the documents as a site, into site/"
 	@echo "make bench    the benchmark                   bench-scale for large swarms and much load, profile for where it goes"
+	@echo "make drill    break things on purpose         ARGS=--list names the drills, ARGS=store-killed holds one; make soak runs long"
 	@echo "make lock     renew the locks in requirements/"
 	@echo "make clean    remove what these commands made; data stays"
 
@@ -71,6 +72,12 @@ bench-scale: $(VENV)/.dev
 
 profile: $(VENV)/.dev
 	@exec $(BIN)/python -m bench.profile $(ARGS)
+
+drill: $(VENV)/.dev
+	@exec $(BIN)/python -m drills $(ARGS)
+
+soak: $(VENV)/.dev
+	@exec $(BIN)/python -m drills.soak $(ARGS)
 
 lock: $(VENV)/.dev
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
