@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from tests.store.harness import Clock
-from tracker.admin.auth import COOKIE
+from tracker.admin.cookies import COOKIE
 from tracker.admin.desk import Desk
 from tracker.admin.server import serve_admin
 from tracker.geoip import GeoIP

@@ -3,7 +3,7 @@
 import pytest
 
 from tests.admin.conftest import Admin
-from tracker.admin.auth import COOKIE
+from tracker.admin.cookies import COOKIE
 from tracker.admin.multipart import MOST_FIELDS
 
 _PART = b'--b\r\nContent-Disposition: form-data; name="csrf"\r\nContent-Type: text/plain; charset=utf-16\r\n\r\n%b\r\n--b--\r\n'

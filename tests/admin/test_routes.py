@@ -5,7 +5,8 @@ import re
 import pytest
 
 from tests.admin.conftest import Admin
-from tracker.admin.auth import ANY_SCOPE, COOKIE, OPEN
+from tracker.admin.auth import ANY_SCOPE, OPEN
+from tracker.admin.cookies import COOKIE
 from tracker.admin.hosts import SAFE_METHODS
 from tracker.admin.server import make_app
 

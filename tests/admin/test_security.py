@@ -15,7 +15,7 @@ from tests import trackers
 from tests.admin.conftest import Admin, Serve
 from tests.admin.raw import ask, wire
 from tracker.admin.attempts import PER_ADDRESS
-from tracker.admin.auth import COOKIE
+from tracker.admin.cookies import COOKIE
 from tracker.admin.problems import CONTENT_TYPE
 
 NOBODY = "swk_0123456789ab_" + "a" * 43

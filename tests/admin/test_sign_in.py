@@ -5,7 +5,7 @@ from http.cookies import SimpleCookie
 import pytest
 
 from tests.admin.conftest import Admin, Serve
-from tracker.admin.auth import COOKIE, SECURE_COOKIE
+from tracker.admin.cookies import COOKIE, SECURE_COOKIE
 from tracker.admin.problems import CONTENT_TYPE
 
 

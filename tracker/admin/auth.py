@@ -17,6 +17,7 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 
 from tracker.admin.attempts import Attempts
+from tracker.admin.cookies import cookie_of
 from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
 from tracker.admin.posted import MULTIPART, URL_ENCODED, posted
 from tracker.admin.problems import Handler, Problem, asked_for
@@ -28,9 +29,6 @@ OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})
 """The routes that need no token: what they show is the same for everybody, and no figure of the tracker."""
 ANY_SCOPE = frozenset({"/sign-out"})
 """The routes that change something, and are allowed with every scope."""
-COOKIE = "tracker_session"
-SECURE_COOKIE = "__Host-tracker_session"
-"""Its name over TLS: browsers take this one from no other host, and from nobody without TLS."""
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
 SIGN_IN = "/sign-in"
@@ -173,11 +171,6 @@ def too_many(wait: float) -> Problem:
     return Problem(
         429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))}
     )
-
-
-def cookie_of(request: web.Request) -> str:
-    """The secret of the session that the browser says it has, if any."""
-    return request.cookies.get(SECURE_COOKIE) or request.cookies.get(COOKIE) or ""
 
 
 async def _check_csrf(request: web.Request, expected: str) -> None:

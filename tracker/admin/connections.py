@@ -45,7 +45,7 @@ class Request(web.Request):
 
     async def _prepare_hook(self, response: web.StreamResponse) -> None:
         await super()._prepare_hook(response)
-        add_headers(response)
+        add_headers(self, response)
 
 
 class Connection(RequestHandler):

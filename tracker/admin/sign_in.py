@@ -5,8 +5,9 @@ from typing import Any
 import structlog
 from aiohttp import web
 
-from tracker.admin.auth import ACCESS, COOKIE, SECURE_COOKIE, SIGN_IN, cookie_of, too_many
+from tracker.admin.auth import ACCESS, SIGN_IN, too_many
 from tracker.admin.connections import check_size
+from tracker.admin.cookies import cookie_of, delete_cookies, set_cookie
 from tracker.admin.desk import Desk
 from tracker.admin.pages.rendering import render
 from tracker.admin.posted import posted
@@ -42,14 +43,13 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
         await tokens.sign_out(cookie_of(request))
         log.info("signed in", by=signed_in[0].name, address=request.remote or "unix")
         answer = _on_to("/")
-        _set_cookie(request, answer, signed_in[1], seconds)
+        set_cookie(request, answer, signed_in[1], seconds)
         return answer
 
     async def sign_out(request: web.Request) -> web.Response:
         await tokens.sign_out(cookie_of(request))
         answer = _on_to(SIGN_IN)
-        for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
-            answer.del_cookie(name, path="/", secure=secure, httponly=True, samesite="Strict")
+        delete_cookies(answer)
         return answer
 
     return [
@@ -67,22 +67,3 @@ def _page(request: web.Request, failed: str = "", status: int = 200) -> web.Resp
 
 def _on_to(path: str) -> web.Response:
     return web.Response(status=303, headers={"Location": path})
-
-
-def _set_cookie(request: web.Request, answer: web.Response, secret: str, seconds: int) -> None:
-    secure = came_by_tls(request)
-    answer.set_cookie(
-        SECURE_COOKIE if secure else COOKIE,
-        secret,
-        max_age=seconds,
-        path="/",
-        httponly=True,
-        samesite="Strict",
-        secure=secure,
-    )
-
-
-def came_by_tls(request: web.Request) -> bool:
-    """Whether the browser speaks TLS to a proxy. Who lies about it in their own request harms only their own cookie."""
-    forwarded = request.headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()
-    return forwarded == "https" or request.headers.get("Origin", "").startswith("https://")

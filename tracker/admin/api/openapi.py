@@ -10,7 +10,8 @@ from tracker import __version__
 from tracker.admin.api.contract import Answer, Endpoint, Endpoints
 from tracker.admin.api.reading import JSON
 from tracker.admin.api.routing import ROOT
-from tracker.admin.auth import COOKIE, CSRF_HEADER
+from tracker.admin.auth import CSRF_HEADER
+from tracker.admin.cookies import COOKIE
 from tracker.admin.posted import MULTIPART
 from tracker.admin.problems import CONTENT_TYPE
 
