@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak lock clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak lock audit clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -34,6 +34,7 @@ help:
 	@echo "make bench    the benchmark                   bench-scale for large swarms and much load, profile for where it goes"
 	@echo "make drill    break things on purpose         ARGS=--list names the drills, ARGS=store-killed holds one; make soak runs long"
 	@echo "make lock     renew the locks in requirements/"
+	@echo "make audit    known vulnerabilities in them   ARGS=--strict fails when there are any"
 	@echo "make clean    remove what these commands made; data stays"
 
 run: $(VENV)/.run
@@ -84,6 +85,10 @@ lock: $(VENV)/.dev
 	$(LOCK) pyproject.toml --constraint requirements/build.txt --output-file requirements/run.txt
 	$(LOCK) pyproject.toml --extra dev --constraint requirements/build.txt --constraint requirements/run.txt \
 		--output-file requirements/dev.txt
+	$(LOCK) requirements/audit.in --output-file requirements/audit.txt
+
+audit: $(VENV)-audit/.made
+	@$(VENV)-audit/bin/python tools/audit.py $(ARGS) requirements/*.txt
 
 clean:
 	rm -rf .venv .venv-* build dist site .pytest_cache .mypy_cache .ruff_cache .hypothesis
@@ -115,4 +120,10 @@ $(VENV)/.run: $(VENV)/.made requirements/build.txt requirements/run.txt pyprojec
 
 $(VENV)/.dev: $(VENV)/.run requirements/dev.txt
 	@$(PIP) $(LOCKED) -r requirements/dev.txt
+	@touch $@
+
+$(VENV)-audit/.made: $(VENV)/.made requirements/audit.txt
+	@$(BIN)/python -I -m venv --clear $(VENV)-audit
+	@$(VENV)-audit/bin/python -m pip --quiet --quiet --disable-pip-version-check install \
+		--require-hashes --only-binary :all: -r requirements/audit.txt
 	@touch $@
