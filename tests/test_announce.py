@@ -1,5 +1,6 @@
 """The decisions, over a real store: what peers are told, who is refused and how that is counted (rows T1, T2, T18, T20, T25)."""
 
+import asyncio
 import hashlib
 import ipaddress
 import itertools
@@ -11,9 +12,8 @@ from typing import Any
 import pytest
 
 from tests.servers import Server
-from tests.store.harness import ALICE, START, Clock, Store, info_hash, peer_id, running
-from tracker.announce import Tracker
-from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
+from tests.store.harness import ALICE, START, info_hash, peer_id
+from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
 from tracker.errors import ClientError
 from tracker.rules import swarm_rules
 from tracker.settings import Settings
@@ -424,6 +424,19 @@ def test_the_grace_after_an_outage_outlasts_the_longest_interval(
 
 
 # What announces are counted as
+
+
+async def test_scrapes_count_among_those_that_wait(make_desk: MakeDesk) -> None:
+    """The gate of the port goes by them: a flood of scrapes keeps nobody inside waiting for long."""
+    desk = await make_desk()
+    answers: list[ScrapeReply | ClientError] = []
+    for _ in range(3):
+        assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
+    assert desk.tracker.waiting == 3
+    async with asyncio.timeout(30):
+        while len(answers) < 3:
+            await asyncio.sleep(0.001)
+    assert desk.tracker.waiting == 0
 
 
 async def counts(desk: Desk) -> dict[str, int]:

@@ -216,6 +216,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "backup",
         "logs",
         "loops",
+        "descriptors",
         "private_file",
         "progress",
         "register",

@@ -105,7 +105,7 @@ class Tracker:
     @property
     def waiting(self) -> int:
         """Requests whose turn has not come."""
-        return self._swarms.waiting
+        return self._swarms.waiting + self._swarms.scrapes_waiting
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""

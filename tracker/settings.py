@@ -81,7 +81,27 @@ class HttpSettings(Section):
         60,
         gt=0,
         le=3600,
-        description="A connection is closed after being idle, or in the middle of a request, for this long.",
+        description="A connection is closed after being idle, or not reading its answers, for this long.",
+    )
+    header_seconds: float = Field(
+        10,
+        gt=0,
+        le=3600,
+        description="A connection is closed when a request, from its first byte or from connecting to the end of "
+        "its header lines, takes longer than this; at most as long as it may be idle.",
+    )
+    max_connections: int = Field(
+        20_000,
+        ge=16,
+        le=1_000_000,
+        description="Most connections open in one process, or as many as its file descriptors allow. When there are "
+        "as many, the one open longest that waits for no answer is closed for each that comes.",
+    )
+    max_connections_per_address: int = Field(
+        2000,
+        ge=1,
+        description="Most connections of one address (IPv6: one /64) open in one process; further ones are closed at "
+        "once. Trusted proxies may open any number.",
     )
     half_close_seconds: float = Field(
         5, gt=0, le=60, description="How long a client that closed its sending side may wait for its answer."

@@ -20,7 +20,9 @@ from tests.frontends.harness import (
 from tracker.frontends import front as front_end
 from tracker.frontends import http
 from tracker.frontends.connection import Server
-from tracker.frontends.door import Doors
+from tracker.frontends.crowd import Crowd
+from tracker.frontends.door import Door
+from tracker.frontends.doors import Doors
 from tracker.settings import AnnounceSettings, HttpSettings
 
 
@@ -191,14 +193,14 @@ async def test_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, logs
 @on_loops()
 async def test_connections_accepted_while_stopping_are_closed() -> None:
     """The listener is closed by then, but one may have been on its way in."""
-    front = front_end.FrontEnd(RecordingTracker(), HttpSettings(), AnnounceSettings(), max_scrape=1)
-    server = Server(front.handle, front.rules, access_log=None)
+    tracker = RecordingTracker()
+    front = front_end.FrontEnd(tracker, HttpSettings(), AnnounceSettings(), max_scrape=1)
+    server = Server(front.handle, front.rules, Crowd(HttpSettings(), tracker.refused), access_log=None)
     doors = Doors(front, server)
-    await doors.drain(1)
-    await server.drain(1)
+    await server.crowd.drain(1)
     ours, theirs = socket.socketpair()
     with ours:
-        await asyncio.get_running_loop().connect_accepted_socket(doors, theirs)
+        await asyncio.get_running_loop().connect_accepted_socket(lambda: Door(doors), theirs)
         ours.setblocking(False)
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.get_running_loop().sock_recv(ours, 1) == b""

@@ -11,7 +11,7 @@ from tests.frontends.conftest import Logs
 from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, on_loops, request, serving
 from tracker.frontends import gate
 from tracker.frontends.gate import FEW_WAITING, MANY_WAITING
-from tracker.listeners import Listener
+from tracker.listeners import Listener, open_listeners
 
 
 @on_loops()
@@ -98,3 +98,27 @@ async def test_without_file_descriptors_it_tries_again(monkeypatch: pytest.Monke
             async with connect(address) as outside:
                 assert (await outside.get(ANNOUNCE)).reply[b"peers"] == b""
     assert [line["event"] for line in logs].count("cannot let anybody in yet") == 2
+
+
+@on_loops()
+async def test_stopped_between_two_listeners_it_closes_the_first(monkeypatch: pytest.MonkeyPatch) -> None:
+    accept, stuck = Listener.accept, asyncio.Event()
+    opened: list[asyncio.Server] = []
+
+    async def second_waits(self: Listener, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
+        if opened:
+            stuck.set()
+            await asyncio.Event().wait()
+        opened.append(await accept(self, server))
+        return opened[0]
+
+    monkeypatch.setattr(Listener, "accept", second_waits)
+    listeners = await open_listeners(["127.0.0.1:0", "127.0.0.1:0"])
+    opening = gate.Gate(listeners, asyncio.Protocol, lambda: 0)
+    async with asyncio.TaskGroup() as group:
+        task = group.create_task(opening.open())
+        await stuck.wait()
+        task.cancel()
+    assert task.cancelled() and not opened[0].is_serving()
+    for listener in listeners:
+        listener.close()

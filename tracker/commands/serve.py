@@ -8,6 +8,7 @@ import typer
 
 from tracker import logs, start, terminal
 from tracker.commands import Config
+from tracker.descriptors import raise_limit
 from tracker.loops import new_event_loop
 from tracker.settings_sources import load
 
@@ -36,5 +37,6 @@ def serve(config: Config = None, workers: Workers = None) -> None:
     def ready(banner: "Banner") -> None:
         typer.echo(terminal.banner_text(banner, os.getpid(), private=settings.users.private))
 
+    raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
         runner.run(start.serve(settings, ready))

@@ -3,7 +3,7 @@
 What it adds to aiohttp: a client that half-closes after its request gets its answer; requests that
 aiohttp refuses before any handler runs get an answer of ours, and nothing they send is logged as an
 error; a client that does not read its answers is cut off; a PROXY protocol header is taken off the
-front; stopping answers what is in flight.
+front; a head that does not end is given up (crowd.py); stopping answers what is in flight.
 
 PROXY headers are expected on, and only on, connections from trusted proxies. Anybody else is served
 as plain HTTP, where such a header is a malformed request and names no address.
@@ -11,6 +11,7 @@ as plain HTTP, where such a header is a malformed request and names no address.
 
 import asyncio
 import socket
+import sys
 from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
 from typing import Any, cast
@@ -24,6 +25,7 @@ from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.bittorrent import Address
+from tracker.frontends.crowd import Crowd
 from tracker.frontends.exchange import Answer, Request
 from tracker.settings import HttpSettings
 from tracker.wire.compact import pack_address
@@ -32,6 +34,8 @@ from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
 NO_ADDRESS = Address(b"")
 LINGER_SECONDS = 1.0
 """How long an unread request body is thrown away before the connection is closed under it."""
+_RESTS = sys.maxsize
+"""Between two requests it is aiohttp that closes it, after the time that one may be idle."""
 
 log = structlog.get_logger()
 
@@ -55,11 +59,24 @@ class Connection(RequestHandler):
     it may speak for others: the door (door.py) has found out. A PROXY header replaces both by those of the client it names.
     """
 
-    __slots__ = ("_half_closed", "_last", "_pipe", "_preface", "_rules", "_stalled", "address", "trusted")
+    __slots__ = (
+        "_crowd",
+        "_half_closed",
+        "_last",
+        "_pipe",
+        "_preface",
+        "_rules",
+        "_stalled",
+        "address",
+        "trusted",
+        "until",
+    )
 
     def __init__(self, manager: "Server", **options: Any) -> None:
         super().__init__(manager, **options)
         self._rules = manager.rules
+        self._crowd = manager.crowd
+        self.until = self._crowd.now + self._crowd.head_sweeps
         self._pipe: asyncio.Transport | None = None
         self._preface: bytes | None = None
         self._last = False
@@ -88,8 +105,13 @@ class Connection(RequestHandler):
             data = self._take_preface(data)
             if not data:
                 return
+        resting = self.until == _RESTS and self._waiter is not None
         try:
             super().data_received(data)
+            if self._messages:
+                self.until = _RESTS
+            elif resting:
+                self.until = self._crowd.now + self._crowd.head_sweeps
         except Exception:  # noqa: BLE001
             # The parser raised what aiohttp does not expect of it. The input is to blame: no traceback.
             self._rules.malformed(None)
@@ -131,9 +153,19 @@ class Connection(RequestHandler):
         return True
 
     def wind_up(self) -> None:
-        """Answer what was asked so far and close; at once when nothing was."""
         if not self.finish():
             self.force_close()
+
+    @property
+    def idle(self) -> bool:
+        """Waits for a request, or for a client that does not read."""
+        if self._stalled is not None:
+            return True
+        return not self._messages and (self._waiter is not None or not self._request_count)
+
+    def cut_off(self) -> None:
+        if self._pipe is not None:
+            self._pipe.abort()
 
     def begin(self) -> None:
         """A queued request is about to be answered; aiohttp's close() would drop those behind it."""
@@ -173,10 +205,11 @@ class Connection(RequestHandler):
 class Server(web.Server):
     """aiohttp's low-level server: one handler, no router, with connections of ours."""
 
-    def __init__(self, handler: Callable[[Request], Awaitable[Answer]], rules: Rules, **options: Any) -> None:
+    def __init__(
+        self, handler: Callable[[Request], Awaitable[Answer]], rules: Rules, crowd: Crowd, **options: Any
+    ) -> None:
         self.rules = rules
-        self._open = 0
-        self._quiet: asyncio.Event | None = None
+        self.crowd = crowd
         super().__init__(
             cast(Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], handler),
             keepalive_timeout=rules.settings.keepalive_seconds,
@@ -188,11 +221,6 @@ class Server(web.Server):
             tcp_keepalive=False,  # the keep-alive timer is stricter
             **options,
         )
-
-    @property
-    def open(self) -> int:
-        """Connections that are open."""
-        return self._open
 
     def __call__(self) -> Connection:
         return Connection(self, loop=self._loop, **self._kwargs)
@@ -210,29 +238,13 @@ class Server(web.Server):
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
-        self._open += 1
-        if self._quiet is not None:
+        if self.crowd.closing:
             # Not at once: aiohttp starts the connection's task after this, and it must not find it lost.
             self._loop.call_soon(cast(Connection, handler).wind_up)
 
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
-        self._open -= 1
-        if self._quiet is not None and not self._open:
-            self._quiet.set()
-
-    async def drain(self, seconds: float) -> None:
-        """Close idle connections, answer what is in flight, cut off what is left after ``seconds``."""
-        self._quiet = asyncio.Event()
-        for connection in self.connections:
-            cast(Connection, connection).wind_up()
-        try:
-            async with asyncio.timeout(seconds):
-                if self._open:
-                    await self._quiet.wait()
-        except TimeoutError:
-            log.warning("cut off connections that did not finish", connections=self._open)
-        await self.shutdown(0.5)
+        self.crowd.leave(cast(Connection, handler))
 
 
 def describe(error: BaseException | None) -> dict[str, str]:

@@ -9,21 +9,16 @@ half-closed connections, clients that do not read, and the graceful stop are the
 """
 
 import asyncio
-import contextlib
 import re
 import time
-from collections.abc import Callable
 from typing import cast
 
-import structlog
-
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
-from tracker.errors import ClientError
-from tracker.frontends.connection import Server, other_end
+from tracker.bittorrent import Announce, AnnounceReply, Scrape, ScrapeReply
+from tracker.errors import ClientError, Dropped
+from tracker.frontends.connection import other_end
+from tracker.frontends.doors import Doors
 from tracker.frontends.exchange import answer_head
-from tracker.frontends.front import FrontEnd
-from tracker.frontends.gate import Gate
-from tracker.frontends.heads import Head, Heads
+from tracker.frontends.heads import Head
 from tracker.wire.http import encode_announce, encode_scrape
 from tracker.wire.query import VISIBLE, parse_announce, parse_scrape, parse_usual
 
@@ -32,87 +27,8 @@ _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 _PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
 _BEGUN = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The beginning of a head, with line ends as they should be, up to before the empty line."""
-_LONGEST = 8192
-"""Bytes of a request that the door waits for, or answers."""
 _MOST_EARLY = 65536
 """Bytes that may come ahead of an answer: hundreds of requests."""
-_SWEEPS = 4
-"""How often idle connections are looked for within the time that one may be idle."""
-
-log = structlog.get_logger()
-
-LogRequest = Callable[[str, int, float, Address], None]
-"""(kind, status, seconds, client)"""
-
-
-class Doors:
-    """Makes the door of each connection, and looks after those that are not aiohttp's.
-
-    ``log_request`` hears of every request answered here. When not ``ajar`` all connections are aiohttp's from the start.
-    """
-
-    def __init__(
-        self, front: FrontEnd, server: Server, log_request: LogRequest | None = None, *, ajar: bool = True
-    ) -> None:
-        self.front = front
-        self.tracker = front.tracker
-        self.server = server
-        self.log_request = log_request
-        self.ajar = ajar
-        self.settings = front.rules.settings
-        self.longest = min(_LONGEST, self.settings.max_request_line_bytes)  # aiohttp refuses what is longer
-        self.heads = Heads(self.settings)
-        self.gate: Gate | None = None
-        self.sweeps = 0
-        self.here: set[Door] = set()
-        self._timer: asyncio.TimerHandle | None = None
-        self._empty: asyncio.Event | None = None
-
-    def __call__(self) -> "Door":
-        return Door(self)
-
-    @property
-    def open(self) -> int:
-        """Connections that are open here."""
-        return len(self.here)
-
-    def leave(self, door: "Door") -> None:
-        self.here.discard(door)
-        if self._empty is not None and not self.here:
-            self._empty.set()
-
-    def sweep(self) -> None:
-        """Closes who was idle, or in the middle of a request, for too long; and again in a while, until stopped.
-
-        One timer for all: an own one for each request would cost as much as reading it.
-        """
-        for door in [door for door in self.here if self.sweeps - door.since > _SWEEPS]:
-            door.give_up()
-        self.sweeps += 1
-        loop = asyncio.get_running_loop()
-        self._timer = loop.call_later(self.settings.keepalive_seconds / _SWEEPS, self.sweep)
-
-    def stop(self) -> None:
-        if self._timer is not None:
-            self._timer.cancel()
-
-    async def drain(self, seconds: float) -> None:
-        """Close idle connections, answer what is in flight, cut off what is left after ``seconds``."""
-        self._empty = asyncio.Event()
-        for door in list(self.here):
-            door.wind_up()
-        with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(seconds):
-                if self.here:
-                    await self._empty.wait()
-        if self.here:
-            log.warning("cut off connections that did not finish", connections=self.open)
-        for door in list(self.here):
-            door.cut_off()
-
-    @property
-    def closing(self) -> bool:
-        return self._empty is not None
 
 
 class Door(asyncio.Protocol):
@@ -130,7 +46,7 @@ class Door(asyncio.Protocol):
         "_last",
         "_pipe",
         "_trusted",
-        "since",
+        "until",
     )
 
     def __init__(self, doors: Doors) -> None:
@@ -140,23 +56,24 @@ class Door(asyncio.Protocol):
         self._full = False
         self._last = False
         self._cut: asyncio.TimerHandle | None = None
-        self.since = doors.sweeps
-        """The sweep after which it began, or was answered last."""
+        self.until = doors.crowd.now + doors.crowd.head_sweeps
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         doors = self._doors
         self._pipe = cast(asyncio.Transport, transport)
         self._client, self._trusted = other_end(transport, doors.front.rules.trusted)
-        doors.here.add(self)
+        if not doors.crowd.enter(self, self._client, trusted=self._trusted):
+            self._pipe.abort()
+            return
         if doors.gate is not None:
             doors.gate.entered()
-        if doors.closing:
+        if doors.crowd.closing:
             transport.close()
         elif not doors.ajar or (self._trusted and doors.settings.proxy_protocol):
             self._hand_over(b"")
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._doors.leave(self)
+        self._doors.crowd.leave(self)
         if self._cut is not None:
             self._cut.cancel()
 
@@ -230,6 +147,9 @@ class Door(asyncio.Protocol):
                 announce = cast(Announce, asked)
                 body = encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id)
             elif isinstance(reply, ClientError):
+                if isinstance(reply, Dropped) and not self._trusted:
+                    self._pipe.abort()
+                    return
                 body = self._doors.front.failure(reply)
             else:
                 body = encode_scrape(reply)
@@ -242,7 +162,7 @@ class Door(asyncio.Protocol):
         if pipe.is_closing():
             return
         pipe.write(b"%b%d\r\n\r\n%b" % (head.answer, len(body), body))
-        self.since = doors.sweeps
+        self.until = doors.crowd.now + doors.crowd.idle_sweeps
         if doors.log_request is not None:
             kind, began, client = self._began
             doors.log_request(kind, 200, time.perf_counter() - began, client)
@@ -269,6 +189,8 @@ class Door(asyncio.Protocol):
         """Something incomplete that may become an announce, or anything else."""
         if len(data) <= self._doors.longest and _BEGUN(data):
             self._early = data
+            crowd = self._doors.crowd
+            self.until = min(self.until, crowd.now + crowd.head_sweeps)
         else:
             self._hand_over(data)
 
@@ -277,7 +199,7 @@ class Door(asyncio.Protocol):
         pipe, early = self._pipe, self._early
         connection = self._doors.server()
         connection.address, connection.trusted = self._client, self._trusted
-        self._doors.leave(self)
+        self._doors.crowd.replace(self, connection)
         pipe.set_protocol(connection)
         connection.connection_made(pipe)
         if self._full:  # which a transport tells once, and only who is there when it happens
@@ -308,13 +230,11 @@ class Door(asyncio.Protocol):
         if not self._early:
             self._pipe.resume_reading()
 
-    def give_up(self) -> None:
-        """Nothing came for too long, or not enough of it."""
-        if self._asked is None:
-            self._pipe.abort()
+    @property
+    def idle(self) -> bool:
+        return self._asked is None
 
     def wind_up(self) -> None:
-        """Answer what was asked and close; at once when nothing was."""
         if self._asked is None:
             self._pipe.close()
         else:

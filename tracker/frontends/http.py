@@ -1,8 +1,8 @@
 """Announce and scrape over HTTP: the listeners, the door of each connection, and aiohttp behind it."""
 
 import contextlib
+import functools
 import logging
-import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from typing import cast
 
@@ -12,7 +12,9 @@ from aiohttp.abc import AbstractAccessLogger
 
 from tracker.bittorrent import Address
 from tracker.frontends.connection import Connection, Server
-from tracker.frontends.door import Doors
+from tracker.frontends.crowd import Crowd
+from tracker.frontends.door import Door
+from tracker.frontends.doors import Doors
 from tracker.frontends.exchange import Request
 from tracker.frontends.front import FrontEnd, Problems, Tracker, no_problems
 from tracker.frontends.gate import Gate
@@ -68,10 +70,11 @@ async def serve_http(
         "access_log": logging.getLogger(__name__) if http.access_log else None,
         "access_log_class": AccessLog,
     }
-    server = Server(front.handle, front.rules, **access)
+    crowd = Crowd(http, tracker.refused)
+    server = Server(front.handle, front.rules, crowd, **access)
     doors = Doors(front, server, log_request if http.access_log else None, ajar=door)
     if show_open is not None:
-        show_open(lambda: server.open + doors.open)
+        show_open(lambda: len(crowd))
     if listeners is None:
         listeners = await open_listeners(http.listen)
     if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
@@ -79,18 +82,17 @@ async def serve_http(
     async with contextlib.AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
-        stack.push_async_callback(_drain, doors, server)
-        doors.sweep()
-        stack.callback(doors.stop)
-        gate = doors.gate = Gate(listeners, doors, lambda: tracker.waiting)
+        stack.push_async_callback(_drain, crowd, server)
+        crowd.sweep()
+        stack.callback(crowd.stop)
+        gate = doors.gate = Gate(listeners, functools.partial(Door, doors), lambda: tracker.waiting)
         await gate.open()
         stack.callback(gate.close)
         await stack.enter_async_context(running(gate.run))
         yield tuple(listener.address for listener in listeners)
 
 
-async def _drain(doors: Doors, server: Server) -> None:
-    """In this order, for the doors may still hand connections over."""
-    began = time.monotonic()
-    await doors.drain(DRAIN_SECONDS)
-    await server.drain(max(0.1, DRAIN_SECONDS - (time.monotonic() - began)))
+async def _drain(crowd: Crowd, server: Server) -> None:
+    await crowd.drain(DRAIN_SECONDS)
+    await server.shutdown(0.5)  # it ends the handlers that are left, too
+    crowd.cut_off()

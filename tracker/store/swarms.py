@@ -146,6 +146,11 @@ class Swarms:
     @property
     def in_flight(self) -> int:
         """Announces that the store works on, or has yet to be asked about."""
+    @property
+    def scrapes_waiting(self) -> int:
+        """The same of scrapes."""
+        return self._scrapes.waiting
+
         return self._announces.in_flight
 
     async def run(self) -> None:
