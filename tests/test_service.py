@@ -168,8 +168,8 @@ async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
 @pytest.mark.parametrize(
     ("url", "says"),
     [
-        ("nonsense", "use redis://, rediss:// or unix://"),
-        ("http://127.0.0.1/", "use redis://, rediss:// or unix://"),
+        ("nonsense", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
+        ("http://127.0.0.1/", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
         ("redis://127.0.0.1:notaport/0", "TRACKER_REDIS__URL"),
         ("redis://127.0.0.1:1/0", "no usable store at redis://127.0.0.1:1/0"),
         ("redis://:hunter2@127.0.0.1:1/0", "no usable store at redis://:***@127.0.0.1:1/0"),

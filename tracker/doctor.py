@@ -10,16 +10,20 @@ import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from tracker.doctor_failover import examine_failover
+from tracker.finding import Finding
 from tracker.geoip import GeoIP
 from tracker.settings import AnnounceSettings, Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.notifications import missing_flags, read_setting
+
+__all__ = ["CLOCK_SECONDS", "Finding", "Patient", "examine", "examine_geoip", "examine_settings", "is_public"]
 
 CLOCK_SECONDS = 2.0
 """Tracker and store may differ by less than this: due lists and heartbeats compare their clocks."""
@@ -33,22 +37,6 @@ LISTED_INTERVALS = range(300, 10801)
 GEOIP_DAYS = 60
 """A GeoIP database older than this is stale: those of places come out at least once a month."""
 _PINGS = 5
-
-Level = Literal["ok", "warning", "wrong"]
-
-
-@dataclass(frozen=True, slots=True)
-class Finding:
-    """One line: how it stands with ``subject``, and what to do about it (empty when nothing)."""
-
-    level: Level
-    subject: str
-    text: str
-    remedy: str = ""
-
-    def __str__(self) -> str:
-        line = f"{self.level:<8} {self.subject:<14} {self.text}"
-        return f"{line}: {self.remedy}" if self.remedy else line
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,8 +64,9 @@ async def examine(patient: Patient) -> AsyncIterator[Finding]:
             "INFO is forbidden, so little can be looked at",
             "allow it: ACL SETUSER … +info",
         )
-    async for finding in _configuration(patient, info):
-        yield finding
+    for more in (_configuration(patient, info), examine_failover(patient.connection, info)):
+        async for finding in more:
+            yield finding
     for look in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
         yield await look(patient)
     yield examine_geoip(patient.settings.geoip.database, patient.clock())

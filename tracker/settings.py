@@ -121,10 +121,16 @@ class RedisSettings(Section):
     url: SecretStr | None = Field(
         None,
         description="An existing server: `redis://`, `rediss://` or `unix://`, with user, password and "
-        "database. Without it a private server is started.",
+        "database; or the sentinels that know where it is: "
+        "`redis+sentinel://user:password@host:26379,host:26379/name-of-the-master/database`, with TLS "
+        "`rediss+sentinel://`. Without it a private server is started.",
     )
     prefix: str = Field(
         "t:",
+    sentinel_user: str | None = Field(
+        None, description="The user that the sentinels know, where they want one; not that of the server."
+    )
+    sentinel_password: SecretStr | None = Field(None, description="The password that the sentinels want.")
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9_.{}\-]*:$",

@@ -54,7 +54,11 @@ async def open_connection(
 ) -> AsyncIterator[tuple[Connection, str]]:
     """(the line to the store, its name and version); raises StartupError when it is no use. ``heard`` as in Connection."""
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
-    client = connect(url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file)
+    password = redis.sentinel_password
+    login = (redis.sentinel_user or None, password.get_secret_value() if password else None)
+    client = connect(
+        url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file, sentinel_login=login
+    )
     connection = Connection(client, timeout=timeout, heard=heard)
     try:
         version = await check_server(client, mask_url(url))

@@ -14,9 +14,7 @@ import ssl
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from pathlib import Path
 from typing import Any
-from urllib.parse import urlsplit
 
 import structlog
 from redis.asyncio import Redis
@@ -25,6 +23,7 @@ from redis.backoff import NoBackoff
 from redis.exceptions import (
     ClusterDownError,
     InvalidResponse,
+    MasterDownError,
     NoScriptError,
     ReadOnlyError,
     RedisError,
@@ -36,19 +35,22 @@ from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StartupError, StoreAway
 from tracker.store.line import Line, open_line
-from tracker.store.subscription import open_subscription
+from tracker.store.sentinel import MasterPool, Word, open_pool
+from tracker.store.server_url import bad_url, check_ca_file, parse_url
+from tracker.store.subscription import Subscription, open_subscription
 
 MOST_AT_ONCE = 16
 MOST_UNDER_WAY = 2048
 _NOBODY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
 """No answer, or none that makes sense. LOADING and a password that is no longer right count here too."""
+_DEMOTED = (ReadOnlyError, MasterDownError)
+"""A replica says so of itself."""
 _REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
 _REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
 _PROBE_SECONDS = 0.25
-_SCHEMES = ("redis", "rediss", "unix")
-_QUERY = re.compile(r"(db=[0-9]{1,9})?")
-_DATABASE = re.compile(r"(/[0-9]{0,9})?")
+FOLLOW_SECONDS = 0.5
+"""How often sentinels are asked whether the store is still where it was."""
 
 Argument = str | bytes | int | float
 Messages = AsyncIterator[tuple[bytes, bytes]]
@@ -61,70 +63,38 @@ OUTCOMES = ("answered", "error", "refused", "timeout", "unreachable")
 log = structlog.get_logger("tracker.store")
 
 
-def connect(url: str, *, connect_timeout: float, tls_ca_file: str | None = None) -> Redis:
-    """A client for ``url`` (redis://, rediss:// or unix://) that never retries; raises StartupError for a bad URL
+def connect(
+    url: str,
+    *,
+    connect_timeout: float,
+    tls_ca_file: str | None = None,
+    sentinel_login: tuple[str | None, str | None] = (None, None),
+) -> Redis:
+    """A client for ``url`` (server_url.py says what may be one) that never retries; raises StartupError for a bad URL
     or a ``tls_ca_file`` that is not there or has no use.
 
     It waits for answers without end: Connection has the timeout. redis-py's own would start a task for
     each command (on Python 3.11), and lose the cancellation of a command that was just being sent.
     """
-    options: dict[str, Any] = {}
-    scheme = _check_url(url)
+    sentinel_url = parse_url(url)
+    options: dict[str, Any] = {
+        "socket_timeout": None,
+        "socket_connect_timeout": connect_timeout,
+        "retry": Retry(NoBackoff(), 0),
+        # RESP3 would switch on redis-py's maintenance notifications, and with them it takes idle
+        # connections out of its pool without looking whether the server has closed them.
+        "protocol": 2,
+    }
     if tls_ca_file:
-        _check_ca_file(tls_ca_file, scheme)
+        check_ca_file(tls_ca_file, url)
         options["ssl_ca_certs"] = tls_ca_file
+    if sentinel_url is not None:
+        return Redis.from_pool(open_pool(sentinel_url, sentinel_login, options))
     try:
-        client: Redis = Redis.from_url(
-            url,
-            socket_timeout=None,
-            socket_connect_timeout=connect_timeout,
-            retry=Retry(NoBackoff(), 0),
-            # RESP3 would switch on redis-py's maintenance notifications, and with them it takes idle
-            # connections out of its pool without looking whether the server has closed them.
-            protocol=2,
-            **options,
-        )
+        client: Redis = Redis.from_url(url, **options)
     except (ValueError, TypeError) as error:
-        raise _bad_url() from error
+        raise bad_url() from error
     return client
-
-
-def _check_url(url: str) -> str:
-    """The scheme of ``url``; raises StartupError unless redis-py would understand every part of it.
-
-    redis-py takes any query parameter for an option of its own, which ends in a traceback later, and a
-    path that is no number for database 0. What is wrong is not shown: it may be a piece of a password.
-    """
-    try:
-        parts = urlsplit(url)
-        host, _ = parts.hostname, parts.port  # a port that is none raises
-    except ValueError:
-        raise _bad_url() from None
-    if parts.scheme not in _SCHEMES or not url.lower().startswith(f"{parts.scheme}://"):
-        raise _bad_url()
-    if not _QUERY.fullmatch(parts.query) or parts.fragment:
-        raise _bad_url("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
-    if parts.scheme == "unix":
-        if host or parts.path in ("", "/"):
-            raise _bad_url("a socket is written unix:///path/to/socket?db=<number>")
-    elif not _DATABASE.fullmatch(parts.path):
-        raise _bad_url("its path is the number of a database, and / in a password is written %2F")
-    elif parts.path.strip("/") and parts.query:
-        raise _bad_url("it names a database twice")
-    return parts.scheme
-
-
-def _bad_url(reason: str = "use redis://, rediss:// or unix://") -> StartupError:
-    return StartupError(f"TRACKER_REDIS__URL is not a URL of a store: {reason}")
-
-
-def _check_ca_file(path: str, scheme: str) -> None:
-    if scheme != "rediss":
-        raise StartupError(
-            "TRACKER_REDIS__TLS_CA_FILE is set, but only a rediss:// URL in TRACKER_REDIS__URL uses TLS"
-        )
-    if not Path(path).is_file():
-        raise StartupError(f"TRACKER_REDIS__TLS_CA_FILE is no file: {path}")
 
 
 class Connection:
@@ -146,6 +116,11 @@ class Connection:
         self._under_way = 0
         self._direct: Line | None = None
         self._opening = asyncio.Lock()
+        self._subscriptions: set[Subscription] = set()
+        pool: Any = client.connection_pool
+        self._pool = pool if isinstance(pool, MasterPool) else None
+        if self._pool is not None:
+            self._pool.on_move = self._moved
 
     @property
     def client(self) -> Redis:
@@ -248,17 +223,49 @@ class Connection:
 
     def _raise_if_away(self, error: Exception) -> None:
         """Raises StoreAway for an error that says so, and remembers it when nobody answered."""
-        if isinstance(error, _NOBODY):
+        demoted = isinstance(error, _DEMOTED)
+        if isinstance(error, _NOBODY) or (demoted and self._pool is not None):
             self._lost(error)
             raise StoreAway("the store does not answer") from error
+        if demoted and self._direct is not None:
+            self._direct.close()  # where its URL leads there may be another server by now
         if _is_refusal(error):
             raise StoreAway("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
+        """Everybody has to begin anew: an end that vanished without a word would be listened to for ever."""
         if not self._gone.is_set():
             self._gone.set()
             self._here.clear()
             log.warning("store lost", error=type(error).__name__)
+        if self._direct is not None:
+            self._direct.close()
+        for subscription in list(self._subscriptions):
+            subscription.close()
+
+    def _moved(self) -> None:
+        log.warning("another server is the store's master now", address=self.master)
+        self._lost(RedisConnectionError("the store has moved"))
+
+    @property
+    def master(self) -> str:
+        """Where the store is, as sentinels have said; empty where there are none."""
+        address = self._pool.master_address if self._pool is not None else None
+        return f"{address[0]}:{address[1]}" if address else ""
+
+    async def sentinels(self) -> list[Word] | None:
+        """What each of the sentinels says; None where there are none."""
+        return None if self._pool is None else await self._pool.words()
+
+    async def follow(self) -> None:
+        """Runs until cancelled, where sentinels say where the store is: leaves a server that is its master no longer.
+
+        That server may not know yet. What it would go on to take is lost.
+        """
+        while self._pool is not None:
+            await asyncio.sleep(FOLLOW_SECONDS)
+            with suppress(RedisError, OSError):  # nobody knows of another
+                await self._pool.get_master_address()
 
     @asynccontextmanager
     async def subscription(
@@ -273,22 +280,27 @@ class Connection:
         try:
             async with asyncio.timeout(self._timeout):
                 subscription = await open_subscription(self._client)
+                self._subscriptions.add(subscription)
                 try:
                     if channels:
                         await subscription.subscribe("SUBSCRIBE", *channels)
                     if patterns:
                         await subscription.subscribe("PSUBSCRIBE", *patterns)
                 except BaseException:
-                    subscription.close()
+                    self._end(subscription)
                     raise
             try:
                 yield subscription
             finally:
-                subscription.close()
+                self._end(subscription)
         except ResponseError:
             raise
         except (RedisError, OSError) as error:
             raise StoreAway("the subscription broke") from error
+
+    def _end(self, subscription: Subscription) -> None:
+        self._subscriptions.discard(subscription)
+        subscription.close()
 
     async def watch(self) -> None:
         """Runs until cancelled: while the store is away, asks for it every quarter of a second."""
@@ -303,8 +315,9 @@ class Connection:
         """Asks once; when the store answers, whoever waits for its return goes first."""
         self._greeter = asyncio.current_task()
         try:
-            # None of the idle connections is worth trying: each dead one would cost a probe.
-            await self._client.connection_pool.disconnect(inuse_connections=False)
+            # None of the idle connections is worth trying: each dead one would cost a probe. Those in use may lead to
+            # a server that is no longer the one.
+            await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
             await self._greet()
             for callback in self._on_return:
                 await self._tell(callback)

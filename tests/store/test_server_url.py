@@ -1,0 +1,64 @@
+"""What may be written for the address of a store; what redis-py makes of a server's own is in test_connection.py."""
+
+import pytest
+
+from tracker.errors import StartupError
+from tracker.store.server_url import SentinelUrl, parse_url
+
+
+@pytest.mark.parametrize(
+    ("url", "expected"),
+    [
+        ("redis+sentinel://h/m", SentinelUrl((("h", 26379),), "m")),
+        (
+            "redis+sentinel://h:1,[::1]:2,10.0.0.1/m.y-1/3",
+            SentinelUrl((("h", 1), ("::1", 2), ("10.0.0.1", 26379)), "m.y-1", 3),
+        ),
+        ("REDIS+SENTINEL://h/m?db=4", SentinelUrl((("h", 26379),), "m", 4)),
+        ("redis+sentinel://:s%2F%40cret@h/m/", SentinelUrl((("h", 26379),), "m", 0, None, "s/@cret")),
+        ("redis+sentinel://me@h/m", SentinelUrl((("h", 26379),), "m", 0, "me", None)),
+        (
+            "rediss+sentinel://me:s3cret@h,i/m/0",
+            SentinelUrl((("h", 26379), ("i", 26379)), "m", 0, "me", "s3cret", tls=True),
+        ),
+    ],
+)
+def test_sentinels(url: str, expected: SentinelUrl) -> None:
+    assert parse_url(url) == expected
+    assert "cret" not in repr(parse_url(url))
+
+
+@pytest.mark.parametrize("url", ["redis://h/0", "rediss://u:p@h:1/2", "unix:///s?db=1"])
+def test_a_server_of_its_own(url: str) -> None:
+    assert parse_url(url) is None
+
+
+@pytest.mark.parametrize(
+    "url",
+    [
+        *(
+            "redis+sentinel://h",
+            "redis+sentinel://h/",
+            "redis+sentinel:///m",
+            "redis+sentinel://h,/m",
+            "redis+sentinel:h/m",
+        ),
+        *(
+            "redis+sentinel://h:0/m",
+            "redis+sentinel://h:65536/m",
+            "redis+sentinel://h:x/m",
+            "redis+sentinel://::1/m",
+        ),
+        *(
+            "redis+sentinel://h/m/x",
+            "redis+sentinel://h/m/1/2",
+            "redis+sentinel://h/m/1?db=1",
+            "redis+sentinel://h/m n",
+        ),
+        *("redis+sentinel://:s3cret#@h/m", "redis+sentinel://h/m?password=s3cret", "unix+sentinel://h/m"),
+    ],
+)
+def test_what_is_none_is_refused_and_not_shown(url: str) -> None:
+    with pytest.raises(StartupError, match="is not a URL of a store") as caught:
+        parse_url(url)
+    assert "s3c" not in str(caught.value) and "\n" not in str(caught.value)

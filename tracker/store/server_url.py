@@ -1,0 +1,107 @@
+"""The address of the store as an operator writes it, checked before anybody connects.
+
+redis-py takes any query parameter for an option of its own, which ends in a traceback later, and a path that is no
+number for database 0. What is wrong is not shown: it may be a piece of a password.
+"""
+
+import re
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import NoReturn
+from urllib.parse import SplitResult, unquote, urlsplit
+
+from tracker.errors import StartupError
+
+SENTINEL_PORT = 26379
+_SERVERS = ("redis", "rediss", "unix")
+_SENTINELS = ("redis+sentinel", "rediss+sentinel")
+_QUERY = re.compile(r"(?:db=([0-9]{1,9}))?")
+_DATABASE = re.compile(r"(/[0-9]{0,9})?")
+_SENTINEL_PATH = re.compile(r"/([A-Za-z0-9._-]+)(?:/([0-9]{0,9}))?")
+_HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@,]+))(?::([0-9]{1,5}))?")
+_SCHEMES_SHOWN = "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"
+_SENTINEL_SHOWN = "sentinels are written redis+sentinel://user:password@host:26379,host:26379/<name of the master>/<database>"
+
+
+@dataclass(frozen=True, slots=True)
+class SentinelUrl:
+    """Sentinels that know where the store is. User and password are those of the store, not of the sentinels."""
+
+    sentinels: tuple[tuple[str, int], ...]
+    master: str
+    database: int = 0
+    user: str | None = None
+    password: str | None = field(default=None, repr=False)
+    tls: bool = False
+
+
+def parse_url(url: str) -> SentinelUrl | None:
+    """None for a server's own URL that redis-py will understand; raises StartupError for what is no URL of a store."""
+    try:
+        parts = urlsplit(url)
+    except ValueError:
+        _refuse()
+    if not url.lower().startswith(f"{parts.scheme}://"):
+        _refuse()
+    if parts.scheme not in (*_SERVERS, *_SENTINELS):
+        _refuse()
+    if not _QUERY.fullmatch(parts.query) or parts.fragment:
+        _refuse("only ?db=<number> may follow the rest, and ? # in a password are written %3F %23")
+    if parts.scheme in _SENTINELS:
+        return _sentinel_url(parts)
+    _check_server_url(parts)
+    return None
+
+
+def _check_server_url(parts: SplitResult) -> None:
+    try:
+        host, _ = parts.hostname, parts.port  # a port that is none raises
+    except ValueError:
+        _refuse()
+    if parts.scheme == "unix":
+        if host or parts.path in ("", "/"):
+            _refuse("a socket is written unix:///path/to/socket?db=<number>")
+    elif not _DATABASE.fullmatch(parts.path):
+        _refuse("its path is the number of a database, and / in a password is written %2F")
+    elif parts.path.strip("/") and parts.query:
+        _refuse("it names a database twice")
+
+
+def _sentinel_url(parts: SplitResult) -> SentinelUrl:
+    credentials, at, hosts = parts.netloc.rpartition("@")
+    user, colon, password = credentials.partition(":")
+    found = [_HOST.fullmatch(host) for host in hosts.split(",")]
+    path, query = _SENTINEL_PATH.fullmatch(parts.path), _QUERY.fullmatch(parts.query)
+    if path is None or query is None:
+        _refuse(_SENTINEL_SHOWN)
+    if path[2] and query[1]:
+        _refuse("it names a database twice")
+    sentinels = tuple((each[1] or each[2], int(each[3] or SENTINEL_PORT)) for each in found if each)
+    if len(sentinels) < len(found) or any(not 0 < port < 65536 for _, port in sentinels):
+        _refuse(_SENTINEL_SHOWN)
+    return SentinelUrl(
+        sentinels,
+        path[1],
+        int(path[2] or query[1] or 0),
+        unquote(user) if at and user else None,
+        unquote(password) if colon else None,
+        parts.scheme.startswith("rediss"),
+    )
+
+
+def _refuse(reason: str = _SCHEMES_SHOWN) -> NoReturn:
+    raise bad_url(reason) from None
+
+
+def bad_url(reason: str = _SCHEMES_SHOWN) -> StartupError:
+    return StartupError(f"TRACKER_REDIS__URL is not a URL of a store: {reason}")
+
+
+def check_ca_file(path: str, url: str) -> None:
+    """Raises StartupError for a file of certificates that is not there, or has no use."""
+    if not url.lower().startswith("rediss"):
+        raise StartupError(
+            "TRACKER_REDIS__TLS_CA_FILE is set, but only a rediss:// URL in TRACKER_REDIS__URL uses TLS"
+        )
+    if not Path(path).is_file():
+        raise StartupError(f"TRACKER_REDIS__TLS_CA_FILE is no file: {path}")
