@@ -5,6 +5,7 @@ import re
 import time
 from collections import Counter
 from dataclasses import dataclass, field
+from operator import sub
 from typing import Any
 
 from drills.fleet import Fleet, Peer
@@ -28,6 +29,8 @@ class Findings:
     refused: int = 0
     closed: int = 0
     outage_seconds: float = 0.0
+    """The longest time in which nobody was answered."""
+    slowest_seconds: float = 0.0
     lost: int = 0
     healed_seconds: float = 0.0
     settled_seconds: float = 0.0
@@ -44,9 +47,9 @@ def clients_view(fleet: Fleet, fault: float, findings: Findings) -> None:
     early = [heard for heard in fleet.heard if heard.at < fault and heard.how != "answered"]
     if early:
         findings.complaints.append(f"{len(early)} announces failed before the fault: {early[0].what}")
-    unanswered = [heard for heard in since if heard.how != "answered"]
-    if unanswered:
-        findings.outage_seconds = max(h.at for h in unanswered) - min(h.sent for h in unanswered)
+    moments = [fault, *sorted(heard.at for heard in since if heard.how == "answered")]
+    findings.outage_seconds = max(map(sub, moments[1:], moments), default=time.monotonic() - fault)
+    findings.slowest_seconds = max((heard.at - heard.sent for heard in since), default=0.0)
 
 
 async def missing_announces(redis: Any, promised: Counter[bytes]) -> int:

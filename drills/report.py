@@ -8,7 +8,14 @@ from drills.fleet import Pace
 from drills.scene import REAP_SECONDS
 
 _HEAD = (
-    *("drill", "what is done", "refused with `retry in`", "closed or no connection", "no answers for, s"),
+    *(
+        "drill",
+        "what is done",
+        "refused with `retry in`",
+        "closed or no connection",
+        "nobody answered for, s",
+        "slowest answer, s",
+    ),
     *("answered, then lost", "healed after, s", "swarms right after, s", ""),
 )
 
@@ -20,13 +27,14 @@ def as_markdown(held: Sequence[Held]) -> str:
 def row(one: Held) -> tuple[str, ...]:
     drill, found = one.drill, one.findings
     if one.skipped:
-        return drill.name, drill.what, *["–"] * 6, f"not held: {one.skipped}"
+        return drill.name, drill.what, *["–"] * 7, f"not held: {one.skipped}"
     return (
         drill.name,
         drill.what,
         f"{found.refused:,}",
         f"{found.closed:,}",
         f"{found.outage_seconds:.1f}",
+        f"{found.slowest_seconds:.1f}",
         f"{found.lost:,}" if drill.may_lose is not None else f"{found.lost:,} (by design)",
         f"{found.healed_seconds:.1f}",
         f"{found.settled_seconds:.1f}",

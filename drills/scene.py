@@ -60,10 +60,11 @@ class Post:
         return found
 
     def start(self) -> None:
-        """Blocks until it serves."""
-        before = os.environ.get("PYTHONWARNINGS")
-        self.running = trackers.start(self.directory, **self.settings)
-        assert os.environ.get("PYTHONWARNINGS") == before
+        """Blocks until it serves; raises DrillError when it does not start."""
+        try:
+            self.running = trackers.start(self.directory, **self.settings)
+        except AssertionError as error:
+            raise DrillError(str(error)[-1000:]) from error
 
     def kill(self) -> None:
         """Without a word, as the system does when memory is short."""
@@ -82,6 +83,7 @@ class Scene:
     directory: Path
     posts: list[Post] = field(default_factory=list)
     server: Server | None = None
+    _ends: list[Callable[[], object]] = field(default_factory=list)
 
     @property
     def post(self) -> Post:
@@ -124,7 +126,7 @@ class Scene:
     def add_tracker(self, **settings: str) -> Post:
         """One more tracker, which serves when this returns."""
         folder = self.directory / f"tracker{len(self.posts)}"
-        folder.mkdir()
+        folder.mkdir(exist_ok=True)
         port = free_port()
         where = {
             "TRACKER_HTTP__LISTEN": f"127.0.0.1:{port}",
@@ -138,6 +140,10 @@ class Scene:
         self.posts.append(post)
         return post
 
+    def at_the_end(self, undo: Callable[[], object]) -> None:
+        """``undo`` is called when all processes have ended."""
+        self._ends.append(undo)
+
     def strike_down(self) -> None:
         """Ends what still runs, whatever state it is in."""
         for post in self.posts:
@@ -149,6 +155,8 @@ class Scene:
             with suppress(OSError):
                 os.kill(self.server.pid, signal.SIGCONT)
             self.server.kill()
+        for undo in reversed(self._ends):
+            undo()
 
 
 async def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
