@@ -1,9 +1,11 @@
 # The tracker in an image: no root, nothing writable but /data, no build tools, no pip.
 #   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
 # It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges; compose.yaml does so.
+# The base is named by version, so that a build takes Debian's repairs along; --build-arg BASE=python@sha256:… takes one image for good.
 ARG PYTHON_VERSION=3.13
+ARG BASE=python:${PYTHON_VERSION}-slim-bookworm
 
-FROM python:${PYTHON_VERSION}-slim-bookworm AS build
+FROM ${BASE} AS build
 WORKDIR /src
 COPY requirements/build.txt requirements/run.txt requirements/
 COPY deploy/image/install.sh deploy/image/
@@ -11,7 +13,7 @@ COPY pyproject.toml README.md LICENSE CHANGELOG.md redis.conf ./
 COPY tracker/ tracker/
 RUN WORK=/tmp/work sh deploy/image/install.sh /opt/tracker
 
-FROM python:${PYTHON_VERSION}-slim-bookworm
+FROM ${BASE}
 ARG VERSION=unknown
 ARG REVISION=unknown
 LABEL org.opencontainers.image.title="swarmkeeper" \

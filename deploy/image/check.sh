@@ -35,15 +35,25 @@ say "installing from wheels into an empty environment"
 git ls-files -z -- requirements tracker deploy/image pyproject.toml README.md LICENSE CHANGELOG.md redis.conf \
     | xargs -0 cp --parents -t "$(mkdir -p "$work/src" && echo "$work/src")"
 (cd "$work/src" && WORK="$work/scratch" sh deploy/image/install.sh "$work/opt")
-[ ! -e "$work/opt/bin/pip" ] || { say "pip is in the image"; exit 1; }
 rm -rf "$work/src"
+tools=$(find "$work"/opt/bin "$work"/opt/lib/python3.*/site-packages -maxdepth 1 -regex '.*/\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?')
+[ -z "$tools" ] || { say "what builds is in the image: $tools"; exit 1; }
+open=$(find "$work/opt" -perm /6022 -not -type l)
+[ -z "$open" ] || { say "anybody may write, or gets rights by: $open"; exit 1; }
 
 mkdir -p "$work/data" "$work/tmp"
 init=()
 if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
     say "preparing the system"
     rmdir "$work/data"
+    # What the base image brings along, and the image is not to have.
+    base=$work/usr/local
+    mkdir -p "$base/bin" "$base/lib/python3.13/"{ensurepip,site-packages/pip,site-packages/pip-25.0.dist-info}
+    touch "$base/bin/pip3" "$base/bin/python3" "$base/bin/su"
+    chmod 4755 "$base/bin/su"
     sh deploy/image/system.sh "$work/"
+    [ "$(cd "$base" && find . -name '*pip*' -o -perm /6000)" = "" ] && [ -e "$base/bin/python3" ] && [ "$(stat -c %a "$work/data")" = 700 ] \
+        || { say "the system is not as it should be"; find "$base" -ls; exit 1; }
     chmod 1777 "$work/tmp"
     init=(tini -s --)
 fi

@@ -66,6 +66,29 @@ def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
     assert name == "tracker" or re.search(r":v?\d+\.\d+", service["image"]), "a version that is named"
 
 
+def test_images_are_named_by_version_and_can_be_named_by_digest() -> None:
+    arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE.partition("\nFROM ")[0], re.MULTILINE))
+    assert re.fullmatch(r"python:\$\{PYTHON_VERSION\}-slim-\w+", arguments["BASE"])
+    assert re.fullmatch(r"3\.\d+", arguments["PYTHON_VERSION"])
+    assert [base.split()[0] for base in re.findall(r"^FROM (.+)$", DOCKERFILE, re.MULTILINE)] == 2 * [
+        "${BASE}"
+    ]
+    assert not [service["image"] for service in SERVICES.values() if service["image"].endswith(":latest")]
+
+
+def test_no_password_is_one_that_everybody_knows() -> None:
+    """Grafana takes its own from a file that is made by hand and is in no repository; without it there is none."""
+    environment = SERVICES["grafana"]["environment"]
+    assert environment["GF_SECURITY_ADMIN_PASSWORD__FILE"] == "/run/secrets/grafana_password"
+    assert SERVICES["grafana"]["secrets"] == ["grafana_password"]
+    kept = COMPOSE["secrets"]["grafana_password"]["file"].removeprefix(".")
+    assert kept in (ROOT / ".gitignore").read_text().splitlines()
+    for service in SERVICES.values():
+        told = {name: str(value) for name, value in service.get("environment", {}).items()}
+        assert not [name for name in told if re.search("PASSWORD|SECRET|TOKEN", name) and "FILE" not in name]
+        assert not [value for value in told.values() if re.search(r"://[^/]*@", value)]
+
+
 def test_only_announces_can_be_reached_from_outside() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["6969:6969"]
