@@ -1,5 +1,6 @@
 """What every part of a tracker stands on, in each of its processes: the line to the store, scripts, keys, and counting."""
 
+import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -47,6 +48,7 @@ async def laid(settings: Settings, connection: Connection, telemetry: Telemetry)
     )
     telemetry.gauge("processes", lambda: 1)
     telemetry.gauge("processes_without_store", lambda: connection.away)
+    telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
     async with running(connection.watch, connection.follow, counters.run):
         yield Foundation(connection, scripts, keys, counters, telemetry)
         await counters.flush()

@@ -50,6 +50,7 @@ _TRACKER = (
     Metric("tracker_announces_in_flight", "gauge", "Announces that wait for the store or are with it"),
     Metric("tracker_announces_waiting", "gauge", "Announces that wait for the next call of the store"),
     Metric("tracker_http_connections", "gauge", "Connections of peers and proxies that are open"),
+    Metric("tracker_asyncio_tasks", "gauge", "Tasks of the event loops: a number that only grows is a leak"),
     Metric("tracker_reaps_total", "counter", "Silent peers removed, by what found them", ("cause",)),
     Metric(
         "tracker_reap_lag_seconds",
@@ -224,6 +225,7 @@ GAUGES = {
     "announces_in_flight": "tracker_announces_in_flight",
     "announces_waiting": "tracker_announces_waiting",
     "connections": "tracker_http_connections",
+    "asyncio_tasks": "tracker_asyncio_tasks",
     "due_behind_seconds": "tracker_reap_behind_seconds",
     "sweep_seconds": "tracker_sweep_last_seconds",
     "swept_at": "tracker_sweep_end_timestamp_seconds",
