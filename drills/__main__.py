@@ -7,13 +7,9 @@ import tempfile
 from pathlib import Path
 
 from bench import page
-from bench.processes import ROOT
 from drills import faults, report
 from drills.drill import Drill, Held, hold
 from drills.fleet import Pace
-
-PAGE = ROOT / "docs" / "trust.md"
-BLOCK = "drills"
 
 
 def main() -> None:
@@ -31,7 +27,7 @@ def main() -> None:
     table = report.as_markdown(held)
     print(f"\n{table}")
     if asked.write:
-        page.write(BLOCK, f"{report.setting(pace)}\n\n{table}", PAGE)
+        page.write(report.BLOCK, f"{report.setting(pace)}\n\n{table}", report.PAGE)
     sys.exit(0 if all(one.passed for one in held) else 1)
 
 

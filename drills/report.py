@@ -2,10 +2,14 @@
 
 from collections.abc import Sequence
 
+from bench.processes import ROOT
 from bench.tables import table
 from drills.drill import Held
 from drills.fleet import Pace
 from drills.scene import REAP_SECONDS
+
+PAGE = ROOT / "docs" / "trust.md"
+BLOCK = "drills"
 
 _HEAD = (
     *(
