@@ -6,6 +6,7 @@ longer than all that is left to do then.
 
 import asyncio
 import os
+import resource
 import signal
 from collections.abc import Callable
 from contextlib import AsyncExitStack
@@ -38,6 +39,7 @@ class Stop(asyncio.Event):
 
 async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
+    _write_no_cores()
     loop, stop = asyncio.get_running_loop(), Stop()
     _stop_on_signals(stop)
     async with AsyncExitStack() as stack:
@@ -58,6 +60,12 @@ async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
         if server.private is not None:
             await server.private.compact(stop.deadline - _LAST_SECONDS - loop.time())
     log.info("stopped")
+
+
+def _write_no_cores() -> None:
+    """A core file would hold passwords and passkeys. Children inherit this; who wants one raises the limit (prlimit)."""
+    _, most = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
 
 
 def _import_service() -> None:

@@ -1,0 +1,225 @@
+"""A tracker that says all it can, and is told secrets everywhere: not one of them is in anything that others can read."""
+
+import json
+import os
+import re
+import socket
+from collections.abc import Callable
+from http.client import HTTPConnection
+from pathlib import Path
+
+import pytest
+
+from tests import trackers
+from tests.e2e.conftest import StartTracker
+from tests.e2e.processes import until
+from tests.servers import Server
+from tests.trackers import RunningTracker
+
+STORE, STATHAT, UPSTREAM, SENTINEL = ("storehunter2", "stathathunter2", "upstreamhunter2", "sentinelhunter2")
+UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (
+    f"{word}hunter2hunter2" for word in ("nobody", "client", "proxy", "odd")
+)
+LOUD = {
+    "TRACKER_LOG__LEVEL": "debug",
+    "TRACKER_HTTP__ACCESS_LOG": "true",
+    "TRACKER_HTTP__WORKERS": "2",
+    "TRACKER_USERS__PRIVATE": "true",
+    "TRACKER_STATHAT__EZKEY": STATHAT,
+    "TRACKER_STATHAT__URL": "http://127.0.0.1:9",
+    "TRACKER_SCORING__UPSTREAMS": f"http://127.0.0.1:9/{UPSTREAM}/announce",
+}
+
+
+def descendants(pid: int) -> list[int]:
+    """A process and its children, as /proc lists them."""
+    if not Path("/proc/self/task").exists():
+        pytest.skip("processes are listed by /proc")
+    found = [pid]
+    for parent in found:
+        for thread in Path(f"/proc/{parent}/task").iterdir():
+            found += map(int, (thread / "children").read_text().split())
+    assert len(found) > 1 and os.getpid() not in found
+    return found
+
+
+def raw(tracker: RunningTracker, *requests: str) -> None:
+    """Requests as they are, each on a connection of its own; whatever is answered."""
+    host, _, port = tracker.url.removeprefix("http://").rpartition(":")
+    for request in requests:
+        with socket.create_connection((host, int(port)), trackers.SECONDS) as client:
+            client.sendall(request.replace("\n", "\r\n").encode("latin-1"))
+            client.shutdown(socket.SHUT_WR)
+            while client.recv(65536):
+                pass
+
+
+class Desk:
+    """The admin port over HTTP; ``told`` is the body of every answer and all its headers but cookies."""
+
+    def __init__(self, tracker: RunningTracker) -> None:
+        found = re.search(r"admin\s+http://([\d.:]+)/", tracker.banner)
+        assert found, tracker.banner
+        self._line = HTTPConnection(found[1], timeout=trackers.SECONDS)
+        self.told = ""
+
+    def ask(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
+        """(status, the secret of a session that was begun)."""
+        named = {name.replace("_", "-"): value for name, value in headers.items()}
+        if body:
+            named["Content-Type"] = "application/x-www-form-urlencoded"
+        self._line.request(method, path, body or None, named)
+        answer = self._line.getresponse()
+        shown = [(name, value) for name, value in answer.getheaders() if name != "Set-Cookie"]
+        self.told += f"{shown}{answer.read().decode()}\n"
+        return answer.status, (answer.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
+
+    def close(self) -> None:
+        self._line.close()
+
+
+PAGES = (
+    *("/", "/torrents", "/users", "/users/1", "/jobs", "/clients", "/settings", "/doctor", "/tokens", "/api"),
+    *(
+        "/nothing",
+        "/metrics",
+        "/ready",
+        "/api/openapi.json",
+        "/api/v1/settings",
+        "/api/v1/users",
+        "/api/v1/tokens",
+    ),
+    *("/api/v1/doctor", "/api/v1/nothing", f"/api/v1/users/{UNKNOWN}", f"/users/{UNKNOWN}"),
+)
+
+
+def use(tracker: RunningTracker, desk: Desk, home: Path, settings: dict[str, str]) -> dict[str, str]:
+    """Everybody uses it, and some misuse it; the secrets that came up."""
+
+    def made(*words: str) -> dict[str, str]:
+        done = trackers.run(home, *words, "--json", **settings)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, str] = json.loads(done.stdout)
+        return found
+
+    passkey = made("user", "add", "--id", "1")["passkey"]
+    token = made("token", "create", "site")["token"]
+    link = trackers.run(home, "sign-in-link", **settings).stdout.partition("/sign-in#")[2].split()[0]
+    assert tracker.announce(passkey, key=CLIENT_KEY)[b"complete"] == 1
+    for refused in (tracker.announce(UNKNOWN), tracker.announce(passkey, port="http%3A//x/" + passkey)):
+        assert b"failure reason" in refused
+    credentials = f"Proxy-Authorization: Basic {PROXY}\nAuthorization: Bearer {token}\nCookie: a={PROXY}"
+    raw(
+        tracker,
+        f"GET /{passkey}/announce?{NONSENSE} HTTP/1.1\nHost: x\n{credentials}\n\n",
+        f"GET /{passkey} HTTP/1.1\nHost: x\n\n",
+        f"GET http://me:{PROXY}@x/{passkey}/announce HTTP/1.1\nHost: x\n\n",
+        f"GET /{passkey}/announce HTTP/7.7\nHost: x\n{credentials}\n\n",
+        f"POST /{passkey}/scrape HTTP/1.1\nHost: x\nContent-Length: {NONSENSE}\n\n",
+        f"{NONSENSE} /{passkey}/announce",
+    )
+    status, session = desk.ask("POST", "/sign-in", f"link={link}")
+    assert status == 303
+    assert desk.ask("POST", "/sign-in", f"token={UNKNOWN}")[0] == 403
+    assert desk.ask("GET", "/api/v1/torrents", Authorization=f"Bearer swk_0123456789ab_{UNKNOWN}")[0] == 401
+    for page in PAGES:
+        reader = (
+            {"Authorization": f"Bearer {token}"}
+            if page[:4] == "/api"
+            else {"Cookie": f"tracker_session={session}"}
+        )
+        assert desk.ask("GET", page, **reader)[0] in ((404, 422) if "no" in page else (200,)), page
+    desk.ask("GET", "/settings", Authorization=f"Bearer {token}, {token}")
+    return {"passkey": passkey, "token": token, "token's half": token[17:], "link": link, "session": session}
+
+
+def test_no_secret_is_told(
+    start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path
+) -> None:
+    """Logs at debug level, the access log, the banner, pages, errors, metrics, commands, and lists of processes."""
+    server = start_server("--appendonly", "no")
+    with server.client() as client:
+        client.config_set("requirepass", STORE)
+    settings = {**LOUD, "TRACKER_REDIS__URL": f"unix://:{STORE}@{server.socket_path}"}
+    tracker = start_tracker(**settings)
+    desk = Desk(tracker)
+    found = use(tracker, desk, tmp_path, settings)
+    listed = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid))
+    children = descendants(tracker.process.pid)[1:]
+    limits = [Path(f"/proc/{pid}/limits").read_text() for pid in descendants(tracker.process.pid)]
+    assert all(re.search(r"^Max core file size +0 ", text, re.MULTILINE) for text in limits), (
+        "a core holds them all"
+    )
+    inherited = b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in children)
+    server.kill()
+    assert b"failure reason" in tracker.announce(found["passkey"])
+    until(lambda: desk.ask("GET", "/ready")[0] == 503)
+    told = [trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))]
+    desk.close()
+    assert tracker.end() == 0
+    places = {
+        "log": tracker.log,
+        "banner": tracker.banner,
+        "pages": desk.told,
+        "commands": "".join(done.stdout + done.stderr for done in told),
+        "lists of processes": repr(listed + inherited),
+    }
+    secrets = {
+        "store": STORE,
+        "stathat": STATHAT,
+        "upstream": UPSTREAM,
+        "unknown": UNKNOWN,
+        "key": CLIENT_KEY,
+    }
+    secrets |= {"proxy": PROXY, "nonsense": NONSENSE, **found}
+    assert all(len(text) > 100 for text in places.values()) and '"request"' in tracker.log
+    assert not [
+        (place, name) for place, text in places.items() for name, secret in secrets.items() if secret in text
+    ]
+
+
+@pytest.mark.parametrize(
+    "settings",
+    [
+        {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:9/0"},
+        {
+            "TRACKER_REDIS__URL": f"redis+sentinel://me:{STORE}@127.0.0.1:9/main/0",
+            "TRACKER_REDIS__SENTINEL_PASSWORD": SENTINEL,
+        },
+        {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:port/0"},
+        {"TRACKER_STATHAT__EZKEY": STATHAT, "TRACKER_REDIS__URL": f"nonsense://me:{STORE}@h"},
+        {"TRACKER_SCORING__UPSTREAMS": f"http://h/{UPSTREAM}/announce,ftp://me:{STORE}@h/{UPSTREAM}"},
+    ],
+)
+def test_a_start_that_fails_tells_none_either(tmp_path: Path, settings: dict[str, str]) -> None:
+    loud = {"TRACKER_LOG__LEVEL": "debug", **trackers.ANY_PORTS, **settings}
+    for words in (("serve",), ("settings",), ("doctor",)) if SENTINEL in str(settings) else (("serve",),):
+        done = trackers.run(tmp_path, *words, **loud)
+        told = done.stdout + done.stderr
+        assert told and (words == ("settings",) or done.returncode)
+        assert not [secret for secret in (STORE, STATHAT, UPSTREAM, SENTINEL) if secret in told], told
+
+
+def modes(directory: Path) -> dict[str, str]:
+    """What others may do (the last six bits of the mode) with what lies there, where that is anything."""
+    found = [directory, *directory.rglob("*")]
+    return {str(path): oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}
+
+
+def test_files_are_for_their_owner_alone(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """The data directory, sockets, locks, the append-only file, what a restart and a copy leave: under any umask."""
+    before = os.umask(0)
+    try:
+        tracker = start_tracker(TRACKER_ADMIN__LISTEN="127.0.0.1:0")
+        home = tmp_path / "tracker"
+        assert trackers.run(home, "token", "create", "site").returncode == 0
+        assert tracker.announce()[b"complete"] == 1
+        assert (home / "data" / "valkey.sock").is_socket()
+        assert modes(home / "data") == {}
+        copied = trackers.run(home, "backup", str(tmp_path / "copy"))
+        assert copied.returncode == 0, copied.stderr
+        assert modes(tmp_path / "copy") == {}
+        assert tracker.end() == 0
+        assert modes(home / "data") == {}
+    finally:
+        os.umask(before)
