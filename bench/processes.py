@@ -131,6 +131,7 @@ def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
         "TRACKER_ADMIN__LISTEN": f'["127.0.0.1:{free_port()}"]',
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
+        "TRACKER_HTTP__MAX_CONNECTIONS_PER_ADDRESS": "1000000",
         "TRACKER_LOG__LEVEL": "warning",
         "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers begin at once on few cores, and a shared machine halts
     }
