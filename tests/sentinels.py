@@ -16,7 +16,7 @@ from tests.servers import REDIS_CONF, SYSTEM_REDIS, Server
 NAME = "swarm"
 """What the sentinels call the master."""
 DOWN_MILLISECONDS = 300
-_PATIENCE_SECONDS = 30.0
+_PATIENCE_SECONDS = 60.0
 
 
 class WatchedServer(Server):
@@ -119,7 +119,11 @@ class Failover:
 
 @contextmanager
 def failover(
-    *, sentinels: int = 1, options: Sequence[str] = ("--appendonly", "no"), binary: str = "valkey"
+    *,
+    sentinels: int = 1,
+    options: Sequence[str] = ("--appendonly", "no"),
+    binary: str = "valkey",
+    down_milliseconds: int = DOWN_MILLISECONDS,
 ) -> Iterator[Failover]:
     """Started, in step, and gone after the block."""
     top = Path(tempfile.mkdtemp(prefix="sk-"))
@@ -140,7 +144,7 @@ def failover(
         for number in range(sentinels):
             (directory := top / f"s{number}").mkdir()
             sentinel = SentinelServer(program, directory, (), port=_free_port())
-            sentinel.conf.write_text(_conf(sentinel, started[0].port, sentinels // 2 + 1))
+            sentinel.conf.write_text(_conf(sentinel, started[0].port, sentinels // 2 + 1, down_milliseconds))
             watching.append(sentinel)
             group.sentinels = watching
             sentinel.start()
@@ -152,13 +156,13 @@ def failover(
         shutil.rmtree(top, ignore_errors=True)
 
 
-def _conf(sentinel: SentinelServer, port: int, quorum: int) -> str:
+def _conf(sentinel: SentinelServer, port: int, quorum: int, down_milliseconds: int) -> str:
     return f"""
 port {sentinel.port}
 bind 127.0.0.1
 dir {sentinel.directory}
 sentinel monitor {NAME} 127.0.0.1 {port} {quorum}
-sentinel down-after-milliseconds {NAME} {DOWN_MILLISECONDS}
+sentinel down-after-milliseconds {NAME} {down_milliseconds}
 sentinel failover-timeout {NAME} 3000
 """
 

@@ -15,23 +15,24 @@ async def examine_failover(connection: Connection, info: Mapping[str, Any]) -> A
     if words is None:
         return
     yield _agreement(words, connection.master)
-    if not info:
-        return
-    replicas = int(info.get("connected_slaves", 0))
+    if info:
+        least = await read_setting(connection, "min-replicas-to-write")
+        yield stand_ins(int(info.get("connected_slaves", 0)), least)
+
+
+def stand_ins(replicas: int, least: str | None) -> Finding:
+    """``least`` is min-replicas-to-write, None where it may not be read."""
     if not replicas:
         text = "the master has no replica, so there is nothing to fail over to"
-        yield Finding("wrong", "replicas", text, "start one: replicaof <host> <port of the master>")
-        return
-    least = await read_setting(connection, "min-replicas-to-write")
-    if least == "0":
+        return Finding("wrong", "replicas", text, "start one: replicaof <host> <port of the master>")
+    if least == "0" and replicas > 1:
         text = (
             f"{replicas} connected, but a master that is cut off from them goes on taking what will be lost"
         )
-        yield Finding(
+        return Finding(
             "warning", "replicas", text, "set min-replicas-to-write to 1 and min-replicas-max-lag to 10"
         )
-    else:
-        yield Finding("ok", "replicas", f"{replicas} connected")
+    return Finding("ok", "replicas", f"{replicas} connected")
 
 
 def _agreement(words: list[Word], master: str) -> Finding:

@@ -28,7 +28,7 @@ async def listening(serve: Serve) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
-    """Speaks the protocol: to each command the answer of its first word, or OK."""
+    """Speaks the protocol: to each command the answer of its first two words, or of its first, or OK."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readline():
@@ -36,7 +36,7 @@ async def answering(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
             for _ in range(int(head[1:])):
                 length = int((await reader.readline())[1:])
                 words.append((await reader.readexactly(length + 2))[:-2])
-            writer.write(answers.get(words[0], b"+OK\r\n"))
+            writer.write(answers.get(b" ".join(words[:2])) or answers.get(words[0], b"+OK\r\n"))
 
     async with listening(serve) as url:
         yield url

@@ -125,10 +125,14 @@ async def test_a_master_that_stands_still_is_left(group: Failover) -> None:
         assert swarm_of(new) == before + 1
 
 
-def named(server: Server) -> bytes:
-    """A sentinel's answer."""
+def named(server: Server, epoch: int = 1) -> dict[bytes, bytes]:
+    """A sentinel's answers: where the master is, and what else it knows of it."""
     port = str(server.port).encode()
-    return b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%b\r\n" % (len(port), port)
+    state = b"*2\r\n$12\r\nconfig-epoch\r\n$1\r\n%d\r\n" % epoch
+    return {
+        b"SENTINEL GET-MASTER-ADDR-BY-NAME": b"*2\r\n$9\r\n127.0.0.1\r\n$%d\r\n%b\r\n" % (len(port), port),
+        b"SENTINEL MASTER": state,
+    }
 
 
 @asynccontextmanager
@@ -149,7 +153,7 @@ class TestWord:
             yield list(group.servers)
 
     async def test_a_replica_is_not_written_to_whatever_sentinels_say(self, pair: list[Server]) -> None:
-        async with sentinels({b"SENTINEL": named(pair[1])}) as url:
+        async with sentinels(named(pair[1])) as url:
             client = connect(url, connect_timeout=5)
             with pytest.raises(StartupError, match="is no master"):
                 await check_server(client, "it", 5)
@@ -160,12 +164,12 @@ class TestWord:
         old, new = pair
         with new.client() as client:
             client.replicaof("NO", "ONE")
-        answers = {b"SENTINEL": named(old)}
+        answers = named(old)
         async with sentinels(answers) as url, followed(url) as connection:
             await connection.direct("SET", "k", "old")
             with pytest.raises(StoreAway):  # noqa: PT012  # what breaks is the listening
                 async with connection.subscription(channels=["c"]) as messages:
-                    answers[b"SENTINEL"] = named(new)
+                    answers.update(named(new, 2))
                     async with asyncio.timeout(PATIENCE_SECONDS):
                         await anext(messages)
             async with asyncio.timeout(PATIENCE_SECONDS):
@@ -174,27 +178,26 @@ class TestWord:
         with old.client() as client:
             assert client.mget("k", "l") == [b"old", None]
 
-    async def test_most_of_them_are_right(self, pair: list[Server]) -> None:
-        """One that was cut off names a server of long ago; one is gone; one does not answer, and nobody waits for it."""
-        stale, true = named(pair[1]), named(pair[0])
-        async with sentinels({b"SENTINEL": stale}, {b"SENTINEL": true}, {b"SENTINEL": true}) as url:
-            async with followed(url) as connection:
-                assert await connection.command("PING")
-                said = await connection.sentinels()
-                assert said is not None
-                assert [word.address and word.address[1] for word in said] == [
-                    pair[1].port,
-                    pair[0].port,
-                    pair[0].port,
-                ]
-        async with sentinels({b"SENTINEL": true}, {b"SENTINEL": true}) as url, silent_server() as other:
+    async def test_whoever_knows_of_the_latest_failover_is_right(self, pair: list[Server]) -> None:
+        """However many have not heard of it; and one that has heard of none counts for as little as one that is gone."""
+        stale, true = named(pair[1], 1), named(pair[0], 2)
+        async with sentinels(stale, true, stale) as url, followed(url) as connection:
+            assert await connection.command("PING")
+            said = await connection.sentinels()
+            assert said is not None
+            assert [word.epoch for word in said] == [1, 2, 1]
+            assert connection.master == f"127.0.0.1:{pair[0].port}"
+
+    async def test_nobody_waits_for_one_that_does_not_answer(self, pair: list[Server]) -> None:
+        true = named(pair[0])
+        async with sentinels(true, true) as url, silent_server() as other:
             silent = other.removeprefix("redis://").removesuffix("/0")
             async with followed(url.replace("//", f"//{silent},", 1), timeout=60) as connection:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await connection.command("PING")
 
     async def test_one_is_enough_when_the_others_are_gone(self, pair: list[Server]) -> None:
-        async with sentinels({b"SENTINEL": named(pair[0])}) as url:
+        async with sentinels(named(pair[0])) as url:
             async with followed(url.replace("//", "//127.0.0.1:1,127.0.0.1:2,", 1)) as connection:
                 assert await connection.command("PING")
 

@@ -49,7 +49,7 @@ _REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
 _REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _OLDEST = {"valkey": (7, 2), "redis": (7, 0)}
 _PROBE_SECONDS = 0.25
-FOLLOW_SECONDS = 0.5
+FOLLOW_SECONDS = 0.25
 """How often sentinels are asked whether the store is still where it was."""
 
 Argument = str | bytes | int | float

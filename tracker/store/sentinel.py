@@ -2,7 +2,7 @@
 
 redis-py's Sentinel makes the connections. What it does not do is done here, for a failover is the very moment when its
 ways would lose what is written. It asks one sentinel after another, and waits for each that is gone; here all are asked
-at once, and the address most of them name counts. It takes the sentinels' word; here the server itself has to say that it
+at once, and the one that knows of the latest failover counts. It takes the sentinels' word; here the server itself has to say that it
 is a master. And it stays where it is until a connection breaks, while a master that was replaced takes writes for some
 seconds more, all of which are lost; here the sentinels are asked all the time (Connection.follow).
 """
@@ -30,6 +30,8 @@ from redis.exceptions import RedisError, ResponseError
 from tracker.store.server_url import SentinelUrl
 
 Address = tuple[str, int]
+_HASTE_SECONDS = 0.1
+"""How much longer than most of the sentinels the others may take to answer, when somebody waits for it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -39,6 +41,8 @@ class Word:
     sentinel: str
     address: Address | None = None
     problem: str = ""
+    epoch: int = 0
+    """Of the failover it speaks of: most of the sentinels have agreed to each."""
 
 
 class _MasterConnection(SentinelManagedConnection):
@@ -73,52 +77,65 @@ class _Sentinels(Sentinel):
         began = clock()
         async with self._turn:
             if self._said is None or self._said[0] < began:
-                words = await self.ask(service_name, hasty=True)
-                self._said = clock(), _majority(service_name, words)
+                self._said = clock(), _latest(service_name, await self.ask(service_name, hasty=True))
             return self._said[1]
 
     async def ask(self, service_name: str, *, hasty: bool) -> list[Word]:
-        """What each says, in the order of the URL; when ``hasty`` only until more than half of them agree."""
+        """What each says, in the order of the URL; when ``hasty`` nobody waits long for the last when most have answered."""
         words: dict[int, Word] = {}
 
         async def ask_one(number: int) -> None:
             words[number] = await self._word(self.sentinels[number], service_name)
-            if hasty and _agreed(words.values()) * 2 > len(self.sentinels):
-                for task in tasks:
-                    task.cancel()
 
         async with asyncio.TaskGroup() as group:
-            tasks = [group.create_task(ask_one(number)) for number in range(len(self.sentinels))]
+            asked = {group.create_task(ask_one(number)) for number in range(len(self.sentinels))}
+            waiting = asked
+            while waiting and sum(bool(word.address) for word in words.values()) * 2 <= len(asked):
+                _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
+            if waiting and hasty:
+                _, waiting = await asyncio.wait(waiting, timeout=_HASTE_SECONDS)
+                for task in waiting:
+                    task.cancel()
         return [words[number] for number in sorted(words)]
 
     async def _word(self, sentinel: Redis, service_name: str) -> Word:
         kwargs = sentinel.connection_pool.connection_kwargs
         name = f"{kwargs['host']}:{kwargs['port']}"
+        pipe = sentinel.pipeline(transaction=False)
+        # The address is there sooner in one's answer, the epoch only in the other's.
+        pipe.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service_name)
+        pipe.execute_command("SENTINEL", "MASTER", service_name)
         try:
             async with asyncio.timeout(self._seconds):
-                said = await sentinel.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service_name)  # type: ignore[no-untyped-call]  # redis-py's
+                said, state = await pipe.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
             return Word(name, problem=(str(error) or "no answer").splitlines()[0])
+        if isinstance(said, Exception):
+            return Word(name, problem=str(said).splitlines()[0])
         if not said:
             return Word(name, problem=f"it knows no {service_name}")
         host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in said)
-        return Word(name, (host, int(port)))
+        return Word(name, (host, int(port)), epoch=_epoch(state))
 
     async def aclose(self) -> None:
         for sentinel in self.sentinels:
             await sentinel.aclose()
 
 
-def _agreed(words: Any) -> int:
-    """How many name the address that most of them name."""
-    return max(Counter(word.address for word in words if word.address).values(), default=0)
+def _epoch(state: Any) -> int:
+    """Out of SENTINEL MASTER's answer: names and values in turn; 0 where that is forbidden."""
+    flat = list(state) if isinstance(state, list) else []
+    fields = dict(zip(flat[::2], flat[1::2], strict=False))
+    return int(fields.get(b"config-epoch", 0))
 
 
-def _majority(service_name: str, words: list[Word]) -> Address:
-    votes = Counter(word.address for word in words if word.address)
-    if not votes:
+def _latest(service_name: str, words: list[Word]) -> Address:
+    """What most of those say that know of the latest failover: others have not heard of it, or are cut off."""
+    if not any(word.address for word in words):
         reasons = "; ".join(f"{word.sentinel}: {word.problem}" for word in words)
         raise MasterNotFoundError(f"no sentinel names the master {service_name} ({reasons})")
+    latest = max(word.epoch for word in words if word.address)
+    votes = Counter(word.address for word in words if word.address and word.epoch == latest)
     return votes.most_common(1)[0][0]
 
 
