@@ -2,104 +2,28 @@
 
 import asyncio
 import hashlib
-import ipaddress
-import itertools
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
-from dataclasses import dataclass
 from typing import Any
 
 import pytest
 
+from tests.desk import SECRET, Desk, MakeDesk, at, open_desk
 from tests.servers import Server
 from tests.store.harness import ALICE, START, info_hash, peer_id
 from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
 from tracker.errors import ClientError
 from tracker.rules import swarm_rules
 from tracker.settings import Settings
-from tracker.store.clients import AllowList
-from tracker.store.keys import Keys
-from tracker.store.swarms import PeerUpdate, SwarmRules
-
-SECRET = b"s" * 32
-
-
-@dataclass
-class Desk:
-    """A tracker on a store, both with one clock."""
-
-    tracker: Tracker
-    store: Store
-    joined: list[tuple[InfoHash, Address]]
-    heard: list[tuple[PeerId, str]]
-    """What was told of client programs."""
-
-    async def announce(
-        self, peer: int = 1, event: str = "", passkey: str | None = None, address: str = "", **changes: Any
-    ) -> AnnounceReply:
-        values: dict[str, Any] = {
-            "info_hash": info_hash(1),
-            "peer_id": peer_id(peer),
-            "port": 6881,
-            "bytes_left": 1000,
-        }
-        announce = Announce(**{**values, "event": Event(event), **changes})
-        return await self.tracker.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
-
-    async def refused(self, *arguments: Any, **changes: Any) -> ClientError:
-        with pytest.raises(ClientError) as caught:
-            await self.announce(*arguments, **changes)
-        return caught.value
-
-    async def scrape(self, *numbers: int, passkey: str | None = None) -> dict[InfoHash, ScrapeFile]:
-        scrape = Scrape(tuple(info_hash(number) for number in numbers))
-        return (await self.tracker.scrape(scrape, passkey, at("11.0.0.1"))).files
-
-    async def counted(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Requests, announces and scrapes; refusals by reason."""
-        await self.store.counters.flush()
-        read = await self.store.counters.totals()
-        failures: Any = await self.store.redis.hgetall(self.store.keys.failures())
-        figures = {name: read[name] for name in ("requests", "announces", "scrapes") if read[name]}
-        return figures, {label.decode(): int(number) for label, number in failures.items()}
-
-    async def peer(self, number: int = 1) -> dict[str, Any]:
-        return await self.store.peer(PeerUpdate(info_hash(1), peer_id(number), *(None,) * 11))  # type: ignore[arg-type]
-
-
-MakeDesk = Callable[..., Awaitable[Desk]]
 
 
 @pytest.fixture
 async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
-    """Called with settings by section, as in ``make_desk(announce={"peers_max": 5})``."""
     async with AsyncExitStack() as stack:
 
         async def make(secret: bytes = SECRET, **sections: dict[str, Any]) -> Desk:
             settings = Settings.model_validate(sections)
-            rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
-            store = await stack.enter_async_context(
-                running(Store(any_server.url, Keys(prefix), rules, Clock()))
-            )
-            joined: list[tuple[InfoHash, Address]] = []
-            heard: list[tuple[PeerId, str]] = []
-            times = itertools.count()
-            tracker = Tracker(
-                store.swarms,
-                store.counters,
-                AllowList(store.clients, store.clock),
-                lambda info_hash, address: joined.append((info_hash, address)),
-                announce=settings.announce,
-                torrents=settings.torrents,
-                users=settings.users,
-                clients=settings.clients,
-                reaper=settings.reaper,
-                secret=secret,
-                clock=store.clock,
-                software=lambda peer_id, label: heard.append((peer_id, label)),
-                timer=lambda: float(next(times)),
-            )
-            return Desk(tracker, store, joined, heard)
+            return await stack.enter_async_context(open_desk(any_server.url, prefix, settings, secret))
 
         yield make
 
@@ -107,10 +31,6 @@ async def make_desk(any_server: Server, prefix: str) -> AsyncIterator[MakeDesk]:
 @pytest.fixture
 async def desk(make_desk: MakeDesk) -> Desk:
     return await make_desk()
-
-
-def at(text: str) -> Address:
-    return Address(ipaddress.ip_address(text).packed)
 
 
 async def test_what_a_peer_is_told(desk: Desk) -> None:
@@ -399,7 +319,9 @@ def test_rules_follow_the_settings() -> None:
             "reaper": {"interval_seconds": 211.5},
         }
     )
-    rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
+    rules = swarm_rules(
+        settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits
+    )
     assert (rules.private, rules.open, rules.peer_memory, rules.longest_gap) == (True, False, 80, 400)
     assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.max_credit) == (5, 6, 134_217_728)
@@ -419,24 +341,13 @@ def test_the_grace_after_an_outage_outlasts_the_longest_interval(
             "reaper": {"interval_seconds": reap},
         }
     )
-    rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
+    rules = swarm_rules(
+        settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits
+    )
     assert rules.grace == grace
 
 
 # What announces are counted as
-
-
-async def test_scrapes_count_among_those_that_wait(make_desk: MakeDesk) -> None:
-    """The gate of the port goes by them: a flood of scrapes keeps nobody inside waiting for long."""
-    desk = await make_desk()
-    answers: list[ScrapeReply | ClientError] = []
-    for _ in range(3):
-        assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
-    assert desk.tracker.waiting == 3
-    async with asyncio.timeout(30):
-        while len(answers) < 3:
-            await asyncio.sleep(0.001)
-    assert desk.tracker.waiting == 0
 
 
 async def counts(desk: Desk) -> dict[str, int]:
@@ -499,27 +410,10 @@ async def test_programs_that_come_while_the_store_is_away_are_told_of(
 ) -> None:
     """Though nothing can be decided."""
     server = start_server("--appendonly", "no")
-    settings = Settings()
-    heard: list[tuple[PeerId, str]] = []
-    async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
-        tracker = Tracker(
-            store.swarms,
-            store.counters,
-            AllowList(store.clients, store.clock),
-            lambda info_hash, address: None,
-            announce=settings.announce,
-            torrents=settings.torrents,
-            users=settings.users,
-            clients=settings.clients,
-            reaper=settings.reaper,
-            secret=SECRET,
-            clock=store.clock,
-            software=lambda peer_id, label: heard.append((peer_id, label)),
-        )
+    async with open_desk(server.url, prefix, Settings()) as desk:
         server.kill()
-        with pytest.raises(ClientError):
-            await Desk(tracker, store, [], heard).announce(1)
-    assert heard == [(peer_id(1), "store away")]
+        await desk.refused(1)
+        assert desk.heard == [(peer_id(1), "store away")]
 
 
 async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:
@@ -530,3 +424,16 @@ async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:
     _, measured = await desk.store.counters.distribution("announce_seconds", 86400)
     assert measured is not None
     assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)
+
+
+async def test_scrapes_count_among_those_that_wait(make_desk: MakeDesk) -> None:
+    """The gate of the port goes by them: a flood of scrapes keeps nobody inside waiting for long."""
+    desk = await make_desk()
+    answers: list[ScrapeReply | ClientError] = []
+    for _ in range(3):
+        assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
+    assert desk.tracker.waiting == 3
+    async with asyncio.timeout(30):
+        while len(answers) < 3:
+            await asyncio.sleep(0.001)
+    assert desk.tracker.waiting == 0

@@ -21,6 +21,7 @@ from tracker import announce
 from tracker.announce import Tracker
 from tracker.bittorrent import Address, AnnounceReply
 from tracker.frontends.http import serve_http
+from tracker.limits import Limits
 from tracker.settings import Settings
 from tracker.store.clients import AllowList
 from tracker.store.keys import Keys
@@ -226,6 +227,7 @@ async def port(store: Store) -> AsyncIterator[int]:
         reaper=settings.reaper,
         secret=b"secret",
         clock=store.clock,
+        limits=Limits(settings.limits, private=False),
         software=lambda peer_id, label: None,
     )
     async with serve_http(desk, settings.http, settings.announce, max_scrape=10) as (address,):

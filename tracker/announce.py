@@ -16,6 +16,7 @@ from typing import cast
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, is_routable
 from tracker.errors import ClientError, StoreAway
+from tracker.limits import SOFT, SOFT_PEERS, Judgement, Limits, sentence
 from tracker.refusals import Failures
 from tracker.rules import JITTER_STEPS, Step, steps
 from tracker.scrape import Scrapes, given, resolving
@@ -49,8 +50,11 @@ _COUNTED = {
 Answer = Callable[[AnnounceReply | ClientError], None]
 _ordered = tuple.__new__
 """Makes a named tuple of its fields in order, in half the time of the class's own call."""
-_Asked = tuple[Announce, Address, Step, float, Answer]
-"""An announce on its way through the store: what was asked, from where, the interval to be told, since when, by whom."""
+_Asked = tuple[Announce, Address, Step, float, Answer, str]
+"""An announce on its way through the store: what was asked, from where, the interval to be told, since when, by whom, and the
+passkey where one is needed."""
+_SLOWER = 2
+"""How much longer the intervals are of whom a limit tells less."""
 
 
 class Tracker:
@@ -74,6 +78,7 @@ class Tracker:
         reaper: ReaperSettings,
         secret: bytes,
         clock: Callable[[], float],
+        limits: Limits,
         software: Callable[[PeerId, str], None],
         timer: Callable[[], float] = time.perf_counter,
     ) -> None:
@@ -88,6 +93,8 @@ class Tracker:
         self._peers_max = announce.peers_max
         self._peers_default = min(announce.peers_default, announce.peers_max)
         self._steps = steps(announce, float(reaper.interval_seconds))
+        self._slow_steps = steps(announce, float(reaper.interval_seconds), _SLOWER)
+        self._limits = limits
         self._digest = hashlib.blake2b(digest_size=8, key=secret[:64])
         self._served: dict[tuple[Event, int, bool], int] = {}
         self._seconds: list[float] = []
@@ -96,6 +103,7 @@ class Tracker:
             swarms,
             counters,
             self._failures,
+            limits,
             full=torrents.full_scrape,
             min_interval_seconds=announce.min_interval_seconds,
             clock=clock,
@@ -127,25 +135,47 @@ class Tracker:
         allowed = self._allow_list is None or self._allow_list.known(announce.peer_id)
         if allowed is None:
             return False
-        asked = (announce, address, self._steps[int(random.random() * JITTER_STEPS)], self._timer(), answer)
+        passkey, intervals = passkey or "" if self._private else "", self._steps
+        if self._limits.strict:
+            judged = self._limits.judge(announce, passkey, address)
+            if judged is not None:
+                if judged.stage > SOFT:
+                    answer(self._sentenced(judged))
+                    return True
+                self._limits.count(self._counters, judged)
+                announce, intervals = self._told_less(announce), self._slow_steps
+        asked = (
+            announce,
+            address,
+            intervals[int(random.random() * JITTER_STEPS)],
+            self._timer(),
+            answer,
+            passkey,
+        )
         if self._refuses_private and not is_routable(address):
             self._settle(asked, ClientError(_PRIVATE_REFUSED, retry_in=60))
         elif not allowed:
             self._settle(asked, ClientError("your client is not allowed on this tracker", retry_in=60))
         else:
             try:
-                self._swarms.submit(self._update(asked, passkey or ""), self._settle, asked)
+                self._swarms.submit(self._update(asked), self._settle, asked)
             except StoreAway as error:
                 self._settle(asked, error)
         return True
 
     def _settle(self, asked: _Asked, outcome: Admitted | Refused | StoreAway | ClientError) -> None:
         """Counts an announce whose fate is known, and answers it."""
-        announce, address, step, began, answer = asked
+        announce, address, step, began, answer, passkey = asked
         if not isinstance(outcome, Admitted):
+            self._note_refusal(outcome, announce, passkey, address)
             answer(self._deny(announce, outcome))
             return
-        joined = outcome.outcome == "join"
+        joined = False
+        if outcome.outcome != "update":
+            joined = outcome.outcome == "join"
+            self._limits.note(outcome.outcome, announce, address)
+        if passkey:
+            self._limits.vouch(passkey)
         if not self._seconds:
             asyncio.get_running_loop().call_soon(self._count)
         self._seconds.append(self._timer() - began)
@@ -157,6 +187,27 @@ class Tracker:
             self._software(announce.peer_id, "")
             warning = None if is_routable(address) else _PRIVATE_ADDRESS
         answer(_ordered(AnnounceReply, (step[0], step[1], *outcome[:7], address, warning)))
+
+    def _told_less(self, announce: Announce) -> Announce:
+        wanted = announce.peers_wanted
+        return announce._replace(
+            peers_wanted=min(self._peers_default if wanted is None else wanted, SOFT_PEERS)
+        )
+
+    def _sentenced(self, judged: Judgement) -> ClientError:
+        """Counts an announce that a limit refuses, or leaves without an answer."""
+        self._limits.count(self._counters, judged)
+        return self._failures.worded(sentence(judged), "announces")
+
+    def _note_refusal(
+        self, outcome: Refused | StoreAway | ClientError, announce: Announce, passkey: str, address: Address
+    ) -> None:
+        """What the store cannot do is nobody's offence."""
+        if isinstance(outcome, StoreAway):
+            return
+        self._limits.note("refused", announce, address)
+        if isinstance(outcome, Refused) and outcome.code == "unknown passkey":
+            self._limits.guessed(passkey, address)
 
     def _deny(self, announce: Announce, error: Refused | ClientError | StoreAway) -> ClientError:
         refusal = self._failures.worded(error, "announces")
@@ -175,8 +226,8 @@ class Tracker:
         """Counts a request that was refused before it came to a decision."""
         self._failures.count(label, kind)
 
-    def _update(self, asked: _Asked, passkey: str) -> PeerUpdate:
-        announce, address, step, _, _ = asked
+    def _update(self, asked: _Asked) -> PeerUpdate:
+        announce, address, step, _, _, passkey = asked
         digest = b""
         if announce.key:
             keyed = self._digest.copy()
@@ -199,7 +250,7 @@ class Tracker:
             address + announce.port.to_bytes(2, "big"),
             wanted,
             digest,
-            passkey if self._private else "",
+            passkey,
             step[2],
             random.getrandbits(31),
             not (announce.compact or announce.no_peer_id),

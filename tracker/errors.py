@@ -22,6 +22,10 @@ class ClientError(Exception):
         self.label = label or text
 
 
+class Dropped(ClientError):
+    """A refusal that is not told: the connection is closed instead, but for one that a trusted proxy shares out."""
+
+
 class StoreAway(Exception):
     """The store did not answer, answered too late, or refuses work for now. Nobody is to blame but us."""
 

@@ -63,7 +63,9 @@ def swarms_on(settings: Settings, base: Foundation) -> Swarms:
             if number:
                 base.counters.count(*names, by=number)
 
-    rules = swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper)
+    rules = swarm_rules(
+        settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits
+    )
     most = settings.redis.max_waiting
     return Swarms(base.connection, base.scripts, base.keys, rules, time.time, most, on_batch)
 

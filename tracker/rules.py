@@ -2,7 +2,7 @@
 
 from typing import NamedTuple
 
-from tracker.settings import AnnounceSettings, ReaperSettings, TorrentSettings, UserSettings
+from tracker.settings import AnnounceSettings, LimitSettings, ReaperSettings, TorrentSettings, UserSettings
 from tracker.store.swarms import SwarmRules
 
 JITTER_STEPS = 10
@@ -14,7 +14,11 @@ _LATE_SECONDS = 60
 
 
 def swarm_rules(
-    announce: AnnounceSettings, torrents: TorrentSettings, users: UserSettings, reaper: ReaperSettings
+    announce: AnnounceSettings,
+    torrents: TorrentSettings,
+    users: UserSettings,
+    reaper: ReaperSettings,
+    limits: LimitSettings,
 ) -> SwarmRules:
     """The settings as the store's scripts take them."""
     return SwarmRules(
@@ -25,13 +29,20 @@ def swarm_rules(
         hnr_threshold=users.hnr_threshold_seconds,
         longest_gap=_LONGEST_GAP_INTERVALS * announce.interval_seconds,
         shortest_timeout=max(_TIMEOUT_INTERVALS * announce.interval_seconds, reaper.interval_seconds),
+        longest_timeout=max(_TIMEOUT_INTERVALS * announce.longest_interval_seconds, reaper.interval_seconds),
         max_credit=users.max_credit_bytes_per_second,
         max_torrents=torrents.max_torrents,
         new_per_address_hour=torrents.new_per_address_hour,
         # After an outage everybody gets the time to announce, however long they were told to wait.
         grace=max(int(reaper.interval_seconds), announce.longest_interval_seconds + _LATE_SECONDS),
         forget_after=torrents.forget_after_seconds,
+        early=_early(announce, limits) if limits.enabled else 0,
     )
+
+
+def _early(announce: AnnounceSettings, limits: LimitSettings) -> float:
+    """Never more than a share of what peers are told to keep to, however short that is set."""
+    return min(limits.early_seconds, min(announce.interval_seconds, announce.min_interval_seconds) / 4)
 
 
 class Step(NamedTuple):
@@ -42,8 +53,8 @@ class Step(NamedTuple):
     timeout: float
 
 
-def steps(announce: AnnounceSettings, least_timeout: float) -> list[Step]:
-    """The intervals of answers: jittered, so that peers that came together do not come back together."""
-    base, least = announce.interval_seconds, announce.min_interval_seconds
+def steps(announce: AnnounceSettings, least_timeout: float, times: int = 1) -> list[Step]:
+    """The intervals of answers: jittered, so that peers that came together do not come back together; ``times`` as long as usual."""
+    base, least = times * announce.interval_seconds, times * announce.min_interval_seconds
     intervals = [base + int(base * announce.interval_jitter * n / JITTER_STEPS) for n in range(JITTER_STEPS)]
     return [Step(n, min(n, least), max(_TIMEOUT_INTERVALS * n, least_timeout)) for n in intervals]

@@ -6,6 +6,7 @@ from typing import TypeVar
 
 from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
 from tracker.errors import ClientError, StoreAway
+from tracker.limits import SOFT, Limits, sentence
 from tracker.refusals import Failures, refusal
 from tracker.store.counters import Counters
 from tracker.store.swarms import Swarms
@@ -13,7 +14,7 @@ from tracker.store.swarms import Swarms
 _FULL_SCRAPE_SECONDS = 60.0
 _COUNTED = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
 """By the length of an address."""
-_Asked = tuple[Address, Callable[[ScrapeReply | ClientError], None]]
+_Asked = tuple[Address, str, Callable[[ScrapeReply | ClientError], None]]
 
 
 class Scrapes:
@@ -24,6 +25,7 @@ class Scrapes:
         swarms: Swarms,
         counters: Counters,
         failures: Failures,
+        limits: Limits,
         *,
         full: bool,
         min_interval_seconds: int,
@@ -32,6 +34,7 @@ class Scrapes:
         self._swarms = swarms
         self._counters = counters
         self._failures = failures
+        self._limits = limits
         self._full = full
         self._min_interval_seconds = min_interval_seconds
         self._clock = clock
@@ -41,12 +44,15 @@ class Scrapes:
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         """The figures of the torrents asked for; raises ClientError when they may not be asked for."""
         answered: asyncio.Future[ScrapeReply | ClientError] = asyncio.get_running_loop().create_future()
-        if not self.submit(scrape, passkey, address, resolving(answered)):
+        answer = resolving(answered)
+        if not self.submit(scrape, passkey, address, answer) and not self._sentenced(
+            passkey, address, answer
+        ):
             try:
                 files = await self._every_file(passkey or "")
             except (ClientError, StoreAway) as error:
                 raise self._failures.worded(error, "scrapes") from error
-            self._settle((address, resolving(answered)), files)
+            self._settle((address, passkey or "", answer), files)
         return given(await answered)
 
     def submit(
@@ -59,19 +65,35 @@ class Scrapes:
         """Reads figures; ``answer`` is called once, perhaps at once. False for a full scrape, which takes its time."""
         if not scrape.info_hashes:
             return False
-        asked = (address, answer)
+        if self._sentenced(passkey, address, answer):
+            return True
+        asked = (address, passkey or "", answer)
         try:
             self._swarms.submit_scrape(scrape.info_hashes, passkey or "", self._settle, asked)
         except StoreAway as error:
             self._settle(asked, error)
         return True
 
+    def _sentenced(
+        self, passkey: str | None, address: Address, answer: Callable[[ScrapeReply | ClientError], None]
+    ) -> bool:
+        """Whether a limit refuses it; then it has its answer."""
+        judged = self._limits.judge_scrape(passkey, address) if self._limits.strict else None
+        if judged is None or judged.stage == SOFT:
+            return False
+        self._limits.count(self._counters, judged)
+        answer(self._failures.worded(sentence(judged), "scrapes"))
+        return True
+
     def _settle(self, asked: _Asked, files: dict[InfoHash, ScrapeFile] | StoreAway | None) -> None:
-        address, answer = asked
+        address, passkey, answer = asked
+        self._limits.note_scrape(address)
         if isinstance(files, dict):
             self._counters.count(*_COUNTED[len(address)])
             answer(ScrapeReply(files, self._min_interval_seconds))
         else:
+            if files is None:
+                self._limits.guessed(passkey, address)
             answer(self._failures.worded(files or refusal("unknown passkey"), "scrapes"))
 
     async def _every_file(self, passkey: str) -> dict[InfoHash, ScrapeFile] | None:

@@ -21,6 +21,7 @@ from tracker.settings_background import (
     StatsDSettings,
     UniqueSettings,
 )
+from tracker.settings_limits import LimitSettings
 
 __all__ = [
     "FIELDS",
@@ -32,6 +33,7 @@ __all__ = [
     "GeoIPSettings",
     "HttpSettings",
     "JobSettings",
+    "LimitSettings",
     "LogSettings",
     "ReaperSettings",
     "RedisSettings",
@@ -106,6 +108,13 @@ class HttpSettings(Section):
     half_close_seconds: float = Field(
         5, gt=0, le=60, description="How long a client that closed its sending side may wait for its answer."
     )
+    stop_delay_seconds: float = Field(
+        0,
+        ge=0,
+        le=600,
+        description="How long to go on serving after SIGTERM while `/ready` says no, so that a balancer sends nobody here "
+        "any more when the port closes.",
+    )
     workers: int = Field(
         1,
         ge=1,
@@ -125,12 +134,12 @@ class RedisSettings(Section):
         "`redis+sentinel://user:password@host:26379,host:26379/name-of-the-master/database`, with TLS "
         "`rediss+sentinel://`. Without it a private server is started.",
     )
-    prefix: str = Field(
-        "t:",
     sentinel_user: str | None = Field(
         None, description="The user that the sentinels know, where they want one; not that of the server."
     )
     sentinel_password: SecretStr | None = Field(None, description="The password that the sentinels want.")
+    prefix: str = Field(
+        "t:",
         min_length=1,
         max_length=64,
         pattern=r"^[A-Za-z0-9_.{}\-]*:$",
@@ -317,6 +326,7 @@ class Settings(Section):
     torrents: TorrentSettings = TorrentSettings()
     users: UserSettings = UserSettings()
     clients: ClientSettings = ClientSettings()
+    limits: LimitSettings = LimitSettings()
     reaper: ReaperSettings = ReaperSettings()
     geoip: GeoIPSettings = GeoIPSettings()
     uniques: UniqueSettings = UniqueSettings()

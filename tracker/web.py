@@ -11,11 +11,14 @@ from tracker.announce import Tracker
 from tracker.foundation import Foundation, swarms_on
 from tracker.frontends.http import serve_http
 from tracker.joins import Joins
+from tracker.limits import Limits
 from tracker.listeners import Listener
 from tracker.loops import running
 from tracker.settings import Settings
 from tracker.store.clients import AllowList, Clients
+from tracker.store.offences import Offences
 from tracker.workers.changes import follow_changes
+from tracker.workers.limits import share_limits
 
 
 @asynccontextmanager
@@ -35,6 +38,8 @@ async def open_web(
     telemetry.gauge("announces_waiting", lambda: swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
     allow_list = AllowList(Clients(base.connection, base.keys), time.monotonic)
+    limits = Limits(settings.limits, private=settings.users.private)
+    offences = Offences(base.connection, base.scripts, base.keys, time.time, limits.most)
     tracker = Tracker(
         swarms,
         base.counters,
@@ -47,15 +52,19 @@ async def open_web(
         reaper=settings.reaper,
         secret=secret,
         clock=time.time,
+        limits=limits,
         software=joins.heard,
     )
 
     async def follow() -> None:
         await follow_changes(base.connection, base.keys, allow_list)
 
+    async def share() -> None:
+        await share_limits(limits, offences, time.time)
+
     max_scrape = settings.torrents.max_scrape
     async with (
-        running(swarms.run, follow),
+        running(swarms.run, follow, *([share] if limits.enabled else [])),
         serve_http(
             tracker,
             settings.http,

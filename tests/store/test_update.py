@@ -68,7 +68,7 @@ def test_every_field_of_an_update_is_packed() -> None:
 
 
 def test_rules_are_doubles() -> None:
-    assert struct.unpack("<10d", pack_rules(*range(10))) == tuple(range(10))
+    assert struct.unpack("<11d", pack_rules(*range(11))) == tuple(range(11))
 
 
 PEERS, PEERS6 = endpoint(1) + endpoint(2), endpoint(3, v6=True)

@@ -21,7 +21,7 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
-from tracker.errors import ClientError, RetryIn
+from tracker.errors import ClientError, Dropped, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, describe
 from tracker.frontends.exchange import Answer, Request
 from tracker.settings import AnnounceSettings, HttpSettings
@@ -173,7 +173,7 @@ class FrontEnd:
         try:
             reply = await self.tracker.announce(announce, passkey, address)
         except ClientError as error:
-            return Answer(self.failure(error))
+            return self._told(request, error)
         return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
 
     async def _scraped(self, request: Request, query: str, passkey: str | None) -> Answer:
@@ -182,8 +182,16 @@ class FrontEnd:
         try:
             reply = await self.tracker.scrape(scrape, passkey, address)
         except ClientError as error:
-            return Answer(self.failure(error))
+            return self._told(request, error)
         return Answer(encode_scrape(reply))
+
+    def _told(self, request: Request, error: ClientError) -> Answer:
+        """What a limit drops is not told. A proxy's connections are shared, and one that is cut off would count against us."""
+        connection = cast(Connection, request.protocol)
+        if isinstance(error, Dropped) and not connection.trusted and request.transport is not None:
+            request.transport.abort()
+            return Answer(b"", close=True)
+        return Answer(self.failure(error))
 
     def _address(self, request: Request, stated: Address | None) -> Address:
         """The address a request is credited to; ``stated`` is its ``ip`` parameter.

@@ -116,6 +116,13 @@ class Keys:
     def registered_by(self, address: str) -> str:
         return f"{self.prefix}registered_by:{address}"
 
+    def limits(self) -> str:
+        """Who is over a limit."""
+        return f"{self.prefix}limits"
+
+    def limits_window(self, window: int) -> str:
+        return f"{self.prefix}limits:{window}"
+
     def heartbeat(self) -> str:
         return f"{self.prefix}heartbeat"
 

@@ -76,6 +76,7 @@ class Scripts:
     due: Script
     sweep: Script
     heartbeat: Script
+    rewind: Script
     totals: Script
     add: Script
     edit: Script
@@ -93,6 +94,7 @@ class Scripts:
     forgive: Script
     rank_debts: Script
     software: Script
+    charge: Script
     count: Script
     sight: Script
     estimate: Script

@@ -5,6 +5,7 @@ Announces go to the store in batches (batches.py), each one atomic part of one s
 
 import asyncio
 import secrets
+import time
 from collections.abc import Callable, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -16,6 +17,7 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash, ScrapeFile
 from tracker.store.batches import Batches, Settle
+from tracker.store.clock import SetBack, StoreClock
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
 from tracker.store.listing import list_torrents, unlisted
@@ -47,6 +49,8 @@ __all__ = [
     "due_deadline",
 ]
 
+REWOUND = 200
+"""Peers, about, whose timeouts are put right in one call."""
 MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
@@ -66,11 +70,15 @@ class SwarmRules:
     longest_gap: int = 7200
     shortest_timeout: float = inf
     """Of those that announces may have; no timeout is looked at later than this."""
+    longest_timeout: float = inf
+    """Of those too, of peers that keep to the rules."""
     max_credit: int = 134_217_728
     max_torrents: int = 1_000_000
     new_per_address_hour: int = 1000
     grace: int = 2700
     forget_after: int = 604_800
+    early: float = 0
+    """An announce of a peer that comes sooner than this after the one before is answered as ``early``."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -104,6 +112,7 @@ class Swarms:
         clock: Callable[[], float],
         max_waiting: int = 4096,
         on_batch: Callable[[int, Moved], None] = _nobody_asks,
+        timer: Callable[[], float] = time.monotonic,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -118,7 +127,8 @@ class Swarms:
         )
         self._private = int(rules.private)
         self._grace = rules.grace
-        self._shortest_timeout = rules.shortest_timeout
+        self._shortest_timeout, self._longest_timeout = rules.shortest_timeout, rules.longest_timeout
+        self._store_clock = StoreClock(timer)
         self._forget_after = rules.forget_after
         memory = rules.peer_memory if rules.private else 0
         self._reap_rules = (memory, rules.hnr_min_bytes, rules.hnr_threshold)
@@ -131,6 +141,7 @@ class Swarms:
             rules.open,
             rules.max_torrents,
             rules.new_per_address_hour,
+            rules.early,
         )
 
     @property
@@ -144,13 +155,13 @@ class Swarms:
         return self._announces.waiting
 
     @property
-    def in_flight(self) -> int:
-        """Announces that the store works on, or has yet to be asked about."""
-    @property
     def scrapes_waiting(self) -> int:
         """The same of scrapes."""
         return self._scrapes.waiting
 
+    @property
+    def in_flight(self) -> int:
+        """Announces that the store works on, or has yet to be asked about."""
         return self._announces.in_flight
 
     async def run(self) -> None:
@@ -223,6 +234,7 @@ class Swarms:
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
         """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed."""
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
+        argv.append(self._store_clock.expected)
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
         reaped, failed = await self._scripts.reap(argv)
@@ -241,6 +253,7 @@ class Swarms:
                 most,
                 most_reaped,
                 self._shortest_timeout,
+                self._store_clock.expected,
             ]
         )
         _report(failed)
@@ -249,7 +262,7 @@ class Swarms:
     async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
         """Visits swarms from ``position`` in the first of them on, about ``budget`` members."""
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._reap_rules, self._grace]
-        argv += [self._forget_after, budget, position, *torrent_ids]
+        argv += [self._forget_after, budget, position, self._store_clock.expected, *torrent_ids]
         done, after, *figures, found, failed = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
@@ -270,7 +283,42 @@ class Swarms:
 
     async def heartbeat(self) -> int:
         """Says that a tracker is here; the answer is the end of the last outage (epoch seconds, 0 for none)."""
-        return int(await self._scripts.heartbeat([int(self._clock())]))
+        now = int(self._clock())
+        until, says = await self._scripts.heartbeat([now, self._store_clock.expected])
+        if jump := self._store_clock.note(now, int(says)):
+            log.warning("the store's clock jumped", seconds_ahead=jump)
+        return int(until)
+
+    @property
+    def was_set_back(self) -> bool:
+        """Was the store's clock set back, so that timeouts have to be put right?"""
+        return self._store_clock.set_back is not None
+
+    async def rewind(self) -> None:
+        """Shortens the timeouts of before the store's clock was set back by as much.
+
+        Not where that is less than a timeout may last: then nobody can tell the old from the new, and it is over as soon.
+        """
+        back = self._store_clock.set_back
+        if back is not None and back.seconds > self._longest_timeout:
+            cursor, shortened = 0, 0
+            while True:
+                cursor, torrent_ids = await self.page(cursor, REWOUND)
+                for torrent_id in torrent_ids:
+                    shortened += await self._rewind_torrent(back, torrent_id)
+                if not cursor:
+                    break
+            log.info("timeouts of before the store's clock was set back are put right", peers=shortened)
+        self._store_clock.set_back = None
+
+    async def _rewind_torrent(self, back: SetBack, torrent_id: str) -> int:
+        position, shortened = b"0", 0
+        rules = (int(self._clock()), back.seconds, back.since, self._longest_timeout, torrent_id)
+        while True:
+            position, some = await self._scripts.rewind([*rules, position, REWOUND])
+            shortened += int(some)
+            if position == b"0":
+                return shortened
 
     async def page(self, cursor: int, count: int) -> tuple[int, list[str]]:
         """A page of all torrent ids, and the cursor of the next (0 at the end)."""

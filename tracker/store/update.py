@@ -10,7 +10,7 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
-_OUTCOMES = {b"u": "update", b"j": "join", b"l": "leave", b"s": "stranger"}
+_OUTCOMES = {b"u": "update", b"e": "early", b"j": "join", b"l": "leave", b"s": "stranger"}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
@@ -47,7 +47,7 @@ class Admitted(NamedTuple):
     peer_ids: bytes
     peer_ids6: bytes
     outcome: str
-    """update, join, leave or stranger."""
+    """update, early (an update sooner than the rules allow for), join, leave or stranger."""
 
 
 class Refused(NamedTuple):
@@ -76,7 +76,7 @@ def due_deadline(now: float, timeout_seconds: float) -> int:
 
 def pack_rules(*rules: float) -> bytes:
     """What holds for all announces, as announce.lua reads it."""
-    return struct.pack("<10d", *rules)
+    return struct.pack("<11d", *rules)
 
 
 def pack(update: PeerUpdate) -> bytes:

@@ -38,6 +38,12 @@ _TRACKER = (
     Metric("tracker_announce_events_total", "counter", "Announces answered, by their event", ("event",)),
     Metric("tracker_scrapes_total", "counter", "Scrapes answered, by the address family", ("family",)),
     Metric("tracker_failures_total", "counter", "Requests refused, by reason", ("reason",)),
+    Metric(
+        "tracker_limited_total",
+        "counter",
+        "Requests that a limit on addresses made a difference to, by what it counts and what was done",
+        ("limit", "action"),
+    ),
     Metric("tracker_joins_total", "counter", "Peers that joined a swarm, by the address family", ("family",)),
     Metric(
         "tracker_reported_bytes_total",
@@ -125,6 +131,13 @@ _TRACKER = (
 _STORE = (
     Metric("tracker_torrents", "gauge", "Torrents known", (), "store"),
     Metric("tracker_peers", "gauge", "Active peers, by what they are", ("state",), "store"),
+    Metric(
+        "tracker_limited_subjects",
+        "gauge",
+        "Addresses, and their torrents and peers, that are over a limit",
+        (),
+        "store",
+    ),
     Metric("tracker_users", "gauge", "Users (private mode)", (), "store"),
     Metric("tracker_scored_torrents", "gauge", "Torrents in the ranking", (), "store"),
     Metric("tracker_scores_due", "gauge", "Torrents whose turn to be scored has come", (), "store"),
@@ -190,6 +203,12 @@ COUNTED: dict[str, Source] = {
         for family in ("v4", "v6")
     },
     **{f"reaps.{cause}": ("tracker_reaps_total", (cause,)) for cause in ("event", "due", "sweep")},
+    **{
+        f"limited.{limit}.{action}": ("tracker_limited_total", (limit, action))
+        for limit in ("peer", "torrent", "joins", "address", "passkeys")
+        for action in ("softened", "refused", "dropped")
+        if (limit, action) != ("passkeys", "softened")
+    },
     "repairs": ("tracker_sweep_repairs_total", ()),
     "forgotten": ("tracker_torrents_forgotten_total", ()),
     "torrents.processed": ("tracker_torrents_scored_total", ()),

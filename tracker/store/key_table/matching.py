@@ -24,6 +24,7 @@ _PLACEHOLDERS = {
     "period": "all|[0-9]{4}-[0-9]{2}",
     "precision": "1|5|60|300|3600|18000|86400",
     "minute": "[0-9]+",
+    "window": "[0-9]+",
     "id": "[1-9][0-9]*",
     "queue": "[a-z][a-z0-9_]*",
     "status": "pending|running|retry|completed|failed",

@@ -119,6 +119,21 @@ ROWS: tuple[KeySpec, ...] = (
         "1 hour",
         "announce.lua",
     ),
+    KeySpec(
+        "t:limits",
+        "ZSET",
+        "`<stage> <limit> <subject>` of who is over a limit, by when that is over (epoch s): stage 1 is told less, 2 refused, 3 dropped; "
+        "the subject is an address (IPv6: its /64), with `<ih>`, or `<ih>` and `<pid>`, behind it where it goes by torrent or peer. At most 4096",
+        "2 minutes after the last offence",
+        "charge.lua",
+    ),
+    KeySpec(
+        "t:limits:<window>",
+        "HASH",
+        "how often, by `<limit> <subject>`, of those who do much; the window is the minute that begins then (epoch s). At most 20,000 subjects",
+        "3 minutes",
+        "charge.lua",
+    ),
     KeySpec("t:heartbeat", "STRING", "when a tracker was last here (epoch s)", "for ever", "heartbeat.lua"),
     KeySpec(
         "t:gap",

@@ -38,6 +38,7 @@ CHECKS: dict[str, Check] = {
     "t:i:name": Check("names of torrents that are gone or have another", "named", entries=True),
     "t:denied": Check("listed denials that are none", "denied", entries=True),
     "t:registered_by:<address>": _MARKER,
+    "t:limits:<window>": _MARKER,
     "t:counted:<process>": _MARKER,
     "t:users": Check("listed users who are gone", "passkey", entries=True),
     "t:u:<uid>:t:<tid>": Check("users' accounts on torrents that are gone", "account"),

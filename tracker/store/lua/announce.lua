@@ -2,10 +2,10 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and picks peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, ten doubles): peer memory (s; 0: a peer's hash dies with it), hnr minimum
+-- ARGV[3]   the rules, packed (struct, little-endian, eleven doubles): peer memory (s; 0: a peer's hash dies with it), hnr minimum
 --   (bytes), hnr threshold (s), longest gap that counts as time on a torrent (s), shortest timeout that an announce may have (s), most
 --   credit (bytes per second), 1 when a passkey is required (private mode), 1 when unknown torrents register (open mode), most
---   torrents and new torrents per address and hour (open mode)
+--   torrents and new torrents per address and hour (open mode), seconds within which a peer that announces again is early
 -- ARGV[4..] one announce each, packed (struct, little-endian): as strings of their own, fourteen for each announce, the
 --   server's work of taking them in cost more than reading the swarm. In order: info hash and peer id as 40 hex digits each
 --   (c40), event (B: the character u update, s started, c completed, x stopped, p paused), 1 when peer ids are wanted (B), peers
@@ -13,7 +13,7 @@
 --   unsaid); endpoint with its length before it (B; 6 or 18 bytes), peer id (c20); with a length before each (B): digest of
 --   the client's key (8 bytes or none), passkey (or none)
 -- Answer    for each announce, in order, one of
---   'outcome seeders leechers snatches peers'   outcome: u update, j join, l leave, s stranger; peers: packed IPv4 endpoints
+--   'outcome seeders leechers snatches peers'   outcome: u update, e early update, j join, l leave, s stranger; peers: packed IPv4 endpoints
 --     with a capital letter where IPv6 peers or peer ids go with it: then the packed lengths (H, H, H) of peers, peers6 and ids
 --     come first, and ids6 after those three
 --   { 1, code, reason }   nothing was changed; reason only where an operator wrote one
@@ -21,8 +21,8 @@
 --   they have moved since they last announced, no faster than the most credit; empty for nothing
 local P, now, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
-local memory, hnr_min, hnr_threshold, longest_gap, shortest_timeout, most_credit, private, open, most_torrents, most_per_hour =
-  read('<dddddddddd', ARGV[3])
+local memory, hnr_min, hnr_threshold, longest_gap, shortest_timeout, most_credit, private, open, most_torrents, most_per_hour, early =
+  read('<ddddddddddd', ARGV[3])
 private, open = private == 1, open == 1
 -- The registrations of all torrents of the batch are read at once.
 local argv, hashes, keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat' }

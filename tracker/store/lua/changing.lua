@@ -256,7 +256,7 @@ local function stop(t, r, p, a)
   end
 end
 
-local OUTCOMES = { update = 'u', join = 'j', leave = 'l', stranger = 's' }
+local OUTCOMES = { update = 'u', early = 'e', join = 'j', leave = 'l', stranger = 's' }
 
 local function reply(t, r, outcome)
   local head = OUTCOMES[outcome] .. ' ' .. decimal(t.seeders) .. ' ' .. decimal(t.leechers) .. ' ' .. decimal(t.snatches) .. ' '
@@ -320,5 +320,6 @@ local function change_swarm(packed, registered, denied)
     p.at = P .. 'p:' .. r.suffix
   end
   apply(t, r, p, r.uid ~= '' and load_account(r.uid, tid))
-  return reply(t, r, p.active and 'update' or 'join')
+  if not p.active then return reply(t, r, 'join') end
+  return reply(t, r, p.elapsed < early and p.elapsed >= 0 and 'early' or 'update')
 end

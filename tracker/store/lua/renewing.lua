@@ -34,13 +34,14 @@ local function renew(packed, ih, tid)
   end
   if (was[2] == '0') ~= seeding or was[8] == '1' then return end
 
-  local reply = 'u ' .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
-  if #reply > 50 or not find(reply, '^u %d+ %d+ %d+ $') then return end -- somebody else wrote there
+  local elapsed = now - was[5]
+  local reply = (elapsed < early and elapsed >= 0 and 'e ' or 'u ') .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
+  if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- somebody else wrote there
   if want > 0 then
     reply = answer(reply, P .. 'swarm:' .. ih .. ':', (t[8] or 0) + 0, (t[9] or 0) + 0, (t[6] or 0) + 0, (t[7] or 0) + 0, want,
       random, with_ids == 1, on_v4, mine4, mine6)
   end
-  local up, down, elapsed, total_time = 0, 0, now - was[5], was[6] or 0
+  local up, down, total_time = 0, 0, was[6] or 0
   if uploaded ~= (was[3] or '0') then up = max(0, uploaded - (was[3] or 0)) end
   if downloaded ~= (was[4] or '0') then down = max(0, downloaded - (was[4] or 0)) end
   if elapsed > 0 and elapsed < longest_gap then total_time = total_time + elapsed - away(now - elapsed) end
