@@ -10,6 +10,7 @@ from typing import Any
 import aiohttp
 import pytest
 import structlog
+from yarl import URL
 
 from tests import trackers
 from tests.admin.conftest import Admin, Serve
@@ -246,6 +247,42 @@ async def test_a_configured_name_is_answered(serve: Serve) -> None:
     admin = await serve(hosts=("tracker.example",))
     async with admin.client("read", headers={"Host": "tracker.example"}) as client:
         assert (await client.get(TORRENTS)).status == 200
+
+
+# Where one is led
+
+
+async def test_redirects_lead_to_pages_of_ours(admin: Admin) -> None:
+    """Whatever names another place: a path, a query, a header."""
+    elsewhere = {"Referer": "http://evil.example/", "X-Forwarded-Host": "evil.example"}
+    odd = ("//evil.example", "/\\evil.example", "/?next=http://evil.example", "/sign-in?next=//evil.example")
+    token = await admin.token("full")
+    async with admin.client(headers=elsewhere) as nobody, admin.browser("full", headers=elsewhere) as browser:
+        for path in (*odd, "/users?id=//evil.example", "/users?id=1%0d%0aLocation:%20http://evil.example"):
+            for client in (nobody, browser):
+                async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as answer:
+                    assert answer.headers.get("Location", "/sign-in") == "/sign-in", path
+        form = {"token": token, "next": "http://evil.example"}
+        for path, data in (("/sign-out", {"next": "//evil.example"}), ("/sign-in?next=//evil.example", form)):
+            async with browser.post(path, data=data, allow_redirects=False) as answer:
+                assert answer.headers["Location"] in ("/", "/sign-in")
+
+
+@pytest.mark.parametrize(
+    "name", ["../../../etc/cron.d/x.torrent", "/etc/passwd", "a;b=c.torrent", "http://evil.example/x"]
+)
+async def test_the_name_of_an_upload_leads_nowhere(admin: Admin, name: str, tmp_path: Path) -> None:
+    """Files are read from memory and their contents become figures: nothing of them is written, served or run."""
+    form = aiohttp.FormData()
+    info = b"d6:lengthi1e4:name1:a12:piece lengthi16384e6:pieces20:" + b"a" * 20 + b"e"
+    form.add_field("file", b"d4:info" + info + b"e", filename=name, content_type="text/html")
+    async with admin.client("full") as client:
+        async with client.post(TORRENTS, data=form) as answer:
+            text = await answer.text()
+            assert answer.status == 201, text
+        assert "evil" not in text and "etc" not in text
+        (torrent,) = await admin.stores.torrents.top("seeders", 10)
+        assert torrent.name == "a"
 
 
 # Those who try again and again
