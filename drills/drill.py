@@ -12,11 +12,13 @@ from redis.asyncio import Redis
 from drills import inspection
 from drills.fleet import Fleet, Pace
 from drills.inspection import Findings
-from drills.scene import DrillError, Scene
+from drills.scene import REAP_SECONDS, DrillError, Scene
 
 WARM_UP_SECONDS = 5.0
 HEALED_SECONDS = 15.0
 """Within so long after the fault is over everybody must be answered again, unless a drill says otherwise."""
+
+SETTLED_SECONDS = 2 * REAP_SECONDS
 
 Fault = Callable[[Scene, Fleet], Awaitable[None]]
 Setting = Callable[[Scene], None]
@@ -31,6 +33,8 @@ class Drill:
     fault: Fault
     prepare: Setting
     heals_seconds: float
+    settles_seconds: float
+    """How long after that somebody may still be listed who went."""
     may_lose: int | None
     """Announces answered that may be missing afterwards; None for any number."""
     spares_the_living: bool
@@ -69,6 +73,7 @@ def drill(
     *,
     prepare: Setting = one_tracker,
     heals_seconds: float = HEALED_SECONDS,
+    settles_seconds: float = SETTLED_SECONDS,
     may_lose: int | None = 0,
     spares_the_living: bool = True,
 ) -> Callable[[Fault], Fault]:
@@ -76,7 +81,9 @@ def drill(
 
     def register(fault: Fault) -> Fault:
         what = " ".join((fault.__doc__ or name).split()).removesuffix(".")
-        DRILLS[name] = Drill(name, what, fault, prepare, heals_seconds, may_lose, spares_the_living)
+        DRILLS[name] = Drill(
+            name, what, fault, prepare, heals_seconds, settles_seconds, may_lose, spares_the_living
+        )
         return fault
 
     return register
@@ -117,7 +124,7 @@ async def _hold(drill: Drill, scene: Scene, fleet: Fleet, findings: Findings) ->
     last_failure = max((heard.at for heard in fleet.heard if heard.how != "answered"), default=over)
     findings.healed_seconds = max(0.0, last_failure - over)
     async with Redis.from_url(scene.store_url, socket_timeout=10.0) as redis:
-        await inspection.settled(redis, fleet, findings)
+        await inspection.settled(redis, fleet, findings, drill.settles_seconds)
         await fleet.hold()
         findings.lost = await inspection.missing_announces(redis, fleet.promised)
         if drill.may_lose is not None and findings.lost > drill.may_lose:

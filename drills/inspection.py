@@ -15,8 +15,6 @@ from tracker.bittorrent import InfoHash, PeerId
 from tracker.store.keys import Keys
 
 KEYS = Keys(PREFIX)
-SETTLED_SECONDS = 2 * REAP_SECONDS
-"""Within so long nobody may be there who does not announce."""
 _QUIET_SECONDS = 5.0
 _BLUNDERS = re.compile(r"Traceback|internal error|Unclosed|never retrieved|never awaited")
 
@@ -66,8 +64,8 @@ async def members_of(redis: Any, info_hash: bytes) -> set[bytes]:
     return {bytes.fromhex(member.decode()) for member in listed}
 
 
-async def settled(redis: Any, fleet: Fleet, findings: Findings) -> None:
-    """Nobody comes or goes any more: waits until the swarms are those who announce, and no others."""
+async def settled(redis: Any, fleet: Fleet, findings: Findings, seconds: float) -> None:
+    """Nobody comes or goes any more: waits, at most for ``seconds``, until the swarms are those who announce, and no others."""
     began = time.monotonic()
     expected: dict[bytes, set[bytes]] = {}
     for peer in fleet.aboard.values():
@@ -77,11 +75,11 @@ async def settled(redis: Any, fleet: Fleet, findings: Findings) -> None:
         findings.settled_seconds = time.monotonic() - began
         if found == expected:
             break
-        if findings.settled_seconds > SETTLED_SECONDS:
+        if findings.settled_seconds > seconds:
             ghosts = sum(len(found[info_hash] - expected[info_hash]) for info_hash in expected)
             lost = sum(len(expected[info_hash] - found[info_hash]) for info_hash in expected)
             findings.complaints.append(
-                f"after {SETTLED_SECONDS:g} s {ghosts} peers are there that went, {lost} missing"
+                f"after {seconds:g} s {ghosts} peers are there that went, {lost} missing"
             )
             break
         await asyncio.sleep(0.1)

@@ -34,10 +34,10 @@ def on_a_small_disk(scene: Scene) -> None:
     folder = scene.directory / "tracker0" / "data"
     folder.mkdir(parents=True)
     command = ["mount", "-t", "tmpfs", "-o", f"size={TMPFS_BYTES},mode=700", "tmpfs", str(folder)]
-    mounted = shutil.which("mount") and subprocess.run(command, capture_output=True, check=False)  # noqa: S603
+    mounted = shutil.which("mount") and subprocess.run(command, capture_output=True, check=False)
     if not mounted or mounted.returncode:
         raise Skipped("it takes the right to mount a tmpfs (root)")
-    scene.at_the_end(lambda: subprocess.run(["umount", "-l", str(folder)], check=False))  # noqa: S603, S607
+    scene.at_the_end(lambda: subprocess.run(["umount", "-l", str(folder)], check=False))  # noqa: S607
     scene.add_tracker()
 
 
@@ -176,7 +176,7 @@ def _commands(directory: Path) -> Path:
 def _mend(directory: Path) -> None:
     """As docs/troubleshooting.md says: the server's own program cuts off everything from the first broken command on."""
     manifest = directory / "appendonlydir" / "appendonly.aof.manifest"
-    done = subprocess.run(  # noqa: S603
+    done = subprocess.run(
         ["valkey-check-aof", "--fix", str(manifest)],  # noqa: S607
         executable=server_binary(),
         input=b"y\n",

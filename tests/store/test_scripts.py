@@ -18,6 +18,7 @@ SHRINKS_OR_REPAIRS = {
     "reap",
     "due",
     "sweep",
+    "rewind",
     "remove",
     "allow",
     "tidy",

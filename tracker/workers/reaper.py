@@ -58,7 +58,8 @@ class Reaper:
         self._connection = connection
         self._keys = keys
         self._counters = counters
-        self._interval = interval
+        self.interval = interval
+        """The reap interval; may be changed at any time."""
         self._clock = clock
         self._expired: deque[tuple[str, str]] = deque(maxlen=_MOST_WAITING)
         self._heard = asyncio.Event()
@@ -95,7 +96,7 @@ class Reaper:
     def sweep_behind(self) -> bool:
         """Is the last round of the sweep, or the start, longer ago than it should be?"""
         since = max(self.swept_at, self._started)
-        return bool(since) and self._clock() - since > SWEEP_BEHIND * self._interval
+        return bool(since) and self._clock() - since > SWEEP_BEHIND * self.interval
 
     async def run(self) -> None:
         """Runs until cancelled, whatever the store does meanwhile."""
@@ -210,7 +211,9 @@ class Reaper:
         while True:
             hurry = self._sweep_now.is_set()
             self._sweep_now.clear()
-            await self.sweep_once(0.0 if hurry else self._interval)
+            if self._swarms.was_set_back:
+                await self._swarms.rewind()
+            await self.sweep_once(0.0 if hurry else self.interval)
             try:
                 async with asyncio.timeout(self._idle_seconds()):
                     await self._sweep_now.wait()
@@ -219,7 +222,7 @@ class Reaper:
 
     def _idle_seconds(self) -> float:
         grace = self._grace_until - self._clock()
-        return min(self._interval / 10, grace) if grace > 0 else self._interval / 10
+        return min(self.interval / 10, grace) if grace > 0 else self.interval / 10
 
     async def sweep_once(self, seconds: float) -> None:
         """Visits every swarm once, spread over about ``seconds`` by the size of what is there."""
@@ -268,13 +271,16 @@ class Reaper:
         grace_until = until + self._swarms.grace_seconds + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
             log.warning(
-                "reaping waits: nobody could announce while the tracker or its store was away", until=until
+                "reaping waits: nobody could announce while the tracker or its store was away, or the store's clock jumped",
+                until=until,
             )
         if self._grace_until and self._clock() >= self._grace_until:
             self._grace_until = 0.0
             self._sweep_now.set()
         elif grace_until > self._clock():
             self._grace_until = grace_until
+        if self._swarms.was_set_back:
+            self._sweep_now.set()
 
     def _count(self, reaped: int, cause: str) -> None:
         if reaped:

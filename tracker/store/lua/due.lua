@@ -5,13 +5,14 @@
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)
 -- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] entries, at most   ARGV[9] peers to remove, at most
--- ARGV[10]  shortest timeout that an announce may have (s)
+-- ARGV[10]  shortest timeout that an announce may have (s)   ARGV[11] what the store's clock should say (epoch s; '' unknown)
 -- Answer    { entries seen, peers removed, peers that could not be looked at }; none seen: the list is done. It is deleted with its last entry
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local shortest_timeout = tonumber(ARGV[10])
+local shortest_timeout, expected = tonumber(ARGV[10]), ARGV[11]
 local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
+--@ include clock.lua
 --@ include swarm.lua
 --@ include users.lua
 --@ include reaping.lua

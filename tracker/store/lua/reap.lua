@@ -3,12 +3,15 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)
--- ARGV[6..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- ARGV[6]   what the store's clock should say (epoch s; '' unknown)
+-- ARGV[7..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, peers that could not be looked at }
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local expected = ARGV[6]
 local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
+--@ include clock.lua
 --@ include swarm.lua
 --@ include users.lua
 --@ include reaping.lua
@@ -20,7 +23,7 @@ local function reap_if_there(tid, pidx)
 end
 
 local reaped, failed = 0, 0
-for i = 6, #ARGV, 2 do
+for i = 7, #ARGV, 2 do
   local ok, one = pcall(reap_if_there, ARGV[i], ARGV[i + 1])
   if ok then reaped = reaped + one else failed = failed + 1 end
 end

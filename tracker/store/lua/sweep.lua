@@ -4,16 +4,19 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] hnr minimum (bytes)   ARGV[4] hnr threshold (s)
 -- ARGV[5]   grace after an outage (s)   ARGV[6] forget empty torrents after (s)   ARGV[7] budget (members)
--- ARGV[8]   where to go on in the first torrent ('' from its start)
--- ARGV[9..] torrent ids
+-- ARGV[8]   where to go on in the first torrent ('' from its start)   ARGV[9] what the store's clock should say (epoch
+--           s; '' unknown)
+-- ARGV[10..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents forgotten, members seen,
 --             not listed, torrents that could not be visited }; not listed: what note_unlisted in naming.lua finds. Nothing
 --             is listed here: memory may be full
 local P, now, memory = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
 local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
+local expected = ARGV[9]
 local gap, heartbeat = unpack(redis.call('MGET', P .. 'gap', P .. 'heartbeat'))
 --@ include gap.lua
+--@ include clock.lua
 --@ include swarm.lua
 --@ include users.lua
 --@ include reaping.lua
@@ -131,7 +134,7 @@ local function visit(tid, at)
 end
 
 local done, at = 0, ARGV[8]
-for i = 9, #ARGV do
+for i = 10, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], at)
   if not ok then failed = failed + 1 end
   at = ok and go_on or ''

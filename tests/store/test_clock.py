@@ -1,0 +1,138 @@
+"""The store's clock: what counts as a jump, and that nobody who is here is reaped by one, and nobody who is gone kept."""
+
+from dataclasses import dataclass
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import START, Store, info_hash, peer_id, update
+from tracker.store.clock import SetBack, StoreClock
+from tracker.store.swarms import SwarmRules, Swarms
+
+HOUR = 3600
+TIMEOUT = 2700
+RULES = SwarmRules(shortest_timeout=TIMEOUT, longest_timeout=TIMEOUT, grace=2700)
+
+
+@dataclass
+class Timer:
+    now: float = 50.0
+
+    def __call__(self) -> float:
+        return self.now
+
+
+def test_time_that_passes_is_no_jump() -> None:
+    timer = Timer()
+    clock = StoreClock(timer)
+    unknown = clock.expected
+    assert unknown == ""
+    assert clock.note(START, START + 7) == 0
+    timer.now += 5
+    assert clock.expected == START + 12
+    assert clock.note(START + 5, START + 12) == 0
+    timer.now += 1000
+    assert clock.note(START + 5, START + 1012 + 59) == 0, "ours may jump, and a minute is none"
+    assert clock.set_back is None
+
+
+def test_a_jump_ahead_is_told_once() -> None:
+    timer = Timer()
+    clock = StoreClock(timer)
+    clock.note(START, START)
+    timer.now += 5
+    assert clock.note(START + 5, START + 5 + HOUR) == HOUR
+    timer.now += 5
+    assert clock.note(START + 10, START + 10 + HOUR) == 0
+    assert clock.set_back is None
+
+
+def test_a_clock_set_back_is_remembered_until_it_is_seen_to() -> None:
+    timer = Timer()
+    clock = StoreClock(timer)
+    clock.note(START, START)
+    timer.now += 5
+    assert clock.note(START + 5, START + 5 - HOUR) == -HOUR
+    assert clock.set_back == SetBack(HOUR, START - 1)
+    timer.now += 5
+    assert clock.note(START + 10, START + 10 - 2 * HOUR) == -HOUR
+    assert clock.set_back == SetBack(2 * HOUR, START + 4)
+
+
+@pytest.fixture
+async def store(make_store: MakeStore) -> Store:
+    return await make_store(shortest_timeout=TIMEOUT, longest_timeout=TIMEOUT, grace=2700)
+
+
+def on(store: Store, timer: Timer) -> Swarms:
+    """The swarms of a tracker of its own, for which the store's clock jumps when ``timer`` does."""
+    return Swarms(store.connection, store.scripts, store.keys, RULES, store.clock, timer=timer)
+
+
+async def members(store: Store) -> int:
+    return int(await store.redis.scard(store.keys.swarm_peers(info_hash(1))))
+
+
+@pytest.mark.parametrize("noticed", [False, True])
+async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, noticed: bool) -> None:
+    """Timeouts end, at once and all together, of peers that announced a minute ago."""
+    timer = Timer()
+    swarms = on(store, timer)
+    await swarms.heartbeat()
+    await store.announce(update(1, "s", timeout_seconds=TIMEOUT))
+    await store.announce(update(2, "s", timeout_seconds=TIMEOUT))
+    await store.pass_time(5)
+    for peer in (1, 2):
+        await store.redis.delete(store.keys.timeout(1, peer_id(peer)))
+    timer.now -= HOUR
+    if noticed:
+        assert await swarms.heartbeat() == int(store.clock.now)
+    assert await swarms.reap([("1", peer_id(1).hex())]) == 0
+    [due] = [
+        int(key.rpartition(b":")[2]) async for key in store.redis.scan_iter(f"{store.keys.prefix}due:1*")
+    ]
+    assert await swarms.reap_due(due, 0, 64, 64) == (2, 0)
+    assert (await swarms.sweep(["1"], "", 200)).reaped == 0
+    assert await members(store) == 2
+
+    await swarms.heartbeat()
+    await store.pass_time(60)
+    await store.announce(update(2, timeout_seconds=TIMEOUT))
+    await store.pass_time(RULES.grace)
+    assert (await swarms.sweep(["1"], "", 200)).reaped == 1, (
+        "who did not come back goes after a reap interval"
+    )
+    assert await members(store) == 1
+
+
+async def test_timeouts_of_before_the_clock_was_set_back_do_not_last_longer(store: Store) -> None:
+    timer = Timer()
+    swarms = on(store, timer)
+    await swarms.heartbeat()
+    await store.pass_time(10)
+    for peer, seconds in ((1, TIMEOUT), (2, TIMEOUT), (3, 20)):
+        await store.announce(update(peer, "s", timeout_seconds=seconds))
+        await store.redis.pexpire(store.keys.timeout(1, peer_id(peer)), (seconds + HOUR) * 1000)
+    await store.pass_time(10)
+    await store.announce(update(2, timeout_seconds=TIMEOUT))  # it has a timeout of the new time
+    timer.now += HOUR
+    await swarms.heartbeat()
+    noticed = swarms.was_set_back
+    assert noticed
+    await swarms.rewind()
+    assert not swarms.was_set_back
+    left = [await store.redis.ttl(store.keys.timeout(1, peer_id(peer))) for peer in (1, 2, 3)]
+    assert [round(seconds, -2) for seconds in left] == [2700, 2700, 0] and left[2] > 0
+    await swarms.rewind()
+    assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
+
+
+async def test_a_step_back_that_nobody_can_tell_from_a_timeout_is_left_alone(store: Store) -> None:
+    timer = Timer()
+    swarms = on(store, timer)
+    await swarms.heartbeat()
+    await store.announce(update(1, "s", timeout_seconds=TIMEOUT))
+    timer.now += 600
+    await swarms.heartbeat()
+    await swarms.rewind()
+    assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
