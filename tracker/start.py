@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from tracker.service import Banner
 
 STOP_SECONDS = 10
-"""After a signal everything has ended by then, one way or another."""
+"""After a signal, and the delay that the settings ask for, everything has ended by then, one way or another."""
 _LAST_SECONDS = 3.0
 """Of these, what the private store gets for its end."""
 
@@ -41,7 +41,7 @@ async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
     """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
     _write_no_cores()
     loop, stop = asyncio.get_running_loop(), Stop()
-    _stop_on_signals(stop)
+    _stop_on_signals(stop, STOP_SECONDS + settings.http.stop_delay_seconds)
     async with AsyncExitStack() as stack:
         stop.opening = task = asyncio.current_task()
         try:
@@ -72,14 +72,14 @@ def _import_service() -> None:
     import tracker.service  # noqa: F401, PLC0415
 
 
-def _stop_on_signals(stop: Stop) -> None:
-    """The first SIGTERM or SIGINT stops gracefully, for at most STOP_SECONDS; the second at once."""
+def _stop_on_signals(stop: Stop, seconds: float) -> None:
+    """The first SIGTERM or SIGINT stops gracefully, for at most so many ``seconds``; the second at once."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
         if stop.is_set():
             os._exit(130)
-        stop.deadline = loop.time() + STOP_SECONDS
+        stop.deadline = loop.time() + seconds
         loop.call_at(stop.deadline, lambda: os._exit(1))
         stop.set()
         if stop.opening is not None:

@@ -120,9 +120,9 @@ class WebProcess:
         if self._writer.transport.get_write_buffer_size() < _LONGEST_LINE:
             self._writer.write(encode_news(list(problems)))
 
-    async def stop(self) -> None:
+    async def stop(self, seconds: float) -> None:
         """It answers what is in flight; what else it has to say is still heard."""
-        await self.child.stop(STOP_SECONDS)
+        await self.child.stop(seconds)
 
     async def end_if_it_hangs(self) -> None:
         if self.silent > MOST_SILENT and not self.child.ended.is_set():
@@ -143,6 +143,7 @@ class Workforce:
     ) -> None:
         self._orders = orders
         self._sockets = [listener.socket for listener in listeners]
+        self._stop_seconds = STOP_SECONDS + orders.settings.http.stop_delay_seconds
         self._problems = problems
         self._running: set[WebProcess] = set()
         self._departed = Snapshot()
@@ -244,7 +245,11 @@ class Workforce:
     async def stop(self) -> None:
         """Lets all of them answer what is in flight, and end."""
         self._stopping.set()
-        await asyncio.gather(*(process.stop() for process in list(self._running)))
+        for (
+            sock
+        ) in self._sockets:  # whoever connected to ours would never be accepted once they have closed theirs
+            sock.close()
+        await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
 
 
 @asynccontextmanager

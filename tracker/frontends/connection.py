@@ -157,6 +157,10 @@ class Connection(RequestHandler):
             self.force_close()
 
     @property
+    def fresh(self) -> bool:
+        return not self._request_count and not self._messages
+
+    @property
     def idle(self) -> bool:
         """Waits for a request, or for a client that does not read."""
         if self._stalled is not None:
@@ -210,6 +214,8 @@ class Server(web.Server):
     ) -> None:
         self.rules = rules
         self.crowd = crowd
+        self.leaving = False
+        """Whether every answer is the last of its connection."""
         super().__init__(
             cast(Callable[[web.BaseRequest], Awaitable[web.StreamResponse]], handler),
             keepalive_timeout=rules.settings.keepalive_seconds,
@@ -234,7 +240,9 @@ class Server(web.Server):
         task: "asyncio.Task[None]",
     ) -> Request:
         cast(Connection, protocol).begin()
-        return Request(message, payload, protocol, writer, task, self._loop)
+        request = Request(message, payload, protocol, writer, task, self._loop)
+        request.last = self.leaving and not protocol._messages
+        return request
 
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)

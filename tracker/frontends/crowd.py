@@ -27,6 +27,8 @@ _HEAD_SWEEPS = 4
 """How often overdue connections are looked for within the time that a head may take."""
 _CLOSED_TOGETHER, _BREATH_SECONDS = 128, 0.005
 """Closing thousands in one go would keep everybody else waiting."""
+_FRESH_SECONDS = 1.0
+"""How long a client that has connected may take to ask, when the server is about to go."""
 _LOOKED_AT = 32
 """Connections, the oldest first, of which one is to make room."""
 
@@ -38,6 +40,10 @@ class Guest(Protocol):
 
     until: int
     """The sweep after which it is overdue."""
+
+    @property
+    def fresh(self) -> bool:
+        """It has not asked anything yet, and is about to."""
 
     @property
     def idle(self) -> bool:
@@ -135,14 +141,20 @@ class Crowd:
     async def drain(self, seconds: float) -> None:
         """Close idle connections and answer what is in flight, for at most ``seconds``."""
         self._empty = asyncio.Event()
+        for guest in [guest for guest in self._guests if not guest.fresh]:
+            guest.wind_up()
+        await self._emptied(self._empty, _FRESH_SECONDS)
         for guest in list(self._guests):
             guest.wind_up()
+        await self._emptied(self._empty, seconds - _FRESH_SECONDS)
+        if self._guests:
+            log.warning("cut off connections that did not finish", connections=len(self._guests))
+
+    async def _emptied(self, empty: asyncio.Event, seconds: float) -> None:
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 if self._guests:
-                    await self._empty.wait()
-        if self._guests:
-            log.warning("cut off connections that did not finish", connections=len(self._guests))
+                    await empty.wait()
 
     def cut_off(self) -> None:
         """Close what is left."""

@@ -170,7 +170,7 @@ class Door(asyncio.Protocol):
             pipe.close()
         elif self._early:
             self._hand_over(b"")
-        elif self._last:
+        elif self._last or doors.heads.leaving:
             pipe.close()
 
     def _crashed(self, error: Exception) -> None:
@@ -229,6 +229,10 @@ class Door(asyncio.Protocol):
         self._full = False
         if not self._early:
             self._pipe.resume_reading()
+
+    @property
+    def fresh(self) -> bool:
+        return self._asked is None and not hasattr(self, "_head")
 
     @property
     def idle(self) -> bool:

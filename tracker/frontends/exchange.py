@@ -6,6 +6,7 @@ cookies, streams. Ours keep to what a tracker sends and what aiohttp's protocol 
 
 import asyncio
 import functools
+from typing import cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -25,6 +26,8 @@ class Request(web.BaseRequest):
 
     kind = "malformed"
     client = Address(b"")
+    last = False
+    """No other is answered on its connection."""
 
     def __init__(
         self,
@@ -67,7 +70,7 @@ class Answer(web.StreamResponse):
 
     async def prepare(self, request: web.BaseRequest) -> AbstractStreamWriter | None:
         if self._keep_alive is None:
-            self._keep_alive = request.keep_alive
+            self._keep_alive = request.keep_alive and not cast(Request, request).last
         self._writer = writer = request.writer
         head = answer_head(self._status, request.version == HttpVersion11, self._keep_alive)
         await writer.write(b"%b%d\r\n\r\n%b" % (head, len(self._content), self._content))

@@ -6,7 +6,9 @@ the system. Whoever got in is then answered soon, however many more would come.
 """
 
 import asyncio
+import socket
 from collections.abc import Callable, Sequence
+from contextlib import suppress
 
 import structlog
 
@@ -49,6 +51,24 @@ class Gate:
         for server in self._servers:
             server.close()
         self._servers = []
+
+    async def shut(self) -> None:
+        """Closes for good. Who has connected by now is let in; whoever comes later is refused by the system, at once.
+
+        Without this those in the listeners' queues would be cut off in the middle of their requests.
+        """
+        self.close()
+        came: list[socket.socket] = []
+        for listener in self._listeners:
+            with suppress(OSError):  # mostly: nobody is left
+                while True:
+                    came.append(listener.socket.accept()[0])
+            listener.close()
+        loop = asyncio.get_running_loop()
+        for sock in came:
+            sock.setblocking(False)
+            with suppress(OSError):  # gone already
+                await loop.connect_accepted_socket(self._enter, sock)
 
     def entered(self) -> None:
         """Somebody came in: the moment to look whether that was enough."""

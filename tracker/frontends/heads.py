@@ -38,6 +38,12 @@ class Heads:
     def __init__(self, http: HttpSettings) -> None:
         self._http = http
         self.known: dict[bytes, Head] = {}
+        self.leaving = False
+        """Whether every answer is the last of its connection, and says so."""
+
+    def leave(self) -> None:
+        self.leaving = True
+        self.known.clear()
 
     def read(self, lines: bytes) -> Head | None:
         """``None`` for whatever is not the whole head of one plain request, and nothing after it."""
@@ -64,7 +70,7 @@ class Heads:
             return None
         keep_alive = not message.should_close
         return Head(
-            answer_head(200, message.version == HttpVersion11, keep_alive),
+            answer_head(200, message.version == HttpVersion11, keep_alive and not self.leaving),
             keep_alive,
             tuple(headers.getall("X-Forwarded-For", ())),
             tuple(headers.getall("Forwarded", ())),

@@ -1,5 +1,6 @@
 """Announce and scrape over HTTP: the listeners, the door of each connection, and aiohttp behind it."""
 
+import asyncio
 import contextlib
 import functools
 import logging
@@ -62,8 +63,8 @@ async def serve_http(
     the tracker is not ready, ``show_open`` is given what tells how many connections are open. Without ``door`` aiohttp answers
     everything.
 
-    Leaving it is the graceful stop: listeners close first, what is in flight is answered within 8
-    seconds, idle connections are closed. Raises StartupError when an address cannot be had.
+    Leaving it is the graceful stop: for as long as the settings say everybody is served, and asked to go; then listeners
+    close, what is in flight is answered within 8 seconds, idle connections are closed. Raises StartupError when an address cannot be had.
     """
     front = FrontEnd(tracker, http, announce, max_scrape, problems)
     access = {
@@ -87,9 +88,12 @@ async def serve_http(
         stack.callback(crowd.stop)
         gate = doors.gate = Gate(listeners, functools.partial(Door, doors), lambda: tracker.waiting)
         await gate.open()
-        stack.callback(gate.close)
+        stack.push_async_callback(gate.shut)
         await stack.enter_async_context(running(gate.run))
         yield tuple(listener.address for listener in listeners)
+        doors.heads.leave()
+        server.leaving = True
+        await asyncio.sleep(http.stop_delay_seconds)
 
 
 async def _drain(crowd: Crowd, server: Server) -> None:
