@@ -55,3 +55,43 @@ def test_what_the_page_names_exists(path: str, test: str) -> None:
 
 def test_every_promise_names_what_shows_it() -> None:
     assert not [line for line, shown in rows() if not NAMED.search(shown)]
+
+
+def numbers(chapter: str, sections: dict[int, str]) -> Iterator[str]:
+    """``sections`` lists what is of level 1 by section: numbers, and ranges of them."""
+    for section, listed in sections.items():
+        for part in listed.split():
+            first, _, last = part.partition("-")
+            yield from (
+                f"{chapter}.{section}.{number}" for number in range(int(first), int(last or first) + 1)
+            )
+
+
+LEVEL_1 = [
+    *numbers("2", {1: "1-12", 2: "1-3", 3: "1", 5: "1-6", 7: "1-4", 8: "1"}),
+    *numbers("3", {1: "1", 2: "1-3", 3: "1-2", 4: "1-5", 7: "1"}),
+    *numbers("4", {1: "1-3 5", 2: "1-2", 3: "1-2"}),
+    *numbers("5", {1: "1-5", 2: "1-8", 3: "1-10", 5: "1-4"}),
+    *numbers("6", {2: "1"}),
+    *numbers("7", {1: "1-2", 4: "1"}),
+    *numbers("8", {2: "1-3", 3: "1-4"}),
+    *numbers("9", {1: "1-3"}),
+    *numbers("10", {3: "1-3"}),
+    *numbers("11", {1: "1-5"}),
+    *numbers("12", {1: "1", 3: "1-5", 4: "1-2", 5: "1-2", 6: "1"}),
+    *numbers("13", {1: "1 3", 2: "1-3", 3: "1"}),
+    *numbers("14", {2: "1-3", 3: "2-3", 4: "1-7", 5: "1-3"}),
+]
+"""Every requirement of level 1 in version 4.0.3 of the standard."""
+
+
+def test_every_requirement_of_level_1_is_answered_once() -> None:
+    """By a row of the table, or by a line that says why it is not met or does not apply."""
+    answered = TEXT.partition("## Admin side")[2]
+    named = [
+        found
+        for line in answered.splitlines()
+        if line.startswith(("| ", "- ", "  are"))
+        for found in re.findall(r"(?<![\d.])\d+\.\d+\.\d+\b", line.split("|")[1] if line[0] == "|" else line)
+    ]
+    assert sorted(named) == sorted(LEVEL_1)

@@ -44,3 +44,13 @@ def test_the_locks_agree_with_each_other() -> None:
     dev = pins("dev.txt")
     for name, version in {**pins("build.txt"), **pins("run.txt")}.items():
         assert dev.get(name, version) == version
+
+
+def test_nothing_is_installed_but_by_hash() -> None:
+    """Every line that installs a lock asks for hashes, itself or by what the Makefile calls LOCKED."""
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
+    assert re.search(r"^LOCKED := .*--require-hashes", makefile, re.MULTILINE)
+    text = makefile + (ROOT / "deploy" / "image" / "install.sh").read_text(encoding="utf-8")
+    lines = [line for line in text.splitlines() if re.search(r" -r requirements/", line)]
+    assert len(lines) >= 6
+    assert not [line for line in lines if "--require-hashes" not in line and "$(LOCKED)" not in line]
