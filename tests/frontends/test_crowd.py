@@ -156,6 +156,7 @@ async def test_between_two_requests_there_is_more_time_than_for_a_head() -> None
 class _Guest:
     until = 0
     idle = True
+    fresh = False
 
     def wind_up(self) -> None: ...
 

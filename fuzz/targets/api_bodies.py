@@ -1,0 +1,42 @@
+"""JSON bodies of the API: every model takes them or says what is wrong, in a problem that can be written as JSON."""
+
+import json
+from collections.abc import Iterable, Iterator
+
+from pydantic import ValidationError
+
+from tracker.admin.api import GROUPS
+from tracker.admin.api.contract import Body
+from tracker.admin.api.reading import _listed, invalid
+
+LONGEST = 600
+
+
+def _models() -> Iterator[type[Body]]:
+    yield from {
+        endpoint.body: None for group in GROUPS for endpoint in group.all if endpoint.body is not None
+    }
+
+
+_MODELS = tuple(_models())
+
+
+def check(data: bytes) -> None:
+    for model in _MODELS:
+        try:
+            taken = model.model_validate_json(data, strict=True)
+        except ValidationError as error:
+            problems = error.errors(include_url=False, include_context=False, include_input=False)
+            json.dumps(invalid(_listed(problems, "body")).extra, ensure_ascii=False).encode()
+        else:
+            taken.model_dump_json().encode()
+
+
+def seeds() -> Iterable[bytes]:
+    return [
+        b"{}",
+        b"[]",
+        b'{"name": "a"}',
+        b'{"info_hash": "00", "reason": "x"}',
+        b'{"x": 1e400, "y": "\\ud800"}',
+    ]
