@@ -14,9 +14,11 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes
 
-from drills.talk import How, Line
+from drills.talk import PATIENCE_SECONDS, Answer, How, Line
 
 TORRENT_BYTES = 1 << 30
+_PULSE_SECONDS = 0.25
+_STALL_SECONDS = 3.0
 
 
 @dataclass(slots=True, eq=False)
@@ -88,6 +90,8 @@ class Fleet:
     answers: Counter[How] = field(default_factory=Counter)
     promised: Counter[bytes] = field(default_factory=Counter)
     """Announces answered, by torrent."""
+    stalls: list[tuple[float, float]] = field(default_factory=list)
+    """When all of this stood still, because somebody stopped the process or the machine: then nobody was heard."""
     _churns: bool = True
     _going: asyncio.Event = field(default_factory=asyncio.Event)
     _under_way: int = 0
@@ -98,6 +102,7 @@ class Fleet:
         self._going.set()
         async with asyncio.TaskGroup() as clients:
             tasks = [clients.create_task(self._client(number)) for number in range(self.pace.peers)]
+            tasks.append(clients.create_task(self._feel_pulse()))
             try:
                 yield self
             finally:
@@ -173,6 +178,8 @@ class Fleet:
             now = time.monotonic()
         finally:
             self._under_way -= 1
+        if answer.how == "hung" and self._stood_still(sent):
+            answer = Answer("closed", "we stood still ourselves")
         self.answers[answer.how] += 1
         if self.remember:
             self.heard.append(Heard(now, sent, answer.how, answer.what, event, peer.info_hash))
@@ -186,6 +193,18 @@ class Fleet:
         peer.answered += 1
         peer.last_sent, peer.last_answer = sent, now
         return True
+
+    async def _feel_pulse(self) -> None:
+        before = time.monotonic()
+        while True:
+            await asyncio.sleep(_PULSE_SECONDS)
+            now = time.monotonic()
+            if now - before > _STALL_SECONDS:
+                self.stalls.append((before, now))
+            before = now
+
+    def _stood_still(self, since: float) -> bool:
+        return any(end > since for _, end in self.stalls) or time.monotonic() - since > 2 * PATIENCE_SECONDS
 
     def _new_peer(self, number: int, life: int, chance: random.Random) -> Peer:
         torrent = number % self.pace.torrents

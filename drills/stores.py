@@ -106,7 +106,7 @@ async def file_broken(scene: Scene, fleet: Fleet) -> None:
     os.kill(scene.post.pid, signal.SIGCONT)
     await asyncio.sleep(8.0)
     _none_answered(fleet, 4.0)
-    for told in ("the private store cannot be started again", "Bad file format", "docs/troubleshooting.md"):
+    for told in ("the private store cannot be started again", "Bad file format", "docs/backup.md"):
         if told not in scene.post.log:
             raise DrillError(f"the log does not say {told!r}")
     _mend(scene.data)
@@ -174,10 +174,9 @@ def _commands(directory: Path) -> Path:
 
 
 def _mend(directory: Path) -> None:
-    """As docs/troubleshooting.md says: the server's own program cuts off everything from the first broken command on."""
-    manifest = directory / "appendonlydir" / "appendonly.aof.manifest"
+    """As docs/backup.md says: the server's own program cuts off everything from the first broken command on."""
     done = subprocess.run(
-        ["valkey-check-aof", "--fix", str(manifest)],  # noqa: S607
+        ["valkey-check-aof", "--fix", str(_commands(directory))],  # noqa: S607
         executable=server_binary(),
         input=b"y\n",
         capture_output=True,

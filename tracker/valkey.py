@@ -49,6 +49,11 @@ STABLE_SECONDS = 60.0
 # free a quarter of the server's time. With room for a whole batch an announce costs it a fifth to a quarter less.
 _ALLOCATOR = "glibc.malloc.tcache_count=4096"
 
+_DAMAGED = ("reading the append only file", "reading the RDB preamble of the AOF file", "Wrong signature")
+_ABOUT_DAMAGE = (
+    ". Its data is damaged: docs/backup.md says how to put a copy back, or cut off what cannot be read"
+)
+
 _LOG_HEAD = re.compile(r"\b\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ (?P<level>[#*.-]) ")
 """What begins each line: pid, role, date and level."""
 
@@ -166,7 +171,8 @@ class EmbeddedValkey:
                 return
             failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
             delay = RESTART_DELAYS_SECONDS[min(failures, len(RESTART_DELAYS_SECONDS) - 1)]
-            self._log.error("the private store died and is started again", why=why, delay_seconds=delay)
+            if self._child is not None:  # else it could not be started, which was told
+                self._log.error("the private store died and is started again", why=why, delay_seconds=delay)
             await asyncio.sleep(delay)
             try:
                 if self._wanted:
@@ -224,7 +230,8 @@ class EmbeddedValkey:
         began = told = time.monotonic()
         while not await _answers(self._socket):
             if child.ended.is_set():
-                raise StartupError(f"the private store did not start: it {await self.run_until_dead()}")
+                why = await self.run_until_dead()
+                raise StartupError(f"the private store did not start: it {why}{_advice(why)}")
             if time.monotonic() - told >= PROGRESS_SECONDS:
                 told = time.monotonic()
                 self._log.info("the private store is loading its data", seconds=round(told - began))
@@ -245,6 +252,11 @@ class EmbeddedValkey:
             self._log.warning("the private store warns", line=text)
         else:
             self._log.debug("the private store says", line=text)
+
+
+def _advice(why: str) -> str:
+    """The server's own is about a program that no wheel brings."""
+    return _ABOUT_DAMAGE if any(mark in why for mark in _DAMAGED) else ""
 
 
 def server_environment() -> dict[str, str]:
