@@ -95,3 +95,12 @@ def test_all_are_forgiven_after_a_question(user: Command) -> None:
     assert user("forgive", "7").stdout == "forgave user 7 0 hit and runs\n"
     assert rows(user("owing")) == [["1", "8"]]
     assert user("forgive", "99", "--yes", code=1).stderr == "error: there is no such user\n"
+
+
+def test_a_passkey_need_not_stand_in_the_command(user: Command) -> None:
+    """Everybody on the machine can list commands with their words."""
+    passkey = "0123456789abcdef-_X"
+    made = json.loads(user("add", "--id", "7", "--passkey", "-", "--json", typed=f"{passkey}\n").stdout)
+    assert (made["user_id"], made["passkey"]) == ("7", passkey)
+    assert json.loads(user("show", "-", "--json", typed=f"{passkey}\n").stdout)["user_id"] == "7"
+    assert user("show", "-", typed="", code=1).stdout == ""

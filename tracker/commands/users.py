@@ -1,5 +1,6 @@
 """``tracker user …``."""
 
+import sys
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -16,7 +17,16 @@ from tracker.store.users import User
 from tracker.stores import Stores
 from tracker.terminal import Column, Listing, Row, say
 
-Who = Annotated[str, typer.Argument(metavar="USER", help="A user id or a passkey.")]
+
+def _read(text: str | None) -> str | None:
+    """What was typed, or for ``-`` a line of standard input: what stands in a command, everybody on the machine can list."""
+    return sys.stdin.readline().strip() if text == "-" else text
+
+
+Who = Annotated[
+    str,
+    typer.Argument(metavar="USER", help="A user id or a passkey; `-` reads it from input.", callback=_read),
+]
 WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
 _ON_A_TORRENT = ("uploaded", "downloaded", "total_time", "seed_time")
 _HASH_DIGITS = 40
@@ -40,7 +50,11 @@ def add_user(
         str | None, typer.Option("--id", help="A number; the next free one when not given.")
     ] = None,
     passkey: Annotated[
-        str | None, typer.Option(help="16 to 64 letters and digits; a random one when not given.")
+        str | None,
+        typer.Option(
+            help="16 to 64 letters and digits; `-` reads it from input, a random one when not given.",
+            callback=_read,
+        ),
     ] = None,
     no_leech: Annotated[bool, typer.Option("--no-leech", help="May seed only.")] = False,
     as_json: AsJson = False,
