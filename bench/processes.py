@@ -115,14 +115,17 @@ def wait_until_listening(pid: int, port: int) -> None:
 def tracker(directory: Path, name: str = "tracker", **variables: str) -> Iterator[tuple[int, int]]:
     """``tracker serve`` with an own data directory below ``directory``; yields its pid and port.
 
-    ``variables`` are TRACKER_ settings. One address announces everything, so the limit on new torrents
-    per address is lifted; everything else is as an operator gets it.
+    ``variables`` are TRACKER_ settings. One address announces everything, so what one address may do is
+    counted and has no limit; everything else is as an operator gets it.
     """
     port = free_port()
     settings = tracker_settings(directory, name, port) | variables
     with running(name, SERVE, directory, **settings) as pid:
         wait_until_listening(pid, port)
         yield pid, port
+
+
+_LIMITS = ("PEER_ANNOUNCES", "TORRENT_ANNOUNCES", "JOINS", "ADDRESS_REQUESTS")
 
 
 def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
@@ -132,6 +135,8 @@ def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
         "TRACKER_DATA__DIRECTORY": str(directory / f"{name}-data"),
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_HTTP__MAX_CONNECTIONS_PER_ADDRESS": "1000000",
+        "TRACKER_LIMITS__PRIVATE_ADDRESSES": "true",  # counted, and never over a limit
+        **{f"TRACKER_LIMITS__{limit}_MINUTE": "1000000000" for limit in _LIMITS},
         "TRACKER_LOG__LEVEL": "warning",
         "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers begin at once on few cores, and a shared machine halts
     }
