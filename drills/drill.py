@@ -89,9 +89,9 @@ def drill(
     return register
 
 
-async def hold(drill: Drill, directory: Path, pace: Pace) -> Held:
-    """Holds one in ``directory``, with ports and processes of its own."""
-    held, scene, began = Held(drill), Scene(directory), time.monotonic()
+async def hold(drill: Drill, directory: Path, pace: Pace, **settings: str) -> Held:
+    """Holds one in ``directory``, with ports and processes of its own; ``settings`` are of its trackers."""
+    held, scene, began = Held(drill), Scene(directory, settings=settings), time.monotonic()
     try:
         drill.prepare(scene)
         fleet = Fleet(pace, [post.port for post in scene.posts])

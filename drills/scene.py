@@ -83,6 +83,8 @@ class Scene:
     directory: Path
     posts: list[Post] = field(default_factory=list)
     server: Server | None = None
+    settings: dict[str, str] = field(default_factory=dict)
+    """Of all trackers, besides those above and those a drill asks for."""
     _ends: list[Callable[[], object]] = field(default_factory=list)
 
     @property
@@ -93,7 +95,8 @@ class Scene:
     def store_url(self) -> str:
         if self.server is not None:
             return self.server.url
-        return f"unix://{self.data / 'valkey.sock'}?db=0"
+        _, _, path = (self.data / "tracker.lock").read_text().partition("\n")
+        return f"unix://{path}?db=0"
 
     @property
     def data(self) -> Path:
@@ -135,7 +138,7 @@ class Scene:
         if self.server is not None:
             where["TRACKER_REDIS__URL"] = self.server.url
         patience = {"TRACKER_REDIS__TIMEOUT_SECONDS": "0.8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "0.5"}
-        post = Post(folder, port, {**SETTINGS, **patience, **where, **settings})
+        post = Post(folder, port, {**SETTINGS, **patience, **where, **self.settings, **settings})
         post.start()
         self.posts.append(post)
         return post

@@ -1,0 +1,94 @@
+"""The quick ones of the drills; and that a drill fails when something is wrong."""
+
+import asyncio
+import re
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+from bencodepy import encode as bencode
+
+from bench.sections import Section
+from drills.drill import DRILLS, Drill, Held, hold
+from drills.faults import DRILLS as ALL
+from drills.fleet import Fleet, Pace
+from drills.report import as_markdown
+from drills.scene import Scene
+from drills.soak import judge, slope
+from drills.talk import Line
+from tests.servers import ROOT
+from tests.trackers import PATIENCE
+
+PACE = Pace(peers=60, torrents=4)
+QUICK = ("worker-killed", "connections-killed", "scripts-flushed")
+
+
+async def held(drills: list[Drill], directory: Path) -> list[Held]:
+    """All at once: most of their time is waiting."""
+    for drill in drills:
+        (directory / drill.name).mkdir()
+    return await asyncio.gather(*(hold(drill, directory / drill.name, PACE, **PATIENCE) for drill in drills))
+
+
+async def damage(scene: Scene, fleet: Fleet) -> None:
+    """Announces are lost, and somebody is there who never announced."""
+    with scene.store() as store:
+        torrent = next(store.scan_iter("t:t:*", _type="hash"))
+        store.hincrby(torrent, "announces", -1000)
+        store.sadd(torrent.replace(b"t:t:", b"t:tpeers:"), "00" * 20)
+
+
+@pytest.mark.slow
+@pytest.mark.timeout(240)
+async def test_the_quick_drills_pass_and_damage_is_noticed(tmp_path: Path) -> None:
+    """T10 and T19, with clients that announce meanwhile."""
+    damaged = replace(DRILLS["scripts-flushed"], name="damaged", fault=damage, settles_seconds=3.0)
+    *quick, wrong = await held([*(ALL[name] for name in QUICK), damaged], tmp_path)
+    assert {one.drill.name: one.findings.complaints for one in quick} == {name: [] for name in QUICK}
+    assert all(one.findings.peers == PACE.peers for one in quick)
+    complaints = "\n".join(wrong.findings.complaints)
+    assert "announces that were answered are lost" in complaints
+    assert re.search(r"after 3 s \d+ peers are there that went", complaints)
+
+
+def test_every_drill_says_what_is_done() -> None:
+    assert all(re.fullmatch(r"[a-z-]+", name) and len(drill.what) > 20 for name, drill in ALL.items())
+    assert "| passed |" in as_markdown([Held(ALL["worker-killed"])])
+
+
+def test_the_page_names_every_drill() -> None:
+    page = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
+    assert not [name for name in ALL if name not in page]
+
+
+@pytest.mark.parametrize(
+    ("answer", "how"),
+    [
+        (bencode({b"interval": 5, b"peers": b""}), "answered"),
+        (bencode({b"failure reason": b"later", b"retry in": 5}), "refused"),
+        (bencode({b"failure reason": b"later"}), "odd"),
+        (b"<html>", "odd"),
+        (b"le", "odd"),
+        (None, "closed"),
+    ],
+)
+async def test_what_clients_are_answered(answer: bytes | None, how: str) -> None:
+    async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await reader.readuntil(b"\r\n\r\n")
+        if answer is not None:
+            writer.write(b"HTTP/1.1 200 OK\r\nContent-Length: %d\r\n\r\n%s" % (len(answer), answer))
+        writer.close()
+
+    server = await asyncio.start_server(serve, "127.0.0.1", 0)
+    async with server:
+        port = server.sockets[0].getsockname()[1]
+        line = Line("127.0.0.1", keep=False)
+        assert (await line.ask(port, "/announce")).how == how
+    assert (await line.ask(port, "/announce")).how == "unreachable"
+
+
+def test_what_grows_is_told_by_the_hour() -> None:
+    assert slope([(0, 1.0), (1, 3.0), (2, 5.0)]) == pytest.approx(2.0)
+    section = Section("")
+    judge([(60.0 * minute, {"asyncio tasks": 65.0, "log": 2.0 * minute}) for minute in range(30)], section)
+    assert [finding.reached for finding in section.findings] == [True, False]
