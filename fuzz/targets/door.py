@@ -21,7 +21,7 @@ from tracker.frontends.front import FrontEnd
 from tracker.settings import AnnounceSettings, HttpSettings
 
 LONGEST = 1500
-_PROXY, _STRANGER = "10.0.0.1", "11.0.0.1"
+_PROXY, STRANGER = "10.0.0.1", "11.0.0.1"
 _BY_PROXY, _PIECES = 1, 6
 _SETTINGS = HttpSettings(trusted_proxies=(ip_network("10.0.0.0/8"),), access_log=False)
 
@@ -87,14 +87,14 @@ class Recorder:
 def check(data: bytes) -> None:
     mode, sent = data[0] if data else 0, data[1:]
     chunks = _pieces(sent, (mode & _PIECES) >> 1)
-    peer = _PROXY if mode & _BY_PROXY else _STRANGER
+    peer = _PROXY if mode & _BY_PROXY else STRANGER
     with_door, without = (
-        _loop.run_until_complete(_verdict(chunks, peer, ajar=ajar)) for ajar in (True, False)
+        _loop.run_until_complete(verdict(chunks, peer, ajar=ajar)) for ajar in (True, False)
     )
-    assert with_door == without or _only_gave_up_later(with_door, without), f"{with_door}\n{without}"
+    assert with_door == without or only_gave_up_later(with_door, without), f"{with_door}\n{without}"
 
 
-def _only_gave_up_later(with_door: Verdict, without: Verdict) -> bool:
+def only_gave_up_later(with_door: Verdict, without: Verdict) -> bool:
     """Of a head that is wrong and then cut off, aiohttp tells so at once, and the door waits for a rest that never comes."""
     told, label = without.answers.removeprefix(with_door.answers), without.refused[-1:]
     return (
@@ -116,7 +116,7 @@ def _pieces(sent: bytes, way: int) -> Sequence[bytes]:
     return [sent[at : at + size] for at in range(0, len(sent), size)]
 
 
-async def _verdict(chunks: Sequence[bytes], peer: str, *, ajar: bool) -> Verdict:
+async def verdict(chunks: Sequence[bytes], peer: str, *, ajar: bool) -> Verdict:
     tracker, loop = Recorder(), asyncio.get_running_loop()
     front = FrontEnd(tracker, _SETTINGS, AnnounceSettings(), max_scrape=5)
     server = connection.Server(front.handle, front.rules, Crowd(_SETTINGS, tracker.refused), access_log=None)
@@ -124,12 +124,12 @@ async def _verdict(chunks: Sequence[bytes], peer: str, *, ajar: bool) -> Verdict
     wire = Wire(loop, peer)
     wire.open(Door(Doors(front, server, ajar=ajar)))
     await wire.receive(chunks, lambda: (len(tracker.asked), len(tracker.labels)))
-    verdict = Verdict(tracker.asked, tracker.labels, bytes(wire.sent), wire.closed)
+    seen = Verdict(tracker.asked, tracker.labels, bytes(wire.sent), wire.closed)
     wire.abort()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await server.shutdown(0)
-    return verdict
+    return seen
 
 
 def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
