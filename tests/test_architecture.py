@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wire.proxy": (*NOUNS, "wire.compact"),
     # Where settings come from, and how people read them.
     "settings_sources": ("errors", "settings"),
-    "settings_page": ("settings", "tracker_url"),
+    "settings_page": ("reloading", "settings", "tracker_url"),
     # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
     "store": (*NOUNS, "counting", *STORE_FOUNDATIONS),
     "store.key_table": ("store.key_table",),
@@ -86,6 +86,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Decisions.
     "refusals": (*NOUNS, "store"),
     "rules": ("settings", "store"),
+    "reloading": ("errors", "settings"),
     "limits": (*NOUNS, "settings_limits", "store"),
     "scrape": (*NOUNS, "limits", "refusals", "store"),
     "announce": (*NOUNS, "limits", "refusals", "rules", "scrape", "settings", "store"),
@@ -149,7 +150,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "loops": (),
     "store_server": ("errors", "settings", "valkey"),
     "stores": ("settings", "settings_page", "store", "store_server"),
-    "foundation": ("loops", "rules", "settings", "store", "telemetry"),
+    "foundation": ("loops", "reloading", "rules", "settings", "store", "telemetry"),
     "joins": ("bittorrent", "foundation", "geoip", "loops", "settings", "store", "wire.peer_id", "workers"),
     "background": (
         "bittorrent",
@@ -174,7 +175,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store",
         "workers",
     ),
-    "workforce": ("child", "errors", "listeners", "logs", "loops", "settings", "telemetry"),
+    "workforce": ("child", "errors", "listeners", "logs", "loops", "reloading", "settings", "telemetry"),
     "web_process": (
         "errors",
         "foundation",
@@ -182,6 +183,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "listeners",
         "logs",
         "loops",
+        "reloading",
         "stores",
         "telemetry",
         "web",
@@ -195,7 +197,9 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "foundation",
         "joins",
         "listeners",
+        "logs",
         "loops",
+        "reloading",
         "settings",
         "settings_page",
         "store",
@@ -208,7 +212,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "readiness",
     ),
     # What a start needs before its store loads; all the rest is imported meanwhile.
-    "start": ("service", "settings", "store_server"),
+    "start": ("reloading", "service", "settings", "store_server"),
     "readiness": ("store", "workers"),
     "finding": (),
     "doctor_failover": ("finding", "store"),

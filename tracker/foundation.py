@@ -4,16 +4,17 @@ import asyncio
 import time
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tracker.loops import running
+from tracker.reloading import Changes
 from tracker.rules import swarm_rules
 from tracker.settings import Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
-from tracker.store.swarms import Moved, Swarms
+from tracker.store.swarms import Moved, SwarmRules, Swarms
 from tracker.telemetry import Telemetry
 
 _EXPORTED = frozenset({"announces", "torrents.processed"})
@@ -30,6 +31,7 @@ class Foundation:
     keys: Keys
     counters: Counters
     telemetry: Telemetry
+    changes: Changes = field(default_factory=Changes)
 
 
 @asynccontextmanager
@@ -63,11 +65,14 @@ def swarms_on(settings: Settings, base: Foundation) -> Swarms:
             if number:
                 base.counters.count(*names, by=number)
 
-    rules = swarm_rules(
-        settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits
-    )
     most = settings.redis.max_waiting
-    return Swarms(base.connection, base.scripts, base.keys, rules, time.time, most, on_batch)
+    swarms = Swarms(base.connection, base.scripts, base.keys, _rules(settings), time.time, most, on_batch)
+    base.changes.follow(lambda changed: swarms.go_by(_rules(changed)))
+    return swarms
+
+
+def _rules(settings: Settings) -> SwarmRules:
+    return swarm_rules(settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits)
 
 
 def outbox_most(settings: Settings) -> int:

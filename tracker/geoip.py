@@ -109,6 +109,16 @@ class GeoIP:
         """
         self._look(patient=True)
 
+    def use(self, path: Path | None) -> None:
+        """From now on the database at ``path``; None for none."""
+        if path == self._path:
+            return
+        self._path, self.problem = path, ""
+        self._told = self._useless = None
+        if path is None:
+            self.close()
+        self._look(patient=False)
+
     def describe(self) -> Description | None:
         """The database in use."""
         return self._database.description if self._database else None

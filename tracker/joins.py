@@ -46,6 +46,7 @@ class Joins:
 async def open_joins(settings: Settings, base: Foundation, secret: bytes) -> AsyncIterator[Joins]:
     """With the GeoIP database open. Leaving the block, when nobody announces any more, counts what waits."""
     places = GeoIP(settings.geoip.database)
+    base.changes.follow(lambda changed: places.use(changed.geoip.database))
     tally, counted = _tally(settings, base, places, secret), settings.uniques.enabled
     census, programs = _census(base), settings.clients.count_software
     base.telemetry.gauge("joins_waiting", lambda: tally.waiting)

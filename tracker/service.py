@@ -5,11 +5,13 @@ import time
 from collections.abc import AsyncIterator, Callable, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
 from dataclasses import dataclass
+from functools import partial
 from importlib import import_module
 
 import structlog
 from redis.exceptions import RedisError
 
+from tracker import logs
 from tracker.admin.desk import Desk
 from tracker.background import open_background
 from tracker.errors import StartupError, StoreAway
@@ -18,6 +20,7 @@ from tracker.joins import Joins, open_joins
 from tracker.listeners import open_listeners
 from tracker.loops import running, spare_the_collector
 from tracker.readiness import NOBODY_SERVES, Readiness
+from tracker.reloading import Reload
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
 from tracker.store.tokens import Tokens
@@ -48,7 +51,11 @@ class Banner:
 
 
 async def serve(
-    settings: Settings, server: StoreServer, stop: asyncio.Event, ready: Callable[[Banner], None]
+    settings: Settings,
+    server: StoreServer,
+    stop: asyncio.Event,
+    ready: Callable[[Banner], None],
+    reload: Reload,
 ) -> None:
     """Serves from ``server`` until ``stop``; raises StartupError when it cannot start."""
     redis, telemetry, url = settings.redis, Telemetry(), server.url
@@ -65,7 +72,9 @@ async def serve(
             running(reaper.run),
             _web(settings, base, joins, secret, url, problems) as (addresses, figures, all_problems),
             _admin(settings, base, joins, figures, all_problems, version, addresses) as (admin, tokens),
+            running(partial(reload.run, settings, base.changes.tell)),
         ):
+            base.changes.follow(_logging_from(settings))
             store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
             spare_the_collector()
             link = await tokens.new_link() if admin and server.private and not await tokens.any() else ""
@@ -73,6 +82,18 @@ async def serve(
             log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")
+
+
+def _logging_from(settings: Settings) -> Callable[[Settings], None]:
+    choices = settings.log
+
+    def follow(changed: Settings) -> None:
+        nonlocal choices
+        if changed.log != choices:
+            choices = changed.log
+            logs.configure(choices)
+
+    return follow
 
 
 async def reaper_on(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
@@ -89,6 +110,7 @@ async def reaper_on(settings: Settings, base: Foundation) -> tuple[Reaper, bytes
     except RedisError as error:
         raise StartupError(f"the store refuses what the tracker needs: {error}") from error
     base.connection.on_return(reaper.note_return)
+    base.changes.follow(lambda changed: setattr(reaper, "interval", changed.reaper.interval_seconds))
     base.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
     base.telemetry.gauge("swept_at", lambda: reaper.swept_at)
     base.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
@@ -118,6 +140,7 @@ async def _web(
         orders = Orders(settings, url, secret, tuple(listener.address for listener in listeners))
         force = await stack.enter_async_context(open_workforce(orders, listeners, problems))
         telemetry.gauge("web_processes", lambda: force.alive)
+        base.changes.follow(force.go_by)
 
         def all_problems() -> list[str]:
             return [*problems(), *([] if force.alive else [NOBODY_SERVES])]
@@ -145,5 +168,6 @@ async def _admin(
     from tracker.admin.server import serve_admin  # noqa: PLC0415
 
     desk = Desk(stores, settings, joins.places, figures, problems, time.time, version, listening)
+    base.changes.follow(lambda changed: setattr(desk, "settings", changed))
     async with serve_admin(desk, settings.admin) as addresses:
         yield addresses, stores.tokens

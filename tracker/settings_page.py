@@ -8,6 +8,7 @@ from typing import Any, Literal, get_args, get_origin
 from pydantic import SecretStr
 from pydantic.fields import FieldInfo
 
+from tracker.reloading import is_reloaded
 from tracker.settings import FIELDS, Settings, variable
 from tracker.tracker_url import parse_tracker_url
 
@@ -27,7 +28,8 @@ listen = ["0.0.0.0:6969", "[::]:6969"]
 
 A list in a variable is written with commas (`0.0.0.0:80,[::]:80`) or as JSON. An empty variable counts as unset. A name that begins with
 `TRACKER_` and is no setting stops the start, and so does a value that is not allowed; what Kubernetes and Docker add by themselves for a
-service named `tracker` is left alone. `tracker settings` prints what is in force, with passwords masked.
+service named `tracker` is left alone. Settings marked `SIGHUP` change without a restart, when the running tracker gets that signal
+([operations.md](operations.md#change-settings-without-a-restart)). `tracker settings` prints what is in force, with passwords masked.
 
 This page is made from `tracker/settings.py` by `make docs`.
 """
@@ -42,6 +44,8 @@ class Described:
     default: str
     sentence: str
     allowed: str
+    reloaded: bool = False
+    """Whether a running tracker takes it over on SIGHUP."""
 
 
 def describe(settings: Settings) -> list[Described]:
@@ -57,6 +61,7 @@ def _rows(settings: Settings) -> Iterator[Described]:
             default=_text(field.default),
             sentence=field.description or "",
             allowed=_allowed(field),
+            reloaded=is_reloaded(section, name),
         )
 
 
@@ -117,7 +122,8 @@ def _section(section: str) -> str:
     part = Settings.model_fields[section].default
     rows = [row for row in describe(Settings()) if row.name.startswith(variable(section, ""))]
     lines = "\n".join(
-        f"| `{row.name}` | {f'`{row.default}`' if row.default else 'unset'} | {row.allowed} | {row.sentence} |"
+        f"| `{row.name}` | {f'`{row.default}`' if row.default else 'unset'} | {row.allowed} | {'SIGHUP' if row.reloaded else ''} "
+        f"| {row.sentence} |"
         for row in rows
     )
     return f"""
@@ -125,7 +131,7 @@ def _section(section: str) -> str:
 
 {part.__doc__}
 
-| variable | default | allowed | what it does |
-|---|---|---|---|
+| variable | default | allowed | reloaded | what it does |
+|---|---|---|---|---|
 {lines}
 """

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
+from tracker.reloading import Reload
 from tracker.settings import Settings
 from tracker.store_server import open_server
 
@@ -37,11 +38,15 @@ class Stop(asyncio.Event):
     """What waits for the private store, and need not wait any longer then."""
 
 
-async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
-    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start."""
+async def serve(
+    settings: Settings, ready: "Callable[[Banner], None]", read_again: Callable[[], Settings]
+) -> None:
+    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start. On SIGHUP it goes by what ``read_again``
+    gives, which raises SettingsError."""
     _write_no_cores()
     loop, stop = asyncio.get_running_loop(), Stop()
-    _stop_on_signals(stop, STOP_SECONDS + settings.http.stop_delay_seconds)
+    reload = Reload(read_again)
+    _heed_signals(stop, STOP_SECONDS + settings.http.stop_delay_seconds, reload)
     async with AsyncExitStack() as stack:
         stop.opening = task = asyncio.current_task()
         try:
@@ -56,7 +61,7 @@ async def serve(settings: Settings, ready: "Callable[[Banner], None]") -> None:
             stop.opening = None
         from tracker import service  # noqa: PLC0415  # imported by now
 
-        await service.serve(settings, server, stop, ready)
+        await service.serve(settings, server, stop, ready, reload)
         if server.private is not None:
             await server.private.compact(stop.deadline - _LAST_SECONDS - loop.time())
     log.info("stopped")
@@ -72,8 +77,8 @@ def _import_service() -> None:
     import tracker.service  # noqa: F401, PLC0415
 
 
-def _stop_on_signals(stop: Stop, seconds: float) -> None:
-    """The first SIGTERM or SIGINT stops gracefully, for at most so many ``seconds``; the second at once."""
+def _heed_signals(stop: Stop, seconds: float, reload: Reload) -> None:
+    """The first SIGTERM or SIGINT stops gracefully, for at most so many ``seconds``; the second at once. SIGHUP reloads."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
@@ -87,3 +92,12 @@ def _stop_on_signals(stop: Stop, seconds: float) -> None:
 
     for number in (signal.SIGTERM, signal.SIGINT):
         loop.add_signal_handler(number, on_signal)
+    in_terminal = os.isatty(0)
+
+    def on_hangup() -> None:
+        if in_terminal and not os.isatty(0):  # its window was closed: nobody asked for anything
+            on_signal()
+        else:
+            reload.asked.set()
+
+    loop.add_signal_handler(signal.SIGHUP, on_hangup)

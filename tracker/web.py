@@ -9,7 +9,7 @@ from contextlib import asynccontextmanager
 
 from tracker.announce import Tracker
 from tracker.foundation import Foundation, swarms_on
-from tracker.frontends.http import serve_http
+from tracker.frontends.http import Change, serve_http
 from tracker.joins import Joins
 from tracker.limits import Limits
 from tracker.listeners import Listener
@@ -40,21 +40,28 @@ async def open_web(
     allow_list = AllowList(Clients(base.connection, base.keys), time.monotonic)
     limits = Limits(settings.limits, private=settings.users.private)
     offences = Offences(base.connection, base.scripts, base.keys, time.time, limits.most)
-    tracker = Tracker(
-        swarms,
-        base.counters,
-        allow_list,
-        joins.joined,
-        announce=settings.announce,
-        torrents=settings.torrents,
-        users=settings.users,
-        clients=settings.clients,
-        reaper=settings.reaper,
-        secret=secret,
-        clock=time.time,
-        limits=limits,
-        software=joins.heard,
-    )
+
+    def deciding(settings: Settings) -> Tracker:
+        return Tracker(
+            swarms,
+            base.counters,
+            allow_list,
+            joins.joined,
+            announce=settings.announce,
+            torrents=settings.torrents,
+            users=settings.users,
+            clients=settings.clients,
+            reaper=settings.reaper,
+            secret=secret,
+            clock=time.time,
+            limits=limits,
+            software=joins.heard,
+        )
+
+    def follow_settings(change: Change) -> None:
+        base.changes.follow(
+            lambda changed: change(deciding(changed), changed.announce, changed.torrents.max_scrape)
+        )
 
     async def follow() -> None:
         await follow_changes(base.connection, base.keys, allow_list)
@@ -62,17 +69,17 @@ async def open_web(
     async def share() -> None:
         await share_limits(limits, offences, time.time)
 
-    max_scrape = settings.torrents.max_scrape
     async with (
         running(swarms.run, follow, *([share] if limits.enabled else [])),
         serve_http(
-            tracker,
+            deciding(settings),
             settings.http,
             settings.announce,
-            max_scrape=max_scrape,
+            max_scrape=settings.torrents.max_scrape,
             listeners=listeners,
             problems=problems,
             show_open=lambda read: telemetry.gauge("connections", read),
+            show_change=follow_settings,
         ) as addresses,
     ):
         yield addresses

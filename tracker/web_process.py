@@ -5,8 +5,9 @@ import json
 import signal
 import socket
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
+from typing import Any
 
 from tracker import logs
 from tracker.errors import StartupError
@@ -15,6 +16,7 @@ from tracker.joins import open_joins
 from tracker.listeners import Listener
 from tracker.loops import new_event_loop, running, spare_the_collector
 from tracker.readiness import Readiness
+from tracker.reloading import with_values
 from tracker.stores import open_connection
 from tracker.telemetry import Telemetry
 from tracker.web import open_web
@@ -27,8 +29,9 @@ SILENCE_SECONDS = 30.0
 class Line:
     """The line to the parent: what it says about the tracker, and when it is gone."""
 
-    def __init__(self, stop: asyncio.Event) -> None:
+    def __init__(self, stop: asyncio.Event, change: Callable[[Mapping[str, Any]], None]) -> None:
         self._stop = stop
+        self._change = change
         self._problems: tuple[str, ...] = ()
         self._heard_at = asyncio.get_running_loop().time()
 
@@ -41,7 +44,11 @@ class Line:
         """Until the parent is gone, and then the process has to go too."""
         with suppress(OSError):
             while line := await reader.readline():
-                self._problems = tuple(json.loads(line))
+                news = json.loads(line)
+                if isinstance(news, dict):
+                    self._change(news)
+                else:
+                    self._problems = tuple(news)
                 self._heard_at = asyncio.get_running_loop().time()
         self._stop.set()
 
@@ -51,7 +58,16 @@ async def serve(orders: Orders, sockets: Sequence[socket.socket], pair: socket.s
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     reader, writer = await asyncio.open_connection(sock=pair)
-    line, telemetry, redis = Line(stop), Telemetry(), orders.settings.redis
+    telemetry, redis, in_force = Telemetry(), orders.settings.redis, orders.settings
+
+    def change(values: Mapping[str, Any]) -> None:
+        nonlocal in_force
+        before, in_force = in_force, with_values(in_force, values)
+        if in_force.log != before.log:
+            logs.configure(in_force.log)
+        base.changes.tell(in_force)
+
+    line = Line(stop, change)
     listeners = [Listener(s, address) for s, address in zip(sockets, orders.addresses, strict=True)]
 
     async def tell() -> None:
@@ -81,6 +97,7 @@ async def serve(orders: Orders, sockets: Sequence[socket.socket], pair: socket.s
 
 
 def main() -> None:
+    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent reads the settings
     pair = socket.socket(fileno=int(sys.argv[1]))
     try:
         orders, sockets = receive_orders(pair)

@@ -2,7 +2,7 @@
 
 The parent opens the sockets and hands each process copies of them through a private pair of sockets, together with the
 settings, so that no secret stands in a command line or an environment. On the same pair it says once a second why the
-tracker is not ready, if it is not, and hears the process's figures; its end tells either that the other is gone.
+tracker is not ready, if it is not, and which settings have changed when some have; and hears the process's figures; its end tells either that the other is gone.
 """
 
 import asyncio
@@ -12,9 +12,9 @@ import pickle
 import socket
 import struct
 import sys
-from collections.abc import AsyncIterator, Callable, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -26,6 +26,7 @@ from tracker.child import Child, start_child
 from tracker.errors import StartupError
 from tracker.listeners import Listener
 from tracker.loops import running
+from tracker.reloading import values_of
 from tracker.settings import PREFIX, Settings
 from tracker.telemetry import Histogram, Snapshot, merged
 
@@ -113,6 +114,10 @@ class WebProcess:
                 with suppress(ValueError, TypeError, KeyError):
                     self.snapshot = decode_snapshot(line)
                 self.serving.set()
+
+    def change(self, values: Mapping[str, Any]) -> None:
+        """``values`` are settings, as reloading.py takes them out."""
+        self._writer.write(encode_news(dict(values)))
 
     def tell(self, problems: Sequence[str]) -> None:
         """A process that does not listen, because it hangs, is told nothing more."""
@@ -232,6 +237,12 @@ class Workforce:
             self._running.remove(process)
             last = Snapshot(process.snapshot.counts, process.snapshot.histograms)
             self._departed = merged([self._departed, last])
+
+    def go_by(self, settings: Settings) -> None:
+        """All of them, and those that will be started in the place of one."""
+        self._orders = replace(self._orders, settings=settings)
+        for process in self._running:
+            process.change(values_of(settings))
 
     async def run(self) -> None:
         """Runs until cancelled: tells them every second how the tracker is, and ends those that hang."""

@@ -9,12 +9,12 @@ from tracker.stores import Stores
 from tracker.telemetry import Snapshot
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(slots=True)
 class Desk:
     """Handed to every part of the admin side.
 
     ``telemetry`` gives the figures of all processes of this tracker, ``problems`` why it is not ready (nothing when it
-    is), ``clock`` epoch seconds; ``server`` names the store's server and version, ``listening`` what peers may connect
+    is), ``clock`` epoch seconds; ``settings`` are those in force, and others when they were reloaded; ``server`` names the store's server and version, ``listening`` what peers may connect
     to, with real ports.
     """
 

@@ -10,6 +10,7 @@ from tracker import logs, start, terminal
 from tracker.commands import Config
 from tracker.descriptors import raise_limit
 from tracker.loops import new_event_loop
+from tracker.settings import Settings
 from tracker.settings_sources import load
 
 if TYPE_CHECKING:
@@ -27,11 +28,16 @@ Workers = Annotated[
 
 
 def serve(config: Config = None, workers: Workers = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; a second signal ends at once."""
-    settings = load(config)
-    if workers is not None:
+    """Serve until SIGTERM or Ctrl-C; a second signal ends at once. SIGHUP has the settings read again."""
+
+    def read() -> Settings:
+        settings = load(config)
+        if workers is None:
+            return settings
         http = settings.http.model_copy(update={"workers": workers})
-        settings = settings.model_copy(update={"http": http})
+        return settings.model_copy(update={"http": http})
+
+    settings = read()
     logs.configure(settings.log)
 
     def ready(banner: "Banner") -> None:
@@ -39,4 +45,4 @@ def serve(config: Config = None, workers: Workers = None) -> None:
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
-        runner.run(start.serve(settings, ready))
+        runner.run(start.serve(settings, ready, read))

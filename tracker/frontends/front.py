@@ -135,6 +135,10 @@ class FrontEnd:
         self._ip_from_private = http.ip_parameter_from_private
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
 
+    def go_by(self, tracker: Tracker, announce: AnnounceSettings, max_scrape: int) -> None:
+        """From the next request on."""
+        self.tracker, self._announce, self.max_scrape = tracker, announce, max_scrape
+
     async def handle(self, request: Request) -> Answer:
         if request.method != "GET":
             return self._other_method(request)

@@ -27,6 +27,9 @@ from tracker.wire.compact import format_address
 DRAIN_SECONDS = 7.0
 """How long requests in flight may take when the front end stops."""
 
+Change = Callable[[Tracker, AnnounceSettings, int], None]
+"""(the decisions, what failures go by, most torrents in a scrape)"""
+
 log = structlog.get_logger()
 
 
@@ -55,12 +58,14 @@ async def serve_http(
     listeners: Sequence[Listener] | None = None,
     problems: Problems = no_problems,
     show_open: Callable[[Callable[[], float]], None] | None = None,
+    show_change: Callable[[Change], None] | None = None,
     door: bool = True,
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serve until the block is left; gives the bound addresses, with real ports where 0 was asked for.
 
     Serves on ``listeners`` where they are open already, else on those that the settings name. ``problems`` says why
-    the tracker is not ready, ``show_open`` is given what tells how many connections are open. Without ``door`` aiohttp answers
+    the tracker is not ready, ``show_open`` is given what tells how many connections are open, ``show_change`` what has it go by
+    other decisions from the next request on. Without ``door`` aiohttp answers
     everything.
 
     Leaving it is the graceful stop: for as long as the settings say everybody is served, and asked to go; then listeners
@@ -74,6 +79,13 @@ async def serve_http(
     crowd = Crowd(http, tracker.refused)
     server = Server(front.handle, front.rules, crowd, **access)
     doors = Doors(front, server, log_request if http.access_log else None, ajar=door)
+
+    def change(tracker: Tracker, announce: AnnounceSettings, max_scrape: int) -> None:
+        front.go_by(tracker, announce, max_scrape)
+        doors.tracker = tracker
+
+    if show_change is not None:
+        show_change(change)
     if show_open is not None:
         show_open(lambda: len(crowd))
     if listeners is None:

@@ -125,10 +125,14 @@ class Swarms:
         self._scrapes = Batches(
             self._read, lambda: connection.away, most=MAX_SCRAPES, most_waiting=max_waiting
         )
+        self._store_clock = StoreClock(timer)
+        self.go_by(rules)
+
+    def go_by(self, rules: SwarmRules) -> None:
+        """From the next call of the store on."""
         self._private = int(rules.private)
         self._grace = rules.grace
         self._shortest_timeout, self._longest_timeout = rules.shortest_timeout, rules.longest_timeout
-        self._store_clock = StoreClock(timer)
         self._forget_after = rules.forget_after
         memory = rules.peer_memory if rules.private else 0
         self._reap_rules = (memory, rules.hnr_min_bytes, rules.hnr_threshold)

@@ -1,0 +1,174 @@
+"""SIGHUP: what changes at once, what does not, and what a mistake does (nothing)."""
+
+import http.client
+import json
+import os
+import pty
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote_from_bytes
+
+import pytest
+
+from tests import trackers
+from tests.e2e.processes import until
+from tests.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
+from tracker.reloading import RELOADED, differences, is_reloaded, values_of, with_values
+from tracker.settings import FIELDS, AnnounceSettings, GeoIPSettings, HttpSettings, LogSettings, Settings
+
+TOML = """
+[announce]
+interval_seconds = {interval}
+interval_jitter = 0
+min_interval_seconds = 0
+[torrents]
+mode = "{mode}"
+[log]
+level = "{level}"
+[http]
+keepalive_seconds = {keepalive}
+"""
+
+
+def test_only_settings_are_named() -> None:
+    assert all((section, name) in FIELDS for section, names in RELOADED.items() for name in names)
+    assert not is_reloaded("http", "listen") and is_reloaded("log", "level")
+
+
+def test_values_go_through_json_and_leave_the_others_alone() -> None:
+    wanted = Settings(
+        announce=AnnounceSettings(interval_seconds=77),
+        geoip=GeoIPSettings(database=Path("/x.mmdb")),
+        log=LogSettings(level="debug"),
+        http=HttpSettings(workers=3),
+    )
+    taken = with_values(Settings(), json.loads(json.dumps(values_of(wanted))))
+    assert sorted(differences(Settings(), taken)) == [
+        ("announce", "interval_seconds"),
+        ("geoip", "database"),
+        ("log", "level"),
+    ]
+    assert taken.geoip.database == Path("/x.mmdb")
+
+
+class Reloading:
+    """A tracker with a TOML file that the test writes."""
+
+    def __init__(self, directory: Path, redis_url: str, prefix: str, workers: str) -> None:
+        self.file = directory / "tracker.toml"
+        self.values: dict[str, Any] = {"interval": 1000, "mode": "open", "level": "info", "keepalive": 60}
+        self.write()
+        store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+        self.tracker: RunningTracker = trackers.start(
+            directory, "--config", str(self.file), "--workers", workers, **store
+        )
+
+    def write(self, **values: Any) -> None:
+        self.values |= values
+        self.file.write_text(TOML.format(**self.values))
+
+    def lines(self, event: str) -> list[dict[str, Any]]:
+        lines = (json.loads(line) for line in self.tracker.log.splitlines() if line.startswith("{"))
+        return [line for line in lines if line["event"] == event]
+
+    def hang_up(self, event: str) -> dict[str, Any]:
+        """SIGHUP, and the line that says what came of it."""
+        before = len(self.lines(event))
+        self.tracker.send(signal.SIGHUP)
+        until(lambda: len(self.lines(event)) > before)
+        return self.lines(event)[-1]
+
+
+@pytest.fixture
+def start(tmp_path: Path, redis_url: str, prefix: str) -> Iterator[Any]:
+    started: list[Reloading] = []
+
+    def one(workers: str) -> Reloading:
+        started.append(Reloading(tmp_path, redis_url, prefix, workers))
+        return started[-1]
+
+    yield one
+    for each in started:
+        each.tracker.kill()
+
+
+def unknown() -> str:
+    """A torrent that nobody has announced: in open mode an announce registers it."""
+    return quote_from_bytes(os.urandom(20), safe="")
+
+
+@pytest.mark.parametrize("workers", ["1", "2"])
+def test_peers_are_told_what_the_file_says(start: Any, workers: str) -> None:
+    """In every web process; what cannot change is named, and a file that is wrong changes nothing."""
+    one = start(workers)
+
+    def intervals() -> set[int]:
+        replies = [one.tracker.announce() for _ in range(6)]
+        return {reply[b"interval"] for reply in replies}
+
+    assert intervals() == {1000}
+    one.write(interval=500, keepalive=30)
+    said = one.hang_up("settings reloaded")
+    assert said["changed"] == ["TRACKER_ANNOUNCE__INTERVAL_SECONDS"]
+    until(lambda: intervals() == {500})
+    assert one.lines("some settings need a restart")[-1]["settings"] == ["TRACKER_HTTP__KEEPALIVE_SECONDS"]
+
+    one.write(mode="registered", level="warning")
+    one.tracker.send(signal.SIGHUP)
+    until(lambda: all(b"failure reason" in one.tracker.announce(info_hash=unknown()) for _ in range(6)))
+
+    one.write(interval='"soon"', level="info")
+    said = one.hang_up("the settings are wrong, and stay as they were")
+    assert "announce.interval_seconds" in str(said["problems"]) and "soon" not in str(said["problems"])
+    assert intervals() == {500}
+    assert one.tracker.end() == 0
+
+
+def test_no_connection_is_dropped(start: Any) -> None:
+
+    one = start("1")
+    connection = http.client.HTTPConnection(one.tracker.url.removeprefix("http://"), timeout=trackers.SECONDS)
+    socks = set()
+    for mode in ("open", "registered", "open"):
+        one.write(mode=mode, interval=one.values["interval"] + 1)
+        one.hang_up("settings reloaded")
+        path = f"/announce?info_hash={unknown()}&peer_id=-TR4000-abcdefghijkl&port=1&left=0"
+        connection.request("GET", path)
+        answer = connection.getresponse()
+        assert (answer.status, b"failure reason" in answer.read()) == (200, mode == "registered")
+        socks.add(connection.sock)
+    connection.close()
+    assert len(socks) == 1 and None not in socks
+
+
+def test_a_terminal_that_is_closed_ends_it(tmp_path: Path, redis_url: str, prefix: str) -> None:
+    """Not a reload: nobody could stop it any more."""
+    ours, theirs = pty.openpty()
+    code = "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, [sys.executable, '-m', 'tracker', 'serve'])"
+    with (tmp_path / "log").open("w") as log:
+        settings = {
+            "TRACKER_REDIS__URL": redis_url,
+            "TRACKER_REDIS__PREFIX": prefix,
+            "TRACKER_LOG__FORMAT": "json",
+        }
+        process = subprocess.Popen(
+            [sys.executable, "-c", code],
+            cwd=tmp_path,
+            env=environment({**ANY_PORTS, **PATIENCE, **settings}),
+            stdin=theirs,
+            stdout=log,
+            stderr=log,
+        )
+    os.close(theirs)
+    try:
+        until(lambda: '"serving"' in (tmp_path / "log").read_text())
+        os.close(ours)
+        assert process.wait(trackers.SECONDS) == 0
+    finally:
+        process.kill()
+        process.wait()
+    assert '"stopped"' in (tmp_path / "log").read_text()
