@@ -60,6 +60,7 @@ async def open_background(
             time.time,
             _asking(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
         )
+        base.changes.follow(lambda changed: scorer.expect(changed.announce.peers_default))
         jobs = _jobs(settings, base, scores, scorer, reaper)
         async with running(jobs.run, *([scorer.run] if settings.scoring.enabled else [])):
             yield jobs

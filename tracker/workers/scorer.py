@@ -54,7 +54,7 @@ class Scorer:
         self._scores = scores
         self._connection = connection
         self._settings = settings
-        self._max_peers = max(1, settings.max_peers or max_peers)
+        self.expect(max_peers)
         self._count = count
         self._clock = clock
         self._ask = ask
@@ -65,6 +65,10 @@ class Scorer:
         self._alive: set[int] = set()
         self._more = asyncio.Event()
         self._warn_at = 0.0
+
+    def expect(self, max_peers: int) -> None:
+        """So many peers one announce is given from now on."""
+        self._max_peers = max(1, self._settings.max_peers or max_peers)
 
     @property
     def processors(self) -> int:
