@@ -144,6 +144,41 @@ async def test_private_addresses_can_be_refused(make_desk: MakeDesk) -> None:
     assert figures == {"requests": 2, "announces": 1} and list(failures.values()) == [1]
 
 
+BOGONS = (
+    *(
+        "0.1.1.1",
+        "10.1.1.1",
+        "100.64.1.1",
+        "127.1.1.1",
+        "169.254.1.1",
+        "172.16.1.1",
+        "192.0.0.1",
+        "192.0.2.1",
+    ),
+    *(
+        "192.168.1.1",
+        "198.18.1.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.1.1.1",
+        "240.1.1.1",
+        "255.255.255.255",
+    ),
+    *("::", "::1", "::ffff:10.1.1.1", "::10.1.1.1", "64:ff9b::10.1.1.1", "100::1", "2001::1", "2001:db8::1"),
+    *("2002:a01:101::1", "3fff::1", "fc00::1", "fe80::1", "ff02::1"),
+)
+
+
+async def test_no_bogon_gets_into_a_swarm_where_they_are_refused(make_desk: MakeDesk) -> None:
+    """Whatever it announces: nothing is written but counts."""
+    desk = await make_desk(announce={"private_addresses": "refuse"})
+    before = await desk.store.dump()
+    for number, address in enumerate(BOGONS):
+        for event in ("started", "completed", "stopped", ""):
+            await desk.refused(number, event, address=address, bytes_left=0)
+    assert await desk.store.dump() == before
+
+
 async def test_a_passkey_means_nothing_in_public_mode(desk: Desk) -> None:
     await desk.announce(1, passkey="whatever")
     assert "user_id" not in await desk.peer()

@@ -34,6 +34,8 @@ _UNROUTABLE = (
     *("2001::/23", "2001:db8::/32", "3fff::/20"),
 )
 _GLOBAL_UNICAST6 = "2000::/3"
+_6TO4 = b"\x20\x02"
+"""What these addresses begin with; the IPv4 address of their router follows (RFC 3056)."""
 
 
 class Event(enum.StrEnum):
@@ -151,6 +153,8 @@ def _is_routable_prefix(prefix: bytes, length: int) -> bool:
     first = int.from_bytes(prefix.ljust(length, b"\0"), "big")
     if length == 4:
         return not _within(first, _UNROUTABLE4)
+    if prefix.startswith(_6TO4) and not _is_routable_prefix(prefix[2:5], 4):
+        return False
     return _within(first, (_GLOBAL6,)) and not _within(first, _UNROUTABLE6)
 
 

@@ -15,6 +15,7 @@ from tests.store.outbox import export, outbox_of
 from tracker.store.key_table import KEYS, as_markdown
 from tracker.store.keys import CHANGES, Keys
 from tracker.store.metrics import place_names
+from tracker.store.offences import Charge, Offences
 from tracker.store.scores import Scored
 from tracker.store.uniques import Sighting, UniqueRules, Uniques
 
@@ -209,6 +210,8 @@ async def everything(store: Store) -> None:
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()
+    offences = Offences(store.connection, store.scripts, store.keys, store.clock, {"joins": 1})
+    await offences.charge([Charge("joins", "192.0.2.1", 9)])
     await store.software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
 
 

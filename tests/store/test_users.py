@@ -8,6 +8,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, update
 from tests.store.invariants import check_invariants
 from tracker.errors import ClientError
+from tracker.store.accounts import Accounts
 from tracker.store.users import User
 
 NEW = "c" * 20
@@ -19,6 +20,22 @@ async def test_a_new_user(store: Store) -> None:
     assert await store.users.find("1") == await store.users.find(user.passkey) == user
     assert await store.users.add("7", ALICE, can_leech=False) == User("7", ALICE, True, False)
     assert [u.user_id for u in await store.users.page(0)] == ["1", "7"]
+
+
+async def test_a_made_passkey_has_160_random_bits(store: Store) -> None:
+    """Each of them is 0 in some passkeys and 1 in others, wherever passkeys are made: for a user, a new one, an import."""
+    made = [(await store.users.add()).passkey for _ in range(40)]
+    made += [(await store.users.rotate(passkey)).passkey for passkey in made]
+    accounts = Accounts(store.connection, store.scripts, store.keys)
+    for number in range(1000, 1040):
+        await accounts.bring({"user_id": str(number)})
+        found = await store.users.find(str(number))
+        assert found is not None
+        made.append(found.passkey)
+    for some in (made[:40], made[40:80], made[80:]):
+        numbers = [int(passkey, 16) for passkey in some]
+        assert len(set(numbers)) == 40
+        assert all(0 < sum(number >> bit & 1 for number in numbers) < 40 for bit in range(160))
 
 
 @pytest.mark.parametrize(

@@ -1,0 +1,235 @@
+"""Nobody else can stop, replace, move or take over a peer, nor change another user's figures, whatever he sends.
+
+Attackers know everything that a swarm tells: info hashes, peer ids, endpoints. They have addresses of their own, some as near as they
+come (the same /24, the same /64), and in private mode an account of their own. What they do not have is the victim's address, its key, or its passkey.
+"""
+
+import asyncio
+import uuid
+from collections.abc import Coroutine
+from dataclasses import dataclass
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, rule, run_state_machine_as_test
+
+from tests.desk import at, open_desk
+from tests.store.harness import ALICE, BOB, info_hash, peer_id
+from tests.store.invariants import check_invariants
+from tracker.bittorrent import AnnounceReply
+from tracker.errors import ClientError
+from tracker.settings import Settings
+
+MOVING = {"n4", "n6"}
+"""Where a peer stands in its arrays changes when others leave; that it stands there the invariants say."""
+
+
+@dataclass(frozen=True)
+class Victim:
+    number: int
+    addresses: tuple[str, ...]
+    key: bytes
+    torrent: int = 1
+
+    @property
+    def endpoints(self) -> set[bytes]:
+        return {at(address) + (6881).to_bytes(2, "big") for address in self.addresses}
+
+
+VICTIMS = (
+    Victim(1, ("11.0.0.1",), b""),
+    Victim(2, ("11.0.0.2",), b"0123ABCD"),
+    Victim(3, ("2a00:1:2:3::3",), b""),
+    Victim(4, ("11.0.0.4", "2a00:1:2:3::4"), b"89ABCDEF"),
+    Victim(4, ("11.0.0.4", "2a00:1:2:3::4"), b"89ABCDEF", torrent=2),
+)
+ADDRESSES = ("11.0.0.9", "11.9.9.9", "2a00:1:2:3::9", "2a00:9::9", "127.0.0.1")
+KEYS = (b"", b"0123abcd", b"0123ABC", b"0123ABCD0", b"89ABCDEE", b"\0" * 8, b"x" * 64)
+FIGURES = st.sampled_from([0, 1, 10**6, 2**53 - 1])
+attacks = st.fixed_dictionaries(
+    {
+        "event": st.sampled_from(["", "started", "completed", "stopped", "paused"]),
+        "bytes_left": st.sampled_from([None, 0, 1, 1000]),
+        "uploaded": FIGURES,
+        "downloaded": FIGURES,
+        "port": st.sampled_from([1, 6881, 65535]),
+        "key": st.sampled_from(KEYS),
+        "compact": st.booleans(),
+    }
+)
+
+
+class Siege(RuleBasedStateMachine):
+    redis_url = ""
+    private = False
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.runner = asyncio.Runner()
+        self.moved = 0
+
+    def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
+        return self.runner.run(coroutine)
+
+    @initialize()
+    def open(self) -> None:
+        made = Settings.model_validate({"users": {"private": self.private}})
+        self.context = open_desk(self.redis_url, f"siege{uuid.uuid4().hex[:8]}:", made)
+        self.desk = self.run(self.context.__aenter__())
+        if self.private:
+            self.run(self.desk.store.users.add("7", ALICE))
+            self.run(self.desk.store.users.add("8", BOB))
+        for victim in VICTIMS:
+            self.victim_announces(victim, "started")
+        self.known = self.run(self.state())
+
+    def victim_announces(self, victim: Victim, event: str = "") -> None:
+        for address in victim.addresses:
+            self.run(
+                self.desk.announce(
+                    victim.number,
+                    event,
+                    ALICE if self.private else None,
+                    address,
+                    info_hash=info_hash(victim.torrent),
+                    key=victim.key,
+                    uploaded=self.moved,
+                )
+            )
+
+    async def state(self) -> dict[str, Any]:
+        """Everything that is the victims', and the moment their timeouts are over."""
+        store, found = self.desk.store, {}
+        for victim in VICTIMS:
+            tid, pid = str(victim.torrent), peer_id(victim.number)
+            row = await store.redis.hgetall(store.keys.peer(tid, pid))
+            found[f"peer {tid} {victim.number}"] = {
+                name.decode(): value for name, value in row.items() if name.decode() not in MOVING
+            }
+            found[f"timeout {tid} {victim.number}"] = await store.redis.pexpiretime(
+                store.keys.timeout(tid, pid)
+            )
+            found[f"member {tid} {victim.number}"] = await store.redis.sismember(
+                store.keys.swarm_peers(info_hash(victim.torrent)), pid.hex()
+            )
+        async for key in store.redis.scan_iter(store.keys.user("7") + "*", 1000):
+            found[key.decode()] = await store.redis.dump(key)
+        if self.private:
+            found["passkey"] = await store.redis.dump(store.keys.passkey(ALICE))
+        return found
+
+    async def attack(
+        self, number: int, torrent: int, address: str, passkey: str, values: dict[str, Any]
+    ) -> Any:
+        try:
+            return await self.desk.announce(
+                number,
+                values["event"],
+                passkey,
+                address,
+                info_hash=info_hash(torrent),
+                **{name: value for name, value in values.items() if name != "event"},
+            )
+        except ClientError as error:
+            return error
+
+    @rule(
+        victim=st.sampled_from(VICTIMS),
+        address=st.sampled_from(ADDRESSES),
+        passkey=st.sampled_from([BOB, BOB, ALICE[:-1], ALICE.upper(), "", "7"]),
+        values=attacks,
+    )
+    def announce_as_somebody_else(
+        self, victim: Victim, address: str, passkey: str, values: dict[str, Any]
+    ) -> None:
+        reply = self.run(self.attack(victim.number, victim.torrent, address, passkey, values))
+        assert self.run(self.state()) == self.known
+        if isinstance(reply, AnnounceReply):  # as anybody may have it, but nothing of it was applied
+            assert self.private <= (passkey == BOB)
+
+    @rule(victim=st.sampled_from(VICTIMS), values=attacks)
+    def announce_with_the_victims_address_and_another_account(
+        self, victim: Victim, values: dict[str, Any]
+    ) -> None:
+        """Private mode: from within the same household."""
+        if self.private:
+            self.run(
+                self.attack(
+                    victim.number, victim.torrent, victim.addresses[0], BOB, {**values, "key": victim.key}
+                )
+            )
+            assert self.run(self.state()) == self.known
+
+    @rule(
+        number=st.integers(11, 13),
+        address=st.sampled_from(ADDRESSES),
+        torrent=st.integers(1, 3),
+        values=attacks,
+    )
+    def come_and_go(self, number: int, address: str, torrent: int, values: dict[str, Any]) -> None:
+        """Attackers with peer ids of their own, who fill and leave slots beside the victims'."""
+        self.run(self.attack(number, torrent, address, BOB, values))
+        assert self.run(self.state()) == self.known
+
+    @rule(victim=st.sampled_from(VICTIMS), seconds=st.integers(1, 4000))
+    def the_victim_goes_on(self, victim: Victim, seconds: int) -> None:
+        """What it says itself still counts: it was not locked out."""
+        self.desk.store.clock.now += seconds
+        self.moved += 1000
+        self.victim_announces(victim)
+        known = self.run(self.state())
+        changed = {name for name in known if known[name] != self.known[name]}
+        assert f"peer {victim.torrent} {victim.number}" in changed
+        assert not {name for name in changed if name.startswith(("peer", "member"))} - {
+            f"peer {victim.torrent} {victim.number}"
+        }
+        self.known = known
+
+    @invariant()
+    def the_swarm_tells_of_the_victims_as_they_are(self) -> None:
+        if not hasattr(self, "desk"):
+            return
+        store = self.desk.store
+        self.run(check_invariants(store.redis, store.keys))
+        told = self.run(
+            self.desk.announce(90, "", BOB, "11.90.90.90", peers_wanted=200, compact=False, bytes_left=1)
+        )
+        pairs = {
+            (told.peer_ids[20 * n : 20 * n + 20], told.peers[6 * n : 6 * n + 6])
+            for n in range(len(told.peers) // 6)
+        }
+        pairs |= {
+            (told.peer_ids6[20 * n : 20 * n + 20], told.peers6[18 * n : 18 * n + 18])
+            for n in range(len(told.peers6) // 18)
+        }
+        for victim in VICTIMS:
+            if victim.torrent == 1:
+                mine = {endpoint for pid, endpoint in pairs if pid == peer_id(victim.number)}
+                assert mine == victim.endpoints
+
+    def teardown(self) -> None:
+        async def stop() -> None:
+            async for key in self.desk.store.redis.scan_iter(f"{self.desk.store.keys.prefix}*", 1000):
+                await self.desk.store.redis.unlink(key)
+            await self.context.__aexit__(None, None, None)
+
+        if hasattr(self, "desk"):
+            self.run(stop())
+        self.runner.close()
+
+
+@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
+def test_nobody_takes_over_anothers_peer(redis_url: str, private: bool) -> None:
+    machine = type("Machine", (Siege,), {"redis_url": redis_url, "private": private})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=8,
+            stateful_step_count=20,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=[Phase.explicit, Phase.reuse, Phase.generate],  # to shrink a failure takes minutes
+        ),
+    )
