@@ -21,7 +21,7 @@ SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" =
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak fuzz lock audit clean which-python always
+.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak rude fuzz lock audit clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
@@ -33,6 +33,7 @@ help:
 	@echo "make site     build the documents as a site, into site/"
 	@echo "make bench    the benchmark                   bench-scale for large swarms and much load, profile for where it goes"
 	@echo "make drill    break things on purpose         ARGS=--list names the drills, ARGS=store-killed holds one; make soak runs long"
+	@echo "make rude     slow and rude clients beside honest ones"
 	@echo "make fuzz     coverage-guided input            ARGS='--seconds 60 query', else every target for a minute"
 	@echo "make lock     renew the locks in requirements/"
 	@echo "make audit    known vulnerabilities in them   ARGS=--strict fails when there are any"
@@ -77,6 +78,9 @@ profile: $(VENV)/.dev
 
 drill: $(VENV)/.dev
 	@exec $(BIN)/python -m drills $(ARGS)
+
+rude: $(VENV)/.dev
+	@exec $(BIN)/python -m drills.rude $(ARGS)
 
 fuzz: $(VENV)/.dev
 	@exec $(BIN)/python -m fuzz $(ARGS)

@@ -50,9 +50,11 @@ async def test_those_inside_cannot_keep_the_others_out_for_good() -> None:
     tracker = RecordingTracker()
     async with serving(tracker) as address, contextlib.AsyncExitStack() as stack:
         tracker.waiting = MANY_WAITING
-        for _ in range(3):
-            client = await stack.enter_async_context(connect(address))
-            assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
+        outside = [await stack.enter_async_context(connect(address)) for _ in range(100)]
+        for client in outside:
+            client.send(request(ANNOUNCE))
+        async with asyncio.timeout(PATIENCE):
+            assert [(await client.receive()).reply[b"peers"] for client in outside] == [b""] * 100
 
 
 @on_loops()
@@ -76,7 +78,7 @@ async def test_a_stop_in_a_rush_is_graceful() -> None:
 
 @on_loops()
 async def test_without_file_descriptors_it_tries_again(monkeypatch: pytest.MonkeyPatch, logs: Logs) -> None:
-    monkeypatch.setattr(gate, "_LONGEST_SECONDS", 0.01)
+    monkeypatch.setattr(gate, "_AGAIN_SECONDS", 0.01)
     tracker = RecordingTracker()
     async with serving(tracker) as address, connect(address) as inside:
         await inside.get(ANNOUNCE)

@@ -16,8 +16,10 @@ from tracker.listeners import Listener
 
 MANY_WAITING, FEW_WAITING = 256, 64
 """Requests that wait: from how many on nobody is let in, and down to how many until somebody is again."""
-_LONGEST_SECONDS = 1.0
-"""After which some are let in however many wait: else those inside could keep everybody else out by asking without end."""
+_LONGEST_SECONDS, _LET_IN = 0.25, 128
+"""After which so many are let in however many wait: else those inside could keep everybody else out by asking without end."""
+_AGAIN_SECONDS = 1.0
+"""Between two attempts to open."""
 _GLANCE_SECONDS, _QUIET_SECONDS = 0.002, 60.0
 
 log = structlog.get_logger()
@@ -34,6 +36,8 @@ class Gate:
         self._waiting = waiting
         self._servers: list[asyncio.Server] = []
         self._crowded = asyncio.Event()
+        self._owed = 0
+        """How many are to be let in whatever happens."""
         self._quiet_until = 0.0
 
     async def open(self) -> None:
@@ -73,6 +77,9 @@ class Gate:
     def entered(self) -> None:
         """Somebody came in: the moment to look whether that was enough."""
         if self._waiting() >= MANY_WAITING and self._servers:
+            if self._owed:
+                self._owed -= 1
+                return
             self.close()
             self._crowded.set()
 
@@ -86,6 +93,7 @@ class Gate:
             self._tell(began)
             while self._waiting() > FEW_WAITING and loop.time() - began < _LONGEST_SECONDS:
                 await asyncio.sleep(_GLANCE_SECONDS)
+            self._owed = _LET_IN if self._waiting() > FEW_WAITING else 0
             while not await self._opened():
                 pass
 
@@ -94,7 +102,7 @@ class Gate:
             await self.open()
         except OSError as error:  # in a rush there may be no file descriptor left for a moment
             log.warning("cannot let anybody in yet", error=type(error).__name__)
-            await asyncio.sleep(_LONGEST_SECONDS)
+            await asyncio.sleep(_AGAIN_SECONDS)
             return False
         return True
 
