@@ -13,7 +13,7 @@ from tracker.frontends.http import Change, serve_http
 from tracker.joins import Joins
 from tracker.limits import Limits
 from tracker.listeners import Listener
-from tracker.loops import running
+from tracker.loops import Loop, running
 from tracker.settings import Settings
 from tracker.store.clients import AllowList, Clients
 from tracker.store.offences import Offences
@@ -38,8 +38,7 @@ async def open_web(
     telemetry.gauge("announces_waiting", lambda: swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
     allow_list = AllowList(Clients(base.connection, base.keys), time.monotonic)
-    limits = Limits(settings.limits, private=settings.users.private)
-    offences = Offences(base.connection, base.scripts, base.keys, time.time, limits.most)
+    limits, sharing = _limits_on(settings, base)
 
     def deciding(settings: Settings) -> Tracker:
         return Tracker(
@@ -66,11 +65,8 @@ async def open_web(
     async def follow() -> None:
         await follow_changes(base.connection, base.keys, allow_list)
 
-    async def share() -> None:
-        await share_limits(limits, offences, time.time)
-
     async with (
-        running(swarms.run, follow, *([share] if limits.enabled else [])),
+        running(swarms.run, follow, *sharing),
         serve_http(
             deciding(settings),
             settings.http,
@@ -83,3 +79,14 @@ async def open_web(
         ) as addresses,
     ):
         yield addresses
+
+
+def _limits_on(settings: Settings, base: Foundation) -> tuple[Limits, Sequence[Loop]]:
+    """The limits of this process, and what keeps them in step with the others, if anything."""
+    limits = Limits(settings.limits, private=settings.users.private)
+    offences = Offences(base.connection, base.scripts, base.keys, time.time, limits.most)
+
+    async def share() -> None:
+        await share_limits(limits, offences, time.time)
+
+    return limits, [share] if limits.enabled else []
