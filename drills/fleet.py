@@ -179,7 +179,7 @@ class Fleet:
         finally:
             self._under_way -= 1
         if answer.how == "hung" and self._stood_still(sent):
-            answer = Answer("closed", "we stood still ourselves")
+            answer = Answer("missed", "we stood still ourselves")
         self.answers[answer.how] += 1
         if self.remember:
             self.heard.append(Heard(now, sent, answer.how, answer.what, event, peer.info_hash))

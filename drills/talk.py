@@ -11,9 +11,9 @@ from bencodepy import decode as bdecode
 PATIENCE_SECONDS = 10.0
 """A client that has waited for so long has been left hanging."""
 
-How = Literal["answered", "refused", "closed", "unreachable", "hung", "odd"]
-"""``refused``: a failure with ``retry in``; ``closed``: the connection ended before the answer; ``odd``: anything that a client
-does not understand."""
+How = Literal["answered", "refused", "closed", "unreachable", "hung", "missed", "odd"]
+"""``refused``: a failure with ``retry in``; ``closed``: the connection ended before the answer; ``missed``: it may have
+come, but nobody looked; ``odd``: anything that a client does not understand."""
 
 
 @dataclass(frozen=True, slots=True)
