@@ -95,3 +95,10 @@ def test_every_requirement_of_level_1_is_answered_once() -> None:
         for found in re.findall(r"(?<![\d.])\d+\.\d+\.\d+\b", line.split("|")[1] if line[0] == "|" else line)
     ]
     assert sorted(named) == sorted(LEVEL_1)
+
+
+def test_every_command_that_the_page_names_is_there() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    named = set(re.findall(r"\bmake ([a-z-]+)", TEXT))
+    assert {"test", "drill", "soak", "fuzz", "audit"} <= named
+    assert not [name for name in named if not re.search(rf"^{name}:", makefile, re.MULTILINE)]
