@@ -30,7 +30,7 @@ BLOCK = "rude"
 HONEST_A_SECOND = 100
 GOAL_SECONDS = 0.100
 _PATIENCE_SECONDS = 10.0
-_READY_SECONDS = 60.0
+_READY_SECONDS = 120.0
 _RELEASED_SECONDS = 30.0
 """Longer than a head may take, and than aiohttp's side takes to notice that a client is gone."""
 _MOST_MEGABYTES = 256

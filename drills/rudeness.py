@@ -19,7 +19,7 @@ import uvloop
 
 from tracker.descriptors import raise_limit
 
-_OPENED_A_SECOND = 1000
+_OPENED_A_SECOND = 500
 _AGAIN_SECONDS = 1.0
 _HEADERS = b" HTTP/1.1\r\nHost: t\r\nUser-Agent: rude\r\n"
 _RESET = struct.pack("ii", 1, 0)

@@ -17,6 +17,7 @@ from tests.frontends.harness import (
     serving,
     talking,
 )
+from tracker.bittorrent import Address, Announce, AnnounceReply
 from tracker.frontends import front as front_end
 from tracker.frontends import http
 from tracker.frontends.connection import Server
@@ -220,3 +221,36 @@ async def test_clients_may_vanish_at_any_time() -> None:
         tracker.gate.set()
         async with connect(address) as client:
             assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
+
+
+@on_loops()
+async def test_a_client_that_vanishes_cancels_nothing() -> None:
+    """A call to the store that is cancelled would close the line that all share."""
+    ends: list[str] = []
+
+    class Slow(RecordingTracker):
+        async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
+            try:
+                return await super().announce(announce, passkey, address)
+            except asyncio.CancelledError:
+                ends.append("cancelled")
+                raise
+            finally:
+                ends.append("ended")
+
+    tracker = Slow()
+    tracker.asks_first = True
+    tracker.gate.clear()
+    async with serving(tracker) as address:
+        for number in range(3):
+            async with connect(address) as client:
+                client.send(request(ANNOUNCE) * (number + 1))
+                await arrived(tracker, number + 1)
+        async with connect(address) as other:
+            assert (await other.get("/health")).body == b"alive\n"
+        assert not ends
+        tracker.gate.set()
+        async with asyncio.timeout(PATIENCE):
+            while ends.count("ended") < 3:
+                await asyncio.sleep(0.001)
+    assert "cancelled" not in ends
