@@ -3,7 +3,7 @@
 import pytest
 from pydantic import SecretStr
 
-from tracker.settings import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings
+from tracker.settings import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings, StatHatSettings
 from tracker.settings_page import Described, describe, mask_url
 
 
@@ -35,6 +35,16 @@ def test_the_passkey_of_another_tracker_is_masked() -> None:
     shown = row(settings, "TRACKER_SCORING__UPSTREAMS").value
     assert shown == "https://h/***/announce,udp://h:1/announce"
     assert "hunter2" not in repr(settings)
+
+
+@pytest.mark.parametrize("secret", ["hunter2", "hunter2://hunter2", "http://hunter2/announce", "a@hunter2"])
+def test_of_a_secret_that_is_no_url_nothing_is_shown(secret: str) -> None:
+    settings = Settings(
+        stathat=StatHatSettings(ezkey=SecretStr(secret)),
+        redis=RedisSettings(sentinel_password=SecretStr(secret)),
+    )
+    for name in ("TRACKER_STATHAT__EZKEY", "TRACKER_REDIS__SENTINEL_PASSWORD"):
+        assert row(settings, name).value == "***"
 
 
 def test_every_setting_is_described_once() -> None:

@@ -15,6 +15,8 @@ from tracker.tracker_url import parse_tracker_url
 MASK = "***"
 
 _SECRET_QUERY = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
+_URLS = frozenset({"url", "upstreams"})
+"""Secrets that are URLs, and of which much may be shown; of any other nothing is, whatever it looks like."""
 _BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
 _HEAD = """# Settings
 
@@ -57,7 +59,7 @@ def _rows(settings: Settings) -> Iterator[Described]:
     for (section, name), field in FIELDS.items():
         yield Described(
             name=variable(section, name),
-            value=_text(getattr(getattr(settings, section), name)),
+            value=_text(getattr(getattr(settings, section), name), is_url=name in _URLS),
             default=_text(field.default),
             sentence=field.description or "",
             allowed=_allowed(field),
@@ -80,15 +82,15 @@ def mask_url(url: str) -> str:
     return f"{scheme}://{shown}{masked}"
 
 
-def _text(value: Any) -> str:
+def _text(value: Any, *, is_url: bool = False) -> str:
     if value is None:
         return ""
     if isinstance(value, SecretStr):
-        return _masked(value.get_secret_value())
+        return _masked(value.get_secret_value()) if is_url else MASK
     if isinstance(value, bool):
         return str(value).lower()
     if isinstance(value, tuple):
-        return ",".join(_text(item) for item in value)
+        return ",".join(_text(item, is_url=is_url) for item in value)
     return str(value)
 
 
