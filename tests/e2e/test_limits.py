@@ -1,0 +1,40 @@
+"""Limits over real connections to several web processes."""
+
+import pytest
+
+from tests.e2e.conftest import StartTracker
+from tests.e2e.processes import until
+from tests.e2e.requests import announce_path, get
+from tests.trackers import RunningTracker
+
+
+def ask(tracker: RunningTracker, source: str, number: int) -> str:
+    """What an announce of one more peer id from ``source`` is met with."""
+    try:
+        reply = get(tracker.url, announce_path(peer_id=b"-TR4000-%012d" % number), source=source)
+    except ConnectionError:
+        return "dropped"
+    if b"failure reason" in reply:
+        assert reply[b"failure reason"].startswith(b"too many new peers") and reply[b"retry in"] == 5
+        return "refused"
+    return "softened" if reply[b"interval"] >= 3600 else "answered"
+
+
+@pytest.mark.slow
+def test_whoever_goes_on_is_dropped_by_every_process_and_nobody_else_is(start_tracker: StartTracker) -> None:
+    tracker = start_tracker(
+        TRACKER_HTTP__WORKERS="2",
+        TRACKER_LIMITS__PRIVATE_ADDRESSES="true",
+        TRACKER_LIMITS__JOINS_MINUTE="16",
+    )
+    met: list[str] = []
+
+    def is_dropped() -> bool:
+        met.extend(ask(tracker, "127.0.0.2", len(met)) for _ in range(4))
+        return met[-1] == "dropped"
+
+    until(is_dropped)
+    assert met[0] == "answered" and "refused" in met
+    until(lambda: all(ask(tracker, "127.0.0.2", 0) == "dropped" for _ in range(20)))
+    assert {ask(tracker, "127.0.0.3", 1) for _ in range(5)} == {"answered"}
+    assert "addresses are over a limit" in tracker.log and "127.0.0.2" not in tracker.log
