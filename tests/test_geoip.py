@@ -481,3 +481,18 @@ def test_a_description_is_a_line_for_people(path: Path) -> None:
     for unlikely in (2**62, 2**63):
         make_city(path, database_type="DBIP-City-Lite", built=unlikely)
         assert str(GeoIP(path).describe()) == "DBIP-City-Lite: countries, cities"
+
+
+def test_another_database_is_used_from_now_on(path: Path, tmp_path: Path) -> None:
+    """As when the settings are reloaded; one that is no use leaves the one before in its place."""
+    geoip, address = GeoIP(None), ip_address("192.0.2.1").packed
+    assert geoip.lookup(address) is None
+    geoip.use(make_city(path, {"192.0.2.0/24": LONDON}))
+    assert geoip.lookup(address) is not None
+    geoip.use(tmp_path / "missing.mmdb")
+    assert geoip.problem
+    assert geoip.lookup(address) is not None
+    geoip.use(None)
+    assert geoip.lookup(address) is None
+    assert not geoip.problem
+    geoip.close()

@@ -5,12 +5,13 @@ import os
 import signal
 from collections.abc import AsyncIterator, Iterator
 from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import until
-from tests.sentinels import NAME, Failover, failover
-from tests.servers import Server
+from tests.e2e.processes import free_port, until
+from tests.sentinels import NAME, Failover, SentinelServer, failover
+from tests.servers import OPENSSL, SYSTEM_REDIS, Server, start_system_redis
 from tests.store.fakes import answering, silent_server
 from tests.store.harness import Store, update
 from tracker.errors import StartupError, StoreAway
@@ -218,3 +219,45 @@ async def test_sentinels_that_are_no_use_say_why_in_one_line(answer: bytes, reas
         await client.aclose()
     text = str(caught.value)
     assert reason in text and "no sentinel names the master swarm" in text and "\n" not in text
+
+
+@pytest.mark.slow
+async def test_tls_and_the_passwords_of_both(tmp_path: Path) -> None:
+    """The sentinels' password is not the server's; without either nothing is found."""
+    if SYSTEM_REDIS is None or OPENSSL is None:
+        pytest.skip("no redis-server with TLS on this system")
+    (home := tmp_path / "0").mkdir()
+    server = start_system_redis(home, "--appendonly", "no")
+    with server.client() as administrator:
+        administrator.execute_command("ACL", "SETUSER", "me", "on", ">right", "~*", "&*", "+@all")
+    sentinel = SentinelServer(SYSTEM_REDIS, tmp_path, port=free_port())
+    certificate = home / "cert.pem"
+    sentinel.conf.write_text(f"""
+port {sentinel.port}
+tls-port {(tls_port := free_port())}
+tls-cert-file {certificate}
+tls-key-file {home / "key.pem"}
+tls-ca-cert-file {certificate}
+tls-auth-clients no
+tls-replication yes
+dir {tmp_path}
+user default on nopass ~* &* +@all -sentinel
+user watcher on >word ~* &* +@all
+sentinel monitor {NAME} 127.0.0.1 {server.tls_port} 1
+""")
+    try:
+        await asyncio.to_thread(sentinel.start)
+        url = f"rediss+sentinel://me:right@127.0.0.1:{tls_port}/{NAME}/0"
+        for login, found in ((("watcher", "word"), True), ((None, None), False), (("watcher", "x"), False)):
+            client = connect(url, connect_timeout=5, tls_ca_file=str(server.ca_file), sentinel_login=login)
+            try:
+                if found:
+                    assert "redis 7" in await check_server(client, "it", 10)
+                else:
+                    with pytest.raises(StartupError, match="no sentinel names the master"):
+                        await check_server(client, "it", 10)
+            finally:
+                await client.aclose()
+    finally:
+        sentinel.kill()
+        server.kill()
