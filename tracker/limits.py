@@ -77,12 +77,16 @@ def network(address: bytes) -> bytes:
     return address if len(address) == 4 else address[:8]
 
 
+def _net_of(key: bytes) -> bytes:
+    """The address or /64 at the beginning of what a limit goes by; info hash and peer id follow."""
+    return key[: len(key) % 20]
+
+
 def subject_text(key: bytes) -> str:
     """Who is charged, for people: the address or /64, and where it goes by torrent or peer their hex digits."""
-    size = 8 if len(key) in (8, 28, 48) else 4
-    host = key[:size]
-    name = socket.inet_ntop(socket.AF_INET, host) if size == 4 else _net6(host)
-    return " ".join((name, *(key[at : at + 20].hex() for at in range(size, len(key), 20))))
+    host = _net_of(key)
+    name = socket.inet_ntop(socket.AF_INET, host) if len(host) == 4 else _net6(host)
+    return " ".join((name, *(key[at : at + 20].hex() for at in range(len(host), len(key), 20))))
 
 
 def subject_key(text: str) -> bytes:
@@ -124,6 +128,7 @@ class Limits:
         self._charges: dict[tuple[str, bytes], int] = {}
         self._judged: dict[bytes, Judgement] = {}
         self._guessing: dict[bytes, Judgement] = {}
+        self._nets: set[bytes] = set()
 
     # What happened
 
@@ -175,7 +180,9 @@ class Limits:
 
     def judge(self, announce: Announce, passkey: str | None, address: Address) -> Judgement | None:
         """What holds for an announce: the hardest of what its peer, its torrent and its address have earned."""
-        net = network(address)
+        net = address if len(address) == 4 else address[:8]
+        if net not in self._nets:
+            return None
         place = net + announce.info_hash
         judged = self._judged
         found = (judged.get(net), judged.get(place), judged.get(place + announce.peer_id))
@@ -212,8 +219,8 @@ class Limits:
     def _is_exempt(self, key: bytes) -> bool:
         if not self._exempt:
             return False
-        size = 8 if len(key) in (8, 28, 48) else 4
-        host = ip_address(key[:size] + bytes(8 if size == 8 else 0))
+        net = _net_of(key)
+        host = ip_address(net if len(net) == 4 else net + bytes(8))
         return any(host in net for net in self._exempt)
 
     def learn(self, verdicts: Iterable[Verdict]) -> None:
@@ -232,14 +239,19 @@ class Limits:
             known = into.get(key)
             if verdict.limit in self.most and (known is None or known.stage < found.stage):
                 into[key] = found
-        self._judged, self._guessing = judged, guessing
-        self.strict = bool(judged or guessing)
+        self._hold(judged, guessing)
 
     def expire(self, now: float) -> None:
         """While the store cannot be asked: what is over is over."""
-        self._judged = {key: found for key, found in self._judged.items() if found.until > now}
-        self._guessing = {key: found for key, found in self._guessing.items() if found.until > now}
-        self.strict = bool(self._judged or self._guessing)
+        self._hold(
+            {key: found for key, found in self._judged.items() if found.until > now},
+            {key: found for key, found in self._guessing.items() if found.until > now},
+        )
+
+    def _hold(self, judged: dict[bytes, Judgement], guessing: dict[bytes, Judgement]) -> None:
+        self._judged, self._guessing = judged, guessing
+        self._nets = {_net_of(key) for key in (*judged, *guessing)}
+        self.strict = bool(self._nets)
 
     def begin_window(self) -> None:
         """A minute is over: what stayed below the floors is forgotten."""
