@@ -5,6 +5,7 @@ import os
 import re
 import socket
 from collections.abc import Callable
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
 
@@ -142,20 +143,23 @@ def test_no_secret_is_told(
         client.config_set("requirepass", STORE)
     settings = {**LOUD, "TRACKER_REDIS__URL": f"unix://:{STORE}@{server.socket_path}"}
     tracker = start_tracker(**settings)
-    desk = Desk(tracker)
-    found = use(tracker, desk, tmp_path, settings)
-    listed = b"".join(Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid))
-    children = descendants(tracker.process.pid)[1:]
-    limits = [Path(f"/proc/{pid}/limits").read_text() for pid in descendants(tracker.process.pid)]
-    assert all(re.search(r"^Max core file size +0 ", text, re.MULTILINE) for text in limits), (
-        "a core holds them all"
-    )
-    inherited = b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in children)
-    server.kill()
-    assert b"failure reason" in tracker.announce(found["passkey"])
-    until(lambda: desk.ask("GET", "/ready")[0] == 503)
-    told = [trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))]
-    desk.close()
+    with closing(Desk(tracker)) as desk:
+        found = use(tracker, desk, tmp_path, settings)
+        listed = b"".join(
+            Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid)
+        )
+        children = descendants(tracker.process.pid)[1:]
+        limits = [Path(f"/proc/{pid}/limits").read_text() for pid in descendants(tracker.process.pid)]
+        assert all(re.search(r"^Max core file size +0 ", text, re.MULTILINE) for text in limits), (
+            "a core holds them all"
+        )
+        inherited = b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in children)
+        server.kill()
+        assert b"failure reason" in tracker.announce(found["passkey"])
+        until(lambda: desk.ask("GET", "/ready")[0] == 503)
+        told = [
+            trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))
+        ]
     assert tracker.end() == 0
     places = {
         "log": tracker.log,
