@@ -3,10 +3,12 @@
 from http.cookies import SimpleCookie
 
 import pytest
+from pydantic import ValidationError
 
 from tests.admin.conftest import Admin, Serve
 from tracker.admin.cookies import COOKIE, SECURE_COOKIE
 from tracker.admin.problems import CONTENT_TYPE
+from tracker.settings import AdminSettings
 
 
 def cookie(headers: list[str], name: str = COOKIE) -> "SimpleCookie":
@@ -158,3 +160,9 @@ async def test_the_session_takes_the_time_of_the_settings(serve: Serve) -> None:
         assert (await browser.get("/")).status == 200
         admin.clock.now += 60
         assert (await browser.get("/", allow_redirects=False)).status == 303
+
+
+def test_no_session_lasts_longer_than_thirty_days() -> None:
+    assert AdminSettings(session_seconds=30 * 86400).session_seconds == 30 * 86400
+    with pytest.raises(ValidationError):
+        AdminSettings(session_seconds=30 * 86400 + 1)
