@@ -157,7 +157,7 @@ async def refusal(url: str) -> str:
     """What a start with ``url`` is refused with."""
     settings = Settings(redis=RedisSettings(url=SecretStr(url)), http=HttpSettings(listen=("127.0.0.1:0",)))
     with pytest.raises(StartupError) as refused:
-        await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"))
+        await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"), lambda: settings)
     return str(refused.value)
 
 
@@ -169,7 +169,10 @@ async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
     ("url", "says"),
     [
         ("nonsense", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
-        ("http://127.0.0.1/", "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"),
+        (
+            "http://127.0.0.1/",
+            "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://",
+        ),
         ("redis://127.0.0.1:notaport/0", "TRACKER_REDIS__URL"),
         ("redis://127.0.0.1:1/0", "no usable store at redis://127.0.0.1:1/0"),
         ("redis://:hunter2@127.0.0.1:1/0", "no usable store at redis://:***@127.0.0.1:1/0"),
