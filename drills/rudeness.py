@@ -80,12 +80,12 @@ async def unread(reader: Reader, writer: Writer) -> None:
 
 
 async def endless(reader: Reader, writer: Writer) -> None:
-    """header lines without end"""
+    """two header lines a second, without end"""
     writer.write(announce() + _HEADERS)
     while not reader.at_eof():
         writer.write(b"X-%d: y\r\n" % random.randrange(1000))
         await writer.drain()
-        await asyncio.sleep(0.05)
+        await asyncio.sleep(0.5)
 
 
 @dataclass(frozen=True, slots=True)
