@@ -353,7 +353,7 @@ async def test_verdicts_reach_every_process_by_themselves(
                 place = network(at(ATTACKER)) + info_hash(1)
                 await until(lambda: ours.limits._sketches["torrent"].add(place) == 0)  # a new minute
                 server.kill()
-                clock.now += 100
+                clock.now += 200
                 await until(lambda: not ours.limits.strict and not other.strict)
         finally:
             for loop in loops:
