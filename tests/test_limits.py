@@ -4,6 +4,7 @@ import asyncio
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack, suppress
+from types import FrameType
 from typing import Any
 
 import pytest
@@ -255,6 +256,23 @@ def test_subjects_are_written_for_people_and_read_back() -> None:
             (net + info_hash(1) + peer_id(2), f"{text} {info_hash(1).hex()} {peer_id(2).hex()}"),
         ):
             assert subject_text(key) == shown and subject_key(shown) == key
+
+
+def test_learning_verdicts_costs_little() -> None:
+    """There may be thousands, each process learns them every second, and nobody is answered meanwhile. Counted, not timed."""
+    limits, calls = Limits(LimitSettings(), private=False), 0
+    verdicts = [Verdict(SOFT, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9) for n in range(100)]
+
+    def count(frame: FrameType, event: str, argument: object) -> None:
+        nonlocal calls
+        calls += event == "call"
+
+    sys.setprofile(count)
+    try:
+        limits.learn(verdicts)
+    finally:
+        sys.setprofile(None)
+    assert limits.known == 100 and calls <= 6 * 100
 
 
 def test_a_sketch_charges_from_an_eighth_on_and_forgets_nothing_then() -> None:

@@ -91,9 +91,13 @@ def subject_text(key: bytes) -> str:
 
 def subject_key(text: str) -> bytes:
     """The way back; raises ValueError."""
-    name, *rest = text.split(" ")
-    host = network(ip_address(name.removesuffix("/64")).packed)
-    return host + b"".join(map(bytes.fromhex, rest))
+    name, _, rest = text.partition(" ")
+    try:
+        family = socket.AF_INET6 if ":" in name else socket.AF_INET
+        host = network(socket.inet_pton(family, name.removesuffix("/64")))
+    except OSError as error:
+        raise ValueError("not an address") from error
+    return host + bytes.fromhex(rest)
 
 
 def _net6(net: bytes) -> str:
