@@ -235,6 +235,8 @@ async def test_ipv6_counts_by_its_64(processes: Processes) -> None:
         ("11.7.7.7", {}, True),
         ("11.7.7.7", {"exempt": ["11.7.0.0/16"]}, False),
         ("2a00:1::1", {"exempt": ["2a00::/16"]}, False),
+        ("2a00:1::1", {"exempt": ["2a00:1::1", "11.7.7.7"]}, False),
+        ("2a00:1::1", {"exempt": ["2a00:1:0:1::1"]}, True),
         ("11.7.7.7", {"enabled": False}, False),
     ],
 )
@@ -261,7 +263,9 @@ def test_subjects_are_written_for_people_and_read_back() -> None:
 def test_learning_verdicts_costs_little() -> None:
     """There may be thousands, each process learns them every second, and nobody is answered meanwhile. Counted, not timed."""
     limits, calls = Limits(LimitSettings(), private=False), 0
-    verdicts = [Verdict(SOFT, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9) for n in range(100)]
+    verdicts = [
+        Verdict(SOFT, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9) for n in range(100)
+    ]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
         nonlocal calls

@@ -100,6 +100,11 @@ def subject_key(text: str) -> bytes:
     return host + bytes.fromhex(rest)
 
 
+def _counted_whole(exempt: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+    """Of IPv6 nothing smaller than a /64 is counted, so nothing smaller can be left out."""
+    return exempt.supernet(new_prefix=64) if exempt.version == 6 and exempt.prefixlen > 64 else exempt
+
+
 def _net6(net: bytes) -> str:
     return f"{socket.inet_ntop(socket.AF_INET6, net + bytes(8))}/64"
 
@@ -117,7 +122,7 @@ class Limits:
     def __init__(self, settings: LimitSettings, *, private: bool) -> None:
         self.enabled = settings.enabled
         self.strict = False
-        self._exempt: tuple[IPv4Network | IPv6Network, ...] = settings.exempt
+        self._exempt = tuple(map(_counted_whole, settings.exempt))
         self._all_addresses = settings.private_addresses
         self.most: dict[str, int] = {
             PEER: settings.peer_announces_minute,

@@ -44,7 +44,9 @@ class LimitSettings(Section):
         "without being looked up.",
     )
     exempt: tuple[Network, ...] = Field(
-        (), description="Networks (`198.18.0.0/15`) that are not limited, such as your own seedboxes."
+        (),
+        description="Networks (`198.18.0.0/15`) that are not limited, such as your own seedboxes; of an IPv6 address its whole "
+        "/64.",
     )
     private_addresses: bool = Field(
         False,
