@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from tracker.settings import JobSettings, RedisSettings, Settings
 from tracker.settings_page import mask_url
 from tracker.store.clients import Clients
-from tracker.store.connection import Connection, Heard, check_server, connect
+from tracker.store.connection import Connection, Heard, connect
 from tracker.store.counters import Counters
 from tracker.store.job import JobLimits
 from tracker.store.jobs import Jobs
@@ -16,6 +16,7 @@ from tracker.store.keys import Keys
 from tracker.store.maintenance import Maintenance
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
+from tracker.store.server_version import check_server
 from tracker.store.software import Software
 from tracker.store.tokens import Tokens
 from tracker.store.torrents import Torrents

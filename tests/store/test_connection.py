@@ -21,12 +21,11 @@ from tracker.store.connection import (
     MOST_UNDER_WAY,
     OUTCOMES,
     Connection,
-    check_server,
     connect,
-    version_of,
 )
 from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
+from tracker.store.server_version import check_server
 from tracker.store.swarms import SwarmRules
 
 TIMEOUT = 0.4
@@ -61,38 +60,6 @@ async def took(attempt: "asyncio.Future[object] | asyncio.Task[object]") -> floa
     started = time.monotonic()
     await asyncio.gather(attempt, return_exceptions=True)
     return time.monotonic() - started
-
-
-class TestVersions:
-    def test_redis(self) -> None:
-        info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n"
-        assert version_of(info) == ("redis", (7, 0), "redis 7.0.15")
-
-    def test_valkey_says_an_old_redis_version_too(self) -> None:
-        info = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n"
-        assert version_of(info) == ("valkey", (9, 1), "valkey 9.1.2")
-
-    @pytest.mark.parametrize("info", ["", "redis_version:unstable", "no colons at all"])
-    def test_what_cannot_be_told_is_too_old(self, info: str) -> None:
-        assert version_of(info)[1] == (0, 0)
-
-    async def test_real_ones(self, any_server: Server) -> None:
-        async with connected(any_server.url) as connection:
-            name = await check_server(connection.client, "it")
-        assert name.startswith("valkey 9." if "valkey" in any_server.binary else "redis ")
-
-    @pytest.mark.parametrize(
-        ("info", "name"),
-        [
-            (b"redis_version:6.2.14\r\n", "redis 6.2.14"),
-            (b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.1.0\r\n", "valkey 7.1.0"),
-        ],
-    )
-    async def test_old_ones_are_refused(self, info: bytes, name: str) -> None:
-        async with answering({b"INFO": b"$%d\r\n%b\r\n" % (len(info), info)}) as url:
-            assert await refusal(url) == (
-                f"the store at it is {name}: Redis 7.0, Valkey 7.2 or newer is needed"
-            )
 
 
 class TestStart:

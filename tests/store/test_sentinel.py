@@ -16,8 +16,9 @@ from tests.store.fakes import answering, silent_server
 from tests.store.harness import Store, update
 from tracker.errors import StartupError, StoreAway
 from tracker.loops import running
-from tracker.store.connection import Connection, check_server, connect
+from tracker.store.connection import Connection, connect
 from tracker.store.keys import Keys
+from tracker.store.server_version import check_server
 from tracker.store.swarms import SwarmRules
 
 PATIENCE_SECONDS = 30.0

@@ -61,9 +61,7 @@ async def _totals(stores: Stores, figures: StoreFigures) -> None:
 async def _sizes(stores: Stores, figures: StoreFigures) -> None:
     figures.put("tracker_torrents", await stores.torrents.count())
     figures.put("tracker_users", await stores.users.count())
-    figures.put(
-        "tracker_limited_subjects", await stores.connection.command("ZCARD", stores.keys.limits())
-    )
+    figures.put("tracker_limited_subjects", await stores.connection.command("ZCARD", stores.keys.limits()))
     waiting = await stores.connection.command("GET", stores.keys.outbox_waiting())
     figures.put("tracker_figures_waiting", int(waiting or 0))
 
