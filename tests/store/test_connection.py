@@ -4,11 +4,13 @@ import asyncio
 import os
 import signal
 import time
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import asynccontextmanager
+from typing import Any
 
 import pytest
 import structlog
+from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
 from tests.servers import Server
@@ -16,6 +18,7 @@ from tests.store.fakes import answering, http_server, silent_server
 from tests.store.harness import Store, running, update
 from tests.store.proxy import Proxy
 from tracker.errors import StartupError, StoreAway
+from tracker.store import connection as module
 from tracker.store.connection import (
     MOST_AT_ONCE,
     MOST_UNDER_WAY,
@@ -334,6 +337,35 @@ class TestAway:
                 assert await connection.command("ECHO", f"right {turns}") == f"right {turns}".encode()
             assert not connection.away
 
+    async def test_what_is_lost_while_it_is_greeted_is_not_back(self, any_server: Server) -> None:
+        """As when another failover comes then: what was greeted is a server that is left already."""
+        async with connected(any_server.url) as connection:
+            told: list[bool] = []
+
+            async def lost_once() -> None:
+                told.append(connection.away)
+                if len(told) == 1:
+                    connection._lost(RedisConnectionError())
+
+            connection.on_return(lost_once)
+            connection._lost(RedisConnectionError())
+            await until_back(connection, 5)
+            assert told == [True, True]
+
+    async def test_a_line_that_was_being_opened_when_the_store_was_lost_is_not_used(
+        self, any_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """It may lead to a master that is one no longer, and would take announces for good."""
+        async with connected(any_server.url) as connection:
+            lines, opens = losing(connection, module.open_line)
+            monkeypatch.setattr(module, "open_line", opens)
+            with pytest.raises(StoreAway):
+                await connection.direct("INCR", f"{prefix}n")
+            monkeypatch.undo()
+            await until_back(connection, 5)
+            assert await connection.direct("INCR", f"{prefix}n") == 1
+            assert lines[0].broken
+
 
 class TestRefusals:
     """The store answers, but does no work for now: nobody is to blame but us, and it is not away."""
@@ -522,6 +554,17 @@ class TestSubscriptions:
                     await anext(messages)
             await until_back(connection, 2)
 
+    async def test_one_that_was_being_opened_when_the_store_was_lost_breaks(
+        self, any_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
+    ) -> None:
+        """Else it would listen to a server that is gone, or that nobody writes to any more."""
+        async with connected(any_server.url) as connection:
+            _, opens = losing(connection, module.open_subscription)
+            monkeypatch.setattr(module, "open_subscription", opens)
+            with pytest.raises(StoreAway):
+                async with connection.subscription(channels=[f"{prefix}a"]):
+                    pytest.fail("it is subscribed")
+
     def test_channels_name_the_database(self) -> None:
         for url, database in (("redis://h/3", 3), ("redis://h", 0), ("unix:///s?db=7", 7)):
             connection = Connection(connect(url, connect_timeout=1), timeout=1)
@@ -553,6 +596,18 @@ class TestAnnounces:
                 await until_back(connection, 2)
                 assert (await store.announce(update(1))).leechers >= 1
                 assert time.monotonic() - continued < 2
+
+
+def losing(connection: Connection, opening: Callable[[Any], Awaitable[Any]]) -> tuple[list[Any], Any]:
+    """(what was opened, what opens it): the store is lost in the middle of that."""
+    opened: list[Any] = []
+
+    async def opens(client: Any) -> Any:
+        opened.append(await opening(client))
+        connection._lost(RedisConnectionError())
+        return opened[-1]
+
+    return opened, opens
 
 
 async def until_back(connection: Connection, seconds: float) -> None:

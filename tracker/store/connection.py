@@ -12,7 +12,7 @@ import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import asynccontextmanager, suppress
-from typing import Any
+from typing import Any, TypeVar
 
 import structlog
 from redis.asyncio import Redis
@@ -49,6 +49,7 @@ _PROBE_SECONDS = 0.25
 FOLLOW_SECONDS = 0.25
 """How often sentinels are asked whether the store is still where it was."""
 
+_Opened = TypeVar("_Opened", Line, Subscription)
 Argument = str | bytes | int | float
 Messages = AsyncIterator[tuple[bytes, bytes]]
 """(channel, payload)"""
@@ -104,6 +105,7 @@ class Connection:
         self._client = client
         self._timeout = timeout
         self._heard = heard
+        self._losses = 0
         self._gone = asyncio.Event()
         self._here = asyncio.Event()
         self._here.set()
@@ -175,12 +177,21 @@ class Connection:
         async with self._opening:
             line = self._direct
             if line is None or line.broken:
-                self._direct = line = await open_line(self._client)
+                self._direct = line = await self._opened(open_line)
         try:
             return await line.ask(*command)
         except asyncio.CancelledError:  # or no answer in time: who knows whether one will ever come
             line.close()
             raise
+
+    async def _opened(self, opening: Callable[[Redis], Awaitable[_Opened]]) -> _Opened:
+        """Raises StoreAway when the store was lost or has moved meanwhile: what was opened may lead to where it was."""
+        losses = self._losses
+        opened = await opening(self._client)
+        if losses != self._losses:
+            opened.close()
+            raise StoreAway("the store was lost just now")
+        return opened
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
         """One round trip on one of the lines. Whoever waits for a line fails with the call before it."""
@@ -231,6 +242,7 @@ class Connection:
 
     def _lost(self, error: Exception) -> None:
         """Everybody has to begin anew: an end that vanished without a word would be listened to for ever."""
+        self._losses += 1
         if not self._gone.is_set():
             self._gone.set()
             self._here.clear()
@@ -276,7 +288,7 @@ class Connection:
         """
         try:
             async with asyncio.timeout(self._timeout):
-                subscription = await open_subscription(self._client)
+                subscription = await self._opened(open_subscription)
                 self._subscriptions.add(subscription)
                 try:
                     if channels:
@@ -312,6 +324,10 @@ class Connection:
         """Asks once; when the store answers, whoever waits for its return goes first."""
         self._greeter = asyncio.current_task()
         try:
+            # What sentinels have to say now should not be news to the connections made next.
+            if self._pool is not None:
+                await self._pool.get_master_address()
+            losses = self._losses
             # None of the idle connections is worth trying: each dead one would cost a probe. Those in use may lead to
             # a server that is no longer the one.
             await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
@@ -322,6 +338,8 @@ class Connection:
             return False
         finally:
             self._greeter = None
+        if losses != self._losses:  # what was greeted is left already
+            return False
         self._gone.clear()
         self._here.set()
         return True
