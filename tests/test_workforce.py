@@ -9,8 +9,10 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
 from http.client import HTTPConnection
 from pathlib import Path
+from typing import Any
 
 import pytest
 import structlog.testing
@@ -22,7 +24,8 @@ from tests.trackers import RunningTracker
 from tracker import workforce
 from tracker.errors import StartupError
 from tracker.listeners import open_listeners
-from tracker.settings import HttpSettings, RedisSettings, Settings
+from tracker.loops import running
+from tracker.settings import AnnounceSettings, HttpSettings, RedisSettings, Settings
 from tracker.telemetry import Snapshot, Telemetry
 from tracker.workforce import (
     Orders,
@@ -268,6 +271,43 @@ async def test_what_cannot_be_started_again_does_not_take_the_others_down(
             await _until(lambda: force.alive == 2)
     finally:
         listeners[0].close()
+
+
+async def test_one_that_is_being_started_hears_of_settings_that_change_meanwhile(
+    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It has the old ones by then, and is none of those that run."""
+    settings = settings_on(redis_url)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+    changed = settings.model_copy(
+        update={"announce": AnnounceSettings(interval_seconds=77, interval_jitter=0)}
+    )
+    listeners = await open_listeners(settings.http.listen)
+    orders = Orders(settings, redis_url, b"secret", (listeners[0].address,))
+    host, _, port = listeners[0].address.rpartition(":")
+
+    def send(*told: Any) -> None:
+        send_orders(*told)
+        force.go_by(changed)
+
+    def interval() -> bytes:
+        with closing(HTTPConnection(host, int(port), timeout=SECONDS)) as connection:
+            connection.request("GET", f"/announce?info_hash={'a' * 20}&peer_id={'b' * 20}&port=1&left=0")
+            return connection.getresponse().read()
+
+    force = Workforce(orders, listeners, tuple)
+    monkeypatch.setattr(workforce, "send_orders", send)
+    try:
+        process = await force.start()
+        async with running(process.listen):
+            async with asyncio.timeout(SECONDS):
+                await process.serving.wait()
+                while b"8:intervali77e" not in await asyncio.to_thread(interval):
+                    await asyncio.sleep(0.02)
+            await force.stop()
+        process.close()
+    finally:
+        await force.stop()
 
 
 async def test_one_that_cannot_start_says_why(tmp_path: Path) -> None:

@@ -169,11 +169,14 @@ class Workforce:
 
     async def start(self) -> WebProcess:
         """Starts one; raises StartupError when it ends at once, or the system has no room for it."""
-        process = await self._spawn()
+        orders = self._orders
+        process = await self._spawn(orders)
         self._running.add(process)
+        if self._orders is not orders:  # settings changed meanwhile
+            process.change(values_of(self._orders.settings))
         return process
 
-    async def _spawn(self) -> WebProcess:
+    async def _spawn(self, orders: Orders) -> WebProcess:
         ours, theirs = socket.socketpair()
         try:
             # -P: no module out of the working directory, which may be one that others write into.
@@ -189,9 +192,7 @@ class Workforce:
         finally:
             theirs.close()
         try:
-            await asyncio.get_running_loop().run_in_executor(
-                None, send_orders, ours, self._orders, self._sockets
-            )
+            await asyncio.get_running_loop().run_in_executor(None, send_orders, ours, orders, self._sockets)
             reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
         except BaseException as error:
             ours.close()
@@ -256,9 +257,8 @@ class Workforce:
     async def stop(self) -> None:
         """Lets all of them answer what is in flight, and end."""
         self._stopping.set()
-        for (
-            sock
-        ) in self._sockets:  # whoever connected to ours would never be accepted once they have closed theirs
+        # Whoever connected to ours would never be accepted once they have closed theirs.
+        for sock in self._sockets:
             sock.close()
         await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
 
