@@ -208,3 +208,11 @@ def test_a_url_that_is_no_announce_url_is_counted_and_not_repeated(monkeypatch: 
     assert problems() == (
         "TRACKER_SCORING__UPSTREAMS: number 2 is no announce URL: http, https or udp, a host, and for udp a port",
     )
+
+
+def test_a_place_that_cannot_be_looked_into_is_said(tmp_path: Path) -> None:
+    """One that may not be entered is the usual one; root, who may run this, enters all."""
+    nowhere = tmp_path / ("x" * 300)
+    assert problems(nowhere) == (f"{nowhere} cannot be read: File name too long",)
+    with pytest.raises(SettingsError, match="cannot be read"):
+        load(env_file=nowhere)

@@ -92,7 +92,7 @@ def _from_environment() -> _Source:
 
 def _from_env_file(path: Path) -> _Source:
     where = f" in {path}"
-    if not path.is_file():  # a directory of that name is somebody's virtual environment
+    if not _is_file(path):  # a directory of that name is somebody's virtual environment
         return _Source({}, (), variable)
     _check_env_file(path)
     source = DotEnvSettingsSource(_Names, env_file=path)
@@ -101,7 +101,7 @@ def _from_env_file(path: Path) -> _Source:
 
 
 def _from_toml(path: Path) -> _Source:
-    if not path.is_file():
+    if not _is_file(path):
         raise SettingsError([f"{path}: there is no such file"])
     with _readable(path):
         data = TomlConfigSettingsSource(_Names, path).toml_data
@@ -132,6 +132,12 @@ def _readable(path: Path) -> Iterator[None]:
         raise SettingsError([f"{path} is not UTF-8 text"]) from None
     except tomllib.TOMLDecodeError as error:
         raise SettingsError([f"{path} is not TOML: {error}"]) from None
+
+
+def _is_file(path: Path) -> bool:
+    """Raises SettingsError where nobody can tell, as in a directory that we may not enter."""
+    with _readable(path):
+        return path.is_file()
 
 
 def _check_env_file(path: Path) -> None:
