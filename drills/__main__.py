@@ -21,6 +21,8 @@ def main() -> None:
     unknown = set(asked.names) - set(faults.DRILLS)
     if unknown:
         sys.exit(f"no such drill: {', '.join(sorted(unknown))}; --list names them all")
+    if asked.write and asked.names:
+        sys.exit("--write is for all drills together: those that are not held now would be missing")
     pace = Pace(peers=asked.peers)
     wanted = [faults.DRILLS[name] for name in asked.names or faults.DRILLS]
     held = [_hold(drill, pace) for drill in wanted]

@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from redis.asyncio import Redis
+from redis.exceptions import RedisError
 
 from drills import inspection
 from drills.fleet import Fleet, Pace
@@ -101,6 +102,9 @@ async def hold(drill: Drill, directory: Path, pace: Pace, **settings: str) -> He
         held.skipped = str(reasons.exceptions[0])
     except* DrillError as errors:
         held.findings.complaints += map(str, errors.exceptions)
+    except* (RedisError, OSError) as errors:
+        # Whatever became of this one's store, the others are to be held.
+        held.findings.complaints += (f"{type(error).__name__}: {error}" for error in errors.exceptions)
     finally:
         with suppress(OSError):
             inspection.read_logs(scene, held.findings)
