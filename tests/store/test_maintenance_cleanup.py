@@ -116,7 +116,7 @@ def sample_names() -> Iterator[str]:
     samples |= {"kind": "torrents", "queue": "sweep", "status": "failed", "precision": "60", "prefix": "-TR"}
     samples |= {"figure": "seeders", "address": "192.0.2.1", "process": "0" * 16, "outcome": "joins"}
     samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n"}
-    for word in ("tid", "uid", "deadline", "minute", "id"):
+    for word in ("tid", "uid", "deadline", "minute", "window", "id"):
         samples[word] = "7"
     for row in KEYS:
         if row.type != "LIST":
