@@ -27,8 +27,10 @@ from tracker.store.connection import (
     connect,
 )
 from tracker.store.keys import Keys
+from tracker.store.line import open_line
 from tracker.store.scripts import Scripts
 from tracker.store.server_version import check_server
+from tracker.store.subscription import open_subscription
 from tracker.store.swarms import SwarmRules
 
 TIMEOUT = 0.4
@@ -357,7 +359,7 @@ class TestAway:
     ) -> None:
         """It may lead to a master that is one no longer, and would take announces for good."""
         async with connected(any_server.url) as connection:
-            lines, opens = losing(connection, module.open_line)
+            lines, opens = losing(connection, open_line)
             monkeypatch.setattr(module, "open_line", opens)
             with pytest.raises(StoreAway):
                 await connection.direct("INCR", f"{prefix}n")
@@ -559,7 +561,7 @@ class TestSubscriptions:
     ) -> None:
         """Else it would listen to a server that is gone, or that nobody writes to any more."""
         async with connected(any_server.url) as connection:
-            _, opens = losing(connection, module.open_subscription)
+            _, opens = losing(connection, open_subscription)
             monkeypatch.setattr(module, "open_subscription", opens)
             with pytest.raises(StoreAway):
                 async with connection.subscription(channels=[f"{prefix}a"]):
