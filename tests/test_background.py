@@ -36,7 +36,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 async def background(store: Store) -> AsyncIterator[None]:
     """Nothing but the jobs runs: whatever happens, a job did it."""
     base = Foundation(store.connection, store.scripts, store.keys, store.counters, Telemetry())
-    reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, 3600, time.time)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, 3600, time.time)
     settings = Settings(scoring=ScoringSettings(enabled=False))
     async with running(store.connection.watch), open_background(settings, base, reaper, _nobody_counts):
         yield

@@ -28,7 +28,7 @@ async def watched(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store, 
     def now() -> float:
         return store.clock()
 
-    reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, INTERVAL, now)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, INTERVAL, now)
     store.connection.on_return(reaper.note_return)
     try:
         async with AsyncExitStack() as stack:

@@ -13,6 +13,7 @@ from tracker.settings import Settings
 from tracker.store.connection import Connection
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
+from tracker.store.reaping import Reaping
 from tracker.store.scripts import Scripts
 from tracker.store.swarms import Moved, SwarmRules, Swarms
 from tracker.telemetry import Telemetry
@@ -69,6 +70,13 @@ def swarms_on(settings: Settings, base: Foundation) -> Swarms:
     swarms = Swarms(base.connection, base.scripts, base.keys, _rules(settings), time.time, most, on_batch)
     base.changes.follow(lambda changed: swarms.go_by(_rules(changed)))
     return swarms
+
+
+def reaping_on(settings: Settings, base: Foundation) -> Reaping:
+    """What the reaper asks of the same swarms, by the same rules."""
+    reaping = Reaping(base.connection, base.scripts, base.keys, _rules(settings), time.time)
+    base.changes.follow(lambda changed: reaping.go_by(_rules(changed)))
+    return reaping
 
 
 def _rules(settings: Settings) -> SwarmRules:

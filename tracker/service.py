@@ -15,7 +15,7 @@ from tracker import logs
 from tracker.admin.desk import Desk
 from tracker.background import open_background
 from tracker.errors import StartupError, StoreAway
-from tracker.foundation import Foundation, laid, swarms_on
+from tracker.foundation import Foundation, laid, reaping_on
 from tracker.joins import Joins, open_joins
 from tracker.listeners import open_listeners
 from tracker.loops import running, spare_the_collector
@@ -23,6 +23,7 @@ from tracker.readiness import NOBODY_SERVES, Readiness
 from tracker.reloading import Reload
 from tracker.settings import Settings
 from tracker.settings_page import mask_url
+from tracker.store.secret import shared_secret
 from tracker.store.tokens import Tokens
 from tracker.store_server import StoreServer
 from tracker.stores import open_connection, stores_on
@@ -98,13 +99,13 @@ def _logging_from(settings: Settings) -> Callable[[Settings], None]:
 
 async def reaper_on(settings: Settings, base: Foundation) -> tuple[Reaper, bytes]:
     """(the reaper, the secret that the trackers on one store share)"""
-    swarms = swarms_on(settings, base)
+    reaping = reaping_on(settings, base)
     reaper = Reaper(
-        swarms, base.connection, base.keys, base.counters, settings.reaper.interval_seconds, time.time
+        reaping, base.connection, base.keys, base.counters, settings.reaper.interval_seconds, time.time
     )
     try:
-        secret = await swarms.secret()
-        await swarms.heartbeat()
+        secret = await shared_secret(base.connection, base.keys)
+        await reaping.heartbeat()
     except StoreAway as error:
         raise StartupError(f"the store stopped answering: {error}") from error
     except RedisError as error:

@@ -12,6 +12,7 @@ from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.maintenance import Maintenance
+from tracker.store.reaping import Reaping
 from tracker.store.scores import Scores
 from tracker.store.scripts import Scripts
 from tracker.store.software import Software
@@ -46,6 +47,7 @@ class Store:
         self.connection = Connection(connect(self.url, connect_timeout=5), timeout=5)
         self.scripts = Scripts(self.connection, self.keys.prefix)
         self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
+        self.reaping = Reaping(self.connection, self.scripts, self.keys, self.rules, self.clock)
         self.torrents = Torrents(self.connection, self.scripts, self.keys, self.clock)
         self.scores = Scores(
             self.connection, self.scripts, self.keys, self.clock, interval_seconds=SCORED_EVERY
@@ -94,7 +96,7 @@ class Store:
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout runs out, and the reaper hears of it: the number reaped."""
         await self.redis.delete(self.keys.timeout(torrent_id, update.peer_id))
-        return await self.swarms.reap([(torrent_id, update.peer_id.hex())])
+        return await self.reaping.reap([(torrent_id, update.peer_id.hex())])
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""

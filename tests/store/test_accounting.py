@@ -251,12 +251,12 @@ async def test_a_hit_and_run_is_cleared_by_staying_not_by_starting(private: Stor
 
 async def test_an_outage_gives_no_time_and_no_hit_and_run(private: Store) -> None:
     """While nobody could announce, total_time gains nothing and silence proves nothing."""
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     private.clock.now += 10
     await private.announce(alice(downloaded=500))
     private.clock.now += 300
-    assert await private.swarms.heartbeat() == START + 310
+    assert await private.reaping.heartbeat() == START + 310
     assert await private.silence(alice()) == 0, "reaping waits one reap interval after an outage"
     await private.redis.set(private.keys.timeout(1, alice().peer_id), "1")
     private.clock.now += 20
@@ -266,11 +266,11 @@ async def test_an_outage_gives_no_time_and_no_hit_and_run(private: Store) -> Non
 
 
 async def test_after_an_outage_and_its_grace_the_silent_are_reaped_without_a_verdict(private: Store) -> None:
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     await private.announce(alice(downloaded=500))
     private.clock.now += 300
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     await private.pass_time(private.rules.grace)
     assert await private.silence(alice()) == 1
     assert await sets(private) == {"incomplete"}
@@ -278,7 +278,7 @@ async def test_after_an_outage_and_its_grace_the_silent_are_reaped_without_a_ver
 
 async def test_an_outage_is_known_before_the_heartbeat_says_so(private: Store) -> None:
     """A machine that slept: whoever wakes first, nobody who could not announce is reaped or judged."""
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     await private.announce(alice(downloaded=500))
     private.clock.now += 5000
@@ -288,12 +288,12 @@ async def test_an_outage_is_known_before_the_heartbeat_says_so(private: Store) -
 
 
 async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) -> None:
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     private.clock.now += 86_400
-    await private.swarms.heartbeat()
+    await private.reaping.heartbeat()
     private.clock.now -= 86_300
-    assert await private.swarms.heartbeat() == 0
+    assert await private.reaping.heartbeat() == 0
     assert await private.redis.get(private.keys.gap()) is None
     assert await private.redis.get(private.keys.heartbeat()) == str(START + 100).encode()
     assert await private.silence(alice()) == 1

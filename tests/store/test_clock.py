@@ -7,7 +7,8 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, peer_id, update
 from tracker.store.clock import SetBack, StoreClock
-from tracker.store.swarms import SwarmRules, Swarms
+from tracker.store.reaping import Reaping
+from tracker.store.swarms import SwarmRules
 
 HOUR = 3600
 TIMEOUT = 2700
@@ -64,9 +65,9 @@ async def store(make_store: MakeStore) -> Store:
     return await make_store(shortest_timeout=TIMEOUT, longest_timeout=TIMEOUT, grace=2700)
 
 
-def on(store: Store, timer: Timer) -> Swarms:
-    """The swarms of a tracker of its own, for which the store's clock jumps when ``timer`` does."""
-    return Swarms(store.connection, store.scripts, store.keys, RULES, store.clock, timer=timer)
+def on(store: Store, timer: Timer) -> Reaping:
+    """The reaping of a tracker of its own, for which the store's clock jumps when ``timer`` does."""
+    return Reaping(store.connection, store.scripts, store.keys, RULES, store.clock, timer=timer)
 
 
 async def members(store: Store) -> int:
@@ -77,8 +78,8 @@ async def members(store: Store) -> int:
 async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, noticed: bool) -> None:
     """Timeouts end, at once and all together, of peers that announced a minute ago."""
     timer = Timer()
-    swarms = on(store, timer)
-    await swarms.heartbeat()
+    reaping = on(store, timer)
+    await reaping.heartbeat()
     await store.announce(update(1, "s", timeout_seconds=TIMEOUT))
     await store.announce(update(2, "s", timeout_seconds=TIMEOUT))
     await store.pass_time(5)
@@ -86,20 +87,20 @@ async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, not
         await store.redis.delete(store.keys.timeout(1, peer_id(peer)))
     timer.now -= HOUR
     if noticed:
-        assert await swarms.heartbeat() == int(store.clock.now)
-    assert await swarms.reap([("1", peer_id(1).hex())]) == 0
+        assert await reaping.heartbeat() == int(store.clock.now)
+    assert await reaping.reap([("1", peer_id(1).hex())]) == 0
     [due] = [
         int(key.rpartition(b":")[2]) async for key in store.redis.scan_iter(f"{store.keys.prefix}due:1*")
     ]
-    assert await swarms.reap_due(due, 0, 64, 64) == (2, 0)
-    assert (await swarms.sweep(["1"], "", 200)).reaped == 0
+    assert await reaping.reap_due(due, 0, 64, 64) == (2, 0)
+    assert (await reaping.sweep(["1"], "", 200)).reaped == 0
     assert await members(store) == 2
 
-    await swarms.heartbeat()
+    await reaping.heartbeat()
     await store.pass_time(60)
     await store.announce(update(2, timeout_seconds=TIMEOUT))
     await store.pass_time(RULES.grace)
-    assert (await swarms.sweep(["1"], "", 200)).reaped == 1, (
+    assert (await reaping.sweep(["1"], "", 200)).reaped == 1, (
         "who did not come back goes after a reap interval"
     )
     assert await members(store) == 1
@@ -107,8 +108,8 @@ async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, not
 
 async def test_timeouts_of_before_the_clock_was_set_back_do_not_last_longer(store: Store) -> None:
     timer = Timer()
-    swarms = on(store, timer)
-    await swarms.heartbeat()
+    reaping = on(store, timer)
+    await reaping.heartbeat()
     await store.pass_time(10)
     for peer, seconds in ((1, TIMEOUT), (2, TIMEOUT), (3, 20)):
         await store.announce(update(peer, "s", timeout_seconds=seconds))
@@ -116,23 +117,23 @@ async def test_timeouts_of_before_the_clock_was_set_back_do_not_last_longer(stor
     await store.pass_time(10)
     await store.announce(update(2, timeout_seconds=TIMEOUT))  # it has a timeout of the new time
     timer.now += HOUR
-    await swarms.heartbeat()
-    noticed = swarms.was_set_back
+    await reaping.heartbeat()
+    noticed = reaping.was_set_back
     assert noticed
-    await swarms.rewind()
-    assert not swarms.was_set_back
+    await reaping.rewind()
+    assert not reaping.was_set_back
     left = [await store.redis.ttl(store.keys.timeout(1, peer_id(peer))) for peer in (1, 2, 3)]
     assert [round(seconds, -2) for seconds in left] == [2700, 2700, 0] and left[2] > 0
-    await swarms.rewind()
+    await reaping.rewind()
     assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
 
 
 async def test_a_step_back_that_nobody_can_tell_from_a_timeout_is_left_alone(store: Store) -> None:
     timer = Timer()
-    swarms = on(store, timer)
-    await swarms.heartbeat()
+    reaping = on(store, timer)
+    await reaping.heartbeat()
     await store.announce(update(1, "s", timeout_seconds=TIMEOUT))
     timer.now += 600
-    await swarms.heartbeat()
-    await swarms.rewind()
+    await reaping.heartbeat()
+    await reaping.rewind()
     assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100

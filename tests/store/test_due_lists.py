@@ -43,7 +43,7 @@ async def test_who_announced_goes_to_the_list_of_the_new_timeout(store: Store) -
     store.clock.now = first
     await store.announce(update(1))  # the timeout lives for TIMEOUT more
     await store.redis.unlink(store.keys.timeout(1, peer_id(2)))  # this one is over
-    assert await store.swarms.reap_due(first, 0, 64, 64) == (2, 1)
+    assert await store.reaping.reap_due(first, 0, 64, 64) == (2, 1)
     (second,) = await lists(store)
     assert abs(second - deadline(store)) <= DUE_STEP_SECONDS
     assert await lists(store) == {second: [1]}
@@ -60,10 +60,10 @@ async def test_who_left_and_came_back_stands_in_one_list(store: Store) -> None:
         await store.announce(update(1, "s"))
     second = deadline(store)
     assert await lists(store) == {first: [1], second: [1, 1, 1]}
-    assert await store.swarms.reap_due(first, 0, 64, 64) == (1, 0)
+    assert await store.reaping.reap_due(first, 0, 64, 64) == (1, 0)
     assert await lists(store) == {second: [1, 1, 1]}
     store.clock.now = second
-    assert await store.swarms.reap_due(second, 0, 64, 64) == (3, 0)
+    assert await store.reaping.reap_due(second, 0, 64, 64) == (3, 0)
     assert list((await lists(store)).values()) == [[1]]
 
 
@@ -73,9 +73,9 @@ async def test_a_slice_at_a_time(store: Store) -> None:
         await store.announce(update(number, "s"))
     first = deadline(store)
     store.clock.now = first
-    assert await store.swarms.reap_due(first, 0, 3, 3) == (3, 0)
+    assert await store.reaping.reap_due(first, 0, 3, 3) == (3, 0)
     assert (await lists(store))[first] == [1, 2, 3, 4, 5]
-    assert await store.swarms.reap_due(first, 3, 3, 3) == (2, 0)
+    assert await store.reaping.reap_due(first, 3, 3, 3) == (2, 0)
     ((second, numbers),) = (await lists(store)).items()
     assert second > first and numbers == [1, 2, 3, 4, 5]
 
@@ -89,7 +89,7 @@ async def test_no_list_comes_too_late(make_store: MakeStore) -> None:
     store.clock.now += 10
     await store.announce(update(1, timeout_seconds=1000))
     store.clock.now = first
-    assert await store.swarms.reap_due(first, 0, 64, 64) == (1, 0)
+    assert await store.reaping.reap_due(first, 0, 64, 64) == (1, 0)
     (second,) = await lists(store)
     assert second <= deadline(store, 1000) and first < second
 

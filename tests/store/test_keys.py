@@ -17,6 +17,7 @@ from tracker.store.keys import CHANGES, Keys
 from tracker.store.metrics import place_names
 from tracker.store.offences import Charge, Offences
 from tracker.store.scores import Scored
+from tracker.store.secret import shared_secret
 from tracker.store.uniques import Sighting, UniqueRules, Uniques
 
 PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
@@ -168,8 +169,8 @@ async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, priva
 
 
 async def everything(store: Store) -> None:
-    await store.swarms.heartbeat()
-    await store.swarms.secret()
+    await store.reaping.heartbeat()
+    await shared_secret(store.connection, store.keys)
     for passkey in (ALICE, BOB):
         await store.users.add(passkey=passkey)
     await store.torrents.add(info_hash(1), {"name": "n"})
@@ -193,9 +194,9 @@ async def everything(store: Store) -> None:
     await store.announce(update(9, "x", 4, passkey=ALICE, downloaded=10**6))
     assert await store.silence(update(4)) == 1
     store.clock.now += 500
-    await store.swarms.heartbeat()
-    await store.swarms.set_due_cursor(int(store.clock.now))
-    await store.swarms.sweep(["1", "2", "3"], "", 200)
+    await store.reaping.heartbeat()
+    await store.reaping.set_due_cursor(int(store.clock.now))
+    await store.reaping.sweep(["1", "2", "3"], "", 200)
     assert await store.scores.take_one("2")
     taken = await store.scores.take_one("3")
     assert taken and (await store.scores.finish([Scored(taken, 1.2)])).counted

@@ -83,11 +83,11 @@ async def test_stops_reaps_and_sweeps_work(full: Store) -> None:
     timeouts = [full.keys.timeout(1, update(number).peer_id) for number in range(150, PEERS)]
     await full.redis.delete(*timeouts)
     full.clock.now += 3000
-    step = await full.swarms.sweep(["1", "2"], "", 1000)
+    step = await full.reaping.sweep(["1", "2"], "", 1000)
     assert (step.reaped, step.repairs) == (PEERS - 150, 0)
     assert await check_invariants(full.redis, full.keys) == 0
     full.clock.now += 200
-    assert (await full.swarms.sweep(["1", "2"], "", 1000)).forgotten == 1
+    assert (await full.reaping.sweep(["1", "2"], "", 1000)).forgotten == 1
 
 
 async def test_due_lists_work(full: Store) -> None:
@@ -97,7 +97,7 @@ async def test_due_lists_work(full: Store) -> None:
     full.clock.now += 3000
     reaped = 0
     for key in deadlines:
-        _, more = await full.swarms.reap_due(int(key.decode().rpartition(":")[2]), 0, 1000, 1000)
+        _, more = await full.reaping.reap_due(int(key.decode().rpartition(":")[2]), 0, 1000, 1000)
         reaped += more
     assert reaped == PEERS
     assert await check_invariants(full.redis, full.keys) == 0
@@ -105,7 +105,7 @@ async def test_due_lists_work(full: Store) -> None:
 
 async def test_repairs_work(full: Store) -> None:
     await full.redis.srem(full.keys.swarm_peers(info_hash(1)), update(3).peer_id.hex())
-    assert (await full.swarms.sweep(["1"], "", 1000)).repairs == 1
+    assert (await full.reaping.sweep(["1"], "", 1000)).repairs == 1
     assert await check_invariants(full.redis, full.keys) == PEERS
 
 
@@ -141,9 +141,9 @@ async def test_counts_are_written(full: Store) -> None:
 
 
 async def test_the_heartbeat_goes_on(full: Store) -> None:
-    await full.swarms.heartbeat()
+    await full.reaping.heartbeat()
     full.clock.now += 5
-    assert await full.swarms.heartbeat() == 0
+    assert await full.reaping.heartbeat() == 0
     assert await full.redis.get(full.keys.heartbeat()) == str(int(full.clock.now)).encode()
 
 

@@ -84,7 +84,7 @@ async def test_a_lost_script_is_loaded_again(store: Store) -> None:
         await store.redis.script_flush()
         await store.announce(update(1))
         await store.counters.flush()
-        assert await store.swarms.reap([("1", "00" * 20)]) == 0
+        assert await store.reaping.reap([("1", "00" * 20)]) == 0
 
 
 async def test_errors_of_a_script_are_the_callers(store: Store) -> None:

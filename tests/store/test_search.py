@@ -38,8 +38,8 @@ async def register(store: Store, *all_names: str) -> None:
 
 
 async def sweep(store: Store) -> None:
-    _, ids = await store.swarms.page(0, 1000)
-    await store.swarms.sweep(ids, "", 200)
+    _, ids = await store.reaping.page(0, 1000)
+    await store.reaping.sweep(ids, "", 200)
 
 
 def hashed(start: str, number: int = 0) -> InfoHash:
@@ -182,8 +182,8 @@ async def test_lists_of_the_wrong_type_cost_no_peer_and_no_torrent(make_store: M
     await store.announce(update(1, "s"))
     await store.torrents.add(info_hash(2), {"name": "n"})
     await store.redis.delete(store.keys.timeout(1, update(1).peer_id))
-    _, ids = await store.swarms.page(0, 100)
-    assert (await store.swarms.sweep(ids, "", 200)).reaped == 1
+    _, ids = await store.reaping.page(0, 100)
+    assert (await store.reaping.sweep(ids, "", 200)).reaped == 1
     assert await store.torrents.remove(info_hash(2))
     assert await store.torrents.get(info_hash(2)) is None
 

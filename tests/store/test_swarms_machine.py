@@ -207,18 +207,18 @@ class SwarmMachine(RuleBasedStateMachine):
     def come_back_before_the_reaper(self, data: st.DataObject) -> None:
         torrent, peer = data.draw(st.sampled_from(sorted(self.model.active)))
         torrent_id = self.run(self.store.torrent(info_hash(torrent)))["tid"]
-        assert self.run(self.store.swarms.reap([(torrent_id, update(peer).peer_id.hex())])) == 0
+        assert self.run(self.store.reaping.reap([(torrent_id, update(peer).peer_id.hex())])) == 0
 
     @rule(budget=st.sampled_from([1, 2, 200]))
     def sweep(self, budget: int) -> None:
         """The sweep finds nothing to repair, in one call or in slices."""
-        _, ids = self.run(self.store.swarms.page(0, 100))
+        _, ids = self.run(self.store.reaping.page(0, 100))
         position = ""
         while ids:
-            step = self.run(self.store.swarms.sweep(ids, position, budget))
+            step = self.run(self.store.reaping.sweep(ids, position, budget))
             assert (step.reaped, step.repairs, step.forgotten) == (0, 0, 0)
             ids, position = ids[step.done :], step.position
-        assert self.run(self.store.swarms.check_totals()) == 0
+        assert self.run(self.store.reaping.check_totals()) == 0
 
     @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
     def forgive(self, user: str, torrent: int | None) -> None:

@@ -4,7 +4,7 @@ import pytest
 
 from tests.store.harness import Store, endpoint, info_hash, peer_id, update
 from tests.store.invariants import check_invariants
-from tracker.store.swarms import SweepStep
+from tracker.store.reaping import SweepStep
 
 LARGE = 60
 BUDGET = 20
@@ -12,10 +12,10 @@ BUDGET = 20
 
 async def sweep(store: Store, budget: int = 200) -> SweepStep:
     """A whole round; the sums of what its calls did."""
-    _, ids = await store.swarms.page(0, 1000)
+    _, ids = await store.reaping.page(0, 1000)
     position, sums = "", [0, 0, 0, 0]
     while ids:
-        step = await store.swarms.sweep(ids, position, budget)
+        step = await store.reaping.sweep(ids, position, budget)
         ids, position = ids[step.done :], step.position
         sums = [
             a + b for a, b in zip(sums, (step.reaped, step.repairs, step.forgotten, step.seen), strict=True)
@@ -63,18 +63,18 @@ async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -
             await redis.zadd(keys.index("leechers"), {"1": 999})
         case "total":
             await redis.incrby(keys.stat("seeders"), 5)
-    repairs = (await sweep(store, budget)).repairs + await store.swarms.check_totals()
+    repairs = (await sweep(store, budget)).repairs + await store.reaping.check_totals()
     assert repairs >= 1
     assert await check_invariants(redis, keys) == LARGE
-    assert (await sweep(store, budget)).repairs + await store.swarms.check_totals() == 0
+    assert (await sweep(store, budget)).repairs + await store.reaping.check_totals() == 0
 
 
 async def test_slices_see_everybody_while_peers_come_and_go(store: Store) -> None:
     await fill(store, 100)
-    _, ids = await store.swarms.page(0, 10)
+    _, ids = await store.reaping.page(0, 10)
     position, n = "", 1000
     for _ in range(200):
-        step = await store.swarms.sweep(ids, position, BUDGET)
+        step = await store.reaping.sweep(ids, position, BUDGET)
         assert step.repairs == 0
         if step.done:
             break
@@ -89,9 +89,9 @@ async def test_slices_see_everybody_while_peers_come_and_go(store: Store) -> Non
 async def test_a_torrent_removed_between_page_and_visit_is_no_repair(store: Store) -> None:
     for n in (1, 2):
         await store.torrents.add(info_hash(n))
-    _, ids = await store.swarms.page(0, 10)
+    _, ids = await store.reaping.page(0, 10)
     await store.torrents.remove(info_hash(2))
-    step = await store.swarms.sweep(ids, "", 200)
+    step = await store.reaping.sweep(ids, "", 200)
     assert (step.done, step.repairs) == (2, 0)
 
 
@@ -110,7 +110,7 @@ async def test_an_id_that_went_to_another_torrent_stays_there(store: Store, how:
         await store.announce(update(1, "s"))
         await store.announce(update(1, "x"))
     assert await store.redis.zscore(store.keys.index("seeders"), "5") == 1
-    assert await store.swarms.check_totals() == 0
+    assert await store.reaping.check_totals() == 0
     assert await check_invariants(store.redis, store.keys) == 1
 
 

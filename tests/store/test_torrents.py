@@ -51,7 +51,7 @@ async def test_adding_what_registered_itself_keeps_it(make_store: MakeStore) -> 
     assert (await store.torrent(info_hash(1)))["auto"] == "1"
     assert await store.torrents.add(info_hash(1)) == ("1", False)
     store.clock.now += 2 * WEEK
-    assert (await store.swarms.sweep(["1"], "", 200)).forgotten == 0
+    assert (await store.reaping.sweep(["1"], "", 200)).forgotten == 0
     assert (await found(store, 1)).registered
 
 
@@ -153,9 +153,9 @@ async def test_removing_a_torrent_with_peers_forgets_it_after_them(make_store: M
     assert not (await found(store, 1)).registered
     for number in (1, 2):
         assert await store.silence(update(number), "2") == 1
-    assert (await store.swarms.sweep(["2"], "", 200)).forgotten == 0
+    assert (await store.reaping.sweep(["2"], "", 200)).forgotten == 0
     store.clock.now += WEEK
-    step = await store.swarms.sweep(["1", "2"], "", 200)
+    step = await store.reaping.sweep(["1", "2"], "", 200)
     assert (step.forgotten, step.repairs) == (1, 0)
     left = {key.decode().removeprefix(store.keys.prefix) for key in (await store.dump()).keys() - before}
     assert all(key.startswith(("due:", "stats:")) for key in left), left
@@ -295,7 +295,7 @@ async def test_a_denial_that_a_site_wrote_holds_at_once_and_is_listed_after_a_sw
     await store.redis.set(store.keys.deny(info_hash(1)), "the site's reason")
     assert await store.refused(update(2, "s")) == "denied"
     assert await store.torrents.denials() == []
-    await store.swarms.sweep(["1"], "", 200)
+    await store.reaping.sweep(["1"], "", 200)
     assert [denial.reason for denial in await store.torrents.denials()] == ["the site's reason"]
     await store.redis.delete(store.keys.deny(info_hash(1)))
     assert await store.torrents.denials() == []

@@ -518,7 +518,7 @@ async def test_the_sweep_forgets_unique_users_too(store: Store, mode: str) -> No
     position, forgotten, calls = "", 0, 0
     while calls < 20:
         calls += 1
-        step = await store.swarms.sweep(["1"], position, 200)
+        step = await store.reaping.sweep(["1"], position, 200)
         position, forgotten = step.position, forgotten + step.forgotten
         if step.done:
             break
@@ -533,12 +533,12 @@ async def test_a_torrent_that_is_joined_while_it_is_being_forgotten_stays(store:
     await store.announce(update(1, "x"))
     await crowd(uniques(store), 30)
     await store.pass_time(store.rules.forget_after)
-    step = await store.swarms.sweep(["1"], "", 200)
+    step = await store.reaping.sweep(["1"], "", 200)
     assert step.position and not step.done
     for peer in range(1, 30):
         await store.announce(update(peer, "s"))
     for budget in (200, 10):  # small enough to be counted at once, and too large for that
-        again = await store.swarms.sweep(["1"], step.position, budget)
+        again = await store.reaping.sweep(["1"], step.position, budget)
         assert (again.forgotten, again.repairs) == (0, 0)
     assert await store.torrents.get(IH) is not None
 

@@ -33,7 +33,7 @@ async def tracker_on(
 
 @asynccontextmanager
 async def working(store: Store, interval: float = REAP_INTERVAL) -> AsyncIterator[Reaper]:
-    reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, interval, time.time)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, interval, time.time)
     store.connection.on_return(reaper.note_return)
     tasks = [asyncio.Task(reaper.run()), asyncio.Task(store.connection.watch())]
     try:
@@ -236,8 +236,8 @@ async def test_a_peer_that_came_back_stays(any_server: Server, users: str) -> No
         await asyncio.sleep(2 * SHORT)
         await join(store, 1, timeout=60)
         deadline = due_deadline(int(store.clock.now) + 1, SHORT)
-        assert await store.swarms.reap_due(deadline, 0, 64, 64) == (1, 0)
-        assert await store.swarms.reap([("1", peer_id(1).hex())]) == 0
+        assert await store.reaping.reap_due(deadline, 0, 64, 64) == (1, 0)
+        assert await store.reaping.reap([("1", peer_id(1).hex())]) == 0
         assert await size(store) == 1
 
 
@@ -249,13 +249,13 @@ async def test_a_due_list_is_worked_through_in_pieces(any_server: Server, users:
             await join(store, peer, timeout=60 if peer == 3 else SHORT)
         await asyncio.sleep(2 * SHORT)
         deadline = due_deadline(int(store.clock.now) + 1, SHORT)
-        assert await store.swarms.reap_due(deadline, 0, 2, 10) == (2, 2)
-        assert await store.swarms.reap_due(deadline, 2, 100, 4) == (4, 4)
-        assert await store.swarms.reap_due(deadline, 6, 2, 2) == (2, 2)
+        assert await store.reaping.reap_due(deadline, 0, 2, 10) == (2, 2)
+        assert await store.reaping.reap_due(deadline, 2, 100, 4) == (4, 4)
+        assert await store.reaping.reap_due(deadline, 6, 2, 2) == (2, 2)
         assert await store.redis.exists(store.keys.due(deadline))
-        assert await store.swarms.reap_due(deadline, 8, 100, 100) == (1, 1)
+        assert await store.reaping.reap_due(deadline, 8, 100, 100) == (1, 1)
         assert not await store.redis.exists(store.keys.due(deadline))
-        assert await store.swarms.reap_due(deadline, 9, 100, 100) == (0, 0)
+        assert await store.reaping.reap_due(deadline, 9, 100, 100) == (0, 0)
         assert await size(store) == 1
         assert await check_invariants(store.redis, store.keys) == 1
 
@@ -301,17 +301,17 @@ async def test_lost_events_and_lost_due_lists_are_healed_by_the_sweep(any_server
 async def test_the_due_cursor_survives_a_restart(any_server: Server, users: str) -> None:
     async with tracker_on(any_server.url, users) as store:
         await until(lambda: _has_cursor(store), 5)
-        cursor = await store.swarms.due_cursor()
+        cursor = await store.reaping.due_cursor()
         assert cursor is not None and abs(cursor - time.time()) < 10
 
 
 async def _has_cursor(store: Store) -> bool:
-    return (await store.swarms.due_cursor() or 0) > time.time() - 10
+    return (await store.reaping.due_cursor() or 0) > time.time() - 10
 
 
 async def test_a_due_cursor_of_a_clock_that_was_ahead_is_set_back(any_server: Server, users: str) -> None:
     async with running(Store(any_server.url, Keys(users), RULES)) as store:
-        await store.swarms.set_due_cursor(int(time.time()) + 7200)
+        await store.reaping.set_due_cursor(int(time.time()) + 7200)
     async with tracker_on(any_server.url, users, interval=3600) as store:
         await asyncio.sleep(0.3)
         await join(store, 1)
@@ -320,7 +320,7 @@ async def test_a_due_cursor_of_a_clock_that_was_ahead_is_set_back(any_server: Se
 
 
 async def _cursor_is_past(store: Store) -> bool:
-    return (await store.swarms.due_cursor() or 0) <= time.time()
+    return (await store.reaping.due_cursor() or 0) <= time.time()
 
 
 async def test_lists_that_came_due_while_no_tracker_was_here_are_worked_through(
@@ -331,7 +331,7 @@ async def test_lists_that_came_due_while_no_tracker_was_here_are_worked_through(
         store.swarms._clock = lambda: time.time() - 7200
         await join(store, 1, timeout=600)
         (old,) = [key async for key in store.redis.scan_iter(f"{users}due:*")]
-        await store.swarms.set_due_cursor(int(time.time()) - 7200)
+        await store.reaping.set_due_cursor(int(time.time()) - 7200)
         store.swarms._clock = time.time
         async with working(store, interval=3600):
             await until(lambda: _absent(store, old), 10)
@@ -390,7 +390,7 @@ async def test_what_the_sweep_finds_counts_as_its_own(any_server: Server, users:
     async with tracker_on(any_server.url, users, reap=False) as store:
         await join(store, 1)
         await store.redis.expire(store.keys.timeout(1, peer_id(1)), 0)
-        reaper = Reaper(store.swarms, store.connection, store.keys, store.counters, 60, store.clock)
+        reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, 60, store.clock)
         assert (reaper.swept_at, reaper.sweep_behind, reaper.due_behind_seconds) == (0, False, 0)
         await store.redis.delete(store.keys.timeout(1, peer_id(1)))
         await reaper.sweep_once(0.0)

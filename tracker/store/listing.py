@@ -9,6 +9,8 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
+from tracker.store.connection import Connection
+from tracker.store.keys import Keys
 from tracker.store.scripts import Scripts
 
 NAME_CHARACTERS = 255
@@ -64,3 +66,18 @@ async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) ->
         argv += (row.info_hash, row.torrent_id, row.name, row.folded)
     with suppress(OutOfMemoryError):
         await scripts.index(argv)
+
+
+async def page_of_torrents(
+    connection: Connection, keys: Keys, cursor: int, count: int
+) -> tuple[int, list[str]]:
+    """A page of all torrent ids, and the cursor of the next (0 at the end)."""
+    after, members = await connection.command("ZSCAN", keys.index("seeders"), cursor, "COUNT", count)
+    return int(after), [member.decode() for member in _members(members)]
+
+
+def _members(scanned: Any) -> list[bytes]:
+    """ZSCAN's answer as the client gives it (flat, or pairs) -> the members."""
+    if scanned and isinstance(scanned[0], tuple | list):
+        return [member for member, _ in scanned]
+    return list(scanned[::2])

@@ -20,7 +20,8 @@ from tracker.store.connection import Connection
 from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.notifications import request_expiry_events
-from tracker.store.swarms import DUE_STEP_SECONDS, Swarms
+from tracker.store.reaping import Reaping
+from tracker.store.update import DUE_STEP_SECONDS
 
 BATCH = 32
 """Peers to remove in one call of the store, which does nothing else meanwhile: some 2 ms, and announces go between two calls."""
@@ -28,6 +29,8 @@ DUE_ENTRIES = 128
 """Entries of a due list looked at in one call. On a usual day nearly all of them are of peers that have announced since."""
 HEARTBEAT_SECONDS = 5.0
 SWEEP_BUDGET = 100
+SWEEP_PAUSES = 2
+"""Even in a hurry the sweep rests twice as long as it had to wait for the store, so a third of the store's time is its share at most."""
 SWEEP_BEHIND = 3
 """The sweep is behind when its last round ended more than this many reap intervals ago."""
 _LOOK_BACK, _LONGEST_LOOK_BACK = 600, 86_400
@@ -47,14 +50,14 @@ class Reaper:
 
     def __init__(
         self,
-        swarms: Swarms,
+        reaping: Reaping,
         connection: Connection,
         keys: Keys,
         counters: Counters,
         interval: float,
         clock: Callable[[], float],
     ) -> None:
-        self._swarms = swarms
+        self._reaping = reaping
         self._connection = connection
         self._keys = keys
         self._counters = counters
@@ -166,13 +169,13 @@ class Reaper:
                 batch = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
                 peers = [(t, p) for t, p in batch if len(p) == 40 and t.isdigit()]
                 async with self._turn:
-                    reaped = await self._swarms.reap(peers)
+                    reaped = await self._reaping.reap(peers)
                 self._count(reaped, "event")
 
     # Due lists
 
     async def _reap_due(self) -> None:
-        cursor = await self._swarms.due_cursor()
+        cursor = await self._reaping.due_cursor()
         # However long nobody was here: who stands in a list and is alive has to get into a later one.
         earliest = int(self._clock()) - (_LOOK_BACK if cursor is None else _LONGEST_LOOK_BACK)
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
@@ -183,14 +186,14 @@ class Reaper:
             self._due_done = deadline
             while deadline + DUE_STEP_SECONDS <= now:
                 deadline = await self._reap_page(deadline, now)
-                await self._swarms.set_due_cursor(deadline)
+                await self._reaping.set_due_cursor(deadline)
                 self._due_done = deadline
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _reap_page(self, after: int, now: float) -> int:
         """Works through the lists due after ``after``, at most a page of them; the answer is the last deadline done."""
         last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
-        for deadline in await self._swarms.due_lists(
+        for deadline in await self._reaping.due_lists(
             range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)
         ):
             first, seen, reaped = 0, 1, 0
@@ -198,7 +201,7 @@ class Reaper:
                 # Where all were silent, those that come next in the list will be: why look at them before their turn?
                 entries = BATCH if reaped == BATCH else DUE_ENTRIES
                 async with self._turn:
-                    seen, reaped = await self._swarms.reap_due(deadline, first, entries, BATCH)
+                    seen, reaped = await self._reaping.reap_due(deadline, first, entries, BATCH)
                 first += seen
                 self._count(reaped, "due")
                 for _ in range(reaped):
@@ -211,8 +214,8 @@ class Reaper:
         while True:
             hurry = self._sweep_now.is_set()
             self._sweep_now.clear()
-            if self._swarms.was_set_back:
-                await self._swarms.rewind()
+            if self._reaping.was_set_back:
+                await self._reaping.rewind()
             await self.sweep_once(0.0 if hurry else self.interval)
             try:
                 async with asyncio.timeout(self._idle_seconds()):
@@ -225,23 +228,26 @@ class Reaper:
         return min(self.interval / 10, grace) if grace > 0 else self.interval / 10
 
     async def sweep_once(self, seconds: float) -> None:
-        """Visits every swarm once, spread over about ``seconds`` by the size of what is there."""
-        began = self._clock()
-        total = max(1, await self._swarms.size())
+        """Visits every swarm once, spread over about ``seconds`` by the size of what is there, and no faster than others
+        can bear: a round right after a start would else take most of the store's time for as long as it lasts."""
+        began, timer = self._clock(), asyncio.get_running_loop().time
+        total = max(1, await self._reaping.size())
         cursor = 0
         while True:
-            cursor, torrent_ids = await self._swarms.page(cursor, SWEEP_BUDGET)
+            cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
             position = ""
             while torrent_ids:
-                step = await self._swarms.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
+                asked = timer()
+                step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
+                pause = SWEEP_PAUSES * (timer() - asked)
                 torrent_ids, position = torrent_ids[step.done :], step.position
                 self._note(step.reaped, step.repairs, step.forgotten)
-                await asyncio.sleep(
-                    0 if self._sweep_now.is_set() else seconds * (step.seen + step.done) / total * 0.9
-                )
+                if not self._sweep_now.is_set():
+                    pause = max(pause, seconds * (step.seen + step.done) / total * 0.9)
+                await asyncio.sleep(pause)
             if not cursor:
                 break
-        self._note(0, await self._swarms.check_totals(), 0)
+        self._note(0, await self._reaping.check_totals(), 0)
         self.swept_at = self._clock()
         self.sweep_seconds = max(0.0, self.swept_at - began)
 
@@ -267,8 +273,8 @@ class Reaper:
 
     async def beat(self) -> None:
         """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""
-        until = await self._swarms.heartbeat()
-        grace_until = until + self._swarms.grace_seconds + 1 if until else 0.0
+        until = await self._reaping.heartbeat()
+        grace_until = until + self._reaping.grace_seconds + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
             log.warning(
                 "reaping waits: nobody could announce while the tracker or its store was away, or the store's clock jumped",
@@ -279,7 +285,7 @@ class Reaper:
             self._sweep_now.set()
         elif grace_until > self._clock():
             self._grace_until = grace_until
-        if self._swarms.was_set_back:
+        if self._reaping.was_set_back:
             self._sweep_now.set()
 
     def _count(self, reaped: int, cause: str) -> None:
