@@ -31,7 +31,7 @@ _MB = 2.0**20
 _PEERS_A_TORRENT = 50
 
 STORE, DATA = "resident memory, store", "memory of the store's data"
-KEPT_BY_ALLOCATOR_MB = 160.0
+KEPT_BY_ALLOCATOR_MB = 60.0
 """What the store may keep beyond its data: tracker/valkey.py says why, and that it has an end. Until then it grows, so no slope is judged."""
 
 Sample = Mapping[str, float]
