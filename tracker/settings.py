@@ -76,7 +76,11 @@ class HttpSettings(Section):
         description="Longest request line accepted; a scrape of 400 torrents needs 29,000.",
     )
     max_header_bytes: int = Field(
-        8190, ge=256, le=1048576, description="Longest single header line accepted."
+        8190,
+        ge=256,
+        le=1048576,
+        description="Longest single header line accepted; all lines of a request together may have as many bytes as this one "
+        "and the longest request line.",
     )
     max_headers: int = Field(64, ge=8, le=1024, description="Most header lines accepted in one request.")
     keepalive_seconds: float = Field(

@@ -17,6 +17,7 @@ from tests.frontends.harness import (
     on_loops,
     request,
     serving,
+    talking,
 )
 from tracker.bittorrent import Address
 from tracker.frontends.crowd import TOO_MANY, Crowd
@@ -141,6 +142,50 @@ async def test_a_head_that_does_not_end_is_given_up_however_it_comes(head: bytes
                 for client in (fresh, known):
                     group.create_task(_dribbles(client, head))
             assert await mute.is_closed()
+
+
+@on_loops()
+@pytest.mark.parametrize(
+    "before", [b"", request(ANNOUNCE), request(ANNOUNCE, "Content-Length: 5") + b"hello"]
+)
+async def test_a_head_is_only_so_long_in_all(before: bytes) -> None:
+    """Thousands of connections with 64 lines of 8 kB would take gigabytes."""
+    tracker = RecordingTracker()
+    async with talking(tracker, header_seconds=60, max_request_line_bytes=4096) as client:
+        if before:
+            client.send(before)
+            await client.receive()
+        client.send(request(ANNOUNCE)[:-2])
+        sent = 0
+        while sent < 60 and not client.reader.at_eof():
+            sent += 1
+            with contextlib.suppress(ConnectionError, RuntimeError):  # which uvloop raises on what is closed
+                client.send(b"X-A: %b\r\n" % (b"a" * 1000))
+                await client.writer.drain()
+                await asyncio.sleep(0.001)
+        assert await client.is_closed() and 10 <= sent < 60
+        assert len(tracker.announces) == bool(before) and tracker.labels
+
+
+@on_loops()
+async def test_bodies_and_pipelines_are_no_heads() -> None:
+    """However long they are, and in whatever pieces they come."""
+    settings: dict[str, Any] = {"max_request_line_bytes": 1024, "max_header_bytes": 256}
+    async with serving(RecordingTracker(), **settings) as address:
+        async with connect(address) as client:
+            for _ in range(2):
+                client.send(request(ANNOUNCE, "Content-Length: 5000"))
+                for _ in range(10):
+                    client.send(b"a" * 500)
+                    await asyncio.sleep(0.001)
+                assert (await client.receive()).reply[b"peers"] == b""
+        async with connect(address) as client:
+            for _ in range(10):
+                client.send(request(ANNOUNCE) * 10 + request(ANNOUNCE)[:20])
+                await asyncio.sleep(0.001)
+                client.send(request(ANNOUNCE)[20:])
+            for _ in range(110):
+                assert (await client.receive()).reply[b"peers"] == b""
 
 
 @on_loops("uvloop")

@@ -21,7 +21,7 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import StreamReader
+from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.bittorrent import Address
@@ -60,8 +60,10 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
+        "_body",
         "_crowd",
         "_half_closed",
+        "_head_bytes",
         "_last",
         "_pipe",
         "_preface",
@@ -79,6 +81,8 @@ class Connection(RequestHandler):
         self.until = self._crowd.now + self._crowd.head_sweeps
         self._pipe: asyncio.Transport | None = None
         self._preface: bytes | None = None
+        self._body: StreamReader = EMPTY_PAYLOAD
+        self._head_bytes = 0
         self._last = False
         self._half_closed: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -106,16 +110,30 @@ class Connection(RequestHandler):
             if not data:
                 return
         resting = self.until == _RESTS and self._waiter is not None
+        asked = self._request_count
         try:
             super().data_received(data)
             if self._messages:
                 self.until = _RESTS
             elif resting:
                 self.until = self._crowd.now + self._crowd.head_sweeps
+            self._measure_head(len(data), whole=self._request_count != asked)
         except Exception:  # noqa: BLE001
             # The parser raised what aiohttp does not expect of it. The input is to blame: no traceback.
             self._rules.malformed(None)
             self.force_close()
+
+    def _measure_head(self, size: int, *, whole: bool) -> None:
+        """A head is held in memory until it is whole; aiohttp bounds each of its lines, and how many, but not all together."""
+        if whole:
+            self._head_bytes = 0
+            self._body = self._messages[-1][1]
+        elif self._body.is_eof() and not self._close:
+            self._head_bytes += size
+            http = self._rules.settings
+            if self._head_bytes > http.max_request_line_bytes + http.max_header_bytes:
+                self._rules.malformed(None)
+                self.force_close()
 
     def _take_preface(self, data: bytes) -> bytes:
         """Take the PROXY header off the first bytes; empty while it is incomplete or when it is wrong."""
