@@ -64,7 +64,7 @@ def measure_growth(
         prepared = _prepare(stack, directory, sizes, seconds)
         costs: dict[Size, list[float]] = {size: [] for size in sizes}
         stores: dict[Size, list[float]] = {size: [] for size in sizes}
-        for each in prepared:  # it sweeps all swarms after its start
+        for each in prepared:
             processes.wait_until_idle(each.target.pids)
         for each in prepared:
             check(each.target, MODE, each.load)
@@ -92,22 +92,22 @@ def _prepare(
         (home := directory / f"size{n}").mkdir()
         pid, path = stack.enter_context(processes.store(home))
         client = stack.enter_context(_client(path))
-        processes.place([pid], processes.cores())  # nothing is timed yet
-        stores.append((size, home, pid, path, client, memory.used(client)))
+        # Before the peers are there: the round of the sweep that follows a start would take minutes.
+        tracker, port = stack.enter_context(processes.tracker(home, TRACKER_REDIS__URL=f"unix://{path}"))
+        target = Target(size.name, port, [tracker, pid], client)
+        processes.place(target.pids, processes.cores())  # nothing is timed yet
+        stores.append((size, home, path, target, client, memory.used(client)))
     context = multiprocessing.get_context("spawn")
     with ProcessPoolExecutor(len(processes.cores()), mp_context=context) as pool:
         filling = [
-            pool.submit(fill, f"unix://{path}", size, home / "targets") for size, home, _, path, *_ in stores
+            pool.submit(fill, f"unix://{path}", size, home / "targets") for size, home, path, *_ in stores
         ]
         for each in filling:
             each.result()
     prepared = []
-    for size, home, pid, path, client, empty in stores:
+    for size, home, _, target, client, empty in stores:
         bytes_per_peer = memory.per_peer(client, empty, size.peers)
-        processes.place([pid], {processes.cores()[processes.SERVER_CORE]})
-        url = {"TRACKER_REDIS__URL": f"unix://{path}"}
-        tracker, port = stack.enter_context(processes.tracker(home, **url))
-        target = Target(size.name, port, [tracker, pid], client)
+        processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
         prepared.append(Prepared(size, target, Load(home / "targets", 64, seconds), bytes_per_peer))
     return prepared
 
