@@ -17,6 +17,7 @@ from urllib.parse import quote_from_bytes
 from drills.talk import PATIENCE_SECONDS, Answer, How, Line
 
 TORRENT_BYTES = 1 << 30
+LEDGER_SECONDS = 0.5
 _PULSE_SECONDS = 0.25
 _STALL_SECONDS = 3.0
 
@@ -87,6 +88,8 @@ class Fleet:
     gone: list[Peer] = field(default_factory=list)
     remember: bool = True
     """Off for a long run, which looks at figures only."""
+    ledger: list[bytes] = field(default_factory=list)
+    """Torrents in which there was one announce each, answered or not."""
     answers: Counter[How] = field(default_factory=Counter)
     promised: Counter[bytes] = field(default_factory=Counter)
     """Announces answered, by torrent."""
@@ -103,6 +106,8 @@ class Fleet:
         async with asyncio.TaskGroup() as clients:
             tasks = [clients.create_task(self._client(number)) for number in range(self.pace.peers)]
             tasks.append(clients.create_task(self._feel_pulse()))
+            if self.remember:
+                tasks.append(clients.create_task(self._keep_ledger()))
             try:
                 yield self
             finally:
@@ -167,6 +172,19 @@ class Fleet:
         peer.leaves = "silent"
         if chance.random() < 0.6 and await self._announce(peer, line, number, "stopped"):
             peer.leaves = "stopped"
+
+    async def _keep_ledger(self) -> None:
+        """One announce in each of many torrents, which nothing that is counted in its place can make up for when it is lost:
+        of those that were not answered some are applied, and in the other torrents they would hide as many that are missing."""
+        line = Line("127.19.0.1", keep=False)
+        while True:
+            if self._churns:
+                number = len(self.ledger)
+                named = info_hash_of(self.seed, -1 - number)
+                self.ledger.append(named)
+                peer = Peer(named, b"-DR0001-" + named[:12], 1024 + number % 60_000, 0, f"{number:08X}")
+                await self._announce(peer, line, number, "started")
+            await asyncio.sleep(LEDGER_SECONDS)
 
     async def _announce(self, peer: Peer, line: Line, number: int, event: str) -> bool:
         await self._going.wait()

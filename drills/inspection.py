@@ -67,7 +67,7 @@ async def members_of(redis: Any, info_hash: bytes) -> set[bytes]:
 async def settled(redis: Any, fleet: Fleet, findings: Findings, seconds: float) -> None:
     """Nobody comes or goes any more: waits, at most for ``seconds``, until the swarms are those who announce, and no others."""
     began = time.monotonic()
-    expected: dict[bytes, set[bytes]] = {}
+    expected: dict[bytes, set[bytes]] = {info_hash: set() for info_hash in fleet.ledger}
     for peer in fleet.aboard.values():
         expected.setdefault(peer.info_hash, set()).add(peer.peer_id)
     while True:

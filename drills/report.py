@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from bench.processes import ROOT
 from bench.tables import table
 from drills.drill import Held
-from drills.fleet import Pace
+from drills.fleet import LEDGER_SECONDS, Pace
 from drills.scene import REAP_SECONDS
 
 PAGE = ROOT / "docs" / "trust.md"
@@ -63,5 +63,5 @@ def setting(pace: Pace) -> str:
     return (
         f"{pace.peers} clients in {pace.torrents} torrents announce every {pace.interval:g} s to `tracker serve` over connections of "
         f"their own; {pace.churning:.0%} of them leave after a few announces, more than a third of those without a word, and come "
-        f"back as somebody else. A peer may be silent for {REAP_SECONDS:g} s; everything else is as an operator gets it."
+        f"back as somebody else. One more announces in a new torrent every {LEDGER_SECONDS:g} s, once in each. A peer may be silent for {REAP_SECONDS:g} s; everything else is as an operator gets it."
     )

@@ -11,7 +11,7 @@ from bencodepy import encode as bencode
 from bench.sections import Section
 from drills.drill import DRILLS, Drill, Held, hold
 from drills.faults import DRILLS as ALL
-from drills.fleet import Fleet, Pace
+from drills.fleet import Fleet, Pace, info_hash_of
 from drills.report import as_markdown
 from drills.scene import Scene
 from drills.soak import judge, slope
@@ -33,8 +33,9 @@ async def held(drills: list[Drill], directory: Path) -> list[Held]:
 async def damage(scene: Scene, fleet: Fleet) -> None:
     """Announces are lost, and somebody is there who never announced."""
     with scene.store() as store:
-        torrent = next(store.scan_iter("t:t:*", _type="hash"))
+        torrent = b"t:t:" + info_hash_of(fleet.seed, 0).hex().encode()
         store.hincrby(torrent, "announces", -1000)
+        store.delete(f"t:t:{fleet.ledger[0].hex()}")
         store.sadd(torrent.replace(b"t:t:", b"t:tpeers:"), "00" * 20)
 
 
@@ -48,6 +49,7 @@ async def test_the_quick_drills_pass_and_damage_is_noticed(tmp_path: Path) -> No
     assert all(one.findings.peers == PACE.peers for one in quick)
     complaints = "\n".join(wrong.findings.complaints)
     assert "announces that were answered are lost" in complaints
+    assert wrong.findings.lost > 1000, "the one of the ledger too"
     assert re.search(r"after 3 s \d+ peers are there that went", complaints)
 
 
@@ -55,6 +57,7 @@ async def test_the_quick_drills_pass_and_damage_is_noticed(tmp_path: Path) -> No
 async def test_a_store_that_does_not_come_back_ends_its_own_drill_only(tmp_path: Path) -> None:
     def prepare(scene: Scene) -> None:
         scene.start_server("--appendonly", "no")
+        scene.add_tracker()
 
     async def fault(scene: Scene, _: Fleet) -> None:
         assert scene.server is not None
