@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 
+from fuzz.wires import Wire
 from tests.frontends.harness import (
     ANNOUNCE,
     PATIENCE,
@@ -20,8 +21,12 @@ from tests.frontends.harness import (
     talking,
 )
 from tracker.bittorrent import Address
+from tracker.frontends.connection import Connection, Server
 from tracker.frontends.crowd import TOO_MANY, Crowd
-from tracker.settings import HttpSettings
+from tracker.frontends.door import Door
+from tracker.frontends.doors import Doors
+from tracker.frontends.front import FrontEnd
+from tracker.settings import AnnounceSettings, HttpSettings
 
 
 async def until(condition: Callable[[], bool]) -> None:
@@ -165,6 +170,23 @@ async def test_a_head_is_only_so_long_in_all(before: bytes) -> None:
                 await asyncio.sleep(0.001)
         assert await client.is_closed() and 10 <= sent < 60
         assert len(tracker.announces) == bool(before) and tracker.labels
+
+
+@on_loops("asyncio")
+async def test_the_time_for_a_head_does_not_begin_again_behind_the_door() -> None:
+    tracker, http = RecordingTracker(), HttpSettings()
+    front = FrontEnd(tracker, http, AnnounceSettings(), max_scrape=1)
+    server = Server(front.handle, front.rules, Crowd(http, tracker.refused), access_log=None)
+    door = Door(Doors(front, server))
+    wire = Wire(asyncio.get_running_loop(), "11.0.0.1")
+    wire.open(door)
+    until = door.until
+    door.data_received(request(ANNOUNCE)[:-2])
+    server.crowd.now += 3
+    door.data_received(b"X: " + b"y" * 8000)  # more than a door waits for
+    behind = wire.get_protocol()
+    assert isinstance(behind, Connection) and behind.until == until
+    wire.abort()
 
 
 @on_loops()

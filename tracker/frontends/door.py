@@ -199,6 +199,7 @@ class Door(asyncio.Protocol):
         pipe, early = self._pipe, self._early
         connection = self._doors.server()
         connection.address, connection.trusted = self._client, self._trusted
+        connection.until = min(connection.until, self.until)  # of a head that began here
         self._doors.crowd.replace(self, connection)
         pipe.set_protocol(connection)
         connection.connection_made(pipe)
