@@ -96,7 +96,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Decisions.
     "refusals": (*NOUNS, "store"),
     "rules": ("settings", "store"),
-    "reloading": ("errors", "settings"),
+    "reloading": ("errors", "settings", "settings_limits"),
     "limits": (*NOUNS, "settings_limits", "store"),
     "scrape": (*NOUNS, "limits", "refusals", "store"),
     "announce": (*NOUNS, "limits", "refusals", "rules", "scrape", "settings", "store"),

@@ -120,24 +120,31 @@ class Limits:
     """The limits as one process knows them. ``strict``: somebody is over one, so that every request has to be looked at."""
 
     def __init__(self, settings: LimitSettings, *, private: bool) -> None:
-        self.enabled = settings.enabled
         self.strict = False
+        self.most: dict[str, int] = {}
+        self._private = private
+        self._guesses, self._good = bytearray(_CELLS), bytearray(_KNOWN_CELLS if private else 1)
+        self._charges: dict[tuple[str, bytes], int] = {}
+        self.go_by(settings)
+        self.learn(())
+
+    def go_by(self, settings: LimitSettings) -> None:
+        """From now on. The minute's counts begin anew; verdicts that are out hold until their time is over, or nothing is limited."""
+        self.enabled = settings.enabled
         self._exempt = tuple(map(_counted_whole, settings.exempt))
         self._all_addresses = settings.private_addresses
-        self.most: dict[str, int] = {
+        self.most |= {
             PEER: settings.peer_announces_minute,
             TORRENT: settings.torrent_announces_minute,
             JOINS: settings.joins_minute,
             ADDRESS: settings.address_requests_minute,
         }
-        if private:
+        if self._private:
             self.most[PASSKEYS] = settings.unknown_passkeys_minute
         self._sketches = {limit: Sketch(most) for limit, most in self.most.items()} if self.enabled else {}
-        self._guesses, self._good = bytearray(_CELLS), bytearray(_KNOWN_CELLS if private else 1)
-        self._charges: dict[tuple[str, bytes], int] = {}
-        self._judged: dict[bytes, Judgement] = {}
-        self._guessing: dict[bytes, Judgement] = {}
-        self._nets: set[bytes] = set()
+        if not self.enabled:
+            self._charges.clear()
+            self.learn(())
 
     # What happened
 

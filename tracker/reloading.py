@@ -13,6 +13,7 @@ import structlog
 
 from tracker.errors import SettingsError
 from tracker.settings import FIELDS, Settings, variable
+from tracker.settings_limits import LimitSettings
 
 RELOADED: Mapping[str, frozenset[str]] = {
     "announce": frozenset(
@@ -41,6 +42,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
     "clients": frozenset({"allow_list"}),
     "reaper": frozenset({"interval_seconds"}),
     "geoip": frozenset({"database"}),
+    "limits": frozenset(LimitSettings.model_fields),
     "log": frozenset({"level", "format"}),
 }
 """By section: the settings that a running tracker takes over."""

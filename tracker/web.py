@@ -38,7 +38,7 @@ async def open_web(
     telemetry.gauge("announces_waiting", lambda: swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
     allow_list = AllowList(Clients(base.connection, base.keys), time.monotonic)
-    limits, sharing = _limits_on(settings, base)
+    limits, share = _limits_on(settings, base)
 
     def deciding(settings: Settings) -> Tracker:
         return Tracker(
@@ -66,7 +66,7 @@ async def open_web(
         await follow_changes(base.connection, base.keys, allow_list)
 
     async with (
-        running(swarms.run, follow, *sharing),
+        running(swarms.run, follow, share),
         serve_http(
             deciding(settings),
             settings.http,
@@ -81,12 +81,13 @@ async def open_web(
         yield addresses
 
 
-def _limits_on(settings: Settings, base: Foundation) -> tuple[Limits, Sequence[Loop]]:
-    """The limits of this process, and what keeps them in step with the others, if anything."""
+def _limits_on(settings: Settings, base: Foundation) -> tuple[Limits, Loop]:
+    """The limits of this process, and what keeps them in step with the others."""
     limits = Limits(settings.limits, private=settings.users.private)
+    base.changes.follow(lambda changed: limits.go_by(changed.limits))
     offences = Offences(base.connection, base.scripts, base.keys, time.time, limits.most)
 
     async def share() -> None:
         await share_limits(limits, offences, time.time)
 
-    return limits, [share] if limits.enabled else []
+    return limits, share

@@ -19,6 +19,8 @@ log = structlog.get_logger("tracker")
 class Limits(Protocol):
     """limits.py's, as far as it is needed here."""
 
+    enabled: bool
+
     def take(self) -> list[Charge]: ...
 
     def learn(self, verdicts: Iterable[Verdict]) -> None: ...
@@ -33,6 +35,8 @@ async def share_limits(limits: Limits, offences: Offences, clock: Callable[[], f
     window, told = clock() // WINDOW_SECONDS, clock() - _LOG_SECONDS
     while True:
         await asyncio.sleep(SHARE_SECONDS)
+        if not limits.enabled:
+            continue
         now = clock()
         if now // WINDOW_SECONDS != window:
             window = now // WINDOW_SECONDS
