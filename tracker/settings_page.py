@@ -131,7 +131,7 @@ def _section(section: str) -> str:
     return f"""
 ## {section}
 
-{part.__doc__}
+{" ".join((part.__doc__ or "").split())}
 
 | variable | default | allowed | reloaded | what it does |
 |---|---|---|---|---|
