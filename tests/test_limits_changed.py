@@ -43,6 +43,8 @@ async def test_what_is_switched_off_forgives_at_once(redis_url: str, prefix: str
         assert await join(desk, 101, 10) == 0
         desk.limits.go_by(LimitSettings(enabled=False))
         assert not desk.limits.strict and desk.limits.known == 0
+        await desk.share_limits()
+        assert not desk.limits.strict, "what the store was asked before means nobody any more"
         assert await join(desk, 201, 100) == 100
         desk.limits.go_by(LimitSettings(joins_minute=1000))
         await desk.share_limits()

@@ -241,6 +241,8 @@ class Limits:
 
     def learn(self, verdicts: Iterable[Verdict]) -> None:
         """From now on these hold, and no others."""
+        if not self.enabled:  # switched off while the store was asked: nobody would take these back
+            verdicts = ()
         judged: dict[bytes, Judgement] = {}
         guessing: dict[bytes, Judgement] = {}
         for verdict in verdicts:
