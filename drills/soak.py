@@ -8,6 +8,7 @@ import argparse
 import asyncio
 import json
 import re
+import resource
 import sys
 import tempfile
 import time
@@ -17,7 +18,7 @@ from http.client import HTTPConnection
 from pathlib import Path
 
 from bench import page
-from bench.processes import free_port
+from bench.processes import cores, cpu_by_part, free_port
 from bench.sections import Section
 from drills.fleet import Fleet, Pace
 from drills.report import PAGE
@@ -25,7 +26,8 @@ from drills.scene import Post, Scene
 from tests import trackers
 
 BLOCK = "soak"
-INTERVAL_SECONDS = 10
+INTERVAL_SECONDS = 8
+SPARE_DESCRIPTORS = 100
 SAMPLE_SECONDS = 5.0
 _MB = 2.0**20
 _PEERS_A_TORRENT = 50
@@ -110,6 +112,10 @@ class Watch:
         return float(found[1])
 
 
+def _cpu_seconds(scene: Scene) -> float:
+    return sum(part.user + part.kernel for part in cpu_by_part([scene.post.pid]).values())
+
+
 def _processes(post: Post) -> list[tuple[str, int]]:
     web = [(f"web process {n}", pid) for n, pid in enumerate(post.children("tracker.web_process"), 1)]
     return [("background", post.pid), *web, ("store", post.children("valkey-server")[0])]
@@ -124,11 +130,19 @@ async def soak(scene: Scene, rate: float, minutes: float) -> Section:
         TRACKER_REAPER__INTERVAL_SECONDS=str(2 * INTERVAL_SECONDS),
     )
     peers = int(rate * INTERVAL_SECONDS * 0.9)
+    descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    if peers + SPARE_DESCRIPTORS > descriptors:
+        raise SystemExit(f"{peers:,} clients keep a connection each: {descriptors:,} open files are too few (ulimit -n)")
     pace = Pace(peers, max(1, peers // _PEERS_A_TORRENT), INTERVAL_SECONDS)
     fleet = Fleet(pace, [scene.post.port], remember=False)
     watch = Watch(scene, admin)
     samples: list[tuple[float, Sample]] = []
-    began, before = time.monotonic(), Counter(fleet.answers)
+    began, before, tracker_before, fleet_before = (
+        time.monotonic(),
+        Counter(fleet.answers),
+        _cpu_seconds(scene),
+        time.process_time(),
+    )
     async with fleet.sailing():
         while (now := time.monotonic() - began) < 60 * minutes:
             samples.append((now, await asyncio.to_thread(watch.look)))
@@ -139,12 +153,14 @@ async def soak(scene: Scene, rate: float, minutes: float) -> Section:
                     flush=True,
                 )
             await asyncio.sleep(SAMPLE_SECONDS)
-    took, answers = time.monotonic() - began, fleet.answers - before
+        took, answers = time.monotonic() - began, fleet.answers - before
+        tracker, clients = _cpu_seconds(scene) - tracker_before, time.process_time() - fleet_before
     section = Section("Soak")
     section.remarks.append(
         f"`python -m drills.soak --minutes {minutes:g} --rate {rate:g}`: {took / 60:.0f} minutes, two web processes and their private store, "
         f"{answers.total() / took:,.0f} announces a second by {peers:,} clients; two fifths of them leave after a few announces, more than "
-        f"a third of those without a word, and come back as somebody else. Slopes are of the second half, by least squares."
+        f"a third of those without a word, and come back as somebody else. The tracker and its store used {100 * tracker / took:.0f}% of a core, "
+        f"the clients {100 * clients / took:.0f}%, of {len(cores())} that both share. Slopes are of the second half, by least squares."
     )
     if answers["missed"]:
         section.remarks.append(
