@@ -1,12 +1,15 @@
 """SIGHUP: what changes at once, what does not, and what a mistake does (nothing)."""
 
+import contextlib
 import http.client
 import json
 import os
 import pty
+import re
 import signal
 import subprocess
 import sys
+from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -99,6 +102,63 @@ def start(tmp_path: Path, redis_url: str, prefix: str) -> Iterator[Any]:
 def unknown() -> str:
     """A torrent that nobody has announced: in open mode an announce registers it."""
     return quote_from_bytes(os.urandom(20), safe="")
+
+
+def signals(pid: int, mask: str) -> bool:
+    """Whether SIGHUP is in that mask of a process (``SigBlk``, ``SigCgt`` or ``SigIgn``)."""
+    with contextlib.suppress(OSError):
+        found = re.search(rf"^{mask}:\s*([0-9a-f]+)", Path(f"/proc/{pid}/status").read_text(), re.MULTILINE)
+        return found is not None and bool(int(found[1], 16) & 1)
+    return False
+
+
+def children_of(pid: int) -> list[int]:
+    return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
+
+
+def test_it_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
+    """In any of its processes, from the first line of each on; what it asks for is done in the end."""
+    hung_up: Counter[str] = Counter()
+    children: set[int] = set()
+
+    def done() -> bool:
+        reloaded = '"settings reloaded"' in (tmp_path / "log").read_text()
+        if signals(starting.pid, "SigBlk") or signals(starting.pid, "SigCgt"):
+            starting.send_signal(signal.SIGHUP)
+            hung_up["before it was heeded" if signals(starting.pid, "SigBlk") else "later"] += 1
+        for pid in filter(lambda child: signals(child, "SigIgn"), children_of(starting.pid)):
+            os.kill(pid, signal.SIGHUP)
+            children.add(pid)
+        assert starting.poll() is None, (tmp_path / "log").read_text()
+        return reloaded
+
+    with (tmp_path / "log").open("w") as log:
+        starting = trackers.spawn(tmp_path, log, "--workers", "2", TRACKER_LOG__FORMAT="json")
+    try:
+        until(done)
+        assert hung_up["before it was heeded"] and hung_up["later"]
+        assert len(children) == 3 and children == set(children_of(starting.pid))
+        starting.terminate()
+        assert starting.wait(trackers.SECONDS) == 0
+    finally:
+        starting.kill()
+        starting.communicate()
+
+
+def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
+    command = subprocess.Popen(
+        [sys.executable, "-m", "tracker", "user", "add", "--passkey", "-"],
+        cwd=tmp_path,
+        env=environment({}),
+        stdin=subprocess.PIPE,
+    )
+    try:
+        until(lambda: signals(command.pid, "SigBlk"))
+        command.send_signal(signal.SIGHUP)
+        assert command.wait(trackers.SECONDS) == -signal.SIGHUP
+    finally:
+        command.kill()
+        command.communicate()
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])

@@ -6,7 +6,7 @@ from the main thread, whose end is the process's. Elsewhere a small supervisor s
 and reads a pipe that closes when the tracker is gone.
 
 A child has a session of its own, so a Ctrl-C in the terminal reaches the tracker only, which stops its
-children when it no longer needs them. What it writes comes through a pipe: no file that grows, and its
+children when it no longer needs them. SIGHUP means nothing to it: settings are the tracker's affair. What it writes comes through a pipe: no file that grows, and its
 last words are at hand.
 """
 
@@ -23,6 +23,7 @@ from contextlib import suppress
 # descriptor that the program is to inherit, the tracker's pid, and the program's command line.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 ctypes.CDLL(None).prctl(1, signal.SIGTERM)  # PR_SET_PDEATHSIG
 if os.getppid() != int(sys.argv[2]):
     sys.exit("the tracker ended first")
@@ -34,6 +35,7 @@ except OSError as error:
 """
 _SUPERVISE = """
 import os, signal, subprocess, sys, threading
+signal.signal(signal.SIGHUP, signal.SIG_IGN)
 running = []
 def end(*_):
     for child in running:

@@ -1,5 +1,6 @@
 """The ``tracker`` command: which words there are, and where each is done."""
 
+import signal
 from typing import Annotated, ClassVar
 
 import typer
@@ -74,9 +75,12 @@ def main() -> None:
 
 @app.callback()
 def _main(
+    context: typer.Context,
     config: Config = None,
     version: Annotated[
         bool, typer.Option("--version", help="Print the version.", is_eager=True, callback=_show_version)
     ] = False,
 ) -> None:
     del config, version
+    if context.invoked_subcommand != "serve":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see __main__.py

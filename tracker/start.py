@@ -101,3 +101,4 @@ def _heed_signals(stop: Stop, seconds: float, reload: Reload) -> None:
             reload.asked.set()
 
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came before now is heard

@@ -97,7 +97,6 @@ async def serve(orders: Orders, sockets: Sequence[socket.socket], pair: socket.s
 
 
 def main() -> None:
-    signal.signal(signal.SIGHUP, signal.SIG_IGN)  # the parent reads the settings
     pair = socket.socket(fileno=int(sys.argv[1]))
     try:
         orders, sockets = receive_orders(pair)
