@@ -121,14 +121,15 @@ async def test_dribbled_headers_do_not_win_time() -> None:
     async with talking(RecordingTracker(), keepalive_seconds=0.1, max_headers=1024) as client:
         await client.get(ANNOUNCE)
         client.send(request(ANNOUNCE)[:-2])
-        started = asyncio.get_running_loop().time()
+        lines = 0
         with contextlib.suppress(ConnectionError):
             while not client.reader.at_eof():
                 client.send(b"a: b\r\n")
+                lines += 1
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.01):
                         await client.reader.read(1)
-        assert asyncio.get_running_loop().time() - started < 1
+        assert lines < 100  # each takes a hundredth of a second, and more than a thousand may come
 
 
 @on_loops()

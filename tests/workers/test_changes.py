@@ -43,7 +43,7 @@ async def subscribed(store: Store, listeners: int) -> None:
 
 
 async def until(allow_list: AllowList, allowed: bool) -> None:
-    async with asyncio.timeout(2):
+    async with asyncio.timeout(20):
         while await allow_list.allows(PEER) is not allowed:
             await asyncio.sleep(0.001)
 
