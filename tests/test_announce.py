@@ -467,8 +467,8 @@ async def test_scrapes_count_among_those_that_wait(make_desk: MakeDesk) -> None:
     answers: list[ScrapeReply | ClientError] = []
     for _ in range(3):
         assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
-    assert desk.tracker.waiting == 3
+    assert desk.tracker.load == 3 / 2048
     async with asyncio.timeout(30):
         while len(answers) < 3:
             await asyncio.sleep(0.001)
-    assert desk.tracker.waiting == 0
+    assert desk.tracker.load == 0

@@ -81,7 +81,7 @@ async def test_every_command_for_redis_works(lived_in: Server) -> None:
 def texts() -> Iterator[str]:
     """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
     yield from (text for text, _ in refusals.REFUSALS.values())
-    yield from (refusals._AWAY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
+    yield from (refusals._AWAY, refusals._BUSY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
     for module in ("wire/query.py", "frontends/http.py", "announce.py", "scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
@@ -102,7 +102,9 @@ def test_what_a_client_may_show_is_explained() -> None:
     said = set(texts())
     assert len(said) > 25
     assert not {text for text in said if f"| {text} |" not in page}
-    assert not {label for label in (*refusals.REFUSALS, "store away") if f"\n| {label} | " not in page}
+    assert not {
+        label for label in (*refusals.REFUSALS, "store away", "busy") if f"\n| {label} | " not in page
+    }
 
 
 @pytest.mark.parametrize(

@@ -111,9 +111,9 @@ class Tracker:
         self.scrape, self.submit_scrape = self._scrapes.scrape, self._scrapes.submit
 
     @property
-    def waiting(self) -> int:
-        """Requests whose turn has not come."""
-        return self._swarms.waiting + self._swarms.scrapes_waiting
+    def load(self) -> float:
+        """How many requests wait for their turn, as a share of how many may."""
+        return self._swarms.load
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
@@ -222,9 +222,9 @@ class Tracker:
             self._counters.count(*_COUNTED[kind], by=number)
         self._counters.observe("announce_seconds", *seconds)
 
-    def refused(self, label: str, kind: str = "other") -> None:
-        """Counts a request that was refused before it came to a decision."""
-        self._failures.count(label, kind)
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        """Counts requests that were refused before they came to a decision."""
+        self._failures.count(label, kind, number)
 
     def _update(self, asked: _Asked) -> PeerUpdate:
         announce, address, step, _, _, passkey = asked

@@ -26,8 +26,16 @@ class Dropped(ClientError):
     """A refusal that is not told: the connection is closed instead, but for one that a trusted proxy shares out."""
 
 
+class Busy(ClientError):
+    """A refusal because too many ask. Its connection is closed: it would ask again there, and each refusal costs time."""
+
+
 class StoreAway(Exception):
     """The store did not answer, answered too late, or refuses work for now. Nobody is to blame but us."""
+
+
+class StoreBehind(StoreAway):
+    """It answers, but more is waiting for it than it can do soon."""
 
 
 class StartupError(Exception):

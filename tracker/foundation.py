@@ -15,7 +15,7 @@ from tracker.store.counters import Counters
 from tracker.store.keys import Keys
 from tracker.store.reaping import Reaping
 from tracker.store.scripts import Scripts
-from tracker.store.swarms import Moved, SwarmRules, Swarms
+from tracker.store.swarms import MAX_BATCH, Moved, SwarmRules, Swarms
 from tracker.telemetry import Telemetry
 
 _EXPORTED = frozenset({"announces", "torrents.processed"})
@@ -66,7 +66,7 @@ def swarms_on(settings: Settings, base: Foundation) -> Swarms:
             if number:
                 base.counters.count(*names, by=number)
 
-    most = settings.redis.max_waiting
+    most = max(settings.redis.max_waiting // settings.http.workers, MAX_BATCH)
     swarms = Swarms(base.connection, base.scripts, base.keys, _rules(settings), time.time, most, on_batch)
     base.changes.follow(lambda changed: swarms.go_by(_rules(changed)))
     return swarms

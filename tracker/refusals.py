@@ -1,10 +1,15 @@
 """Why requests are refused, in words for people, and the count of them."""
 
-from tracker.errors import ClientError, RetryIn, StoreAway
+import random
+
+from tracker.errors import Busy, ClientError, RetryIn, StoreAway, StoreBehind
 from tracker.store.counters import Counters
 from tracker.store.swarms import Refused
 
 _AWAY = "the tracker's store is away: your client will try again by itself"
+_BUSY = "the tracker is busy: your client will try again by itself"
+_BUSY_MINUTES = 5
+"""Within which those who found it busy come back, each at a time of its own: else all would come at once again."""
 REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "unknown torrent": ("this torrent is not registered with this tracker", 30),
     "denied": ("this torrent is not allowed on this tracker", "never"),
@@ -36,12 +41,14 @@ class Failures:
     def __init__(self, counters: Counters) -> None:
         self._counters = counters
 
-    def count(self, label: str, kind: str) -> None:
-        self._counters.count("requests", f"failures.{label}", f"refused.{kind}")
+    def count(self, label: str, kind: str, number: int = 1) -> None:
+        self._counters.count("requests", f"failures.{label}", f"refused.{kind}", by=number)
 
     def worded(self, error: Refused | ClientError | StoreAway, kind: str) -> ClientError:
         """Counts a refusal, and puts it into words. A request that crashes is counted by whoever answers it."""
-        if isinstance(error, StoreAway):
+        if isinstance(error, StoreBehind):
+            error = Busy(_BUSY, retry_in=random.randint(1, _BUSY_MINUTES), label="busy")
+        elif isinstance(error, StoreAway):
             error = ClientError(_AWAY, retry_in=1, label="store away")
         elif isinstance(error, Refused):
             error = refusal(error.code, error.reason)

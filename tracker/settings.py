@@ -163,9 +163,10 @@ class RedisSettings(Section):
         description="Time that an answer of the store may take; after it announces fail with `retry in`.",
     )
     max_waiting: int = Field(
-        4096,
+        2048,
         ge=64,
-        description="Announces that may wait for the store in one process; further ones are refused at once.",
+        description="Announces that may wait for the store, in all processes together; further ones are refused at once, and new "
+        "connections from half as many on. It should be what is answered in a third of a second.",
     )
 
 

@@ -73,7 +73,7 @@ class RecordingTracker:
         self.kinds: list[str] = []
         self.error: Exception | None = None
         self.asks_first = False
-        self.waiting = 0
+        self.load = 0.0
         self.gate = asyncio.Event()
         self.gate.set()
 
@@ -120,9 +120,9 @@ class RecordingTracker:
             raise self.error
         return ScrapeReply({info_hash: ScrapeFile(seeders=1) for info_hash in scrape.info_hashes})
 
-    def refused(self, label: str, kind: str = "other") -> None:
-        self.labels.append(label)
-        self.kinds.append(kind)
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        self.labels += [label] * number
+        self.kinds += [kind] * number
 
     @property
     def address(self) -> str:

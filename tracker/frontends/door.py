@@ -14,7 +14,7 @@ import time
 from typing import cast
 
 from tracker.bittorrent import Announce, AnnounceReply, Scrape, ScrapeReply
-from tracker.errors import ClientError, Dropped
+from tracker.errors import Busy, ClientError, Dropped
 from tracker.frontends.connection import other_end
 from tracker.frontends.doors import Doors
 from tracker.frontends.exchange import answer_head
@@ -27,6 +27,8 @@ _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 _PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
 _BEGUN = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The beginning of a head, with line ends as they should be, up to before the empty line."""
+_LAST = Head(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
+"""To be answered once, and then no more."""
 _MOST_EARLY = 65536
 """Bytes that may come ahead of an answer: hundreds of requests."""
 
@@ -150,6 +152,8 @@ class Door(asyncio.Protocol):
                 if isinstance(reply, Dropped) and not self._trusted:
                     self._pipe.abort()
                     return
+                if isinstance(reply, Busy) and not self._trusted:
+                    self._head = _LAST
                 body = self._doors.front.failure(reply)
             else:
                 body = encode_scrape(reply)
@@ -175,7 +179,7 @@ class Door(asyncio.Protocol):
 
     def _crashed(self, error: Exception) -> None:
         self._asked, self._early = None, b""
-        self._head = Head(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
+        self._head = _LAST
         self._respond(self._doors.front.crash(error))
 
     def _read(self, lines: bytes) -> Head | None:

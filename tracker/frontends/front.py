@@ -8,7 +8,7 @@ ruin binary hashes. Nothing a client sends is logged.
 
 import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
+from typing import Any, NamedTuple, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
 import structlog
@@ -21,10 +21,11 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
-from tracker.errors import ClientError, Dropped, RetryIn
+from tracker.errors import Busy, ClientError, Dropped, RetryIn
 from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, describe
 from tracker.frontends.exchange import Answer, Request
 from tracker.settings import AnnounceSettings, HttpSettings
+from tracker.wire.compact import pack_address
 from tracker.wire.http import encode_announce, encode_failure, encode_scrape
 from tracker.wire.proxy import TrustedNetworks, client_address
 from tracker.wire.query import parse_announce, parse_scrape
@@ -43,8 +44,8 @@ class Tracker(Protocol):
     """The decisions, as far as this front end needs them. Both coroutines raise only ClientError."""
 
     @property
-    def waiting(self) -> int:
-        """Requests whose turn has not come."""
+    def load(self) -> float:
+        """How many requests wait for their turn, as a share of how many may."""
 
     def submit(
         self,
@@ -68,8 +69,8 @@ class Tracker(Protocol):
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
 
-    def refused(self, label: str, kind: str = "other") -> None:
-        """Count a request that never reached a decision; ``kind`` is announces, scrapes or other."""
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        """Count requests that never reached a decision; ``kind`` is announces, scrapes or other."""
 
 
 Problems = Callable[[], Sequence[str]]
@@ -190,12 +191,12 @@ class FrontEnd:
         return Answer(encode_scrape(reply))
 
     def _told(self, request: Request, error: ClientError) -> Answer:
-        """What a limit drops is not told. A proxy's connections are shared, and one that is cut off would count against us."""
+        """What a limit drops is not told, and whoever finds it busy told for the last time. A proxy's connections are shared, and one that is cut off would count against us."""
         connection = cast(Connection, request.protocol)
         if isinstance(error, Dropped) and not connection.trusted and request.transport is not None:
             request.transport.abort()
             return Answer(b"", close=True)
-        return Answer(self.failure(error))
+        return Answer(self.failure(error), close=isinstance(error, Busy) and not connection.trusted)
 
     def _address(self, request: Request, stated: Address | None) -> Address:
         """The address a request is credited to; ``stated`` is its ``ip`` parameter.
@@ -229,6 +230,13 @@ class FrontEnd:
         if address == NO_ADDRESS:
             raise ClientError("the tracker cannot see your address: its proxy must send X-Forwarded-For")
         return address
+
+    def is_proxy(self, end: Any) -> bool:
+        """Whether the other end of a socket, as the socket gives it, is trusted; on a unix socket everybody is, or nobody."""
+        if not isinstance(end, tuple):
+            return True
+        address = pack_address(end[0].partition("%")[0]) if self._proxies else None
+        return address is not None and address in self._proxies
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
         if trusted and address in self._proxies:

@@ -1,22 +1,28 @@
 """Who is let in: everybody, as long as those inside are served; in a rush nobody for a moment, so that they are.
 
-Refusing costs nearly as much as answering, because most of either is the connection. So when too many requests wait for
-the store, new connections stay in the listeners' queues, where they cost nothing, and what does not fit there is refused by
-the system. Whoever got in is then answered soon, however many more would come.
+Whoever is told anything costs a third of an announce: the connection, the request, the answer. So when too many requests
+wait for the store, whoever comes is turned away unheard, which costs a tenth: the connection is closed at once, and the
+client knows, where one left in the listener's queue would wait, and come by its system's clock after 1, 3 and 7 s. Whoever
+got in is answered soon, however many more would come.
 """
 
 import asyncio
 import socket
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import suppress
+from itertools import islice
+from typing import Any
 
 import structlog
 
-from tracker.listeners import Listener
+from tracker.listeners import BACKLOG, Listener
 
-MANY_WAITING, FEW_WAITING = 256, 64
-"""Requests that wait: from how many on nobody is let in, and down to how many until somebody is again."""
-_LONGEST_SECONDS, _LET_IN = 0.25, 128
+RUSH, CALM = 0.5, 0.25
+"""Of the places for requests that wait: how many taken begin a rush, and down to how many it lasts. From one to the other is work
+for a tenth of a second, so that there are few rushes; and the other half is for those inside."""
+TURNED_AWAY = "turned away"
+"""What those count as who come in a rush."""
+_LONGEST_SECONDS, _LET_IN = 1.0, 128
 """After which so many are let in however many wait: else those inside could keep everybody else out by asking without end."""
 _AGAIN_SECONDS = 1.0
 """Between two attempts to open."""
@@ -26,14 +32,25 @@ log = structlog.get_logger()
 
 
 class Gate:
-    """``waiting`` tells how many requests wait. Open from ``open`` to ``close``, but for rushes, which ``run`` sees to."""
+    """``load`` tells how many requests wait, as a share of how many may; ``turned_away`` hears how many were.
+
+    Open from ``open`` to ``close``, but for rushes, which ``run`` sees to. Whom ``spared`` says yes to, by the other end's address
+    as the socket gives it, is let in always.
+    """
 
     def __init__(
-        self, listeners: Sequence[Listener], enter: Callable[[], asyncio.Protocol], waiting: Callable[[], int]
+        self,
+        listeners: Sequence[Listener],
+        enter: Callable[[], asyncio.Protocol],
+        load: Callable[[], float],
+        turned_away: Callable[[int], None],
+        spared: Callable[[Any], bool],
     ) -> None:
         self._listeners = listeners
         self._enter = enter
-        self._waiting = waiting
+        self._load = load
+        self._turned_away = turned_away
+        self._spared = spared
         self._servers: list[asyncio.Server] = []
         self._crowded = asyncio.Event()
         self._owed = 0
@@ -64,19 +81,19 @@ class Gate:
         self.close()
         came: list[socket.socket] = []
         for listener in self._listeners:
-            with suppress(OSError):  # mostly: nobody is left
-                while True:
-                    came.append(listener.socket.accept()[0])
+            came += [sock for sock, _ in _arrived(listener)]
             listener.close()
-        loop = asyncio.get_running_loop()
         for sock in came:
-            sock.setblocking(False)
-            with suppress(OSError):  # gone already
-                await loop.connect_accepted_socket(self._enter, sock)
+            await self._let_in(sock)
+
+    async def _let_in(self, sock: socket.socket) -> None:
+        sock.setblocking(False)
+        with suppress(OSError):  # gone already
+            await asyncio.get_running_loop().connect_accepted_socket(self._enter, sock)
 
     def entered(self) -> None:
         """Somebody came in: the moment to look whether that was enough."""
-        if self._waiting() >= MANY_WAITING and self._servers:
+        if self._load() >= RUSH and self._servers:
             if self._owed:
                 self._owed -= 1
                 return
@@ -84,18 +101,34 @@ class Gate:
             self._crowded.set()
 
     async def run(self) -> None:
-        """Until cancelled: opens again when a rush is over, or for those who have waited long."""
+        """Until cancelled: opens again when a rush is over, or has been long."""
         loop = asyncio.get_running_loop()
         while True:
             await self._crowded.wait()
             self._crowded.clear()
             began = loop.time()
             self._tell(began)
-            while self._waiting() > FEW_WAITING and loop.time() - began < _LONGEST_SECONDS:
+            while self._load() > CALM and loop.time() - began < _LONGEST_SECONDS:
+                await self._turn_away()
                 await asyncio.sleep(_GLANCE_SECONDS)
-            self._owed = _LET_IN if self._waiting() > FEW_WAITING else 0
+            self._owed = _LET_IN if self._load() > CALM else 0
             while not await self._opened():
                 pass
+
+    async def _turn_away(self) -> None:
+        """Closes the connections that nobody has taken by now; another process on the same socket may have."""
+        for listener in self._listeners:
+            spared, others = [], 0
+            for sock, address in islice(_arrived(listener), BACKLOG):
+                if self._spared(address):
+                    spared.append(sock)
+                else:
+                    sock.close()
+                    others += 1
+            if others:
+                self._turned_away(others)
+            for sock in spared:
+                await self._let_in(sock)
 
     async def _opened(self) -> bool:
         try:
@@ -110,4 +143,11 @@ class Gate:
         """There may be hundreds of rushes in a second of overload, or one in a day."""
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_SECONDS
-            log.warning("more connections than can be served: some have to wait", waiting=self._waiting())
+            log.warning("more connections than can be served: some are turned away")
+
+
+def _arrived(listener: Listener) -> Iterator[tuple[socket.socket, Any]]:
+    """Who has connected by now, and from where; nobody any more when there is no file descriptor for them."""
+    with suppress(OSError):
+        while True:
+            yield listener.socket.accept()

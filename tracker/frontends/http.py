@@ -18,7 +18,7 @@ from tracker.frontends.door import Door
 from tracker.frontends.doors import Doors
 from tracker.frontends.exchange import Request
 from tracker.frontends.front import FrontEnd, Problems, Tracker, no_problems
-from tracker.frontends.gate import Gate
+from tracker.frontends.gate import TURNED_AWAY, Gate
 from tracker.listeners import Listener, open_listeners
 from tracker.loops import running
 from tracker.settings import AnnounceSettings, HttpSettings
@@ -98,7 +98,7 @@ async def serve_http(
         stack.push_async_callback(_drain, crowd, server)
         crowd.sweep()
         stack.callback(crowd.stop)
-        gate = doors.gate = Gate(listeners, functools.partial(Door, doors), lambda: tracker.waiting)
+        gate = doors.gate = _gate(doors, listeners)
         await gate.open()
         stack.push_async_callback(gate.shut)
         await stack.enter_async_context(running(gate.run))
@@ -106,6 +106,16 @@ async def serve_http(
         doors.heads.leave()
         server.leaving = True
         await asyncio.sleep(http.stop_delay_seconds)
+
+
+def _gate(doors: Doors, listeners: Sequence[Listener]) -> Gate:
+    return Gate(
+        listeners,
+        functools.partial(Door, doors),
+        load=lambda: doors.tracker.load,
+        turned_away=lambda number: doors.tracker.refused(TURNED_AWAY, number=number),
+        spared=doors.front.is_proxy,
+    )
 
 
 async def _drain(crowd: Crowd, server: Server) -> None:

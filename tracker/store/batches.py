@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.errors import StoreAway
+from tracker.errors import StoreAway, StoreBehind
 
 log = structlog.get_logger("tracker.store")
 
@@ -46,6 +46,11 @@ class Batches:
         return len(self._waiting)
 
     @property
+    def load(self) -> float:
+        """The share of the places that are taken."""
+        return len(self._waiting) / self._most_waiting
+
+    @property
     def in_flight(self) -> int:
         """Requests that the store works on, or has yet to be asked about."""
         return self._sent + len(self._waiting)
@@ -55,8 +60,10 @@ class Batches:
 
         That is StoreAway when it cannot be known to have been applied. Raises it when that is known at once.
         """
-        if len(self._waiting) >= self._most_waiting or self._is_away():
-            raise StoreAway("the store is away or behind")
+        if self._is_away():
+            raise StoreAway("the store is away")
+        if len(self._waiting) >= self._most_waiting:
+            raise StoreBehind("the store is behind")
         self._waiting.append((request, settle, context))
         self._arrived.set()
 

@@ -64,7 +64,7 @@ class Swarms:
         keys: Keys,
         rules: SwarmRules,
         clock: Callable[[], float],
-        max_waiting: int = 4096,
+        max_waiting: int = 2048,
         on_batch: Callable[[int, Moved], None] = _nobody_asks,
     ) -> None:
         self._connection = connection
@@ -101,9 +101,9 @@ class Swarms:
         return self._announces.waiting
 
     @property
-    def scrapes_waiting(self) -> int:
-        """The same of scrapes."""
-        return self._scrapes.waiting
+    def load(self) -> float:
+        """The share of the places for waiting that are taken, of announces or of scrapes, whichever is more."""
+        return max(self._announces.load, self._scrapes.load)
 
     @property
     def in_flight(self) -> int:
