@@ -101,9 +101,17 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "scrape": (*NOUNS, "limits", "refusals", "store"),
     "announce": (*NOUNS, "limits", "refusals", "rules", "scrape", "settings", "store"),
     # Front ends never see the store; the parts of the HTTP one know each other in one direction.
+    "bounded_heads": (),
     "frontends": (*NOUNS, "settings", "announce", "wire", "listeners"),
     "frontends.crowd": ("bittorrent", "descriptors", "settings"),
-    "frontends.connection": (*NOUNS, "settings", "wire", "frontends.crowd", "frontends.exchange"),
+    "frontends.connection": (
+        *NOUNS,
+        "bounded_heads",
+        "settings",
+        "wire",
+        "frontends.crowd",
+        "frontends.exchange",
+    ),
     "frontends.heads": ("settings", "frontends.exchange"),
     "frontends.gate": ("listeners",),
     "frontends.front": (*NOUNS, "settings", "wire", "frontends.connection", "frontends.exchange"),
@@ -134,6 +142,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin": (
         *NOUNS,
         "admin",
+        "bounded_heads",
         "doctor",
         "geoip",
         "listeners",
@@ -270,7 +279,7 @@ NEVER: dict[str, tuple[str, ...]] = {
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
     "redis.exceptions": ("store", "workers", "service", "doctor", "backup", "commands", "admin"),
-    "aiohttp": ("admin", "frontends", "workers.stathat", "workers.upstreams"),
+    "aiohttp": ("admin", "bounded_heads", "frontends", "workers.stathat", "workers.upstreams"),
     "aiohttp_jinja2": ("admin",),
     "jinja2": ("admin",),
     "prometheus_client": ("admin.metrics",),
@@ -282,6 +291,7 @@ ONLY: dict[str, tuple[str, ...]] = {
 """Libraries that only these may import; the longest name that fits an import decides."""
 
 TESTED_BY: dict[str, str] = {
+    "bounded_heads": "admin/test_connections.py",
     "frontends.front": "frontends/test_http.py",
     "admin.desk": "admin/test_server.py",
     "admin.auth": "admin/test_security.py",

@@ -134,21 +134,81 @@ async def test_a_head_without_end_is_refused() -> None:
         assert sent < 10_000_000
 
 
+@pytest.mark.parametrize(
+    "before", [b"", head(), head("/echo", "Content-Length: 5", method="POST") + b"hello"]
+)
+async def test_a_head_is_only_so_long_in_all(before: bytes) -> None:
+    """And 64 lines of 8 kB are half a megabyte, of as many connections as there may be."""
+    async with port(Limits(idle_seconds=60)) as address, wire(address) as line:
+        if before:
+            line.send(before)
+            assert (await line.receive()).status == 200
+        line.send(head()[:-2])
+        closed, sent = asyncio.Task(line.is_closed()), 0
+        while not closed.done() and sent < MAX_HEADERS - 4:
+            sent += 1
+            line.send(b"X-%d: %b\r\n" % (sent, b"a" * 1000))
+            await line.flushed()
+            await asyncio.sleep(0.002)
+        assert await closed and 10 <= sent < MAX_HEADERS - 4
+
+
+async def test_bodies_and_pipelines_are_no_heads() -> None:
+    async with port(Limits()) as address, wire(address) as line, wire(address) as other:
+        other.send(head("/echo", "Content-Length: 90000", method="POST"))
+        for _ in range(90):
+            other.send(b"a" * 1000)
+            await asyncio.sleep(0.001)
+        assert len((await other.receive()).body) == 90_000
+        for _ in range(10):
+            line.send(head() * 40 + head()[:20])
+            await asyncio.sleep(0.001)
+            line.send(head()[20:])
+        for _ in range(410):
+            assert (await line.receive()).status == 200
+
+
+async def test_a_head_in_drops_is_given_up_just_the_same() -> None:
+    async with port(BRIEF) as address, wire(address) as line:
+        line.send(head())
+        assert (await line.receive()).status == 200
+        closed, dripping = asyncio.Task(line.is_closed()), iter(head() + b"X" * 5000)
+        while not closed.done():
+            line.send(bytes([next(dripping)]))
+            await asyncio.sleep(0.02)
+        assert await closed
+
+
 async def test_compressed_bodies_stay_as_they_are() -> None:
     async with port(Limits()) as address, wire(address) as line:
         line.send(head("/echo", "Content-Encoding: gzip", "Content-Length: 3", method="POST") + b"abc")
         assert (await line.receive()).body == b"abc"
 
 
+async def test_the_oldest_that_says_nothing_makes_room() -> None:
+    async with port(Limits(connections=3)) as address, AsyncExitStack() as stack:
+        silent = [await stack.enter_async_context(wire(address)) for _ in range(3)]
+        for line in silent:
+            line.send(head()[:-2])
+        newcomers = [await stack.enter_async_context(wire(address)) for _ in range(2)]
+        for line in newcomers:
+            line.send(head("/echo", "Content-Length: 1", method="POST"))
+        assert await silent[0].is_closed() and await silent[1].is_closed()
+        for line in (silent[2], *newcomers):
+            line.send(b"\r\n" if line is silent[2] else b"a")
+            assert (await line.receive()).status == 200
+
+
 async def test_there_is_a_most_of_connections() -> None:
     async with port(Limits(connections=3)) as address, AsyncExitStack() as stack:
         lines = [await stack.enter_async_context(wire(address)) for _ in range(3)]
         for line in lines:
-            line.send(head())
-            assert (await line.receive()).status == 200
+            expecting = ("Content-Length: 1", "Connection: close", "Expect: 100-continue")
+            line.send(head("/echo", *expecting, method="POST"))
+            assert (await line.receive(head=True)).status == 100
         async with wire(address) as one_too_many:
             assert await one_too_many.is_closed()
-        lines[0].send(head("/echo", "Connection: close"))
+        lines[0].send(b"a")
         assert (await lines[0].receive()).status == 200
         assert await lines[0].is_closed()
         async with wire(address) as line:

@@ -18,6 +18,7 @@ from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.admin.headers import add_headers
 from tracker.admin.problems import Handler, Problem, from_http, internal
+from tracker.bounded_heads import BoundedHeads
 from tracker.listeners import Listener
 
 MAX_LINE_BYTES = 8190
@@ -48,13 +49,13 @@ class Request(web.Request):
         add_headers(self, response)
 
 
-class Connection(RequestHandler):
+class Connection(BoundedHeads):
     """See the head of this module."""
 
     __slots__ = ("_idle_seconds", "_pipe", "_stalled")
 
     def __init__(self, manager: "Server", **options: Any) -> None:
-        super().__init__(manager, **options)
+        super().__init__(manager, MAX_LINE_BYTES + MAX_HEADER_BYTES, **options)
         self._idle_seconds = manager.limits.idle_seconds
         self._pipe: asyncio.Transport | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -68,6 +69,12 @@ class Connection(RequestHandler):
         if self._task_handler is not None and not self._request_in_progress:
             self._task_handler.cancel()  # or it would wait for the rest of a body that was not wanted anyway
         super().connection_lost(exc)
+
+    @property
+    def idle(self) -> bool:
+        """It has not asked, or has its answer, and nobody has closed it yet."""
+        waits = self._waiter is not None or not self._request_count
+        return waits and not self._messages and not self._force_close
 
     def pause_writing(self) -> None:
         """The other end does not read: it is given as long as an idle one, then cut off."""
@@ -111,7 +118,8 @@ class Connection(RequestHandler):
 
 
 class Server(web.Server):
-    """aiohttp's low-level server with connections of ours, and so many at most."""
+    """aiohttp's low-level server with connections of ours, and so many at most: beyond them the one that has been open
+    longest of those that wait for a request makes room, so that nobody keeps others out by saying nothing."""
 
     def __init__(self, handler: Handler, limits: Limits, **options: Any) -> None:
         self.limits = limits
@@ -133,8 +141,12 @@ class Server(web.Server):
     def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
         super().connection_made(handler, transport)
         if len(self._connections) > self.limits.connections:
-            # Not at once: aiohttp starts the connection's task after this, and it must not find it lost.
-            self._loop.call_soon(handler.force_close)
+            oldest = next(one for one in self._connections if cast(Connection, one).idle)
+            if oldest is not handler:
+                oldest.force_close()
+            else:
+                # Not at once: aiohttp starts the connection's task after this, and it must not find it lost.
+                self._loop.call_soon(handler.force_close)
 
 
 class Runner(web.AppRunner):

@@ -21,10 +21,11 @@ from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
 from aiohttp.http import RawRequestMessage
 from aiohttp.http_exceptions import HttpProcessingError
-from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
+from aiohttp.streams import StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
 from tracker.bittorrent import Address
+from tracker.bounded_heads import BoundedHeads
 from tracker.frontends.crowd import Crowd
 from tracker.frontends.exchange import Answer, Request
 from tracker.settings import HttpSettings
@@ -52,7 +53,7 @@ class Rules:
     """Answers for a handler that raised, and closes."""
 
 
-class Connection(RequestHandler):
+class Connection(BoundedHeads):
     """See the head of this module.
 
     ``address`` is the packed address of the other end, empty for a unix socket; ``trusted`` says whether
@@ -60,10 +61,8 @@ class Connection(RequestHandler):
     """
 
     __slots__ = (
-        "_body",
         "_crowd",
         "_half_closed",
-        "_head_bytes",
         "_last",
         "_pipe",
         "_preface",
@@ -75,14 +74,13 @@ class Connection(RequestHandler):
     )
 
     def __init__(self, manager: "Server", **options: Any) -> None:
-        super().__init__(manager, **options)
+        http = manager.rules.settings
+        super().__init__(manager, http.max_request_line_bytes + http.max_header_bytes, **options)
         self._rules = manager.rules
         self._crowd = manager.crowd
         self.until = self._crowd.now + self._crowd.head_sweeps
         self._pipe: asyncio.Transport | None = None
         self._preface: bytes | None = None
-        self._body: StreamReader = EMPTY_PAYLOAD
-        self._head_bytes = 0
         self._last = False
         self._half_closed: asyncio.TimerHandle | None = None
         self._stalled: asyncio.TimerHandle | None = None
@@ -110,30 +108,20 @@ class Connection(RequestHandler):
             if not data:
                 return
         resting = self.until == _RESTS and self._waiter is not None
-        asked = self._request_count
         try:
             super().data_received(data)
             if self._messages:
                 self.until = _RESTS
             elif resting:
                 self.until = self._crowd.now + self._crowd.head_sweeps
-            self._measure_head(len(data), whole=self._request_count != asked)
         except Exception:  # noqa: BLE001
             # The parser raised what aiohttp does not expect of it. The input is to blame: no traceback.
             self._rules.malformed(None)
             self.force_close()
 
-    def _measure_head(self, size: int, *, whole: bool) -> None:
-        """A head is held in memory until it is whole; aiohttp bounds each of its lines, and how many, but not all together."""
-        if whole:
-            self._head_bytes = 0
-            self._body = self._messages[-1][1]
-        elif self._body.is_eof() and not self._close:
-            self._head_bytes += size
-            http = self._rules.settings
-            if self._head_bytes > http.max_request_line_bytes + http.max_header_bytes:
-                self._rules.malformed(None)
-                self.force_close()
+    def head_too_long(self) -> None:
+        self._rules.malformed(None)
+        self.force_close()
 
     def _take_preface(self, data: bytes) -> bytes:
         """Take the PROXY header off the first bytes; empty while it is incomplete or when it is wrong."""
