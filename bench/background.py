@@ -23,7 +23,7 @@ import uvloop
 from bench import processes
 from bench.loader import BenchError
 from bench.population import ZIPF_EXPONENT
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.settings import ScoringSettings
 from tracker.store.connection import Connection, connect
 from tracker.store.counters import Counters
@@ -154,9 +154,9 @@ def _join(number: int) -> PeerUpdate:
         info_hash=_info_hash(number % TORRENTS),
         peer_id=PeerId(b"-XX0001-%012d" % number),
         event=EVENT_CODES["started"],
-        uploaded=0,
-        downloaded=0,
-        bytes_left=1000,
+        uploaded=Digits(b"0"),
+        downloaded=Digits(b"0"),
+        bytes_left=Digits(b"1000"),
         endpoint=Endpoint(bytes([11, *number.to_bytes(3, "big"), 26, 225])),
         peers_wanted=50,
         key_digest=b"",

@@ -6,7 +6,7 @@ from collections.abc import Callable, Sequence
 
 from bench.loader import BenchError
 from bench.population import Peer
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.errors import StoreAway
 from tracker.loops import running
 from tracker.store.connection import Connection, connect
@@ -58,9 +58,9 @@ def update_of(peer: Peer, timeout_seconds: float) -> PeerUpdate:
         info_hash=InfoHash(peer.info_hash),
         peer_id=PeerId(peer.peer_id),
         event=EVENT_CODES["started"],
-        uploaded=0,
-        downloaded=0,
-        bytes_left=peer.bytes_left,
+        uploaded=Digits(b"0"),
+        downloaded=Digits(b"0"),
+        bytes_left=Digits(b"%d" % peer.bytes_left),
         endpoint=Endpoint(_LOOPBACK + peer.port.to_bytes(2, "big")),
         peers_wanted=0,
         key_digest=peer.key.encode(),

@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import Clock, Store, info_hash, peer_id, running
+from tests.store.harness import Clock, Store, digits, info_hash, peer_id, running
 from tracker.announce import Tracker
 from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
 from tracker.errors import ClientError
@@ -49,7 +49,7 @@ class Desk:
             "port": 6881,
             "bytes_left": 1000,
         }
-        announce = Announce(**{**values, "event": Event(event), **changes})
+        announce = Announce(**digits({**values, "event": Event(event), **changes}))
         return await self.tracker.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
 
     async def refused(self, *arguments: Any, **changes: Any) -> ClientError:

@@ -110,11 +110,6 @@ class Tracker:
         )
         self.scrape, self.submit_scrape = self._scrapes.scrape, self._scrapes.submit
 
-    @property
-    def load(self) -> float:
-        """How many requests wait for their turn, as a share of how many may."""
-        return self._swarms.load
-
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
         """Applies an announce from ``address``; raises ClientError with what to tell the peer."""
         answered: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()
@@ -228,12 +223,14 @@ class Tracker:
 
     def _update(self, asked: _Asked) -> PeerUpdate:
         announce, address, step, _, _, passkey = asked
+        info_hash, peer_id, port, uploaded, downloaded, left, event, wanted, key, compact, no_peer_id, _ = (
+            announce
+        )
         digest = b""
-        if announce.key:
+        if key:
             keyed = self._digest.copy()
-            keyed.update(announce.key)
+            keyed.update(key)
             digest = keyed.digest()
-        event, wanted = announce.event, announce.peers_wanted
         if event is _STOPPED:
             wanted = 0
         elif wanted is None:
@@ -241,18 +238,18 @@ class Tracker:
         elif not 0 <= wanted <= self._peers_max:
             wanted = max(0, min(wanted, self._peers_max))
         fields = (
-            announce.info_hash,
-            announce.peer_id,
+            info_hash,
+            peer_id,
             EVENT_CODES[event],
-            announce.uploaded,
-            announce.downloaded,
-            announce.bytes_left,
-            address + announce.port.to_bytes(2, "big"),
+            uploaded,
+            downloaded,
+            left,
+            address + port.to_bytes(2, "big"),
             wanted,
             digest,
             passkey,
             step[2],
             random.getrandbits(31),
-            not (announce.compact or announce.no_peer_id),
+            not (compact or no_peer_id),
         )
         return _ordered(PeerUpdate, fields)

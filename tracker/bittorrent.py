@@ -19,6 +19,9 @@ Address = NewType("Address", bytes)
 """A packed IP address: 4 bytes (IPv4) or 16 (IPv6). IPv4-mapped IPv6 is always unmapped first."""
 Endpoint = NewType("Endpoint", bytes)
 """A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
+Digits = NewType("Digits", bytes)
+"""A number from 0 to MAX_COUNT in decimal, without leading zeros: the way figures come in and go out. Between a peer and the
+store nobody computes with them, and to make numbers of them and back would be a tenth of an announce."""
 
 HASH_LENGTH = 20
 MAX_COUNT = 2**53 - 1
@@ -62,9 +65,9 @@ class Announce(NamedTuple):
     peer_id: PeerId
     port: int
     """1 to 65535; 0 on ``stopped`` only."""
-    uploaded: int = 0
-    downloaded: int = 0
-    bytes_left: int | None = None
+    uploaded: Digits = Digits(b"0")
+    downloaded: Digits = Digits(b"0")
+    bytes_left: Digits | None = None
     """``None`` when the client did not say: it counts as a leecher."""
     event: Event = Event.UPDATE
     peers_wanted: int | None = None

@@ -41,7 +41,7 @@ def _read(data: bytes) -> Announce | None:
 def _check_announce(announce: Announce) -> None:
     assert len(announce.info_hash) == len(announce.peer_id) == HASH_LENGTH
     assert 0 <= announce.port < 65536 and (announce.port or announce.event == "stopped")
-    counts = (announce.uploaded, announce.downloaded, announce.bytes_left or 0)
+    counts = (int(announce.uploaded), int(announce.downloaded), int(announce.bytes_left or 0))
     assert all(0 <= count <= MAX_COUNT for count in counts)
     assert len(announce.key) <= MAX_KEY_LENGTH
     assert announce.peers_wanted is None or announce.peers_wanted >= 0

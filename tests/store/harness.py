@@ -137,7 +137,7 @@ def endpoint(number: int, *, v6: bool = False, port: int = 6881) -> Endpoint:
 
 
 def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> PeerUpdate:
-    """An announce of peer number ``peer``: a leecher on IPv4 unless told otherwise."""
+    """An announce of peer number ``peer``: a leecher on IPv4 unless told otherwise. Byte counts may be numbers."""
     values: dict[str, Any] = {
         "info_hash": info_hash(torrent),
         "peer_id": peer_id(peer),
@@ -153,4 +153,10 @@ def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> Pee
         "random": 7,
         "with_ids": False,
     }
-    return PeerUpdate(**{**values, **changes})
+    return PeerUpdate(**digits({**values, **changes}))
+
+
+def digits(said: dict[str, Any]) -> dict[str, Any]:
+    """Byte counts as announces carry them, of numbers that are easier to write."""
+    counts = ("uploaded", "downloaded", "bytes_left")
+    return {name: b"%d" % n if name in counts and n is not None else n for name, n in said.items()}

@@ -58,15 +58,15 @@ class Model:
             if entry:
                 self.forget(torrent, peer)
             return "leave"
-        paused = u.event == b"p" and u.bytes_left != 0
-        seeder = u.bytes_left == 0
-        was_idle_seeder = bool(entry and entry.seeder and u.downloaded == 0)
+        paused = u.event == b"p" and u.bytes_left != b"0"
+        seeder = u.bytes_left == b"0"
+        was_idle_seeder = bool(entry and entry.seeder and u.downloaded == b"0")
         known_user, known_digest = self.remembered.get((torrent, peer), (None, b""))
         remembered_digest = known_digest if known_user == USERS[u.passkey] else b""
         digest = entry.digest if entry else u.key_digest or remembered_digest  # a key is taken at the join
         endpoints = {**(entry.endpoints if entry else {}), len(u.endpoint): u.endpoint}
         self.active[torrent, peer] = Entry(USERS[u.passkey], endpoints, digest, seeder, paused)
-        if u.event == b"c" and u.bytes_left == 0 and not was_idle_seeder:
+        if u.event == b"c" and u.bytes_left == b"0" and not was_idle_seeder:
             self.complete(torrent, peer, u)
         return "update" if entry else "join"
 

@@ -10,7 +10,7 @@ from bencodepy import encode as bencode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Announce, AnnounceReply, Event, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import Announce, AnnounceReply, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.wire import http, replies
 from tracker.wire.query import parse_announce, parse_scrape
@@ -39,7 +39,7 @@ class TestQueries:
     @given(hashes, st.binary(min_size=4, max_size=4))
     def test_a_tracker_understands_the_announce(self, info_hash: InfoHash, key: bytes) -> None:
         announce = Announce(
-            info_hash, PEER, port=0, bytes_left=1, event=Event.STOPPED, peers_wanted=50, key=key
+            info_hash, PEER, port=0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50, key=key
         )
         query = replies.announce_query(announce)
         assert parse_announce(query.encode("ascii")) == announce._replace(

@@ -7,14 +7,20 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.bittorrent import Announce, Event, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.wire import udp
 
 HASH = InfoHash(bytes(range(20)))
 PEER = PeerId(b"-SK0001-abcdefghijkl")
 STOPPED = Announce(
-    HASH, PEER, port=0, bytes_left=1, event=Event.STOPPED, peers_wanted=50, key=b"\xde\xad\xbe\xef\xff"
+    HASH,
+    PEER,
+    port=0,
+    bytes_left=Digits(b"1"),
+    event=Event.STOPPED,
+    peers_wanted=50,
+    key=b"\xde\xad\xbe\xef\xff",
 )
 ids = st.integers(0, 2**32 - 1)
 

@@ -6,7 +6,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
@@ -24,9 +24,9 @@ class PeerUpdate(NamedTuple):
     peer_id: PeerId
     event: bytes
     """One of EVENT_CODES' values."""
-    uploaded: int
-    downloaded: int
-    bytes_left: int | None
+    uploaded: Digits
+    downloaded: Digits
+    bytes_left: Digits | None
     endpoint: Endpoint
     peers_wanted: int
     key_digest: bytes
@@ -97,13 +97,13 @@ def pack(update: PeerUpdate) -> bytes:
         with_ids,
     ) = update
     secret = passkey.encode()[:255] if passkey else b""
-    return b"%b%d\0%d\0%b\0%c%b%b%c%b%c%b" % (
+    return b"%b%b\0%b\0%b\0%c%b%b%c%b%c%b" % (
         _HEAD.pack(
             hexlify(info_hash + peer_id), event, with_ids, peers_wanted, int(timeout_seconds * 1000), random
         ),
         uploaded,
         downloaded,
-        b"" if bytes_left is None else b"%d" % bytes_left,
+        bytes_left or b"",
         len(endpoint),
         endpoint,
         peer_id,

@@ -13,7 +13,7 @@ import re
 from codecs import escape_decode
 from typing import NamedTuple
 
-from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Event, InfoHash, PeerId, Scrape
+from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce, Digits, Event, InfoHash, PeerId, Scrape
 from tracker.errors import ClientError
 from tracker.wire.compact import pack_address
 
@@ -38,7 +38,7 @@ _NUMBER_DIGITS = len(str(_LARGEST_NUMBER))
 _USUAL = re.compile(
     rb"""info_hash=([!"$%'-*,-\[\]-~]+)&peer_id=([!"$%'-*,-\[\]-~]+)((?:&[^&]*){0,3}?)"""
     rb"&port=([0-9]{1,5})((?:&[^&]*){0,3}?)"
-    rb"&uploaded=([0-9]{1,15})&downloaded=([0-9]{1,15})&left=([0-9]{1,15})((?:&.*)?)",
+    rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})((?:&.*)?)",
     re.DOTALL,
 ).fullmatch
 _UNUSUAL = frozenset((b"info_hash", b"peer_id", b"port", b"uploaded", b"downloaded", b"left", b"key", b"ip"))
@@ -78,14 +78,11 @@ def parse_usual(query: bytes) -> Announce | None:
     if usual is None:
         return None
     raw_hash, raw_id, before, port, between, uploaded, downloaded, left, after = usual.groups()
-    others, key = before + between + after, b""
-    at = others.find(b"&key=")
-    if at >= 0:
-        end = others.find(b"&", at + 5)
-        key = others[at + 5 :] if end < 0 else others[at + 5 : end]
-        others = others[:at] if end < 0 else others[:at] + others[end:]
-        if not key.isalnum() or len(key) > MAX_KEY_LENGTH:
-            return None
+    others, keyed, rest = (before + between + after).partition(b"&key=")
+    key, more, rest = rest.partition(b"&")
+    if keyed and (not key.isalnum() or len(key) > MAX_KEY_LENGTH):
+        return None
+    others += more + rest
     options = _known_options.get(others) or _learn_options(others)
     try:
         info_hash = escape_decode(raw_hash.replace(b"%", b"\\x"))[0]
@@ -101,7 +98,7 @@ def parse_usual(query: bytes) -> Announce | None:
     ):
         return None
     event, peers_wanted, compact, no_peer_id = options
-    changing = (info_hash, peer_id, number, int(uploaded), int(downloaded), int(left))
+    changing = (info_hash, peer_id, number, uploaded, downloaded, left)
     return _ordered(Announce, (*changing, event, peers_wanted, key, compact, no_peer_id, None))
 
 
@@ -234,14 +231,14 @@ def _number(value: bytes) -> int | None:
     return int(value)
 
 
-def _count(value: bytes, refusal: str) -> int:
+def _count(value: bytes, refusal: str) -> Digits:
     """A byte count; missing is 0, and what exceeds an exact double is cut to the largest one."""
     if value.isdigit() and len(value) <= _EXACT_DIGITS:
-        return int(value)
+        return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
     if number is None or number > _LARGEST_NUMBER:
         raise ClientError(refusal, retry_in="never")
-    return min(number, MAX_COUNT)
+    return Digits(b"%d" % min(number, MAX_COUNT))
 
 
 def _port(value: bytes, event: Event) -> int:

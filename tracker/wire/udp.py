@@ -46,9 +46,9 @@ def encode_announce_request(
         + _ANNOUNCE.pack(
             announce.info_hash,
             announce.peer_id,
-            announce.downloaded,
-            _LARGEST_COUNT if announce.bytes_left is None else announce.bytes_left,
-            announce.uploaded,
+            int(announce.downloaded),
+            _LARGEST_COUNT if announce.bytes_left is None else int(announce.bytes_left),
+            int(announce.uploaded),
             _EVENTS.get(announce.event, 0),
             0,  # the address that the packet comes from
             int.from_bytes(announce.key[:4].ljust(4, b"\0"), "big"),

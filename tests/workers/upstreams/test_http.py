@@ -20,7 +20,7 @@ from tests.workers.upstreams.harness import (
     scrape_body,
 )
 from tracker import __version__
-from tracker.bittorrent import Announce, Event, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.tracker_url import parse_tracker_url
 from tracker.wire.replies import MAX_BYTES
@@ -29,7 +29,7 @@ from tracker.workers.upstreams.http import HttpTracker, _redirected, open_sessio
 
 FIGURES = scrape_body({HASH: (3, 9, 2)})
 OBSERVER = Announce(
-    HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=1, event=Event.STOPPED, peers_wanted=50
+    HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50
 )
 
 

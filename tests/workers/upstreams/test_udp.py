@@ -20,7 +20,7 @@ from tests.workers.upstreams.harness import (
     loopback6,
     udp_tracker,
 )
-from tracker.bittorrent import Announce, Event, InfoHash, PeerId, ScrapeFile
+from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
 from tracker.tracker_url import TrackerUrl, parse_tracker_url
 from tracker.workers.upstreams.answers import Unreachable
@@ -28,7 +28,7 @@ from tracker.workers.upstreams.udp import ADDRESS_SECONDS, CONNECTION_SECONDS, U
 
 FILE = ScrapeFile(seeders=3, completions=9, leechers=2)
 OBSERVER = Announce(
-    HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=1, event=Event.STOPPED, peers_wanted=50
+    HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50
 )
 ENOUGH = 10.0
 """For what answers at once, on however slow a machine."""

@@ -14,7 +14,7 @@ from types import TracebackType
 import structlog
 from aiohttp import ClientSession
 
-from tracker.bittorrent import Address, Announce, Event, InfoHash, PeerId
+from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings import ScoringSettings
 from tracker.tracker_url import TrackerUrl, parse_tracker_url
 from tracker.workers.upstreams.answers import Answer, OtherTracker
@@ -133,7 +133,13 @@ def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:
 
     def announce(info_hash: InfoHash) -> Announce:
         return Announce(
-            info_hash, peer_id, port=0, bytes_left=1, event=Event.STOPPED, peers_wanted=wanted, key=key
+            info_hash,
+            peer_id,
+            port=0,
+            bytes_left=Digits(b"1"),
+            event=Event.STOPPED,
+            peers_wanted=wanted,
+            key=key,
         )
 
     return Observer(announce, on_peer or (lambda _info_hash, _address: None))
