@@ -1,10 +1,9 @@
-"""How long an answer takes: of an idle tracker, of one at 70 % of what it can do, and of one that is asked for three times as much."""
+"""How long an answer takes: of an idle tracker, and of one at 70 % of what it can do."""
 
 import json
 import socket
 import subprocess
 import sys
-import threading
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -22,16 +21,38 @@ from bench.population import announce_target, make_workload
 from bench.sections import Section
 from bench.targets import FIRST, MODES, Target
 
-SATURATION, OVERLOAD = 0.7, 3.0
-CROWD = 8192
-"""Connections of the overload."""
+SATURATION = 0.7
+CLOSE = HEADERS["close"].replace("|", "\r\n")
 _IDLE_REQUESTS, _IDLE_PAUSE_SECONDS = 3000, 0.001
-_RECOVERED_SECONDS, _RECOVERED_TIMES, _GIVE_UP_SECONDS = 0.01, 5, 30.0
 _TOLERANCE = 0.9
 """Below this share of the rate asked for, a paced load is not what it says."""
 
 
 def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) -> list[Section]:
+    with prepared(directory, peers, torrents) as (target, targets):
+        load = Load(targets, 64, seconds)
+        regular = [
+            each
+            for each in targets.read_text().splitlines()
+            if "&event=" not in each and each.startswith("/announce")
+        ]
+        section = Section(f"Latency, {peers:,} peers in {torrents:,} torrents")
+        for mode in MODES:
+            idle = _idle(target.port, regular, mode)
+            goal = 0.35 if mode == "keep-alive" else None
+            section.find(f"{mode}, idle, one connection: p50", idle["p50"], "ms", goal)
+            section.find(f"{mode}, idle, one connection: p99", idle["p99"], "ms")
+        for mode in MODES:
+            check(target, mode, load)
+            most = measure(target, mode, load)["requests_per_s"]
+            section.find(f"{mode}: most requests per second, closed loop", most, "")
+            _paced(section, target, load, mode, most * SATURATION)
+        return [section]
+
+
+@contextmanager
+def prepared(directory: Path, peers: int, torrents: int) -> Iterator[tuple[Target, Path]]:
+    """A tracker with all peers in its swarms, at rest on its core; and the file of targets to send round and round."""
     workload = make_workload(peers, torrents, peers)
     (targets := directory / "targets").write_text("\n".join(workload.targets))
     with FIRST.start(directory, torrents) as target:
@@ -40,23 +61,7 @@ def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) ->
         uvloop.run(send_all(target.port, joins))
         processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
         processes.wait_until_idle(target.pids)
-        load = Load(targets, 64, seconds)
-        regular = [
-            each for each in workload.targets if "&event=" not in each and each.startswith("/announce")
-        ]
-        sections = [Section(f"Latency, {peers:,} peers in {torrents:,} torrents"), Section("Overload")]
-        for mode in MODES:
-            idle = _idle(target.port, regular, mode)
-            goal = 0.35 if mode == "keep-alive" else None
-            sections[0].find(f"{mode}, idle, one connection: p50", idle["p50"], "ms", goal)
-            sections[0].find(f"{mode}, idle, one connection: p99", idle["p99"], "ms")
-        for mode in MODES:
-            check(target, mode, load)
-            most = measure(target, mode, load)["requests_per_s"]
-            sections[0].find(f"{mode}: most requests per second, closed loop", most, "")
-            _paced(sections[0], target, load, mode, most * SATURATION)
-            _overloaded(sections[1], target, load, mode, most)
-        return sections
+        yield target, targets
 
 
 def _idle(port: int, targets: list[str], mode: str) -> dict[str, float]:
@@ -70,7 +75,7 @@ def _idle(port: int, targets: list[str], mode: str) -> dict[str, float]:
             began = time.perf_counter()
             if connection is None:
                 connection = socket.create_connection(("127.0.0.1", port))
-            _ask(connection, request)
+            _exchange(connection, request)
             taken.append(time.perf_counter() - began)
             if mode == "close":
                 connection.close()
@@ -81,8 +86,13 @@ def _idle(port: int, targets: list[str], mode: str) -> dict[str, float]:
     return in_milliseconds(taken[len(taken) // 10 :])  # the first are for warming up
 
 
-def _ask(connection: socket.socket, request: bytes) -> None:
-    """Raises BenchError unless the answer is a success."""
+def ask(port: int, request: bytes) -> None:
+    """On a connection of its own. Raises OSError, and BenchError unless the answer is a success."""
+    with socket.create_connection(("127.0.0.1", port), 5) as connection:
+        _exchange(connection, request)
+
+
+def _exchange(connection: socket.socket, request: bytes) -> None:
     connection.sendall(request)
     answer = b""
     while not is_whole(answer):
@@ -95,8 +105,8 @@ def _ask(connection: socket.socket, request: bytes) -> None:
 
 
 def _paced(section: Section, target: Target, load: Load, mode: str, rate: float) -> None:
-    with _generator(target, load, mode, rate, "--connections", "1024") as run:
-        found = _finish(target, run)
+    with generator("bench.open_loop", target, load, mode, rate, "--connections", "1024") as run:
+        found = result(target, run)
     if found["sent"] < rate * load.seconds * _TOLERANCE:
         section.remarks.append(
             f"- {mode}: the load could not keep up with {rate:,.0f} requests/s: {found['sent']:,} sent"
@@ -111,52 +121,11 @@ def _paced(section: Section, target: Target, load: Load, mode: str, rate: float)
     section.find(f"{words}: not answered", lost, f"of {found['sent']:,}", 0)
 
 
-def _overloaded(section: Section, target: Target, load: Load, mode: str, most: float) -> None:
-    before = sum(processes.resident_by_part(target.pids).values())
-    with _watched(target) as sizes:
-        options = ("--drop", "--connections", str(CROWD))
-        with _generator(target, load, mode, most * OVERLOAD, *options) as run:
-            assert run.stdout is not None
-            run.stdout.readline()
-            recovery = _recovery(target.port)
-            found = _finish(target, run)
-    sent = found["sent"]
-    rate = sent / load.seconds
-    section.find(f"{mode}: offered", rate / most, f"times {most:,.0f} requests/s")
-    section.find(f"{mode}: answered, of that maximum", found["steady_rate"] / most, "times", 0.9, more=True)
-    slowest = found["answered_ms"].get("p99", float("inf"))
-    section.find(f"{mode}: p99 of the answered", slowest / 1000, "s", 1)
-    refusals = found["refused_ms"].get("p99", 0.0) / 1000
-    section.find(f"{mode}: refused with an answer", found["refused"], f"of {sent:,}, p99 {refusals:.2f} s")
-    section.find(f"{mode}: connections reset", found["reset"], f"of {sent:,}")
-    section.find(f"{mode}: not answered at all", found["unanswered"], f"of {sent:,}")
-    section.find(f"{mode}: memory, most over before", max(sizes) / before, "times")
-    section.find(f"{mode}: as quick as before again after", recovery, "s", 2)
-
-
-def _recovery(port: int) -> float:
-    """Seconds until single announces are answered at once again."""
-    request = f"GET /scrape?info_hash={'%01' * 20}{HEADERS['close'].replace('|', chr(13) + chr(10))}".encode()
-    began, quick = time.perf_counter(), 0
-    while quick < _RECOVERED_TIMES:
-        asked = time.perf_counter()
-        if asked - began > _GIVE_UP_SECONDS:
-            return _GIVE_UP_SECONDS
-        try:
-            with socket.create_connection(("127.0.0.1", port), 5) as connection:
-                _ask(connection, request)
-        except (OSError, BenchError):
-            quick = 0
-            continue
-        quick = quick + 1 if time.perf_counter() - asked < _RECOVERED_SECONDS else 0
-    return time.perf_counter() - began
-
-
 @contextmanager
-def _generator(
-    target: Target, load: Load, mode: str, rate: float, *options: str
+def generator(
+    module: str, target: Target, load: Load, mode: str, rate: float, *options: str
 ) -> Iterator["subprocess.Popen[str]"]:
-    command = [sys.executable, "-m", "bench.open_loop", "--port", str(target.port), "--mode", mode]
+    command = [sys.executable, "-m", module, "--port", str(target.port), "--mode", mode]
     command += ["--targets", str(load.targets_file), "--rate", str(rate), "--seconds", str(load.seconds)]
     with processes.pinned(processes.LOAD_CORE):
         run = subprocess.Popen(
@@ -172,7 +141,7 @@ def _generator(
             run.wait()
 
 
-def _finish(target: Target, run: "subprocess.Popen[str]") -> dict[str, Any]:
+def result(target: Target, run: "subprocess.Popen[str]") -> dict[str, Any]:
     said, _ = run.communicate(timeout=120)
     try:
         found: dict[str, Any] = json.loads(said.removeprefix(f"{OFFERED}\n"))
@@ -180,21 +149,3 @@ def _finish(target: Target, run: "subprocess.Popen[str]") -> dict[str, Any]:
         raise BenchError(f"the load ended with {run.returncode}: {said[-300:]}") from None
     target.sent += found["sent"]
     return found
-
-
-@contextmanager
-def _watched(target: Target) -> Iterator[list[int]]:
-    """Bytes the target occupies, several times a second."""
-    sizes, over = [sum(processes.resident_by_part(target.pids).values())], threading.Event()
-
-    def look() -> None:
-        while not over.wait(0.25):
-            sizes.append(sum(processes.resident_by_part(target.pids).values()))
-
-    watching = threading.Thread(target=look)
-    watching.start()
-    try:
-        yield sizes
-    finally:
-        over.set()
-        watching.join()

@@ -2,8 +2,7 @@
 
 wrk sends the next request when the last was answered, so a server that stalls is asked less, and the stall is seen by
 one request in each connection. Here requests are due by a schedule of their own (Poisson), and a latency is counted
-from the moment a request was due, whether or not it could be sent then. (With --drop, which asks for more than
-anybody can serve, from the moment it was sent: this side cannot keep up either.) Sockets and epoll without asyncio, and no sleep
+from the moment a request was due, whether or not it could be sent then. Sockets and epoll without asyncio, and no sleep
 between two looks, because this has a core of its own and its clock must not be coarser than what it measures.
 """
 
@@ -62,7 +61,6 @@ class Load:
         *,
         keep_alive: bool,
         connections: int,
-        queue: bool,
         offset: int = 0,
     ) -> None:
         self._address = ("127.0.0.1", port)
@@ -70,7 +68,6 @@ class Load:
         self._next = offset
         self._keep_alive = keep_alive
         self._connections = connections
-        self._queue = queue
         self._epoll = select.epoll()
         self._under_way: dict[int, Exchange] = {}
         self._free: list[Exchange] = []
@@ -126,10 +123,8 @@ class Load:
             self._send(self._free.pop(), due)
         elif self._open < self._connections:
             self._connect(due)
-        elif self._queue:
-            self._waiting.append(due)
         else:
-            self.tally.unsent += 1
+            self._waiting.append(due)
 
     def _connect(self, due: float) -> None:
         try:
@@ -148,9 +143,8 @@ class Load:
         self._send(Exchange(made), due)
 
     def _send(self, exchange: Exchange, due: float) -> None:
-        now = time.perf_counter()
-        self.tally.late.append(now - due)
-        exchange.due, exchange.answer = (due if self._queue else now), b""
+        self.tally.late.append(time.perf_counter() - due)
+        exchange.due, exchange.answer = due, b""
         exchange.unsent = self._requests[self._next % len(self._requests)]
         self._next += 1
         self.sent += 1
@@ -247,9 +241,6 @@ def main() -> None:
     parser.add_argument("--rate", type=float, required=True, help="requests due in a second")
     parser.add_argument("--seconds", type=float, required=True)
     parser.add_argument("--connections", type=int, default=512, help="most at a time (512)")
-    parser.add_argument(
-        "--drop", action="store_true", help="what is due without a connection is not sent later"
-    )
     parser.add_argument("--offset", type=int, default=0, help="requests of the round already sent")
     asked = parser.parse_args()
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
@@ -261,7 +252,6 @@ def main() -> None:
         requests,
         keep_alive=asked.mode == "keep-alive",
         connections=asked.connections,
-        queue=not asked.drop,
         offset=asked.offset,
     )
     gc.collect()

@@ -12,6 +12,7 @@ from pathlib import Path
 from bench import growth, machine, page, processes, tables
 from bench.latency import measure_latency
 from bench.loader import BenchError
+from bench.overload import measure_overload
 from bench.sections import Section, as_markdown
 from bench.starting import measure_starts
 from bench.targets import find
@@ -93,8 +94,16 @@ def _growth(options: argparse.Namespace, directory: Path) -> list[Section]:
 
 
 def _latency(options: argparse.Namespace, directory: Path) -> list[Section]:
-    peers, torrents = (20_000, 1_000) if options.quick else (200_000, 10_000)
-    return measure_latency(directory, options.seconds, peers, torrents)
+    return measure_latency(directory, options.seconds, *_population(options))
+
+
+def _overload(options: argparse.Namespace, directory: Path) -> list[Section]:
+    return measure_overload(directory, options.seconds, *_population(options))
+
+
+def _population(options: argparse.Namespace) -> tuple[int, int]:
+    """Peers, and torrents."""
+    return (20_000, 1_000) if options.quick else (200_000, 10_000)
 
 
 def _start(options: argparse.Namespace, directory: Path) -> list[Section]:
@@ -118,6 +127,7 @@ def _expiry(options: argparse.Namespace, directory: Path) -> list[Section]:
 PARTS: dict[str, Callable[[argparse.Namespace, Path], list[Section]]] = {
     "growth": _growth,
     "latency": _latency,
+    "overload": _overload,
     "start": _start,
     "expiry": _expiry,
 }

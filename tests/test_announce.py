@@ -1,6 +1,5 @@
 """The decisions, over a real store: what peers are told, who is refused and how that is counted (rows T1, T2, T18, T20, T25)."""
 
-import asyncio
 import hashlib
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack
@@ -11,7 +10,7 @@ import pytest
 from tests.desk import SECRET, Desk, MakeDesk, at, open_desk
 from tests.servers import Server
 from tests.store.harness import ALICE, START, info_hash, peer_id
-from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Scrape, ScrapeFile
 from tracker.errors import ClientError
 from tracker.rules import swarm_rules
 from tracker.settings import Settings
@@ -459,16 +458,3 @@ async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:
     _, measured = await desk.store.counters.distribution("announce_seconds", 86400)
     assert measured is not None
     assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)
-
-
-async def test_scrapes_count_among_those_that_wait(make_desk: MakeDesk) -> None:
-    """The gate of the port goes by them: a flood of scrapes keeps nobody inside waiting for long."""
-    desk = await make_desk()
-    answers: list[ScrapeReply | ClientError] = []
-    for _ in range(3):
-        assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
-    assert desk.tracker.load == 3 / 2048
-    async with asyncio.timeout(30):
-        while len(answers) < 3:
-            await asyncio.sleep(0.001)
-    assert desk.tracker.load == 0

@@ -11,6 +11,7 @@ import errno
 import os
 import socket
 import stat
+import struct
 import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -22,11 +23,11 @@ import structlog
 from tracker.errors import StartupError
 from tracker.setting_types import split_address
 
-BACKLOG = 1024
-"""Connections that may wait to be accepted (the system may cap it lower).
-
-All of them are taken in at once when their turn comes, so a longer queue would only have people wait inside.
-"""
+BACKLOG = 2048
+"""Connections that may wait to be accepted (the system may cap it lower, and tells when asked for the queue's length)."""
+_TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_QUEUE_LENGTH = struct.Struct("24xI")
+"""Where a listening socket's TCP_INFO has it, in the place of the segments not acknowledged (Linux)."""
 UNIX_MODE = 0o660
 
 # From Python 3.13 on a server removes the file of its socket when it closes: in a web process that would be everybody's.
@@ -56,6 +57,16 @@ class Listener:
     @property
     def is_unix(self) -> bool:
         return self.socket.family == socket.AF_UNIX
+
+    @property
+    def queue_length(self) -> int:
+        """Connections that wait to be accepted; 0 where the system does not say."""
+        if self.is_unix or _TCP_INFO is None or sys.platform != "linux":
+            return 0
+        (length,) = _QUEUE_LENGTH.unpack(
+            self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE_LENGTH.size)
+        )
+        return int(length)
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         """Starts to hand connections to protocols that ``server`` makes, until what it gives is closed.

@@ -165,8 +165,8 @@ class RedisSettings(Section):
     max_waiting: int = Field(
         2048,
         ge=64,
-        description="Announces that may wait for the store, in all processes together; further ones are refused at once, and new "
-        "connections from half as many on. It should be what is answered in a third of a second.",
+        description="Announces that may wait for the store, in all processes together; further ones are refused at once, with "
+        "`retry in`, and their connections closed. It should be what is answered in half a second.",
     )
 
 

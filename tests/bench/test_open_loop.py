@@ -29,7 +29,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 @pytest.mark.parametrize(("keep_alive", "header"), RUNS, ids=["keep-alive", "close"])
 def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: bytes) -> None:
     request = b"GET /announce HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n"
-    load = Load(port, [request], keep_alive=keep_alive, connections=8, queue=True)
+    load = Load(port, [request], keep_alive=keep_alive, connections=8)
     load.run(RATE, SECONDS)
     found = load.figures()
     load.close()
@@ -43,9 +43,7 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
 def test_a_server_that_never_answers_leaves_requests_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("bench.open_loop.GIVE_UP_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        load = Load(
-            silent.getsockname()[1], [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, connections=4, queue=False
-        )
+        load = Load(silent.getsockname()[1], [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, connections=4)
         load.run(RATE, SECONDS)
         found = load.figures()
         load.close()

@@ -73,7 +73,6 @@ class RecordingTracker:
         self.kinds: list[str] = []
         self.error: Exception | None = None
         self.asks_first = False
-        self.load = 0.0
         self.gate = asyncio.Event()
         self.gate.set()
 

@@ -43,10 +43,6 @@ log = structlog.get_logger()
 class Tracker(Protocol):
     """The decisions, as far as this front end needs them. Both coroutines raise only ClientError."""
 
-    @property
-    def load(self) -> float:
-        """How many requests wait for their turn, as a share of how many may."""
-
     def submit(
         self,
         announce: Announce,

@@ -1,9 +1,10 @@
-"""Who is let in: everybody, as long as those inside are served; in a rush nobody for a moment, so that they are.
+"""Who is let in: everybody, as fast as those inside are served; whoever would wait too long for that is turned away.
 
-Whoever is told anything costs a third of an announce: the connection, the request, the answer. So when too many requests
-wait for the store, whoever comes is turned away unheard, which costs a tenth: the connection is closed at once, and the
-client knows, where one left in the listener's queue would wait, and come by its system's clock after 1, 3 and 7 s. Whoever
-got in is answered soon, however many more would come.
+The loop takes one connection from a listener's queue at each of its turns, so in a rush the queue grows while those inside are
+served. Left alone it would fill, and the system would drop whoever comes then, without a word: their systems try again after
+1, 3 and 7 s, and most of those answered at all would be answered late. So from some length on the queue is cut: those who have waited longest
+are closed, unheard. That is the cheapest refusal there is, and the client knows at once. Telling it when to come back would
+cost three times as much, because most of an answer is the connection; that is for those inside (``Busy``).
 """
 
 import asyncio
@@ -17,45 +18,33 @@ import structlog
 
 from tracker.listeners import BACKLOG, Listener
 
-RUSH, CALM = 0.5, 0.25
-"""Of the places for requests that wait: how many taken begin a rush, and down to how many it lasts. From one to the other is work
-for a tenth of a second, so that there are few rushes; and the other half is for those inside."""
+CROWDED, CUT = BACKLOG // 2, BACKLOG // 8
+"""A queue is too long that is longer than this, and then so much shorter than this when it has been cut."""
 TURNED_AWAY = "turned away"
-"""What those count as who come in a rush."""
-_LONGEST_SECONDS, _LET_IN = 1.0, 128
-"""After which so many are let in however many wait: else those inside could keep everybody else out by asking without end."""
-_AGAIN_SECONDS = 1.0
-"""Between two attempts to open."""
+"""What those count as who are closed."""
 _GLANCE_SECONDS, _QUIET_SECONDS = 0.002, 60.0
 
 log = structlog.get_logger()
 
 
 class Gate:
-    """``load`` tells how many requests wait, as a share of how many may; ``turned_away`` hears how many were.
-
-    Open from ``open`` to ``close``, but for rushes, which ``run`` sees to. Whom ``spared`` says yes to, by the other end's address
-    as the socket gives it, is let in always.
-    """
+    """Open from ``open`` to ``close``. ``turned_away`` hears how many were; whom ``spared`` says yes to, by the other end's
+    address as a socket gives it, is let in always, for which ``run`` has to run."""
 
     def __init__(
         self,
         listeners: Sequence[Listener],
         enter: Callable[[], asyncio.Protocol],
-        load: Callable[[], float],
         turned_away: Callable[[int], None],
         spared: Callable[[Any], bool],
     ) -> None:
         self._listeners = listeners
         self._enter = enter
-        self._load = load
         self._turned_away = turned_away
         self._spared = spared
+        self._favoured: asyncio.Queue[socket.socket] = asyncio.Queue()
         self._servers: list[asyncio.Server] = []
-        self._crowded = asyncio.Event()
-        self._owed = 0
-        """How many are to be let in whatever happens."""
-        self._quiet_until = 0.0
+        self._look_at = self._quiet_until = 0.0
 
     async def open(self) -> None:
         servers: list[asyncio.Server] = []
@@ -79,12 +68,17 @@ class Gate:
         Without this those in the listeners' queues would be cut off in the middle of their requests.
         """
         self.close()
-        came: list[socket.socket] = []
         for listener in self._listeners:
-            came += [sock for sock, _ in _arrived(listener)]
+            for sock, _ in _arrived(listener):
+                self._favoured.put_nowait(sock)
             listener.close()
-        for sock in came:
-            await self._let_in(sock)
+        while not self._favoured.empty():
+            await self._let_in(self._favoured.get_nowait())
+
+    async def run(self) -> None:
+        """Until cancelled: lets those in who are spared."""
+        while True:
+            await self._let_in(await self._favoured.get())
 
     async def _let_in(self, sock: socket.socket) -> None:
         sock.setblocking(False)
@@ -92,55 +86,30 @@ class Gate:
             await asyncio.get_running_loop().connect_accepted_socket(self._enter, sock)
 
     def entered(self) -> None:
-        """Somebody came in: the moment to look whether that was enough."""
-        if self._load() >= RUSH and self._servers:
-            if self._owed:
-                self._owed -= 1
-                return
-            self.close()
-            self._crowded.set()
-
-    async def run(self) -> None:
-        """Until cancelled: opens again when a rush is over, or has been long."""
-        loop = asyncio.get_running_loop()
-        while True:
-            await self._crowded.wait()
-            self._crowded.clear()
-            began = loop.time()
-            self._tell(began)
-            while self._load() > CALM and loop.time() - began < _LONGEST_SECONDS:
-                await self._turn_away()
-                await asyncio.sleep(_GLANCE_SECONDS)
-            self._owed = _LET_IN if self._load() > CALM else 0
-            while not await self._opened():
-                pass
-
-    async def _turn_away(self) -> None:
-        """Closes the connections that nobody has taken by now; another process on the same socket may have."""
+        """Somebody came in: the moment to look how many more there are."""
+        now = asyncio.get_running_loop().time()
+        if now < self._look_at or not self._servers:
+            return
+        self._look_at = now + _GLANCE_SECONDS
         for listener in self._listeners:
-            spared, others = [], 0
-            for sock, address in islice(_arrived(listener), BACKLOG):
-                if self._spared(address):
-                    spared.append(sock)
-                else:
-                    sock.close()
-                    others += 1
-            if others:
-                self._turned_away(others)
-            for sock in spared:
-                await self._let_in(sock)
+            length = listener.queue_length
+            if length > CROWDED:
+                self._cut(listener, length - CROWDED + CUT)
+                self._tell(now)
 
-    async def _opened(self) -> bool:
-        try:
-            await self.open()
-        except OSError as error:  # in a rush there may be no file descriptor left for a moment
-            log.warning("cannot let anybody in yet", error=type(error).__name__)
-            await asyncio.sleep(_AGAIN_SECONDS)
-            return False
-        return True
+    def _cut(self, listener: Listener, most: int) -> None:
+        closed = 0
+        for sock, address in islice(_arrived(listener), most):
+            if self._spared(address):
+                self._favoured.put_nowait(sock)
+            else:
+                sock.close()
+                closed += 1
+        if closed:
+            self._turned_away(closed)
 
     def _tell(self, now: float) -> None:
-        """There may be hundreds of rushes in a second of overload, or one in a day."""
+        """There may be hundreds of cuts in a second of overload, or one in a day."""
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_SECONDS
             log.warning("more connections than can be served: some are turned away")

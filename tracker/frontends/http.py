@@ -112,7 +112,6 @@ def _gate(doors: Doors, listeners: Sequence[Listener]) -> Gate:
     return Gate(
         listeners,
         functools.partial(Door, doors),
-        load=lambda: doors.tracker.load,
         turned_away=lambda number: doors.tracker.refused(TURNED_AWAY, number=number),
         spared=doors.front.is_proxy,
     )

@@ -46,11 +46,6 @@ class Batches:
         return len(self._waiting)
 
     @property
-    def load(self) -> float:
-        """The share of the places that are taken."""
-        return len(self._waiting) / self._most_waiting
-
-    @property
     def in_flight(self) -> int:
         """Requests that the store works on, or has yet to be asked about."""
         return self._sent + len(self._waiting)

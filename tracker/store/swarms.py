@@ -101,11 +101,6 @@ class Swarms:
         return self._announces.waiting
 
     @property
-    def load(self) -> float:
-        """The share of the places for waiting that are taken, of announces or of scrapes, whichever is more."""
-        return max(self._announces.load, self._scrapes.load)
-
-    @property
     def in_flight(self) -> int:
         """Announces that the store works on, or has yet to be asked about."""
         return self._announces.in_flight
