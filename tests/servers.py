@@ -76,7 +76,8 @@ class Server:
 
     def client(self) -> "redis.Redis":
         """A blocking client: for fixtures and for tests that have no loop."""
-        return redis.Redis.from_url(self.url)
+        # It does not say who it is: for that each connection would look through the installed packages.
+        return redis.Redis.from_url(self.url, driver_info=None)
 
     def start(self) -> "Server":
         """Starts it, again after a stop or kill with the data it had kept, and waits for its PING."""
