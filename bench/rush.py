@@ -80,18 +80,15 @@ class Rush:
         due = began = clock()
         half, end = began + seconds / 2, began + seconds
         answered, since = 0, began
-        while due < end:
-            now = clock()
+        while (now := clock()) < end:
             if now >= half:
-                half, answered, since = end + PATIENCE_SECONDS, len(self.fates.answered), now
+                half, answered, since = end, len(self.fates.answered), now
             for _ in range(_AT_ONCE):
-                if due > now or due >= end:
+                if due > now:
                     break
                 self._announce(due)
                 due += gap(rate)
             self._look(0)
-            if now >= end + PATIENCE_SECONDS:  # far behind: what was due since is not offered
-                break
         self.steady_rate = (len(self.fates.answered) - answered) / max(clock() - since, 1e-9)
         print(OFFERED, flush=True)
         while self._under_way:

@@ -10,8 +10,8 @@ import pytest
 from tests.desk import SECRET, Desk, MakeDesk, at, open_desk
 from tests.servers import Server
 from tests.store.harness import ALICE, START, info_hash, peer_id
-from tracker.bittorrent import Scrape, ScrapeFile
-from tracker.errors import ClientError
+from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
+from tracker.errors import Busy, ClientError
 from tracker.rules import swarm_rules
 from tracker.settings import Settings
 
@@ -458,3 +458,20 @@ async def test_how_long_an_announce_takes_is_measured(desk: Desk) -> None:
     _, measured = await desk.store.counters.distribution("announce_seconds", 86400)
     assert measured is not None
     assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)
+
+
+async def test_those_for_whom_there_is_no_place_are_told_to_come_back_each_in_its_time(
+    make_desk: MakeDesk,
+) -> None:
+    """A flood of scrapes is as good as one of announces."""
+    desk = await make_desk()
+    answers: list[ScrapeReply | ClientError] = []
+    places, more = 2048, 40
+    for _ in range(places + more):
+        assert desk.tracker.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
+    assert len(answers) == more
+    busy = [answer for answer in answers if isinstance(answer, Busy)]
+    assert {answer.label for answer in busy} == {"busy"} and len(busy) == more
+    assert len({answer.retry_in for answer in busy}) > 1 and {answer.retry_in for answer in busy} <= {
+        *range(1, 6)
+    }
