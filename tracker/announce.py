@@ -142,7 +142,7 @@ class Tracker:
         asked = (
             announce,
             address,
-            intervals[int(random.random() * JITTER_STEPS)],
+            intervals[random.getrandbits(31) % JITTER_STEPS],
             self._timer(),
             answer,
             passkey,
@@ -165,10 +165,10 @@ class Tracker:
             self._note_refusal(outcome, announce, passkey, address)
             answer(self._deny(announce, outcome))
             return
-        joined = False
-        if outcome.outcome != "update":
-            joined = outcome.outcome == "join"
-            self._limits.note(outcome.outcome, announce, address)
+        seeders, leechers, completions, peers, peers6, ids, ids6, done = outcome
+        joined = done == "join"
+        if done != "update":
+            self._limits.note(done, announce, address)
         if passkey:
             self._limits.vouch(passkey)
         if not self._seconds:
@@ -181,7 +181,8 @@ class Tracker:
             self._tally(announce.info_hash, address)
             self._software(announce.peer_id, "")
             warning = None if is_routable(address) else _PRIVATE_ADDRESS
-        answer(_ordered(AnnounceReply, (step[0], step[1], *outcome[:7], address, warning)))
+        told = (step[0], step[1], seeders, leechers, completions, peers, peers6, ids, ids6, address, warning)
+        answer(_ordered(AnnounceReply, told))
 
     def _told_less(self, announce: Announce) -> Announce:
         wanted = announce.peers_wanted

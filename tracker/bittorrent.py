@@ -20,8 +20,8 @@ Address = NewType("Address", bytes)
 Endpoint = NewType("Endpoint", bytes)
 """A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
 Digits = NewType("Digits", bytes)
-"""A number from 0 to MAX_COUNT in decimal, without leading zeros: the way figures come in and go out. Between a peer and the
-store nobody computes with them, and to make numbers of them and back would be a tenth of an announce."""
+"""A number from 0 to MAX_COUNT in decimal, without leading zeros: the way a peer's byte counts come in and go into the store.
+Nobody computes with them in between, and to make numbers of them and back would cost as much as to write the whole answer."""
 
 HASH_LENGTH = 20
 MAX_COUNT = 2**53 - 1

@@ -146,8 +146,8 @@ class Door(asyncio.Protocol):
         asked, self._asked = self._asked, None
         try:
             if isinstance(reply, AnnounceReply):
-                announce = cast(Announce, asked)
-                body = encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id)
+                assert isinstance(asked, Announce)
+                body = encode_announce(reply, compact=asked.compact, no_peer_id=asked.no_peer_id)
             elif isinstance(reply, ClientError):
                 if isinstance(reply, Dropped) and not self._trusted:
                     self._pipe.abort()

@@ -55,12 +55,14 @@ class Batches:
 
         That is StoreAway when it cannot be known to have been applied. Raises it when that is known at once.
         """
-        if self._is_away():
-            raise StoreAway("the store is away")
-        if len(self._waiting) >= self._most_waiting:
+        waiting = self._waiting
+        if not waiting:  # whoever comes behind others fares as they do
+            if self._is_away():
+                raise StoreAway("the store is away")
+            self._arrived.set()
+        elif len(waiting) >= self._most_waiting:
             raise StoreBehind("the store is behind")
-        self._waiting.append((request, settle, context))
-        self._arrived.set()
+        waiting.append((request, settle, context))
 
     async def ask(self, request: Any) -> Any:
         """The same, for who can wait; raises StoreAway."""
