@@ -46,7 +46,7 @@ local function others()
 --@ include timeouts.lua
 --@ include changing.lua
   local function finish()
-    save_totals()
+    save_derived()
     pcall(save_due_entries)
     pcall(rank, joined)
   end

@@ -1,6 +1,6 @@
 -- changing.lua: announces that change more than figures: joins, stops, completions, and whatever is not a regular announce
 -- of public mode. A fragment for announce.lua, after all the others.
-local checked, joined = false, {}
+local joined = {}
 
 -- The user behind a passkey: id, or false and the refusal.
 local function authorize(passkey, left, event)
@@ -12,9 +12,8 @@ local function authorize(passkey, left, event)
   return u[1]
 end
 
--- The request, the peer and the torrent under work, filled anew for each announce: a table of its own for each costs
--- more than what is put into it.
-local request, peer, torrent = {}, {}, {}
+-- The request and the peer under work, filled anew for each announce: a table of its own for each costs more than what is put into it.
+local request, peer = {}, {}
 
 local function read_request(packed)
   local r, event, with_ids = request, nil, nil
@@ -40,7 +39,7 @@ local function load_peer(tid, r)
   r.suffix = tid .. ':' .. r.pidx
   local key = P .. 'p:' .. r.suffix
   local v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up', 'paused',
-    'active')
+    'active', unpack(r.event == 'x' and { 'n4', 'n6' } or {}))
   local p, last = peer, tonumber(v[5] or '')
   local same_user = not private or (last and call('HGET', key, 'user_id') == r.uid) or false
   p.at, p.active, p.known, p.endpoints, p.was = key, v[9] == '1', last ~= nil and same_user, v[1] or '', v
@@ -56,21 +55,26 @@ local function load_peer(tid, r)
   return p
 end
 
--- A failed command does not undo the ones before it: what is of the wrong type has to fail here, before the
--- first write. Reading the torrent, the peer and the account has checked those.
-local function check_types(t, r)
-  local name = r.kind .. (#r.endpoint == 6 and '4' or '6')
-  call('SCARD', P .. 'tpeers:' .. t.ih)
-  call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
-  r.array, r.length = name, call('STRLEN', t.arrays .. name)
-  call('STRLEN', t.arrays .. name .. 'i')
-  if not checked then
-    for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do call('ZCARD', P .. 'i:' .. index) end
-    checked = true
-  end
+-- A failed command does not undo the ones before it: what is of the wrong type has to fail before the first write. Reading
+-- the torrent, the peer and the account has checked those.
+local function check_account(r)
   if r.uid == '' then return end
   for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do call('SCARD', P .. 'u:' .. r.uid .. set) end
   call('HLEN', P .. 'u:' .. r.uid)
+end
+
+local function check_arrays(t, r)
+  for _, family in ipairs({ r.v4 ~= '' and '4' or '6', r.v6 ~= '' and '6' or '4' }) do
+    call('STRLEN', t.arrays .. r.kind .. family)
+    call('STRLEN', t.arrays .. r.kind .. family .. 'i')
+  end
+end
+
+local function check_all(t, r)
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do call('ZCARD', P .. 'i:' .. index) end
+  call('SCARD', P .. 'tpeers:' .. t.ih)
+  call('SCARD', P .. 'p:' .. r.pidx .. ':torrents')
+  check_arrays(t, r)
 end
 
 -- The endpoints of a dual-stack peer are kept together, IPv4 first.
@@ -133,11 +137,23 @@ end
 
 -- Puts the peer at the end of the arrays of its kind; the answer is the hash fields that say so.
 local function place(t, r)
-  local n4 = r.v4 ~= '' and enter(t, r.kind, '4', r.v4, r.pid, r.array == r.kind .. '4' and r.length)
-  local n6 = r.v6 ~= '' and enter(t, r.kind, '6', r.v6, r.pid, r.array == r.kind .. '6' and r.length)
+  local n4 = r.v4 ~= '' and enter(t, r.kind, '4', r.v4, r.pid)
+  local n6 = r.v6 ~= '' and enter(t, r.kind, '6', r.v6, r.pid)
   if not n6 then return 'n4', n4 end
   if not n4 then return 'n6', n6 end
   return 'n4', n4, 'n6', n6
+end
+
+-- All of a join that can fail, and then nothing has changed: slots are nobody's before the torrent is saved.
+local function enlist(t, r)
+  local members = P .. 'tpeers:' .. t.ih
+  r.family, r.slot = place(t, r) -- who joins comes with one endpoint
+  call('SADD', members, r.pidx)
+  local added = redis.pcall('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
+  if type(added) == 'table' then
+    call('SREM', members, r.pidx)
+    error(added)
+  end
 end
 
 local function add(fields, field, value)
@@ -166,9 +182,7 @@ local function write_join(t, r, p)
     add(fields, 'first_announce', now)
   end
   add(fields, 'active', '1')
-  local family, slot, other, other_slot = place(t, r)
-  add(fields, family, slot)
-  if other then add(fields, other, other_slot) end
+  add(fields, r.family, r.slot)
   if p.paused ~= r.paused then add(fields, 'paused', r.paused) end
   if r.uid ~= '' then add(fields, 'user_id', r.uid) end
   if r.digest ~= '' then add(fields, 'key', r.digest) end
@@ -200,13 +214,11 @@ local function snatch(t, r, p, a)
     call('HINCRBY', P .. 'u:' .. r.uid, 'snatches', 1)
   end
   t.snatches = call('HINCRBY', t.key, 'snatches', 1)
-  call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+  redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
 end
 
 local function join(t, r, p)
   joined[#joined + 1] = t.tid
-  call('SADD', P .. 'tpeers:' .. t.ih, r.pidx)
-  call('SADD', P .. 'p:' .. r.pidx .. ':torrents', t.tid)
   write_join(t, r, p)
   count(t, r.kind, r.paused == '1', 1)
   save(t)
@@ -216,7 +228,8 @@ end
 local function change(t, r, p)
   local endpoints = r.v4 .. r.v6
   if p.kind ~= r.kind or p.endpoints ~= endpoints then
-    check_types(t, r)
+    check_arrays(t, r)
+    check_account(r)
     displace(t, r, p)
     call('HSET', p.at, 'endpoints', endpoints, place(t, r))
   elseif p.paused == r.paused then
@@ -231,9 +244,10 @@ end
 
 local function apply(t, r, p, a)
   local joining, completed = not p.active, completes(r, p)
+  if joining then enlist(t, r) end
   keep_alive(t, r, joining)
   note_moved(p.up, p.down, p.elapsed, #r.endpoint == 6)
-  call('HINCRBY', t.key, 'announces', 1)
+  redis.pcall('HINCRBY', t.key, 'announces', 1)
   if joining then join(t, r, p) else change(t, r, p) end
   if a then
     credit_user(t, r, p, a)
@@ -244,11 +258,18 @@ local function apply(t, r, p, a)
 end
 
 local function stop(t, r, p, a)
+  local timeout = P .. 'ptimeout:' .. r.suffix
   note_moved(p.up, p.down, p.elapsed, #r.endpoint == 6)
-  call('HINCRBY', t.key, 'announces', 1)
-  if memory > 0 then write_update(r, p) end
-  leave(t, r.pid, r.pidx, p.left, p.paused)
+  redis.pcall('HINCRBY', t.key, 'announces', 1)
+  depart(t, r.pid, r.pidx, p.left, p.paused, p.was[10], p.was[11])
   save(t)
+  if memory > 0 then
+    write_update(r, p)
+    remember(p.at)
+    call('DEL', timeout)
+  else
+    call('UNLINK', p.at, timeout)
+  end
   if a then
     credit_user(t, r, p, a)
     release(a, true)
@@ -274,8 +295,9 @@ end
 -- Before a join, and whenever a torrent has to register itself: nothing is written when this refuses.
 local function admit(t, r, registered)
   if not may_grow then return nil, 'store full' end
-  check_types(t, r)
+  check_account(r)
   if registered and registered == t.tid and call('GET', P .. 'torrent_id:' .. registered) == t.ih then return registered end
+  check_all(t, r)
   if registered and not string.match(registered, '^[1-9]%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?%d?$') then
     return nil, 'bad torrent id'
   end
@@ -298,8 +320,9 @@ local function change_swarm(packed, registered, denied)
   if denied then return refuse('denied', denied) end
   registered = registered or call('MGET', P .. 'info_hash:' .. r.ih)[1]
   if not registered and not open then return refuse('unknown torrent') end
-  local t = load(r.ih, torrent)
-  if t.enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+  local t, enabled, snatches = load(r.ih, 'enabled', 'snatches')
+  t.snatches = stored_count(snatches) or 0
+  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
 
   -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
   local tid = t.tid and t.seeders + t.leechers > 0 and t.tid or registered

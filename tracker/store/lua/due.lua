@@ -28,28 +28,32 @@ for i = 1, there do
   timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
 end
 
--- One whose timeout was renewed goes on into the list of its new end, once.
-local went_on = {}
+-- One whose timeout was renewed goes on into the list of its new end.
 local function put_on(tid, pid, timeout)
   local left = call('PTTL', timeout)
-  if left < 0 or went_on[timeout] then return end
-  went_on[timeout] = true
-  call('SET', timeout, put_due(tid, pid, left), 'KEEPTTL')
+  if left >= 0 then call('SET', timeout, put_due(tid, pid, left), 'KEEPTTL') end
 end
 
 -- Nearly all of them live on a usual day, for their peers have announced since: one look at all of them says which.
 local alive, seen, name = there > 0 and call('MGET', unpack(timeouts)), 0, name_due(ARGV[6])
+local silent, done = {}, {} -- torrents of those who are not; timeouts looked at, for a peer may stand here twice
+for i = 1, there do
+  if not alive[i] then silent[#silent + 1] = tids[i] end
+end
+find_torrents(silent)
 while seen < there and reaped + failed < most_reaped do
   seen = seen + 1
   local i = seen
-  if not alive[i] then
+  local timeout = timeouts[i]
+  if not alive[i] and not done[timeout] then
     local ok, one = pcall(remove_silent, tids[i], pids[i], pidxs[i])
     if ok then reaped = reaped + one else failed = failed + 1 end
-  elseif alive[i] == name then -- otherwise the peer has left and come back, and stands in another list
-    pcall(put_on, tids[i], pids[i], timeouts[i])
+  elseif alive[i] == name and not done[timeout] then -- otherwise the peer has left and come back, and stands in another list
+    pcall(put_on, tids[i], pids[i], timeout)
   end
+  done[timeout] = true
 end
+settle()
 pcall(save_due_entries)
 if there < most and seen == there then call('UNLINK', list) end
-save_totals()
 return { seen, reaped, failed }

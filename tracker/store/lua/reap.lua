@@ -27,5 +27,5 @@ for i = 7, #ARGV, 2 do
   local ok, one = pcall(reap_if_there, ARGV[i], ARGV[i + 1])
   if ok then reaped = reaped + one else failed = failed + 1 end
 end
-save_totals()
+settle()
 return { reaped, failed }

@@ -45,7 +45,7 @@ end
 local function check_rankings(t)
   return tonumber(call('ZSCORE', P .. 'i:seeders', t.tid) or '') == t.seeders
     and tonumber(call('ZSCORE', P .. 'i:leechers', t.tid) or '') == t.leechers
-    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == t.snatches
+    and tonumber(call('ZSCORE', P .. 'i:snatches', t.tid) or '') == snatches_of(t)
 end
 
 -- What must hold of the counts whatever the size: nobody is in two kinds, everybody is in an array.
@@ -122,5 +122,5 @@ local function rebuild(t)
   save(t)
   call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
   call('ZADD', P .. 'i:leechers', t.leechers, t.tid)
-  call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+  call('ZADD', P .. 'i:snatches', snatches_of(t), t.tid)
 end

@@ -46,7 +46,7 @@ local function bind(t, tid)
     call('HSET', t.key, 'tid', tid)
     call('ZADD', P .. 'i:seeders', t.seeders, tid)
     call('ZADD', P .. 'i:leechers', t.leechers, tid)
-    call('ZADD', P .. 'i:snatches', t.snatches, tid)
+    call('ZADD', P .. 'i:snatches', snatches_of(t), tid)
     list_hash(t.ih, tid)
     t.tid = tid
   end

@@ -23,7 +23,7 @@ end
 local function rank_figures(t)
   call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
   call('ZADD', P .. 'i:leechers', t.leechers, t.tid)
-  call('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+  call('ZADD', P .. 'i:snatches', snatches_of(t), t.tid)
   bound[#bound + 1] = t.ih
 end
 

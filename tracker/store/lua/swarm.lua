@@ -2,11 +2,13 @@
 -- due.lua, sweep.lua and others include it after `P` (the prefix), `now` and `memory` are set.
 --
 -- A torrent under work is the table `t` made by load(); its figures are changed in memory by enter(),
--- exit() and leave() and written once, by save() (`paused` is the change of that count). All of it happens inside one script, so nobody sees
--- a state between.
+-- exit() and leave() and written once, by save() (`paused` is the change of that count); what is derived from the figures of all
+-- torrents is written by save_derived(). All of it happens inside one script, so nobody sees a state between.
 
 local call = redis.call
-local total_seeders, total_leechers = 0, 0
+local derived = {
+  seeders = { total = 'stats:seeders', grown = 0, ranks = {} }, leechers = { total = 'stats:leechers', grown = 0, ranks = {} },
+}
 
 local function hex(id)
   return string.format('%08x%08x%08x%08x%08x', struct.unpack('>I4I4I4I4I4', id))
@@ -24,69 +26,84 @@ local function decimal(number)
   return string.format('%.0f', number)
 end
 
--- A count as it is stored; what is none, for somebody else wrote it, is 0 until the sweep counts anew.
+-- A count as it is stored; false for what is none, because somebody else wrote it. It goes for 0 until the sweep counts anew.
 local function stored_count(digits)
-  return digits and #digits <= 15 and string.find(digits, '^%d+$') and tonumber(digits) or 0
+  return digits and #digits <= 15 and string.find(digits, '^%d+$') and tonumber(digits) or false
 end
 
--- The torrent's figures, in the table `t` or one of its own.
-local function load(ih, t)
+-- The torrent's figures, and what up to two more fields hold. `saved` is what is written down of them. Tables are made with all they
+-- hold: one that grows field by field costs more than what is put into it.
+local function load(ih, ...)
   local key = P .. 't:' .. ih
-  local v = call('HMGET', key, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 's4', 'l4', 's6', 'l6')
-  t = t or {}
-  t.ih, t.key, t.arrays, t.tid, t.enabled, t.paused = ih, key, P .. 'swarm:' .. ih .. ':', v[1], v[2], 0
-  t.seeders, t.leechers, t.snatches = stored_count(v[3]), stored_count(v[4]), stored_count(v[5])
-  t.s4, t.l4, t.s6, t.l6 = tonumber(v[6]) or 0, tonumber(v[7]) or 0, tonumber(v[8]) or 0, tonumber(v[9]) or 0
-  t.was_seeders, t.was_leechers = t.seeders, t.leechers
-  return t
+  local v = call('HMGET', key, 'tid', 'seeders', 'leechers', 's4', 'l4', 's6', 'l6', ...)
+  local seeders, leechers = stored_count(v[2]), stored_count(v[3])
+  local s4, l4, s6, l6 = tonumber(v[4]) or 0, tonumber(v[5]) or 0, tonumber(v[6]) or 0, tonumber(v[7]) or 0
+  return {
+    ih = ih, key = key, arrays = P .. 'swarm:' .. ih .. ':', tid = v[1], paused = 0,
+    seeders = seeders or 0, leechers = leechers or 0, s4 = s4, l4 = l4, s6 = s6, l6 = l6,
+    saved = { seeders = seeders, leechers = leechers, s4 = s4, l4 = l4, s6 = s6, l6 = l6 },
+  }, v[8], v[9]
 end
 
--- Writes the figures of `t` and everything derived from them: rankings here, global sums at the end of the script.
+local function snatches_of(t)
+  return stored_count(call('HGET', t.key, 'snatches')) or 0
+end
+
+-- Writes the figures of `t` that have changed; what is derived from them waits for save_derived().
 local function save(t)
-  call('HSET', t.key, 'seeders', t.seeders, 'leechers', t.leechers, 's4', t.s4, 'l4', t.l4, 's6', t.s6, 'l6', t.l6)
-  if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
-  t.paused = 0
-  if t.seeders ~= t.was_seeders then
-    call('ZADD', P .. 'i:seeders', t.seeders, t.tid)
-    total_seeders = total_seeders + t.seeders - t.was_seeders
-    t.was_seeders = t.seeders
-  end
-  if t.leechers ~= t.was_leechers then
-    call('ZADD', P .. 'i:leechers', t.leechers, t.tid)
-    total_leechers = total_leechers + t.leechers - t.was_leechers
-    t.was_leechers = t.leechers
+  local saved, changes, n = t.saved, {}, 0
+  for name, before in pairs(saved) do
+    local figure = t[name]
+    if figure ~= before then
+      changes[n + 1], changes[n + 2], n = name, figure, n + 2
+      saved[name] = figure
+      local sums = derived[name]
+      if sums then
+        sums.ranks[t.tid], sums.grown = figure, sums.grown + figure - (before or 0)
+      end
+    end
   end
   if t.seeders + t.leechers == 0 then
-    call('HSET', t.key, 'empty_since', now)
+    changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2
   end
+  if n > 0 then call('HSET', t.key, unpack(changes)) end
+  if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
+  t.paused = 0
 end
 
-local function save_totals()
-  if total_seeders ~= 0 then call('INCRBY', P .. 'stats:seeders', total_seeders) end
-  if total_leechers ~= 0 then call('INCRBY', P .. 'stats:leechers', total_leechers) end
+-- The rankings by these figures, and the global sums, once for all torrents. What somebody else put in the place of a ranking
+-- costs nobody an announce: it can be made anew at any time.
+local function save_derived()
+  for name, sums in pairs(derived) do
+    local scores, n = {}, 0
+    for tid, figure in pairs(sums.ranks) do
+      scores[n + 1], scores[n + 2], n = figure, tid, n + 2
+    end
+    if n > 0 then redis.pcall('ZADD', P .. 'i:' .. name, unpack(scores)) end
+    if sums.grown ~= 0 then call('INCRBY', P .. sums.total, sums.grown) end
+    sums.ranks, sums.grown = {}, 0
+  end
 end
 
 -- Redis doubles a string that has to grow, up to a megabyte. An array that is full gets room for an eighth more before, which
--- is exact: a third of what all arrays take was such a reserve.
+-- is exact: a third of what all arrays take was such a reserve. `slots` are in use, and it is to hold `most` of them.
 local LARGE = 524288
-local function make_room(key, length, size)
-  if length == 0 or length > LARGE then return end
-  local slots = math.max(4, math.floor(length / size / 8))
-  call('SET', key, call('GETRANGE', key, 0, -1) .. string.rep('\0', slots * size))
+local function make_room(key, slots, most, size)
+  if slots * size > LARGE then return end
+  call('SET', key, call('GETRANGE', key, 0, slots * size - 1) .. string.rep('\0', (most - slots) * size))
 end
 
--- Puts an endpoint at the end of the array `kind .. family`; the answer is its slot. `length` is the array's in bytes, where
--- somebody has looked; one that is no longer right does no harm.
-local function enter(t, kind, family, endpoint, pid, length)
+-- Puts an endpoint at the end of the array `kind .. family`; the answer is its slot. It is nobody's before save(): when this fails,
+-- nothing has changed. The ids go first: how long they are then says whether there may have been no room.
+local function enter(t, kind, family, endpoint, pid)
   local name, slot, size = kind .. family, t[kind .. family], #endpoint
   local key = t.arrays .. name
-  length = length or call('STRLEN', key)
-  if length <= slot * size then
-    make_room(key, length, size)
-    make_room(key .. 'i', length / size * 20, 20)
+  if call('SETRANGE', key .. 'i', slot * 20, pid) == slot * 20 + 20 and slot > 0 and call('STRLEN', key) <= slot * size then
+    local most = slot + math.max(4, math.floor(slot / 8))
+    make_room(key, slot, most, size)
+    make_room(key .. 'i', slot + 1, most, 20)
   end
   call('SETRANGE', key, slot * size, endpoint)
-  call('SETRANGE', key .. 'i', slot * 20, pid)
   t[name] = slot + 1
   return slot
 end
@@ -102,19 +119,28 @@ local function shrink(key, n, size)
   end
 end
 
+-- The ids in two slots of an array; of slots close together one look gets both.
+local NEAR = 100
+local function ids_at(ids, slot, last)
+  if last - slot > NEAR then
+    return call('GETRANGE', ids, slot * 20, slot * 20 + 19), call('GETRANGE', ids, last * 20, last * 20 + 19)
+  end
+  local both = call('GETRANGE', ids, slot * 20, last * 20 + 19)
+  if #both < (last - slot + 1) * 20 then return end
+  return string.sub(both, 1, 20), string.sub(both, -20)
+end
+
 -- Takes a slot out by moving the last one into it. A slot that is not the peer's own is left alone: the
 -- recount of the sweep repairs that swarm.
 local function exit(t, kind, family, slot, pid)
   local name, size = kind .. family, family == '4' and 6 or 18
   local key, last = t.arrays .. name, t[name] - 1
-  local ids = key .. 'i'
-  if last < 0 or slot > last or call('GETRANGE', ids, slot * 20, slot * 20 + 19) ~= pid then
-    return
-  end
+  if last < 0 or slot > last then return end
+  local own, moved = ids_at(key .. 'i', slot, last)
+  if own ~= pid then return end
   if slot < last then
-    local moved = call('GETRANGE', ids, last * 20, last * 20 + 19)
     call('SETRANGE', key, slot * size, call('GETRANGE', key, last * size, last * size + size - 1))
-    call('SETRANGE', ids, slot * 20, moved)
+    call('SETRANGE', key .. 'i', slot * 20, moved)
     call('HSET', P .. 'p:' .. t.tid .. ':' .. hex(moved), 'n' .. family, slot)
   end
   t[name] = last
@@ -130,28 +156,20 @@ local function kind_of(left, paused)
   return left == '0' and paused ~= '1' and 's' or 'l'
 end
 
--- The peer whose timeout is gone leaves the swarm and everything that says it is in one; `n4` and `n6` are its slots.
+-- A peer leaves the swarm and everything that says it is in one but its own hash; `n4` and `n6` are its slots.
 local function depart(t, pid, pidx, left, paused, n4, n6)
-  local kind, key = kind_of(left, paused), P .. 'p:' .. t.tid .. ':' .. pidx
+  local kind = kind_of(left, paused)
+  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
+  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
   if n4 then exit(t, kind, '4', tonumber(n4), pid) end
   if n6 then exit(t, kind, '6', tonumber(n6), pid) end
-  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
-  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
-  if memory > 0 then
-    call('HSET', key, 'active', '0')
-    call('HDEL', key, 'n4', 'n6', 'endpoints')
-    call('EXPIRE', key, memory)
-  else
-    call('UNLINK', key)
-  end
 end
 
--- The same for one that says so itself.
-local function leave(t, pid, pidx, left, paused)
-  local suffix = t.tid .. ':' .. pidx
-  local slots = call('HMGET', P .. 'p:' .. suffix, 'n4', 'n6')
-  call('DEL', P .. 'ptimeout:' .. suffix)
-  depart(t, pid, pidx, left, paused, slots[1], slots[2])
+-- What stays of a peer that is in no swarm, where peers are remembered.
+local function remember(key)
+  call('HSET', key, 'active', '0')
+  call('HDEL', key, 'n4', 'n6', 'endpoints')
+  call('EXPIRE', key, memory)
 end
 
 -- Torrents by the first 13 digits of their info hash, as a number: as many as a score holds exactly.
@@ -164,6 +182,7 @@ local function release_id(t)
   local owner = call('GET', P .. 'torrent_id:' .. t.tid)
   if owner and owner ~= t.ih then return end
   call('UNLINK', P .. 'torrent_id:' .. t.tid, P .. 'history:' .. t.tid)
+  derived.seeders.ranks[t.tid], derived.leechers.ranks[t.tid] = nil, nil
   for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
     call('ZREM', P .. 'i:' .. index, t.tid)
   end

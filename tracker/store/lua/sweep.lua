@@ -60,6 +60,7 @@ local function visit_small(t, tid)
   for i, pidx in ipairs(members) do
     if not alive[i] then reaped = reaped + remove_silent(tid, nil, pidx) end
   end
+  settle()
   t = load(t.ih)
   if not agrees(t) then repair(t) end
 end
@@ -78,6 +79,7 @@ local function visit_members(t, tid, position)
     local one = reap(tid, pid, pidx)
     reaped = reaped + one
     if one == 1 then
+      settle()
       t = load(t.ih)
     elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
       local kind, is_paused = check_member(t, pid, pidx)
@@ -136,11 +138,11 @@ end
 local done, at = 0, ARGV[8]
 for i = 10, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], at)
+  settle()
   if not ok then failed = failed + 1 end
   at = ok and go_on or ''
   if at ~= '' then break end
   done = done + 1
   if seen + done >= budget then break end
 end
-save_totals()
 return { done, at, reaped, repairs, forgotten, seen, unlisted, failed }
