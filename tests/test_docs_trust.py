@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
 SHOWN_BY = "shown by"

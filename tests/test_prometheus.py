@@ -16,6 +16,7 @@ from tests.servers import ROOT
 from tracker.admin.metrics.table import METRICS
 from tracker.settings import FIELDS, variable
 
+pytestmark = pytest.mark.once
 PROMETHEUS = ROOT / "deploy" / "prometheus"
 ALERTS = PROMETHEUS / "alerts.yml"
 UNIT_TESTS = ROOT / "tests" / "prometheus" / "alerts.test.yml"

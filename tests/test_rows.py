@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
 TESTS = Path(__file__).parent
 SECTIONS = {"T": 25, "B": 15, "C": 10, "Q": 15}
 ROWS = [f"{section}{number}" for section, count in SECTIONS.items() for number in range(1, count + 1)]

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 
+pytestmark = pytest.mark.once
 ROOT = Path(__file__).parents[2]
 ADMIN = ROOT / "tracker" / "admin"
 VENDOR = ADMIN / "static" / "vendor"
