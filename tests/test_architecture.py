@@ -70,7 +70,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.update",
     ),
     "store.swarm_rules": (),
-    "store.reaping": (*STORE_FOUNDATIONS, "store.clock", "store.listing", "store.swarm_rules"),
+    "store.reaping": (*STORE_FOUNDATIONS, "bittorrent", "store.clock", "store.listing", "store.swarm_rules"),
     "store.secret": STORE_FOUNDATIONS,
     "store.update": NOUNS,
     "store.connection": (*NOUNS, "store.line", "store.sentinel", "store.server_url", "store.subscription"),

@@ -8,6 +8,7 @@ from dataclasses import dataclass
 import structlog
 from redis.exceptions import OutOfMemoryError
 
+from tracker.bittorrent import PeerId
 from tracker.store.clock import SetBack, StoreClock
 from tracker.store.connection import Connection
 from tracker.store.keys import Keys
@@ -62,7 +63,13 @@ class Reaping:
         return self._rules.grace
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
-        """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed."""
+        """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed.
+
+        Nearly always none: who looked at their timeouts, which is what published their ends, has removed them as well. Where
+        nothing is remembered of who left, one question about all of them says so.
+        """
+        if not peers or not (self._rules.reaping[0] or await self._are_there(peers)):
+            return 0
         argv: list[str | bytes | int | float] = [int(self._clock()), *self._rules.reaping, self._rules.grace]
         argv.append(self._store_clock.expected)
         for torrent_id, peer_id in peers:
@@ -70,6 +77,10 @@ class Reaping:
         reaped, failed = await self._scripts.reap(argv)
         _report(failed)
         return int(reaped)
+
+    async def _are_there(self, peers: Sequence[tuple[str, str]]) -> bool:
+        keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
+        return bool(await self._connection.direct("EXISTS", *keys))
 
     async def reap_due(self, deadline: int, first: int, most: int, most_reaped: int) -> tuple[int, int]:
         """Works through a due list from entry ``first`` on: (entries seen, peers removed). None seen: it is done."""

@@ -9,6 +9,7 @@ comes second does nothing.
 """
 
 import asyncio
+import re
 from collections import deque
 from collections.abc import Callable
 
@@ -37,6 +38,8 @@ _LOOK_BACK, _LONGEST_LOOK_BACK = 600, 86_400
 """Seconds: where nobody says how far the lists are worked through, and where that is known; lists expire after a day."""
 _DUE_PAGE = 500
 _MOST_WAITING = 2_000_000
+_PEER = re.compile(r"(\d+):([0-9a-f]{40})", re.ASCII)
+"""Torrent id and peer id, as the keys of timeouts end; whatever else expires under such a name is somebody else's."""
 _TICK_SECONDS = 0.5
 _SUMMARY_SECONDS = 60.0
 _FORBIDDEN_SECONDS = 60.0
@@ -154,9 +157,10 @@ class Reaper:
                 self._listening, self._subscriptions_forbidden = True, False
                 self._sweep_now.set()  # what expired while nobody listened
                 async for channel, event in messages:
-                    if event == b"expired":
-                        torrent_id, _, peer_id = channel[skip:].decode("ascii", "replace").partition(":")
-                        self._expired.append((torrent_id, peer_id))
+                    if event == b"expired" and (
+                        peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))
+                    ):
+                        self._expired.append((peer[1], peer[2]))
                         self._heard.set()
         finally:
             self._listening = False
@@ -166,8 +170,7 @@ class Reaper:
             await self._heard.wait()
             self._heard.clear()
             while self._expired:
-                batch = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
-                peers = [(t, p) for t, p in batch if len(p) == 40 and t.isdigit()]
+                peers = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
                 async with self._turn:
                     reaped = await self._reaping.reap(peers)
                 self._count(reaped, "event")
