@@ -9,7 +9,7 @@ from pathlib import Path
 from bench import processes
 from bench.latency import CLOSE, ask, generator, prepared, result
 from bench.loader import BenchError
-from bench.measure import Load, check, measure
+from bench.measure import Figures, Load, check, measure
 from bench.sections import Section
 from bench.targets import MODES, Target
 
@@ -23,21 +23,24 @@ def measure_overload(directory: Path, seconds: int, peers: int, torrents: int) -
         section = Section("Overload")
         for mode in MODES:
             check(target, mode, load)
-            _overloaded(section, target, load, mode, measure(target, mode, load)["requests_per_s"])
+            _overloaded(section, target, load, mode, measure(target, mode, load))
         return [section]
 
 
-def _overloaded(section: Section, target: Target, load: Load, mode: str, most: float) -> None:
+def _overloaded(section: Section, target: Target, load: Load, mode: str, at_most: Figures) -> None:
     before = sum(processes.resident_by_part(target.pids).values())
+    most, spent = at_most["requests_per_s"], _cpu_seconds(target)
     with _watched(target) as sizes, generator("bench.rush", target, load, mode, most * OFFERED_TIMES) as run:
         assert run.stdout is not None
         run.stdout.readline()
         recovery = _recovery(target.port)
         found = result(target, run)
-    sent = found["sent"]
+    sent, spent = found["sent"], _cpu_seconds(target) - spent
     section.find(f"{mode}: offered", sent / load.seconds / most, f"times {most:,.0f} requests/s")
     section.find(f"{mode}: sent late by the load itself, p99", found["late_ms"]["p99"], "ms")
     section.find(f"{mode}: answered, of that maximum", found["steady_rate"] / most, "times", 0.9, more=True)
+    dearer = spent / max(found["answered"], 1) * 1e6 / (at_most["server_us"] + at_most["store_us"])
+    section.find(f"{mode}: CPU for each answered, refusals included, to that at the maximum", dearer, "times")
     for fate, words, goal in (
         ("answered", "p99 of the answered", 1),
         ("refused", "p99 of those refused in words", None),
@@ -50,6 +53,10 @@ def _overloaded(section: Section, target: Target, load: Load, mode: str, most: f
     section.find(f"{mode}: nothing heard for 5 s", found["gave_up"], f"of {sent:,}")
     section.find(f"{mode}: memory, most over before", max(sizes) / before, "times")
     section.find(f"{mode}: as quick as before again after", recovery, "s", 2)
+
+
+def _cpu_seconds(target: Target) -> float:
+    return sum(cpu.user + cpu.kernel for cpu in processes.cpu_by_part(target.pids).values())
 
 
 def _recovery(port: int) -> float:

@@ -15,8 +15,9 @@ TRACKER = (
     ("packing for the store, and unpacking", r"\(tracker/store/update\.py"),
     (
         "batches and the line to the store",
-        r"\(tracker/store/(swarms|line|connection|scripts)\.py|\(redis/|hiredis",
+        r"\(tracker/store/(swarms|batches|line|connection|scripts)\.py|\(redis/|hiredis",
     ),
+    ("limits on addresses", r"\(tracker/limits\.py"),
     (
         "counting, GeoIP and background work",
         r"\(tracker/(?!commands/|cli|__main__|loops|service|web|foundation)",

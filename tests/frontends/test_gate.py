@@ -22,6 +22,7 @@ def small(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(gate, "CROWDED", CROWDED)
     monkeypatch.setattr(gate, "CUT", CUT)
     monkeypatch.setattr(gate, "_GLANCE_SECONDS", 0.0)
+    monkeypatch.setattr(gate, "_PAUSES", 0)
 
 
 def _newcomers(address: str, number: int = NEWCOMERS) -> list[socket.socket]:
@@ -58,6 +59,17 @@ async def test_a_queue_that_is_too_long_is_cut_and_those_left_are_served(logs: L
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
         "more connections than can be served: some are turned away"
     ]
+
+
+@on_loops("uvloop")
+async def test_turning_away_leaves_time_for_those_inside(monkeypatch: pytest.MonkeyPatch) -> None:
+    """However many come: for a while after a cut nobody is turned away, and whoever has come is served in turn."""
+    monkeypatch.setattr(gate, "_PAUSES", 1_000_000)
+    tracker = RecordingTracker()
+    async with serving(tracker) as address:
+        first = [await _fate(sock) for sock in _newcomers(address)]
+        assert first.count(b"")
+        assert all([await _fate(sock) for sock in _newcomers(address)])
 
 
 @on_loops("uvloop")
