@@ -98,6 +98,16 @@ async def test_the_cleaner_runs_as_a_job(store: Store, jobs: Jobs) -> None:
 
 
 @pytest.mark.usefixtures("background")
+async def test_a_deletion_that_was_cut_off_is_finished(store: Store, jobs: Jobs) -> None:
+    user = await store.users.add("7")
+    await store.redis.sadd(store.keys.user_set(7, "complete"), "1", "2", "3")
+    assert await store.scripts.delete_user(["7", user.passkey, 2]) == 1
+    await done(jobs, CLEAN_COUNTERS)
+    assert not [key async for key in store.redis.scan_iter(f"{store.keys.user('7')}*")]
+    assert not await store.redis.exists(store.keys.deleting())
+
+
+@pytest.mark.usefixtures("background")
 async def test_a_torrent_is_scored_by_a_job(store: Store, jobs: Jobs) -> None:
     """B2: the others are left alone."""
     await store.torrents.add(info_hash(1))

@@ -18,6 +18,7 @@ from tracker.store.job import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.jobs import Jobs
 from tracker.store.outbox import Outbox
 from tracker.store.scores import Scores
+from tracker.store.users import Users
 from tracker.stores import job_limits
 from tracker.workers import cleaner, reprocess
 from tracker.workers.cleaner import Cleaner
@@ -94,14 +95,15 @@ def _jobs(settings: Settings, base: Foundation, scores: Scores, scorer: Scorer, 
         count=counters.count,
         observe=counters.observe,
     )
-    clean = Cleaner(counters, time.time)
+    clean, users = Cleaner(counters, time.time), Users(connection, keys)
     outbox = Outbox(connection, scripts, keys)
     sender = StatsD if settings.statsd.address else StatHat
     receiver: Any = settings.statsd if settings.statsd.address else settings.stathat
     figures = sender(receiver, outbox, connection, torrents=scores.count, count=counters.count)
 
-    async def clean_counters(_: object) -> None:
+    async def clean_up(_: object) -> None:
         await clean.clean_once()
+        await users.finish_deletions()
 
     async def sweep(_: object) -> None:
         await reaper.sweep_once(0.0)
@@ -112,7 +114,7 @@ def _jobs(settings: Settings, base: Foundation, scores: Scores, scorer: Scorer, 
         REPROCESS: Queue(
             Reprocess(jobs, connection, keys).handle, 1, reprocess.TIMEOUT_SECONDS, resumes=True
         ),
-        CLEAN_COUNTERS: Queue(clean_counters, 1, timeout),
+        CLEAN_COUNTERS: Queue(clean_up, 1, timeout),
         SWEEP: Queue(sweep, 1, timeout),
         FLUSH_STATHAT: Queue(figures.flush, 1, timeout),
     }

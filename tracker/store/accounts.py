@@ -29,7 +29,7 @@ class Accounts:
 
         What ``fields`` leaves out or leaves empty stays as it is; a new user without passkey gets a random one. A
         known user keeps the totals, which may have grown since, unless ``replace_totals``. Raises ClientError for a
-        user who has another passkey, for a passkey that is another user's, and for values that cannot be.
+        user who has another passkey or is being deleted, for a passkey that is another user's, and for values that cannot be.
         """
         checked = _checked(fields)
         answer = await self._scripts.bring_user(
@@ -43,6 +43,8 @@ class Accounts:
         )
         if answer == b"user":
             raise ClientError("the user with this id has another passkey")
+        if answer == b"deleting":
+            raise ClientError("the user with this id is being deleted: try again in a few minutes")
         if answer == b"passkey":
             raise ClientError("this passkey belongs to another user")
         await self._connection.command("PUBLISH", self._keys.channel("users"), checked["user_id"])

@@ -85,6 +85,10 @@ class Keys:
     def last_user_id(self) -> str:
         return f"{self.prefix}user_id"
 
+    def deleting(self) -> str:
+        """Users of whom there may be something left to delete."""
+        return f"{self.prefix}deleting"
+
     def user(self, user_id: int | str) -> str:
         return f"{self.prefix}u:{user_id}"
 

@@ -16,6 +16,8 @@ _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _TOTALS = ("uploaded", "downloaded", "snatches", "announces")
 _PAGE = 500
+_DELETED_TOGETHER = 100
+"""Torrents of each of a user's sets: what announces wait for."""
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
@@ -108,24 +110,32 @@ class Users:
     async def delete(self, who: str) -> None:
         """Deletes a user, by id or passkey, with every key; peers that are left in swarms are reaped as always.
 
-        The passkey goes first, so that nothing is credited any more, and the list of users last: a deletion
-        that was interrupted can be repeated by user id.
+        The first step takes the passkey away and the user out of the list, so that nothing is credited any more. What is
+        interrupted after it goes on when it is repeated by user id, or with ``finish_deletions``.
         """
-        user_id, passkey = await self._identify(who)
-        command, keys = self._connection.command, self._keys
-        await command("UNLINK", keys.passkey(passkey))
-        for name in SETS:
-            async for page in self._pages(keys.user_set(user_id, name)):
-                await command("UNLINK", *(keys.user_torrent(user_id, torrent_id) for torrent_id in page))
-        await self._scripts.delete_user([user_id])
-        await command("ZREM", keys.users(), passkey)
+        await self._delete(*await self._identify(who))
+
+    async def finish_deletions(self) -> int:
+        """Goes on with deletions that were begun, here or elsewhere, until they are done: how many there were."""
+        begun = await self._connection.command("SMEMBERS", self._keys.deleting())
+        for user_id in begun:
+            await self._delete(user_id.decode(), "")
+        return len(begun)
+
+    async def _delete(self, user_id: str, passkey: str) -> None:
+        """Without ``passkey`` only what was begun goes on."""
+        while await self._scripts.delete_user([user_id, passkey, _DELETED_TOGETHER]):
+            passkey = ""
         await self._changed(user_id)
 
     async def _identify(self, who: str) -> tuple[str, str]:
-        """(user id, passkey), also of a user who is half deleted."""
-        passkey = await self.passkey_of(who) if _USER_ID.fullmatch(who) else None
-        if passkey is not None:
-            return who, passkey
+        """(user id, passkey), also of a user whose passkey somebody has deleted; no passkey when being deleted."""
+        if _USER_ID.fullmatch(who):
+            passkey = await self.passkey_of(who)
+            if passkey is not None:
+                return who, passkey
+            if await self._connection.command("SISMEMBER", self._keys.deleting(), who):
+                return who, ""
         user = await self.find(who)
         return user.user_id, user.passkey
 

@@ -35,6 +35,13 @@ ROWS: tuple[KeySpec, ...] = (
         "command line",
     ),
     KeySpec(
+        "t:deleting",
+        "SET",
+        "`<uid>` of users whose deletion has begun; whoever finds one there goes on with it",
+        "until nothing is left of the user",
+        "delete_user.lua",
+    ),
+    KeySpec(
         "t:u:<uid>",
         "HASH",
         "uploaded, downloaded (credited bytes), snatches, announces, passkey",

@@ -8,8 +8,9 @@ local uid, passkey = ARGV[1], ARGV[2]
 if call('EXISTS', P .. 'user:' .. passkey) == 1 then return false end
 
 -- Totals alone do not make a user: a site may have brought them along before. Their passkey does, if it is one.
+-- What is left of one who is being deleted is not the next one's.
 local function taken(id)
-  if call('ZCOUNT', P .. 'users', id, id) > 0 then return true end
+  if call('ZCOUNT', P .. 'users', id, id) > 0 or call('SISMEMBER', P .. 'deleting', id) == 1 then return true end
   local theirs = call('HGET', P .. 'u:' .. id, 'passkey')
   return theirs and call('EXISTS', P .. 'user:' .. theirs) == 1
 end

@@ -6,11 +6,12 @@
 -- ARGV[6..9] uploaded, downloaded, snatches, announces: totals of a new user, '' for 0
 -- ARGV[10]  '1': totals replace those of a known user too
 -- Answer    1 when the user was new, 0 when known; 'passkey' or 'user' when the passkey belongs to another user,
---           or the user has another passkey
+--           or the user has another passkey; 'deleting' when a user with this id is being deleted
 local P, call = KEYS[1], redis.call
 local uid, passkey = ARGV[1], ARGV[2]
 local users, totals = P .. 'users', P .. 'u:' .. uid
 
+if call('SISMEMBER', P .. 'deleting', uid) == 1 then return 'deleting' end
 local own = call('ZRANGE', users, uid, uid, 'BYSCORE')[1]
 if not own then
   own = call('HGET', totals, 'passkey')
