@@ -39,16 +39,16 @@ ROUND_TRIPS = 1
 """Script calls for as many announces as one may carry, when all of them wait."""
 
 INSTRUCTIONS: dict[str, int] = {
-    "parse": 260,  # the query of libtorrent, in the order that most clients have, and its checks
+    "parse": 185,  # the query of libtorrent, in the order that most clients have, and its checks
     "parse in another order": 850,  # the same parameters one by one
     "encode": 45,  # counts and packed peers put into one bytes object
 }
 """Most bytecode instructions of Python's; the versions count a little differently, and what C does counts as one."""
 
-CALLS: dict[str, int] = {"parse": 3, "parse in another order": 13, "encode": 1}
+CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 """Most functions of the tracker's that are entered."""
 
-SOCKET_TO_SOCKET = 1000
+SOCKET_TO_SOCKET = 940
 """Most instructions for an announce in all of the tracker's own code, when a full batch of them arrives together."""
 
 PACKAGE = str(Path(announce.__file__).parent)

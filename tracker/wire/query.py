@@ -36,7 +36,7 @@ _NUMBER_DIGITS = len(str(_LARGEST_NUMBER))
 # Most clients write what changes in this order, with up to three of the other parameters before and after the port. Only
 # visible ASCII, and of that nothing that has a second meaning.
 _USUAL = re.compile(
-    rb"""info_hash=([!"$%'-*,-\[\]-~]+)&peer_id=([!"$%'-*,-\[\]-~]+)((?:&[^&]*){0,3}?)"""
+    rb"""info_hash=([!"$%'-*,-\[\]-~]+&peer_id=[!"$%'-*,-\[\]-~]+)((?:&[^&]*){0,3}?)"""
     rb"&port=([0-9]{1,5})((?:&[^&]*){0,3}?)"
     rb"&uploaded=(0|[1-9][0-9]{0,14})&downloaded=(0|[1-9][0-9]{0,14})&left=(0|[1-9][0-9]{0,14})((?:&.*)?)",
     re.DOTALL,
@@ -77,7 +77,7 @@ def parse_usual(query: bytes) -> Announce | None:
     usual = _USUAL(query)
     if usual is None:
         return None
-    raw_hash, raw_id, before, port, between, uploaded, downloaded, left, after = usual.groups()
+    who, before, port, between, uploaded, downloaded, left, after = usual.groups()
     others, keyed, rest = (before + between + after).partition(b"&key=")
     key, more, rest = rest.partition(b"&")
     if keyed and (not key.isalnum() or len(key) > MAX_KEY_LENGTH):
@@ -85,9 +85,8 @@ def parse_usual(query: bytes) -> Announce | None:
     others += more + rest
     options = _known_options.get(others) or _learn_options(others)
     try:
-        info_hash = escape_decode(raw_hash.replace(b"%", b"\\x"))[0]
-        peer_id = escape_decode(raw_id.replace(b"%", b"\\x"))[0]
-    except ValueError:
+        info_hash, peer_id = escape_decode(who.replace(b"%", b"\\x"))[0].split(b"&peer_id=")
+    except ValueError:  # a malformed escape, or one of them holds this very text
         return None
     number = int(port)
     if (
