@@ -23,12 +23,12 @@ class BoundedHeads(RequestHandler):
         self._body: StreamReader = EMPTY_PAYLOAD
 
     def data_received(self, data: bytes) -> None:
-        asked = self._request_count
+        asked, between_bodies = self._request_count, self._body.is_eof()
         super().data_received(data)
         if self._request_count != asked:
             self._head_bytes = 0
             self._body = self._messages[-1][1]
-        elif self._body.is_eof() and not self._close:
+        elif between_bodies and not self._close:
             self._head_bytes += len(data)
             if self._head_bytes > self._most_head_bytes:
                 self.head_too_long()
