@@ -5,6 +5,7 @@ import errno
 import os
 import socket
 import stat
+import sys
 from collections.abc import AsyncIterator, Iterator
 from pathlib import Path
 from typing import Any
@@ -166,3 +167,16 @@ async def test_a_socket_file_that_somebody_replaced_is_left_alone(tmp_path: Path
         path.unlink()
         path.write_text("not ours")
     assert path.exists()
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says")
+async def test_a_queue_tells_its_length() -> None:
+    (listener,) = await open_listeners(["127.0.0.1:0"])
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.close)
+        assert listener.queue_length == 0
+        for _ in range(3):
+            stack.enter_context(socket.create_connection(listener.socket.getsockname()))
+        assert listener.queue_length == 3
+        listener.socket.accept()[0].close()
+        assert listener.queue_length == 2
