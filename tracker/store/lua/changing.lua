@@ -156,37 +156,39 @@ local function enlist(t, r)
   end
 end
 
-local function add(fields, field, value)
-  local n = #fields
-  fields[n + 1], fields[n + 2] = field, value
+local fields, filled = {}, 0
+local function add(field, value)
+  fields[filled + 1], fields[filled + 2], filled = field, value, filled + 2
 end
 
 -- The hash of a peer that joins, and of one that is remembered from an earlier time. What is read at each announce stands
 -- first; what is 0 is left out.
 local function write_join(t, r, p)
-  local fields = { 'endpoints', r.v4 .. r.v6, 'left', r.left }
+  filled = 0
+  add('endpoints', r.v4 .. r.v6)
+  add('left', r.left)
   if p.known then
     call('PERSIST', p.at)
   else
     if p.was[1] or p.was[5] or p.was[9] then call('UNLINK', p.at) end -- another user's, or what somebody else wrote
     p.paused = '0'
   end
-  if p.known or r.uploaded ~= '0' then add(fields, 'uploaded', r.uploaded) end
-  if p.known or r.downloaded ~= '0' then add(fields, 'downloaded', r.downloaded) end
-  add(fields, 'last_announce', now)
+  if p.known or r.uploaded ~= '0' then add('uploaded', r.uploaded) end
+  if p.known or r.downloaded ~= '0' then add('downloaded', r.downloaded) end
+  add('last_announce', now)
   if p.known then
-    add(fields, 'total_time', p.total_time)
-    add(fields, 'speed_up', speed(p.up, p.elapsed))
-    add(fields, 'speed_dn', speed(p.down, p.elapsed))
+    add('total_time', p.total_time)
+    add('speed_up', speed(p.up, p.elapsed))
+    add('speed_dn', speed(p.down, p.elapsed))
   else
-    add(fields, 'first_announce', now)
+    add('first_announce', now)
   end
-  add(fields, 'active', '1')
-  add(fields, r.family, r.slot)
-  if p.paused ~= r.paused then add(fields, 'paused', r.paused) end
-  if r.uid ~= '' then add(fields, 'user_id', r.uid) end
-  if r.digest ~= '' then add(fields, 'key', r.digest) end
-  call('HSET', p.at, unpack(fields))
+  add('active', '1')
+  add(r.family, r.slot)
+  if p.paused ~= r.paused then add('paused', r.paused) end
+  if r.uid ~= '' then add('user_id', r.uid) end
+  if r.digest ~= '' then add('key', r.digest) end
+  call('HSET', p.at, unpack(fields, 1, filled))
 end
 
 local function write_update(r, p)

@@ -50,8 +50,9 @@ local function snatches_of(t)
 end
 
 -- Writes the figures of `t` that have changed; what is derived from them waits for save_derived().
+local changes = {} -- kept from call to call, as a table that grows costs more than what is put into it
 local function save(t)
-  local saved, changes, n = t.saved, {}, 0
+  local saved, n = t.saved, 0
   for name, before in pairs(saved) do
     local figure = t[name]
     if figure ~= before then
@@ -66,7 +67,7 @@ local function save(t)
   if t.seeders + t.leechers == 0 then
     changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2
   end
-  if n > 0 then call('HSET', t.key, unpack(changes)) end
+  if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
   if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
   t.paused = 0
 end
