@@ -30,8 +30,8 @@ from tracker.wire import http, query
 
 COMMANDS: dict[str, float] = {
     "regular": 7,  # a seeder among leechers that comes again: read its place, write it, set its timeout, pick peers
-    "join": 18.5,  # a new peer: its hash, two arrays, two sets, counts and rankings beside
-    "stop": 16.5,  # a peer leaves: the last of its array takes its place
+    "join": 14,  # a new peer: its hash, two arrays, two sets, counts beside
+    "stop": 12.5,  # a peer leaves: the last of its array takes its place
 }
 """Most commands of the store for one announce, on average of a full batch, the call of the script left out."""
 
