@@ -11,6 +11,7 @@ IPv6 counts by /64: a household has 2^64 addresses. NATs are one address here, w
 import socket
 from array import array
 from collections.abc import Iterable
+from functools import lru_cache
 from heapq import nlargest
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
@@ -19,7 +20,7 @@ from tracker.bittorrent import Address, Announce, is_routable
 from tracker.errors import ClientError, Dropped
 from tracker.settings_limits import LimitSettings
 from tracker.store.counters import Counters
-from tracker.store.offences import Charge, Verdict
+from tracker.store.offences import MOST_VERDICTS, Charge, Verdict
 
 SOFT, REFUSE, DROP = 1, 2, 3
 STAGES = {SOFT: "softened", REFUSE: "refused", DROP: "dropped"}
@@ -89,8 +90,9 @@ def subject_text(key: bytes) -> str:
     return " ".join((name, *(key[at : at + 20].hex() for at in range(len(host), len(key), 20))))
 
 
+@lru_cache(MOST_VERDICTS)
 def subject_key(text: str) -> bytes:
-    """The way back; raises ValueError."""
+    """The way back; raises ValueError. Remembered, for verdicts are heard anew every second."""
     name, _, rest = text.partition(" ")
     try:
         family = socket.AF_INET6 if ":" in name else socket.AF_INET

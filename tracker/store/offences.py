@@ -5,6 +5,7 @@ a minute, and at most MOST_VERDICTS hold at a time.
 """
 
 from collections.abc import Callable, Mapping, Sequence
+from functools import lru_cache
 from typing import NamedTuple
 
 from tracker.store.connection import Connection
@@ -70,8 +71,15 @@ def _verdicts(listed: Sequence[bytes]) -> list[Verdict]:
     """What stands there and is none, because somebody else wrote it, is passed over."""
     found = []
     for member, until in zip(listed[::2], listed[1::2], strict=True):
-        stage, _, rest = member.decode("utf-8", "replace").partition(" ")
-        limit, _, subject = rest.partition(" ")
-        if stage in ("1", "2", "3"):
-            found.append(Verdict(int(stage), limit, subject, float(until)))
+        read = _read(member)
+        if read is not None:
+            found.append(Verdict(*read, float(until)))
     return found
+
+
+@lru_cache(MOST_VERDICTS)
+def _read(member: bytes) -> tuple[int, str, str] | None:
+    """Remembered: most of what holds in one second held in the one before."""
+    stage, _, rest = member.decode("utf-8", "replace").partition(" ")
+    limit, _, subject = rest.partition(" ")
+    return (int(stage), limit, subject) if stage in ("1", "2", "3") else None
