@@ -1,9 +1,10 @@
-"""Holds drills: `python -m drills [NAME…]`; exit status 1 when one fails."""
+"""Holds drills: `python -m drills [NAME…]`; exit status 1 when one fails, 2 when none failed and one could not be held."""
 
 import argparse
 import asyncio
 import sys
 import tempfile
+from collections.abc import Sequence
 from pathlib import Path
 
 from bench import page
@@ -30,7 +31,14 @@ def main() -> None:
     print(f"\n{table}")
     if asked.write:
         page.write(report.BLOCK, f"{report.setting(pace)}\n\n{table}", report.PAGE)
-    sys.exit(0 if all(one.passed for one in held) else 1)
+    sys.exit(status(held))
+
+
+def status(held: Sequence[Held]) -> int:
+    """What was not tried has not been passed."""
+    if any(one.findings.complaints for one in held):
+        return 1
+    return 0 if all(one.passed for one in held) else 2
 
 
 def _hold(drill: Drill, pace: Pace) -> Held:

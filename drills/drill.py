@@ -61,7 +61,7 @@ class Held:
 
     @property
     def passed(self) -> bool:
-        return not self.findings.complaints
+        return not self.skipped and not self.findings.complaints
 
 
 def one_tracker(scene: Scene) -> None:

@@ -88,6 +88,14 @@ async def endless(reader: Reader, writer: Writer) -> None:
         await asyncio.sleep(0.5)
 
 
+async def large(reader: Reader, writer: Writer) -> None:
+    """a head of nearly 40 kB, as much as is let in, and not its end"""
+    # Half of it in one line and half in many, as bounds go by line too.
+    lines = b"".join(b"X-%d: %b\r\n" % (number, b"y" * 7000) for number in range(4))
+    writer.write(announce() + b"&x=" + b"z" * 10_000 + _HEADERS + lines)
+    await reader.read()
+
+
 @dataclass(frozen=True, slots=True)
 class Kind:
     """``sources`` is how many addresses they have between them."""
@@ -112,6 +120,7 @@ KINDS = {
     "pipelines": Kind(pipeline, 5, 5),
     "unread": Kind(unread, 300, 5),
     "endless": Kind(endless, 1000, 5),
+    "large": Kind(large, 2000, 5),
 }
 
 

@@ -9,9 +9,11 @@ import pytest
 from bencodepy import encode as bencode
 
 from bench.sections import Section
+from drills.__main__ import status
 from drills.drill import DRILLS, Drill, Held, hold
 from drills.faults import DRILLS as ALL
 from drills.fleet import Fleet, Pace, info_hash_of
+from drills.inspection import Findings
 from drills.report import as_markdown
 from drills.scene import Scene
 from drills.soak import judge, slope
@@ -74,6 +76,20 @@ async def test_a_store_that_does_not_come_back_ends_its_own_drill_only(tmp_path:
 def test_every_drill_says_what_is_done() -> None:
     assert all(re.fullmatch(r"[a-z-]+", name) and len(drill.what) > 20 for name, drill in ALL.items())
     assert "| passed |" in as_markdown([Held(ALL["worker-killed"])])
+
+
+def test_what_could_not_be_held_has_not_passed() -> None:
+    """It is named with its reason, and a run that failed nothing says so by its status."""
+    drill = ALL["worker-killed"]
+    passed, failed = Held(drill), Held(drill, Findings(complaints=["lost"]))
+    skipped = Held(drill, skipped="it takes root")
+    assert not skipped.passed and "| not held: it takes root |" in as_markdown([skipped])
+    assert [status(held) for held in ([passed], [passed, failed], [passed, skipped], [failed, skipped])] == [
+        0,
+        1,
+        2,
+        1,
+    ]
 
 
 def test_the_page_tells_of_drills_that_there_are() -> None:
