@@ -10,7 +10,7 @@ import structlog
 from redis.exceptions import ResponseError
 
 from tracker.errors import StoreAway, StoreBehind
-from tracker.store.batches import Batches
+from tracker.store.batches import MOST_CALLS, Batches
 
 
 class Calls:
@@ -67,6 +67,31 @@ async def test_what_arrives_during_a_call_goes_with_the_next() -> None:
             await asyncio.sleep(0)
         assert (batches.waiting, batches.in_flight) == (0, 0)
     assert calls.made == [[1], [2, 3]] and settled == [("first", 2), ("later 2", 4), ("later 3", 6)]
+
+
+async def test_when_more_wait_than_a_call_takes_several_are_under_way() -> None:
+    """In order, full ones only: the rest goes with whoever comes meanwhile. Who has begun to wait is told when it ends."""
+    calls = Calls()
+    calls.gate.clear()
+    settled: list[Any] = []
+    async with running(calls, most=4, most_waiting=100) as batches:
+        for n in range(4 * MOST_CALLS + 10):
+            batches.submit(n, lambda context, outcome: settled.append(outcome), None)
+        while len(calls.made) < MOST_CALLS:
+            await asyncio.sleep(0)
+        assert (batches.waiting, batches.in_flight) == (10, 4 * MOST_CALLS + 10)
+        calls.gate.set()
+        while batches.in_flight:
+            await asyncio.sleep(0)
+        assert sorted(settled) == [2 * n for n in range(4 * MOST_CALLS + 10)]
+        assert [n for made in calls.made for n in made] == list(range(4 * MOST_CALLS + 10))
+        assert [len(made) for made in calls.made] == [4] * (MOST_CALLS + 2) + [2]
+        calls.gate.clear()
+        for n in range(9):
+            batches.submit(n, lambda context, outcome: settled.append(type(outcome)), None)
+        while len(calls.made) < MOST_CALLS + 5:
+            await asyncio.sleep(0)
+    assert settled[-9:] == [StoreAway] * 9
 
 
 async def test_what_is_being_read_comes_along() -> None:

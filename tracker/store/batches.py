@@ -2,6 +2,9 @@
 
 Nobody waits for more to come, but what has arrived in the sockets is read first. The client library's cost per call, and the network's, is then shared; and an announce needs
 neither a task nor a future of its own, which would cost as much as all the rest of it in this process.
+
+When more wait than one call takes, several are under way. A turn of the loop reads whatever has come in, which in a rush takes a tenth of
+a second, and with one call at a turn the store would stand idle for most of it.
 """
 
 import asyncio
@@ -19,6 +22,8 @@ log = structlog.get_logger("tracker.store")
 Settle = Callable[[Any, Any], None]
 """Told the context of a request, and what became of it or StoreAway. Must not raise."""
 _Entry = tuple[Any, Settle, Any]
+MOST_CALLS = 16
+"""Under way at a time."""
 
 
 class Batches:
@@ -38,7 +43,7 @@ class Batches:
         self._most_waiting = most_waiting
         self._waiting: deque[_Entry] = deque()
         self._arrived = asyncio.Event()
-        self._sent = 0
+        self._sent = self._helping = 0
 
     @property
     def waiting(self) -> int:
@@ -71,18 +76,28 @@ class Batches:
         return await future
 
     async def run(self) -> None:
-        """Runs until cancelled: sends what waits, one batch at a time."""
+        """Runs until cancelled: sends what waits."""
         waiting = self._waiting
         try:
-            while True:
-                await self._arrived.wait()
-                self._arrived.clear()
-                while waiting:
-                    await self._gather()
-                    await self._send([waiting.popleft() for _ in range(min(self._most, len(waiting)))])
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._arrived.wait()
+                    self._arrived.clear()
+                    while waiting:
+                        await self._gather()
+                        for _ in range(self._helping + 1, min(MOST_CALLS, len(waiting) // self._most)):
+                            self._helping += 1
+                            tasks.create_task(self._help())
+                        await self._send()
         finally:
             self._fail(waiting, StoreAway("the tracker is stopping"))
             waiting.clear()
+
+    async def _help(self) -> None:
+        """One more call at a time, as long as there is a full one to make."""
+        while len(self._waiting) >= self._most:
+            await self._send()
+        self._helping -= 1
 
     async def _gather(self) -> None:
         """Lets in what is in the sockets already, turn by turn of the loop until one brings nothing.
@@ -95,8 +110,12 @@ class Batches:
             seen = len(self._waiting)
             await asyncio.sleep(0)
 
-    async def _send(self, batch: list[_Entry]) -> None:
-        self._sent = len(batch)
+    async def _send(self) -> None:
+        waiting = self._waiting
+        batch = [waiting.popleft() for _ in range(min(self._most, len(waiting)))]
+        if not batch:  # another call has failed, and all who waited with it
+            return
+        self._sent += len(batch)
         try:
             outcomes = await self._apply([request for request, _, _ in batch])
         except StoreAway as error:
@@ -116,7 +135,7 @@ class Batches:
             for (_, settle, context), outcome in zip(batch, outcomes, strict=True):
                 settle(context, outcome)
         finally:
-            self._sent = 0
+            self._sent -= len(batch)
 
     @staticmethod
     def _fail(batch: Iterable[_Entry], error: StoreAway) -> None:
