@@ -132,7 +132,9 @@ async def soak(scene: Scene, rate: float, minutes: float) -> Section:
     peers = int(rate * INTERVAL_SECONDS * 0.9)
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if peers + SPARE_DESCRIPTORS > descriptors:
-        raise SystemExit(f"{peers:,} clients keep a connection each: {descriptors:,} open files are too few (ulimit -n)")
+        raise SystemExit(
+            f"{peers:,} clients keep a connection each: {descriptors:,} open files are too few (ulimit -n)"
+        )
     pace = Pace(peers, max(1, peers // _PEERS_A_TORRENT), INTERVAL_SECONDS)
     fleet = Fleet(pace, [scene.post.port], remember=False)
     watch = Watch(scene, admin)
