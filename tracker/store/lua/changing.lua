@@ -261,10 +261,10 @@ end
 
 local function stop(t, r, p, a)
   local timeout = P .. 'ptimeout:' .. r.suffix
-  note_moved(p.up, p.down, p.elapsed, #r.endpoint == 6)
-  redis.pcall('HINCRBY', t.key, 'announces', 1)
   depart(t, r.pid, r.pidx, p.left, p.paused, p.was[10], p.was[11])
   save(t)
+  note_moved(p.up, p.down, p.elapsed, #r.endpoint == 6)
+  redis.pcall('HINCRBY', t.key, 'announces', 1)
   if memory > 0 then
     write_update(r, p)
     remember(p.at)
@@ -329,6 +329,7 @@ local function change_swarm(packed, registered, denied)
   -- The peers of a swarm go by the id they joined with, whatever the site writes meanwhile.
   local tid = t.tid and t.seeders + t.leechers > 0 and t.tid or registered
   local p = load_peer(tid or '', r)
+  if p.active then t.tid = tid end -- also where somebody else has deleted what says so
   r.paused = r.event == 'p' and r.left ~= '0' and '1' or '0'
   r.kind = kind_of(r.left, r.paused)
   r.v4, r.v6 = merge(p.active and p.mine and p.endpoints or '', r.endpoint)

@@ -38,8 +38,9 @@ local function check_slots(t, name, from, till)
   return true
 end
 
+-- What is no number agrees with none.
 local function paused_count(t)
-  return tonumber(call('HGET', t.key, 'paused') or '0') or -1
+  return tonumber(call('HGET', t.key, 'paused') or '0') or math.huge
 end
 
 local function check_rankings(t)

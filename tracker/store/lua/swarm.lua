@@ -49,7 +49,9 @@ local function snatches_of(t)
   return stored_count(call('HGET', t.key, 'snatches')) or 0
 end
 
--- Writes the figures of `t` that have changed; what is derived from them waits for save_derived().
+-- Writes the figures of `t` that have changed; what is derived from them waits for save_derived(). Neither must fail: one of many
+-- torrents, or a batch that is applied already, would be to blame for the rest. What somebody else put in the place of a figure is
+-- left there; the sweep makes it anew.
 local changes = {} -- kept from call to call, as a table that grows costs more than what is put into it
 local function save(t)
   local saved, n = t.saved, 0
@@ -68,12 +70,11 @@ local function save(t)
     changes[n + 1], changes[n + 2], n = 'empty_since', now, n + 2
   end
   if n > 0 then call('HSET', t.key, unpack(changes, 1, n)) end
-  if t.paused ~= 0 then call('HINCRBY', t.key, 'paused', t.paused) end
+  if t.paused ~= 0 then redis.pcall('HINCRBY', t.key, 'paused', t.paused) end
   t.paused = 0
 end
 
--- The rankings by these figures, and the global sums, once for all torrents. What somebody else put in the place of a ranking
--- costs nobody an announce: it can be made anew at any time.
+-- The rankings by these figures, and the global sums, once for all torrents.
 local function save_derived()
   for name, sums in pairs(derived) do
     local scores, n = {}, 0
@@ -81,7 +82,7 @@ local function save_derived()
       scores[n + 1], scores[n + 2], n = figure, tid, n + 2
     end
     if n > 0 then redis.pcall('ZADD', P .. 'i:' .. name, unpack(scores)) end
-    if sums.grown ~= 0 then call('INCRBY', P .. sums.total, sums.grown) end
+    if sums.grown ~= 0 then redis.pcall('INCRBY', P .. sums.total, sums.grown) end
     sums.ranks, sums.grown = {}, 0
   end
 end
@@ -157,13 +158,14 @@ local function kind_of(left, paused)
   return left == '0' and paused ~= '1' and 's' or 'l'
 end
 
--- A peer leaves the swarm and everything that says it is in one but its own hash; `n4` and `n6` are its slots.
+-- A peer leaves the swarm and everything that says it is in one but its own hash; `n4` and `n6` are its slots. The arrays come first:
+-- one that is somebody else's key fails before anything has changed.
 local function depart(t, pid, pidx, left, paused, n4, n6)
   local kind = kind_of(left, paused)
-  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
-  call('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
   if n4 then exit(t, kind, '4', tonumber(n4), pid) end
   if n6 then exit(t, kind, '6', tonumber(n6), pid) end
+  if call('SREM', P .. 'tpeers:' .. t.ih, pidx) == 1 then count(t, kind, paused == '1', -1) end
+  redis.pcall('SREM', P .. 'p:' .. pidx .. ':torrents', t.tid)
 end
 
 -- What stays of a peer that is in no swarm, where peers are remembered.

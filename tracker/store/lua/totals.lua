@@ -10,7 +10,8 @@ for _, kind in ipairs({ 'seeders', 'leechers' }) do
     for i = 2, #page, 2 do sum = sum + tonumber(page[i]) end
     from = from + 1000
   until #page < 2000
-  if (tonumber(redis.call('GET', P .. 'stats:' .. kind) or '') or 0) ~= sum then
+  local stored = redis.pcall('GET', P .. 'stats:' .. kind) -- which may be somebody else's key
+  if (type(stored) == 'string' and tonumber(stored) or 0) ~= sum then
     redis.call('SET', P .. 'stats:' .. kind, string.format('%.0f', sum))
     wrong = wrong + 1
   end

@@ -1,0 +1,78 @@
+"""What somebody else wrote in the place of a figure or a key costs its own torrent something, and nobody else."""
+
+from typing import Any
+
+import pytest
+
+from tests.store.harness import Store, info_hash, peer_id, text, update
+from tests.store.invariants import check_invariants
+from tests.store.test_sweep import sweep
+from tracker.store.swarms import Refused, due_deadline
+
+
+def changed(before: dict[bytes, Any], after: dict[bytes, Any]) -> set[bytes]:
+    return {key for key in before | after if before.get(key) != after.get(key)}
+
+
+@pytest.mark.parametrize("found_by", ["event", "due list", "sweep"])
+async def test_a_figure_that_is_none_does_not_keep_others_from_being_reaped(
+    store: Store, found_by: str
+) -> None:
+    silent = [("1", update(1, "p")), ("2", update(2, "s", torrent=2))]
+    for torrent, peer in silent:
+        await store.announce(peer)
+        await store.redis.delete(store.keys.timeout(torrent, peer.peer_id))
+    await store.announce(update(3, "s"))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "paused", "some")
+    if found_by == "event":
+        assert await store.reaping.reap([(torrent, p.peer_id.hex()) for torrent, p in silent]) == 2
+    elif found_by == "due list":
+        deadline = due_deadline(store.clock.now + 1, 2700)
+        assert await store.reaping.reap_due(deadline, 0, 100, 100) == (3, 2)
+    else:
+        assert (await sweep(store)).reaped == 2
+    await sweep(store)
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+@pytest.mark.parametrize("damage", ["no number", "another type"])
+async def test_a_sum_that_is_none_fails_no_announce(store: Store, damage: str) -> None:
+    total = store.keys.stat("leechers")
+    if damage == "no number":
+        await store.redis.set(total, "some")
+    else:
+        await store.redis.hset(total, "some", "thing")
+    assert (await store.announce(update(1, "s"))).outcome == "join"
+    assert await store.reaping.check_totals() == 1
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+@pytest.mark.parametrize("array", ["endpoints", "ids"])
+async def test_a_stop_that_fails_changes_nothing(store: Store, array: str) -> None:
+    for n in (1, 2):
+        await store.announce(update(n, "s"))
+    name = store.keys.swarm_array if array == "endpoints" else store.keys.swarm_array_ids
+    await store.redis.delete(name(info_hash(1), "l4"))
+    await store.redis.rpush(name(info_hash(1), "l4"), "somebody else's")
+    before = await store.dump()
+    assert await store.swarms.announce(update(1, "x")) == Refused("error", "")
+    assert changed(before, await store.dump()) == set()
+
+
+async def test_what_a_peer_keeps_of_its_torrents_does_not_keep_it_in_a_swarm(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    theirs = store.keys.peer_torrents(peer_id(1))
+    await store.redis.set(theirs, "somebody else's")
+    assert (await store.announce(update(1, "x"))).outcome == "leave"
+    await store.redis.delete(theirs)
+    assert await check_invariants(store.redis, store.keys) == 0
+
+
+async def test_who_is_in_a_swarm_can_leave_when_the_torrent_was_deleted(store: Store) -> None:
+    for n in (1, 2):
+        await store.announce(update(n, "s"))
+    await store.redis.delete(store.keys.torrent(info_hash(1)))
+    assert (await store.announce(update(2, bytes_left=0))).outcome == "update"
+    assert text(await store.redis.hgetall(store.keys.torrent(info_hash(1))))["seeders"] == "1"
+    assert (await store.announce(update(1, "x"))).outcome == "leave"
+    assert not await store.peer(update(1))
