@@ -24,10 +24,10 @@ from tracker.errors import StartupError
 from tracker.setting_types import split_address
 
 BACKLOG = 2048
-"""Connections that may wait to be accepted (the system may cap it lower, and tells when asked for the queue's length)."""
+"""Connections that may wait to be accepted; the system may cap it lower (`net.core.somaxconn`)."""
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
-_QUEUE_LENGTH = struct.Struct("24xI")
-"""Where a listening socket's TCP_INFO has it, in the place of the segments not acknowledged (Linux)."""
+_QUEUE = struct.Struct("24xII")
+"""Where a listening socket's TCP_INFO has it and its limit, in the places of segments not acknowledged and selectively so (Linux)."""
 UNIX_MODE = 0o660
 
 # From Python 3.13 on a server removes the file of its socket when it closes: in a web process that would be everybody's.
@@ -59,14 +59,12 @@ class Listener:
         return self.socket.family == socket.AF_UNIX
 
     @property
-    def queue_length(self) -> int:
-        """Connections that wait to be accepted; 0 where the system does not say."""
+    def queue(self) -> tuple[int, int]:
+        """Connections that wait to be accepted, and how many may; no one where the system does not say."""
         if self.is_unix or _TCP_INFO is None or sys.platform != "linux":
-            return 0
-        (length,) = _QUEUE_LENGTH.unpack(
-            self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE_LENGTH.size)
-        )
-        return int(length)
+            return 0, BACKLOG
+        length, most = _QUEUE.unpack(self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE.size))
+        return length, most
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         """Starts to hand connections to protocols that ``server`` makes, until what it gives is closed.

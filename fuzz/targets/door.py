@@ -44,8 +44,8 @@ class Recorder:
         self.asked: list[Any] = []
         self.labels: list[str] = []
 
-    def refused(self, label: str, kind: str = "other") -> None:
-        self.labels.append(f"{kind}: {label}")
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        self.labels += [f"{kind}: {label}"] * number
 
     def submit(
         self,

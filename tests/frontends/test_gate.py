@@ -9,18 +9,19 @@ import pytest
 
 from tests.frontends.conftest import Logs
 from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, on_loops, request, serving
+from tracker import listeners
 from tracker.errors import Busy
 from tracker.frontends import gate
 from tracker.frontends.gate import TURNED_AWAY
 from tracker.listeners import Listener, open_listeners
 
-NEWCOMERS, CROWDED, CUT = 40, 20, 10
+NEWCOMERS, BACKLOG = 40, 40
+CROWDED, CUT = int(gate.CROWDED * BACKLOG), int(gate.CUT * BACKLOG)
 
 
 @pytest.fixture(autouse=True)
 def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(gate, "CROWDED", CROWDED)
-    monkeypatch.setattr(gate, "CUT", CUT)
+    monkeypatch.setattr(listeners, "BACKLOG", BACKLOG)
     monkeypatch.setattr(gate, "_GLANCE_SECONDS", 0.0)
     monkeypatch.setattr(gate, "_PAUSES", 0)
 
@@ -53,7 +54,7 @@ async def test_a_queue_that_is_too_long_is_cut_and_those_left_are_served(logs: L
         for _ in range(2):  # it is told of once
             fates = [await _fate(sock) for sock in _newcomers(address)]
             assert fates.count(b"HTTP/1.1 200 OK") + fates.count(b"") == NEWCOMERS
-            assert CROWDED - CUT <= fates.count(b"HTTP/1.1 200 OK") <= CROWDED
+            assert CUT <= fates.count(b"HTTP/1.1 200 OK") <= CROWDED
         assert tracker.labels == [TURNED_AWAY] * (2 * NEWCOMERS - len(tracker.announces))
         assert all(await asyncio.gather(*[_fate(sock) for sock in _newcomers(address, CROWDED)]))
     assert [line["event"] for line in logs if line["log_level"] == "warning"] == [
@@ -119,12 +120,12 @@ async def test_stopped_between_two_listeners_it_closes_the_first(monkeypatch: py
         return opened[0]
 
     monkeypatch.setattr(Listener, "accept", second_waits)
-    listeners = await open_listeners(["127.0.0.1:0", "127.0.0.1:0"])
-    opening = gate.Gate(listeners, asyncio.Protocol, lambda number: None, lambda end: False)
+    opened_listeners = await open_listeners(["127.0.0.1:0", "127.0.0.1:0"])
+    opening = gate.Gate(opened_listeners, asyncio.Protocol, lambda number: None, lambda end: False)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(opening.open())
         await stuck.wait()
         task.cancel()
     assert task.cancelled() and not opened[0].is_serving()
-    for listener in listeners:
+    for listener in opened_listeners:
         listener.close()

@@ -1,5 +1,6 @@
 """Where the tracker listens, and what it says when it cannot."""
 
+import asyncio
 import contextlib
 import errno
 import os
@@ -17,7 +18,7 @@ from tests.frontends.conftest import Logs
 from tests.frontends.harness import ANNOUNCE, RecordingTracker, connect, on_loops
 from tracker.errors import StartupError
 from tracker.frontends.http import serve_http
-from tracker.listeners import open_listeners
+from tracker.listeners import BACKLOG, open_listeners
 from tracker.settings import AdminSettings, AnnounceSettings, HttpSettings
 
 
@@ -170,13 +171,14 @@ async def test_a_socket_file_that_somebody_replaced_is_left_alone(tmp_path: Path
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="only Linux says")
-async def test_a_queue_tells_its_length() -> None:
+async def test_a_queue_tells_its_length_and_its_limit() -> None:
     (listener,) = await open_listeners(["127.0.0.1:0"])
+    most = min(BACKLOG, int(await asyncio.to_thread(Path("/proc/sys/net/core/somaxconn").read_text)))
     with contextlib.ExitStack() as stack:
         stack.callback(listener.close)
-        assert listener.queue_length == 0
+        assert listener.queue == (0, most)
         for _ in range(3):
             stack.enter_context(socket.create_connection(listener.socket.getsockname()))
-        assert listener.queue_length == 3
+        assert listener.queue == (3, most)
         listener.socket.accept()[0].close()
-        assert listener.queue_length == 2
+        assert listener.queue == (2, most)

@@ -17,10 +17,10 @@ from typing import Any
 
 import structlog
 
-from tracker.listeners import BACKLOG, Listener
+from tracker.listeners import Listener
 
-CROWDED, CUT = BACKLOG // 2, BACKLOG // 8
-"""A queue is too long that is longer than this, and then so much shorter than this when it has been cut."""
+CROWDED, CUT = 1 / 2, 3 / 8
+"""A queue is too long that is fuller than this, and so full when it has been cut: shares of what the system lets it hold."""
 TURNED_AWAY = "turned away"
 """What those count as who are closed."""
 _GLANCE_SECONDS, _QUIET_SECONDS = 0.002, 60.0
@@ -95,9 +95,9 @@ class Gate:
         if now < self._look_at or not self._servers:
             return
         for listener in self._listeners:
-            length = listener.queue_length
-            if length > CROWDED:
-                self._cut(listener, length - CROWDED + CUT)
+            length, most = listener.queue
+            if length > CROWDED * most:
+                self._cut(listener, length - int(CUT * most))
                 self._tell(now)
         ended = time.monotonic()
         self._look_at = ended + _GLANCE_SECONDS + _PAUSES * (ended - now)
