@@ -211,6 +211,16 @@ def test_a_user_is_deleted_only_when_that_is_meant(tracker: Command) -> None:
     assert tracker("user", "list").stdout == ""
 
 
+def test_a_deletion_that_was_cut_off_is_finished_by_doing_it_again(
+    tracker: Command, keys: "Redis", prefix: str
+) -> None:
+    keys.sadd(f"{prefix}deleting", "7")
+    keys.hset(f"{prefix}u:7", "uploaded", "1")
+    assert tracker("user", "delete", "7", "--yes").stdout == "deleted user 7\n"
+    assert not keys.exists(f"{prefix}deleting", f"{prefix}u:7")
+    assert tracker("user", "delete", "7", "--yes", code=1).stderr == "error: there is no such user\n"
+
+
 def test_a_passkey_that_is_unknown_is_not_repeated(tracker: Command) -> None:
     result = tracker("user", "disable", "averysecretpasskey1", code=1)
     assert result.stderr == "error: argument 1: there is no such user\n"

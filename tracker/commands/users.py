@@ -142,11 +142,11 @@ def delete_user(
     """Delete a user with all totals."""
 
     async def work(stores: Stores) -> None:
-        found = await stores.users.find(who)
+        user_id, _ = await stores.users.identify(who)
         if not yes:
-            typer.confirm(f"Delete user {found.user_id} with all totals?", abort=True)
-        await stores.users.delete(found.passkey)
-        say(f"deleted user {found.user_id}")
+            typer.confirm(f"Delete user {user_id} with all totals?", abort=True)
+        await stores.users.delete(who)
+        say(f"deleted user {user_id}")
 
     with_stores(config, work)
 

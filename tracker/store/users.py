@@ -113,7 +113,7 @@ class Users:
         The first step takes the passkey away and the user out of the list, so that nothing is credited any more. What is
         interrupted after it goes on when it is repeated by user id, or with ``finish_deletions``.
         """
-        await self._delete(*await self._identify(who))
+        await self._delete(*await self.identify(who))
 
     async def finish_deletions(self) -> int:
         """Goes on with deletions that were begun, here or elsewhere, until they are done: how many there were."""
@@ -128,8 +128,9 @@ class Users:
             passkey = ""
         await self._changed(user_id)
 
-    async def _identify(self, who: str) -> tuple[str, str]:
-        """(user id, passkey), also of a user whose passkey somebody has deleted; no passkey when being deleted."""
+    async def identify(self, who: str) -> tuple[str, str]:
+        """(user id, passkey) of a user to delete, also of one whose passkey somebody has deleted; no passkey when the deletion
+        has begun. Raises ClientError when there is no such user."""
         if _USER_ID.fullmatch(who):
             passkey = await self.passkey_of(who)
             if passkey is not None:
