@@ -358,6 +358,7 @@ def test_an_interrupted_import_can_be_repeated(
         env=trackers.environment(settings),
         stderr=subprocess.PIPE,
         text=True,
+        preexec_fn=trackers.heed_signals,  # noqa: PLW1509  # no threads here
     ) as process:
         deadline = time.monotonic() + trackers.SECONDS
         while keys.zcard(f"{prefix}i:seeders") < 100 and time.monotonic() < deadline:

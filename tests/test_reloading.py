@@ -151,6 +151,7 @@ def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
         cwd=tmp_path,
         env=environment({}),
         stdin=subprocess.PIPE,
+        preexec_fn=trackers.heed_signals,  # noqa: PLW1509  # no threads here
     )
     try:
         until(lambda: signals(command.pid, "SigBlk"))

@@ -28,6 +28,12 @@ def environment(settings: Environment) -> dict[str, str]:
     return {**ours, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **settings}
 
 
+def heed_signals() -> None:
+    """In a child before it runs a program: as from a terminal, also where the tests themselves run in the background, under nohup."""
+    for number in (signal.SIGINT, signal.SIGHUP):
+        signal.signal(number, signal.SIG_DFL)
+
+
 def run(directory: Path, *words: str, **settings: str) -> "subprocess.CompletedProcess[str]":
     """One command in ``directory``, to its end."""
     return subprocess.run(
