@@ -74,12 +74,34 @@ async def test_turning_away_leaves_time_for_those_inside(monkeypatch: pytest.Mon
 
 
 @on_loops("uvloop")
-async def test_a_proxy_is_not_turned_away() -> None:
+async def test_processes_that_cut_one_queue_cut_no_more_than_one_would() -> None:
+    told, others = list[int](), list[socket.socket]()
+
+    def another_cuts_too(end: object) -> bool:
+        with contextlib.suppress(BlockingIOError):
+            others.append(listener.socket.accept()[0])
+        return False
+
+    (listener,) = await open_listeners(["127.0.0.1:0"])
+    opening = gate.Gate([listener], asyncio.Protocol, told.append, another_cuts_too)
+    await opening.open()
+    came = _newcomers(listener.address)
+    opening.entered()
+    length, _ = listener.queue
+    for sock in came + others:
+        sock.close()
+    await opening.shut()
+    assert CUT - 1 <= length <= CUT and sum(told) + len(others) == NEWCOMERS - length
+
+
+@on_loops("uvloop")
+async def test_a_proxy_is_not_turned_away(logs: Logs) -> None:
     """It would take a connection that is closed for a server that is down. What it asks is refused with words."""
     tracker = RecordingTracker()
     async with serving(tracker, trusted_proxies=["127.0.0.1/32"]) as address:
         assert [await _fate(sock) for sock in _newcomers(address)] == [b"HTTP/1.1 200 OK"] * NEWCOMERS
     assert TURNED_AWAY not in tracker.labels
+    assert not [line for line in logs if line["log_level"] == "warning"]
 
 
 @on_loops()

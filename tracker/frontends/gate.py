@@ -97,24 +97,29 @@ class Gate:
         for listener in self._listeners:
             length, most = listener.queue
             if length > CROWDED * most:
-                self._cut(listener, length - int(CUT * most))
-                self._tell(now)
+                self._cut(listener, length, int(CUT * most))
         ended = time.monotonic()
         self._look_at = ended + _GLANCE_SECONDS + _PAUSES * (ended - now)
 
-    def _cut(self, listener: Listener, most: int) -> None:
+    def _cut(self, listener: Listener, length: int, left: int) -> None:
+        """Down to what is to be left of it. Other processes may be cutting the same queue, so it is asked for at each step; who comes
+        meanwhile is no reason to go on."""
         closed = 0
-        for sock, address in islice(_arrived(listener), most):
+        for sock, address in islice(_arrived(listener), length - left):
             if self._spared(address):
                 self._favoured.put_nowait(sock)
             else:
                 sock.close()
                 closed += 1
+            if listener.queue[0] <= left:
+                break
         if closed:
             self._turned_away(closed)
+            self._tell()
 
-    def _tell(self, now: float) -> None:
+    def _tell(self) -> None:
         """There may be hundreds of cuts in a second of overload, or one in a day."""
+        now = time.monotonic()
         if now >= self._quiet_until:
             self._quiet_until = now + _QUIET_SECONDS
             log.warning("more connections than can be served: some are turned away")
