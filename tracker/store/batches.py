@@ -77,7 +77,7 @@ class Batches:
 
     async def run(self) -> None:
         """Runs until cancelled: sends what waits."""
-        waiting = self._waiting
+        waiting, self._helping = self._waiting, 0
         try:
             async with asyncio.TaskGroup() as tasks:
                 while True:
