@@ -16,9 +16,10 @@ import select
 import socket
 import time
 from collections import deque
+from collections.abc import Callable
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol
 
 from bench.measure import HEADERS
 from bench.percentiles import in_milliseconds
@@ -233,21 +234,30 @@ def is_last(answer: bytes) -> bool:
     return b"connection: close" in answer.partition(b"\r\n\r\n")[0].lower()
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
+class Generator(Protocol):
+    """A load that is offered, whatever becomes of it."""
+
+    def run(self, rate: float, seconds: float) -> None: ...
+
+    def figures(self) -> dict[str, Any]: ...
+
+
+def command(description: str | None, most: int, make: Callable[..., Generator]) -> None:
+    """Offers the load that ``make`` gives, from ``most`` connections at a time if nobody says otherwise, and prints what became of it."""
+    parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--targets", type=Path, required=True, help="request targets, one a line")
     parser.add_argument("--mode", choices=list(HEADERS), required=True)
     parser.add_argument("--rate", type=float, required=True, help="requests due in a second")
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--connections", type=int, default=512, help="most at a time (512)")
+    parser.add_argument("--connections", type=int, default=most, help=f"most at a time ({most})")
     parser.add_argument("--offset", type=int, default=0, help="requests of the round already sent")
     asked = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
     tail = HEADERS[asked.mode].replace("|", "\r\n")
     requests = [f"GET {target}{tail}".encode() for target in asked.targets.read_text().splitlines()]
-    load = Load(
+    load = make(
         asked.port,
         requests,
         keep_alive=asked.mode == "keep-alive",
@@ -261,4 +271,4 @@ def main() -> None:
 
 
 if __name__ == "__main__":
-    main()
+    command(__doc__, 512, Load)

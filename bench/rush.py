@@ -11,22 +11,16 @@ another client takes its place, on a new one. Sockets and epoll without asyncio,
 tracker can do a request may cost this side 50 µs.
 """
 
-import argparse
-import gc
-import json
 import random
-import resource
 import select
 import socket
 import time
 from collections import deque
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
-from bench.measure import HEADERS
-from bench.open_loop import OFFERED, is_last, is_success, is_whole
+from bench.open_loop import OFFERED, command, is_last, is_success, is_whole
 from bench.percentiles import in_milliseconds
 
 PATIENCE_SECONDS = 5.0
@@ -51,16 +45,16 @@ class Fates:
 
 
 class Rush:
-    """``requests`` round and round to ``port``, from at most ``clients`` at a time."""
+    """``requests`` round and round to ``port``, from at most so many clients at a time, each with a connection."""
 
     def __init__(
-        self, port: int, requests: Sequence[bytes], *, keep_alive: bool, clients: int, offset: int = 0
+        self, port: int, requests: Sequence[bytes], *, keep_alive: bool, connections: int, offset: int = 0
     ) -> None:
         self._address = ("127.0.0.1", port)
         self._requests = requests
         self._next = offset
         self._keep_alive = keep_alive
-        self._clients = clients
+        self._clients = connections
         self._epoll = select.epoll()
         self._under_way: dict[int, tuple[socket.socket, float, bytes]] = {}
         """By descriptor: the connection, when its request was due, and what has come of the answer."""
@@ -220,32 +214,5 @@ class Rush:
                 return
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--port", type=int, required=True)
-    parser.add_argument("--targets", type=Path, required=True, help="request targets, one a line")
-    parser.add_argument("--mode", choices=list(HEADERS), required=True)
-    parser.add_argument("--rate", type=float, required=True, help="requests due in a second")
-    parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--clients", type=int, default=8192, help="most at a time (8192)")
-    parser.add_argument("--offset", type=int, default=0, help="requests of the round already sent")
-    asked = parser.parse_args()
-    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
-    tail = HEADERS[asked.mode].replace("|", "\r\n")
-    requests = [f"GET {target}{tail}".encode() for target in asked.targets.read_text().splitlines()]
-    rush = Rush(
-        asked.port,
-        requests,
-        keep_alive=asked.mode == "keep-alive",
-        clients=asked.clients,
-        offset=asked.offset,
-    )
-    gc.collect()
-    gc.disable()
-    rush.run(asked.rate, asked.seconds)
-    print(json.dumps(rush.figures()))
-
-
 if __name__ == "__main__":
-    main()
+    command(__doc__, 8192, Rush)

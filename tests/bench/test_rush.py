@@ -27,7 +27,7 @@ def port(tmp_path: Path) -> Iterator[int]:
 @pytest.mark.parametrize(("keep_alive", "header"), RUNS, ids=["keep-alive", "close"])
 def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: bytes) -> None:
     request = b"GET /announce HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n"
-    load = Rush(port, [request], keep_alive=keep_alive, clients=8)
+    load = Rush(port, [request], keep_alive=keep_alive, connections=8)
     load.run(RATE, SECONDS)
     found = load.figures()
     load.close()
@@ -39,7 +39,7 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
 
 
 def _run(port: int) -> dict[str, float]:
-    load = Rush(port, [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, clients=4)
+    load = Rush(port, [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, connections=4)
     load.run(RATE, SECONDS)
     load.close()
     return load.figures()
