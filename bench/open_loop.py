@@ -11,7 +11,6 @@ import errno
 import gc
 import json
 import random
-import resource
 import select
 import socket
 import time
@@ -23,6 +22,7 @@ from typing import Any, Protocol
 
 from bench.measure import HEADERS
 from bench.percentiles import in_milliseconds
+from tracker.descriptors import raise_limit
 
 GIVE_UP_SECONDS = 5.0
 OFFERED = "offered"
@@ -253,8 +253,7 @@ def command(description: str | None, most: int, make: Callable[..., Generator]) 
     parser.add_argument("--connections", type=int, default=most, help=f"most at a time ({most})")
     parser.add_argument("--offset", type=int, default=0, help="requests of the round already sent")
     asked = parser.parse_args()
-    _, files = resource.getrlimit(resource.RLIMIT_NOFILE)
-    resource.setrlimit(resource.RLIMIT_NOFILE, (files, files))
+    raise_limit()
     tail = HEADERS[asked.mode].replace("|", "\r\n")
     requests = [f"GET {target}{tail}".encode() for target in asked.targets.read_text().splitlines()]
     load = make(

@@ -24,6 +24,7 @@ from drills.fleet import Fleet, Pace
 from drills.report import PAGE
 from drills.scene import Post, Scene
 from tests import trackers
+from tracker.descriptors import raise_limit
 
 BLOCK = "soak"
 INTERVAL_SECONDS = 8
@@ -130,6 +131,7 @@ async def soak(scene: Scene, rate: float, minutes: float) -> Section:
         TRACKER_REAPER__INTERVAL_SECONDS=str(2 * INTERVAL_SECONDS),
     )
     peers = int(rate * INTERVAL_SECONDS * 0.9)
+    raise_limit()
     descriptors = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
     if peers + SPARE_DESCRIPTORS > descriptors:
         raise SystemExit(

@@ -1,9 +1,6 @@
 """A population that announces once each: every request is accounted for, whatever becomes of it."""
 
 import socket
-import sys
-from collections.abc import Iterator
-from pathlib import Path
 
 import pytest
 
@@ -12,16 +9,6 @@ from bench.rush import Rush
 
 SECONDS, RATE = 0.3, 300.0
 RUNS = [(True, b""), (False, b"Connection: close\r\n")]
-
-
-@pytest.fixture
-def port(tmp_path: Path) -> Iterator[int]:
-    """Of a server that answers everything."""
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.baseline", "--bare", "--port", str(port)]
-    with processes.running("bare", command, tmp_path) as pid:
-        processes.wait_until_listening(pid, port)
-        yield port
 
 
 @pytest.mark.parametrize(("keep_alive", "header"), RUNS, ids=["keep-alive", "close"])
