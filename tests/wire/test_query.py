@@ -281,10 +281,23 @@ class TestNumbers:
     @pytest.mark.parametrize("name", [b"left", b"uploaded", b"downloaded"])
     @pytest.mark.parametrize(
         "text",
-        [b"-1", b"1.5", b"1e3", b"+1", b"%2B1", b"1_0", b" 1", b"x", b"9223372036854775809", b"9" * 5000],
+        [b"-1", b"1.5", b"1e3", b"+1", b"%2B1", b"1_0", b" 1", b"x", b"99999999999999999999", b"9" * 5000],
     )
     def test_other_counts_are_refused(self, name: bytes, text: bytes) -> None:
         assert refusal(BASE + b"&port=1&%b=%b" % (name, text)).startswith(name.decode())
+
+    def test_nobody_has_moved_more_than_2_to_the_63(self) -> None:
+        for name in (b"uploaded", b"downloaded"):
+            assert refusal(BASE + b"&port=1&%b=9223372036854775809" % name).startswith(name.decode())
+
+    def test_a_magnet_link_has_everything_left(self) -> None:
+        """Transmission 2 knows no size yet, and says 2^64 - 1."""
+        target = (
+            b"info_hash=M%ce%bd%f2%0fg%ce%0aG%8f%d5%05%9aLa%3a%c9a%e18&peer_id=-TR2840-0123456789ab&port=51413"
+            b"&uploaded=0&downloaded=0&left=18446744073709551615&numwant=80&key=77de6423&compact=1&event=started"
+        )
+        assert parse_announce(target).bytes_left == b"%d" % MAX_COUNT
+        assert refusal(BASE + b"&port=1&left=18446744073709551617") == "left must be a number from 0 to 2^64"
 
     def test_missing_left_is_not_zero(self) -> None:
         assert announce().bytes_left is None

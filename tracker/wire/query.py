@@ -30,8 +30,8 @@ _MALFORMED_ESCAPE = re.compile(rb"%(?![0-9A-Fa-f]{2})")
 _EVENTS = {event.value.encode(): event for event in Event}
 _UPDATE, _STOPPED = Event.UPDATE, Event.STOPPED  # reading a member off its class is slow
 _EXACT_DIGITS = len(str(MAX_COUNT)) - 1
-_LARGEST_NUMBER = 2**63
-_NUMBER_DIGITS = len(str(_LARGEST_NUMBER))
+_LARGEST_NUMBER, _MOST_LEFT = 2**63, 2**64
+_NUMBER_DIGITS = len(str(_MOST_LEFT))
 
 # Most clients write what changes in this order, with up to three of the other parameters before and after the port. Only
 # visible ASCII, and of that nothing that has a second meaning.
@@ -67,7 +67,8 @@ def parse_announce(query: bytes) -> Announce:
 
     Of a parameter given twice the first holds, and unknown ones, those without ``=`` and empty values
     are no error. Raises ClientError for what cannot be served: no or two info_hash, a hash or peer id
-    that is not 20 bytes, a missing or impossible port, a byte count that is no number up to 2^63.
+    that is not 20 bytes, a missing or impossible port, a byte count that is no number up to 2^63, or 2^64 for
+    what is left: Transmission 2 says 2^64 - 1 while it knows no more than a magnet link.
     """
     return parse_usual(query) or _parse_any(query)
 
@@ -160,7 +161,7 @@ def _parse_any(query: bytes) -> Announce:
         _port(get(b"port", b""), event),
         _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^63"),
         _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^63"),
-        _count(left, "left must be a number from 0 to 2^63") if left else None,
+        _count(left, "left must be a number from 0 to 2^64", _MOST_LEFT) if left else None,
         event,
         peers_wanted,
         key if len(key) <= MAX_KEY_LENGTH else b"",
@@ -219,7 +220,7 @@ def _bad_info_hash(value: bytes) -> ClientError:
 
 
 def _number(value: bytes) -> int | None:
-    """Decimal digits and nothing else -> their number, else ``None``; what is above 2^63 is only that.
+    """Decimal digits and nothing else -> their number, else ``None``; what is above 2^64 is only that.
 
     No longer digits than that needs reach ``int``, whose time grows with the square of their number.
     """
@@ -230,12 +231,12 @@ def _number(value: bytes) -> int | None:
     return int(value)
 
 
-def _count(value: bytes, refusal: str) -> Digits:
+def _count(value: bytes, refusal: str, largest: int = _LARGEST_NUMBER) -> Digits:
     """A byte count; missing is 0, and what exceeds an exact double is cut to the largest one."""
     if value.isdigit() and len(value) <= _EXACT_DIGITS:
         return Digits(value.lstrip(b"0") or b"0")
     number = _number(value) if value else 0
-    if number is None or number > _LARGEST_NUMBER:
+    if number is None or number > largest:
         raise ClientError(refusal, retry_in="never")
     return Digits(b"%d" % min(number, MAX_COUNT))
 
