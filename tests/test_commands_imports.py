@@ -216,9 +216,20 @@ def test_wrong_words_are_wrong_usage(tracker: Command) -> None:
 def test_a_file_that_cannot_be_written_leaves_nothing(tracker: Command, tmp_path: Path) -> None:
     tracker("torrent", "add", HASH)
     (tmp_path / "folder").mkdir()
-    assert "error: " in tracker("export", "folder", code=1).stderr
-    assert "error: " in tracker("export", "missing/file.csv", code=1).stderr
+    assert "error: folder: is there already" in tracker("export", "folder", code=1).stderr
+    told = tracker("export", "missing/file.csv", code=1).stderr
+    assert told == "error: missing/file.csv: No such file or directory\n"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
+
+
+def test_what_is_no_file_stays_what_it_is(tracker: Command, tmp_path: Path) -> None:
+    """Whoever may write in /dev would have had a file in the place of /dev/null or /dev/stdout."""
+    os.mkfifo(tmp_path / "pipe")
+    (tmp_path / "link").symlink_to("/dev/null")
+    for name in ("pipe", "link"):
+        told = tracker("export", name, code=1).stderr
+        assert told == f"error: {name}: is there already, and is no plain file\n"
+    assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
 # Users
