@@ -226,6 +226,30 @@ def test_a_passkey_that_is_unknown_is_not_repeated(tracker: Command) -> None:
     assert result.stderr == "error: argument 1: there is no such user\n"
 
 
+def test_an_empty_line_is_no_passkey(tracker: Command) -> None:
+    """A random one would be made in its place."""
+    for typed in ("", "\n", "  \n"):
+        assert "is empty" in tracker("user", "add", "--passkey", "-", typed=typed, code=1).stderr
+    assert tracker("user", "list").stdout == ""
+
+
+@pytest.mark.parametrize(
+    "words",
+    [
+        ("deny", "ab" * 20, "--reason"),
+        ("torrent", "search"),
+        ("client", "allow"),
+        ("user", "show"),
+        ("jobs", "show"),
+        ("unique", "figure", "countries"),
+    ],
+)
+def test_a_word_that_is_no_text_is_one_line(tracker: Command, words: tuple[str, ...]) -> None:
+    """A terminal in Latin-1 sends such bytes."""
+    latin = os.fsdecode(b"caf\xe9")
+    assert tracker(*words, latin, code=1).stderr == "error: a word of this command is not text in UTF-8\n"
+
+
 # Clients
 
 

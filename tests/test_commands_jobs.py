@@ -141,6 +141,8 @@ def test_young_jobs_are_kept_when_only_old_ones_are_meant(jobs: Command, do: Do)
     do(several)
     asked = jobs("purge", "--older-than", "1.5", typed="y\n").stdout
     assert "that finished more than 1.5 hours ago" in asked and asked.endswith("deleted 0\n")
+    for hours in ("inf", "nan", "1e300"):
+        assert "--older-than" in jobs("purge", "--older-than", hours, "--yes", code=2).stderr
     assert jobs("purge", "--older-than", "0", "--yes").stdout == "deleted 2\n"
 
 

@@ -71,6 +71,8 @@ def test_one_figure_of_all_time_or_of_a_month(unique: Command) -> None:
     later = ("--month", month_of(LATER))
     assert rows(unique("figure", "cities", "GB/ENG/London", *later)) == [["1", "GB/ENG/London"]]
     (line,) = unique("figure", "torrents", SECOND, *later, "--json").stdout.splitlines()
+    assert rows(unique("figure", "torrents", SECOND.upper(), *later))[0][0] == str(json.loads(line)["users"])
+    assert "40 hexadecimal" in unique("figure", "torrents", "GB", code=1).stderr
     assert json.loads(line) == {"users": 1, "name": SECOND}
     for wrong in ("", "a:b", "G B", "GB.users"):
         assert "as `tracker unique top` prints it" in unique("figure", "countries", wrong, code=2).stderr

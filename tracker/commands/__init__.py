@@ -40,6 +40,12 @@ class Commands(TyperGroup):
             complain(f"{error}; `tracker doctor` looks it over")
         except (StartupError, ClientError, StoreRefused) as error:
             complain(str(error))
+        except UnicodeEncodeError as error:
+            if (
+                error.reason != "surrogates not allowed"
+            ):  # what Python makes of bytes in a command that are no text
+                raise
+            complain("a word of this command is not text in UTF-8")
         except BrokenPipeError:
             raise
         except OSError as error:

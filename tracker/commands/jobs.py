@@ -18,6 +18,8 @@ from tracker.terminal import Column, Listing, Row, describe, say
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
 Status = Annotated[str | None, typer.Option("--status", help=f"Only these: {', '.join(STATUSES)}.")]
+_MOST_HOURS = 1_000_000
+"""A century: what is larger may be no number that the store knows."""
 _PURGED = tuple(name for name in STATUSES if name != "running")
 Purged = Annotated[
     str | None,
@@ -113,7 +115,8 @@ def purge_jobs(
     queue: QueueName = None,
     status: Purged = None,
     older_than: Annotated[
-        float | None, typer.Option(min=0, metavar="HOURS", help="Only those that finished so long ago.")
+        float | None,
+        typer.Option(min=0, max=_MOST_HOURS, metavar="HOURS", help="Only those that finished so long ago."),
     ] = None,
     yes: Yes = False,
     config: Config = None,

@@ -122,7 +122,8 @@ def show_figures(
 
     async def work(stores: Stores) -> None:
         for name in names:
-            users = await stores.uniques.figure(f"{scope.value}.{name}.users", month)
+            counted = parse_info_hash(name).hex() if scope is Scope.torrents else name
+            users = await stores.uniques.figure(f"{scope.value}.{counted}.users", month)
             listing.page([{"users": users, "name": name}])
 
     with_stores(config, work)

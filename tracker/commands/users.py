@@ -20,7 +20,15 @@ from tracker.terminal import Column, Listing, Row, say
 
 def _read(text: str | None) -> str | None:
     """What was typed, or for ``-`` a line of standard input: what stands in a command, everybody on the machine can list."""
-    return sys.stdin.readline().strip() if text == "-" else text
+    if text != "-":
+        return text
+    try:
+        line = sys.stdin.readline().strip()
+    except UnicodeDecodeError:
+        line = ""
+    if not line:  # which would stand for a passkey at random
+        raise ClientError("the first line of standard input is empty, or no text")
+    return line
 
 
 Who = Annotated[
