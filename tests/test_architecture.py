@@ -159,7 +159,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin.desk": ("geoip", "settings", "stores", "telemetry"),
     # The private store.
     "data_directory": ("errors",),
-    "valkey": ("errors", "child", "data_directory"),
+    "server_memory": (),
+    "valkey": ("errors", "child", "data_directory", "server_memory"),
     # The register as files.
     "register": (*NOUNS, "register", "torrent_file"),
     "progress": (),

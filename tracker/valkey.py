@@ -33,6 +33,7 @@ from structlog.typing import FilteringBoundLogger
 from tracker.child import HAS_PARENT_DEATH_SIGNAL, Child, start_child
 from tracker.data_directory import DataDirectory
 from tracker.errors import StartupError
+from tracker.server_memory import server_environment, server_options
 
 STOP_SECONDS = 7.0
 """What the server gets to write its last bytes; the tracker as a whole has 10."""
@@ -43,13 +44,6 @@ MAX_SOCKET_PATH = 100
 """Systems allow 104 to 108 bytes."""
 RESTART_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_SECONDS = 60.0
-
-# The wheel's server is built on the C library's allocator, and a script call takes in and lets go of thousands of small
-# strings at once: more than glibc's per-thread cache holds by default (7 of a size), which made malloc and
-# free a quarter of the server's time. With room for a whole batch an announce costs it a fifth to a quarter less. What is
-# in that cache is never given back: at most 37 MB, reached after hours (4,096 of each of 32 sizes, up to the answer to an
-# announce; with those up to 1 kB it was no faster, and up to 138 MB).
-_ALLOCATOR = "glibc.malloc.tcache_count=4096:glibc.malloc.tcache_max=512"
 
 _DAMAGED = ("reading the append only file", "reading the RDB preamble of the AOF file", "Wrong signature")
 _ABOUT_DAMAGE = (
@@ -201,7 +195,8 @@ class EmbeddedValkey:
 
     async def _spawn(self, binary: Path, config: Path, socket_path: Path, lock: int) -> Child:
         # What makes an operator's configuration a private server's.
-        options = {
+        environment = server_environment()
+        options = server_options(environment) | {
             **{"port": "0", "unixsocket": str(socket_path), "unixsocketperm": "700", "requirepass": ""},
             **{"dir": str(self._data.path), "daemonize": "no", "supervised": "no", "logfile": ""},
         }
@@ -211,7 +206,7 @@ class EmbeddedValkey:
             [str(binary), str(config), *words],
             self._hear,
             inherit=lock,
-            environment=server_environment(),
+            environment=environment,
             supervised=self._supervised,
         )
 
@@ -259,12 +254,6 @@ class EmbeddedValkey:
 def _advice(why: str) -> str:
     """The server's own is about a program that no wheel brings."""
     return _ABOUT_DAMAGE if any(mark in why for mark in _DAMAGED) else ""
-
-
-def server_environment() -> dict[str, str]:
-    """What the server inherits: nothing of ours, and settings for its allocator unless somebody chose some."""
-    inherited = {name: value for name, value in os.environ.items() if not name.startswith("TRACKER_")}
-    return {"GLIBC_TUNABLES": _ALLOCATOR, **inherited}
 
 
 def server_binary() -> Path:
