@@ -19,7 +19,7 @@ from bench.open_loop import OFFERED, is_success, is_whole
 from bench.percentiles import in_milliseconds
 from bench.population import announce_target, make_workload
 from bench.sections import Section
-from bench.targets import FIRST, MODES, Target
+from bench.targets import FIRST, MODES, Kind, Target
 
 SATURATION = 0.7
 CLOSE = HEADERS["close"].replace("|", "\r\n")
@@ -51,15 +51,16 @@ def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) ->
 
 
 @contextmanager
-def prepared(directory: Path, peers: int, torrents: int) -> Iterator[tuple[Target, Path]]:
-    """A tracker with all peers in its swarms, at rest on its core; and the file of targets to send round and round."""
+def prepared(directory: Path, peers: int, torrents: int, kind: Kind = FIRST) -> Iterator[tuple[Target, Path]]:
+    """A tracker with all peers in its swarms, at rest on its core or cores; and the file of targets to send round and round."""
     workload = make_workload(peers, torrents, peers)
     (targets := directory / "targets").write_text("\n".join(workload.targets))
-    with FIRST.start(directory, torrents) as target:
+    with kind.start(directory, torrents) as target:
         processes.place(target.pids, processes.cores())
         joins = [announce_target(peer, "started", peers_wanted=1) for peer in workload.present]
         uvloop.run(send_all(target.port, joins))
-        processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
+        if not target.spread:
+            processes.place(target.pids, {processes.cores()[processes.SERVER_CORE]})
         processes.wait_until_idle(target.pids)
         yield target, targets
 

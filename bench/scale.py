@@ -1,4 +1,4 @@
-"""Large swarms, latency, overload, starts: `python -m bench.scale --help`. What the figures mean is in docs/performance.md."""
+"""Large swarms, latency, overload, the background, starts: `python -m bench.scale --help`. What the figures mean is in docs/performance.md."""
 
 import argparse
 import shlex
@@ -10,6 +10,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 
 from bench import growth, machine, page, processes, tables
+from bench.background_share import measure_background
 from bench.latency import measure_latency
 from bench.loader import BenchError
 from bench.overload import measure_overload
@@ -101,6 +102,10 @@ def _overload(options: argparse.Namespace, directory: Path) -> list[Section]:
     return measure_overload(directory, options.seconds, *_population(options))
 
 
+def _background(options: argparse.Namespace, directory: Path) -> list[Section]:
+    return [measure_background(directory, options.seconds, *_population(options))]
+
+
 def _population(options: argparse.Namespace) -> tuple[int, int]:
     """Peers, and torrents."""
     return (20_000, 1_000) if options.quick else (200_000, 10_000)
@@ -128,6 +133,7 @@ PARTS: dict[str, Callable[[argparse.Namespace, Path], list[Section]]] = {
     "growth": _growth,
     "latency": _latency,
     "overload": _overload,
+    "background": _background,
     "start": _start,
     "expiry": _expiry,
 }
