@@ -94,6 +94,22 @@ def test_a_dry_run_writes_nothing(tracker: Command, tmp_path: Path, keys: "Redis
     assert not list(keys.scan_iter(f"{prefix}*"))
 
 
+def test_a_dry_run_tells_what_the_import_will(tracker: Command, tmp_path: Path) -> None:
+    """As far as the store need not be asked."""
+    files = {
+        "torrents.csv": f"info_hash,upload_multiplier,enabled\n{HASH},99999,1\n{HASH},1,yes\n{HASH},2,0\n",
+        "users.csv": "user_id,passkey,uploaded\n0,,\n7,short,\n7,,-4\n8,,4\n",
+        "clients.csv": f"prefix,name\n{'x' * 21},too long\n-TR40,Transmission\n",
+        "denied.csv": f"kind,info_hash\ndenial,{HASH[1:]}\ndenial,{HASH}\n",
+    }
+    for name, text in files.items():
+        (tmp_path / name).write_text(text)
+    tried, done = tracker("import", "--dry-run", *files, code=1), tracker("import", *files, code=1)
+    assert sorted(tried.stderr.splitlines()) == sorted(done.stderr.splitlines())
+    assert "error: 7 could not be imported" in tried.stderr
+    assert tried.stdout.count(": 1 would be imported") == 4
+
+
 def test_an_import_says_how_far_it_is(tracker: Command, tmp_path: Path) -> None:
     many_files(tmp_path / "files", 1200)
     assert "importing: 1000 of 1200" in tracker("import", "files").stderr

@@ -16,8 +16,10 @@ from tracker.errors import ClientError
 from tracker.progress import Progress, progress
 from tracker.register import files
 from tracker.register.rows import KINDS, Item, Kind, Problem, Row
-from tracker.store.accounts import Accounts
+from tracker.store.accounts import Accounts, checked_user
+from tracker.store.clients import check_prefix
 from tracker.store.scripts import Scripts
+from tracker.store.torrents import checked_fields
 from tracker.stores import Stores
 from tracker.terminal import complain, say, say_json
 
@@ -161,6 +163,13 @@ def _torrent_fields(row: Row) -> dict[str, str]:
 
 def _check(item: Item) -> bool:
     """As much as can be told without the store. Raises ClientError."""
-    if "info_hash" in item.row:
-        parse_info_hash(item.row["info_hash"])
+    row = item.row
+    if "info_hash" in row:
+        parse_info_hash(row["info_hash"])
+    if item.kind == "torrent":
+        checked_fields(_torrent_fields(row))
+    elif item.kind == "user":
+        checked_user(row)
+    elif item.kind == "client":
+        check_prefix(parse_prefix(row["prefix"]))
     return True

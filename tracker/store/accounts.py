@@ -31,7 +31,7 @@ class Accounts:
         known user keeps the totals, which may have grown since, unless ``replace_totals``. Raises ClientError for a
         user who has another passkey or is being deleted, for a passkey that is another user's, and for values that cannot be.
         """
-        checked = _checked(fields)
+        checked = checked_user(fields)
         answer = await self._scripts.bring_user(
             [
                 checked["user_id"],
@@ -51,7 +51,8 @@ class Accounts:
         return bool(answer)
 
 
-def _checked(fields: Mapping[str, str]) -> dict[str, str]:
+def checked_user(fields: Mapping[str, str]) -> dict[str, str]:
+    """Those that are not empty, if they are a user's. Raises ClientError."""
     found = {name: value for name, value in fields.items() if value}
     if not _USER_ID.fullmatch(found.get("user_id", "")):
         raise ClientError("a user id is a positive number")

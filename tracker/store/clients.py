@@ -20,8 +20,7 @@ class Clients:
 
     async def allow(self, prefix: bytes, name: str = "") -> None:
         """Lets peers in whose id begins with ``prefix`` (1 to 20 bytes)."""
-        if not 1 <= len(prefix) <= HASH_LENGTH:
-            raise ClientError("a peer id prefix is 1 to 20 characters")
+        check_prefix(prefix)
         await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", name)
         await self._connection.command("SADD", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
@@ -59,6 +58,12 @@ class Clients:
             return []
         there = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
         return [prefix for prefix, exists in zip(prefixes, there, strict=True) if exists == 1]
+
+
+def check_prefix(prefix: bytes) -> None:
+    """Raises ClientError for what no peer id can begin with."""
+    if not 1 <= len(prefix) <= HASH_LENGTH:
+        raise ClientError("a peer id prefix is 1 to 20 characters")
 
 
 @dataclass(frozen=True, slots=True)

@@ -58,7 +58,7 @@ class Torrents:
         Its score is a figure too, but ``reset_score`` lets it begin anew.
         Raises ClientError for fields that a torrent does not have, and for an id of a site's that cannot be one.
         """
-        row = _checked(fields or {})
+        row = checked_fields(fields or {})
         added = await self._scripts.add([info_hash.hex(), int(self._clock()), *_named(row), *_flat(row)])
         if added is None:
             raise ClientError("this torrent is registered with an id that is not a number: remove it first")
@@ -69,7 +69,7 @@ class Torrents:
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
         """Sets some fields (name, private, enabled, reason, multi_up, multi_dn); raises ClientError for an unknown torrent."""
-        row = _checked(fields)
+        row = checked_fields(fields)
         if not row:
             edited = await self._connection.command("EXISTS", self._keys.info_hash(info_hash))
         else:
@@ -215,7 +215,8 @@ class Torrents:
         return int(after), [peer_of(p, row) for p, row in zip(peer_ids, rows, strict=True) if row]
 
 
-def _checked(fields: Mapping[str, str]) -> dict[str, str]:
+def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
+    """As they are stored. Raises ClientError for what a torrent does not have."""
     for name, value in fields.items():
         if name not in _SETTABLE:
             raise ClientError("a torrent has no such field")
