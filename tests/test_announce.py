@@ -309,9 +309,13 @@ async def test_private_scrapes_need_a_passkey(make_desk: MakeDesk) -> None:
         with pytest.raises(ClientError, match="unknown passkey"):
             await desk.scrape(1, passkey=passkey)
     await desk.store.users.edit(ALICE, {"enabled": False})
-    with pytest.raises(ClientError, match="unknown passkey"):
-        await desk.scrape(1, passkey=ALICE)
-    assert await desk.counted() == ({"requests": 5, "scrapes": 1}, {"unknown passkey": 4})
+    for torrents in ((1,), ()):
+        with pytest.raises(ClientError, match="your account is disabled"):
+            await desk.scrape(*torrents, passkey=ALICE)
+    assert await desk.counted() == (
+        {"requests": 6, "scrapes": 1},
+        {"unknown passkey": 3, "user disabled": 2},
+    )
 
 
 async def test_full_scrapes_are_off_unless_switched_on(desk: Desk) -> None:

@@ -183,6 +183,16 @@ async def test_scrapes_count(processes: Processes) -> None:
             await ours.tracker.scrape(scrape, None, at(ATTACKER))
 
 
+async def test_scrapes_of_everything_count_where_there_are_none(processes: Processes) -> None:
+    ours, _ = await processes(address_requests_minute=40)
+    for _ in range(80):
+        with pytest.raises(ClientError, match="switched off"):
+            await ours.tracker.scrape(Scrape(), None, at(ATTACKER))
+    await ours.share_limits()
+    with pytest.raises(ClientError, match="too many requests"):
+        await ours.tracker.scrape(Scrape(), None, at(ATTACKER))
+
+
 async def test_guessed_passkeys(processes: Processes) -> None:
     """60 different ones are looked up; then only those that were good before are. Asking again with the same is no guess."""
     ours, theirs = await processes(private=True)

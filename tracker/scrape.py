@@ -4,12 +4,12 @@ import asyncio
 from collections.abc import Callable
 from typing import TypeVar
 
-from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
+from tracker.bittorrent import Address, Scrape, ScrapeReply
 from tracker.errors import ClientError, StoreAway
 from tracker.limits import SOFT, Limits, sentence
-from tracker.refusals import Failures, refusal
+from tracker.refusals import Failures
 from tracker.store.counters import Counters
-from tracker.store.swarms import Swarms
+from tracker.store.swarms import Figures, Refused, Swarms
 
 _FULL_SCRAPE_SECONDS = 60.0
 _COUNTED = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
@@ -38,7 +38,7 @@ class Scrapes:
         self._full = full
         self._min_interval_seconds = min_interval_seconds
         self._clock = clock
-        self._every: tuple[float, dict[InfoHash, ScrapeFile]] | None = None
+        self._every: tuple[float, Figures] | None = None
         self._every_lock = asyncio.Lock()
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
@@ -51,6 +51,7 @@ class Scrapes:
             try:
                 files = await self._every_file(passkey or "")
             except (ClientError, StoreAway) as error:
+                self._limits.note_scrape(address)
                 raise self._failures.worded(error, "scrapes") from error
             self._settle((address, passkey or "", answer), files)
         return given(await answered)
@@ -85,21 +86,22 @@ class Scrapes:
         answer(self._failures.worded(sentence(judged), "scrapes"))
         return True
 
-    def _settle(self, asked: _Asked, files: dict[InfoHash, ScrapeFile] | StoreAway | None) -> None:
+    def _settle(self, asked: _Asked, files: Figures | Refused | StoreAway) -> None:
         address, passkey, answer = asked
         self._limits.note_scrape(address)
         if isinstance(files, dict):
             self._counters.count(*_COUNTED[len(address)])
             answer(ScrapeReply(files, self._min_interval_seconds))
         else:
-            if files is None:
+            if isinstance(files, Refused) and files.code == "unknown passkey":
                 self._limits.guessed(passkey, address)
-            answer(self._failures.worded(files or refusal("unknown passkey"), "scrapes"))
+            answer(self._failures.worded(files, "scrapes"))
 
-    async def _every_file(self, passkey: str) -> dict[InfoHash, ScrapeFile] | None:
+    async def _every_file(self, passkey: str) -> Figures | Refused:
         """All torrents, remembered for a minute: asking for them costs as much as thousands of announces."""
-        if await self._swarms.scrape((), passkey) is None:
-            return None
+        nothing = await self._swarms.scrape((), passkey)
+        if isinstance(nothing, Refused):
+            return nothing
         if not self._full:
             raise ClientError("a scrape needs an info_hash: full scrapes are switched off", retry_in="never")
         async with self._every_lock:
@@ -108,9 +110,10 @@ class Scrapes:
                 taken_at, files = self._every
                 if 0 <= now - taken_at < _FULL_SCRAPE_SECONDS:  # a clock may go back
                     return files
-            files = await self._swarms.scrape_all(passkey) or {}
-            self._every = now, files
-            return files
+            every = await self._swarms.scrape_all(passkey)
+            if isinstance(every, dict):
+                self._every = now, every
+            return every
 
 
 _Reply = TypeVar("_Reply")

@@ -68,7 +68,7 @@ async def test_updates_work(full: Store) -> None:
     assert await full.redis.pttl(timeout) > 60_000
     assert await alice(full, 4, "c", left=0) == "update"
     files = await full.swarms.scrape([info_hash(1)], ALICE)
-    assert files is not None and files[info_hash(1)].seeders == PEERS // 3 + 1
+    assert isinstance(files, dict) and files[info_hash(1)].seeders == PEERS // 3 + 1
     assert await check_invariants(full.redis, full.keys) == PEERS
 
 

@@ -45,6 +45,9 @@ __all__ = [
 MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
+Figures = dict[InfoHash, ScrapeFile]
+_NO_SCRAPE = (Refused("unknown passkey", ""), Refused("user disabled", ""))
+"""By scrape.lua's number."""
 
 
 def _nobody_asks(announces: int, moved: Moved) -> None:
@@ -137,14 +140,12 @@ class Swarms:
         """Reads figures with the next batch; ``settle`` is given what ``scrape`` answers, or StoreAway."""
         self._scrapes.submit((info_hashes, passkey), settle, context)
 
-    async def scrape(
-        self, info_hashes: Sequence[InfoHash], passkey: str = ""
-    ) -> dict[InfoHash, ScrapeFile] | None:
-        """The figures of each torrent, zeros for those unknown or denied; ``None`` when ``passkey`` may not know them."""
-        files: dict[InfoHash, ScrapeFile] | None = await self._scrapes.ask((info_hashes, passkey))
+    async def scrape(self, info_hashes: Sequence[InfoHash], passkey: str = "") -> Figures | Refused:
+        """The figures of each torrent, zeros for those unknown or denied; Refused when ``passkey`` may not know them."""
+        files: Figures | Refused = await self._scrapes.ask((info_hashes, passkey))
         return files
 
-    async def _read(self, asked: list[_Scrape]) -> list[dict[InfoHash, ScrapeFile] | None]:
+    async def _read(self, asked: list[_Scrape]) -> list[Figures | Refused]:
         argv: list[str | bytes | int | float] = [self._private]
         for info_hashes, passkey in asked:
             argv += (
@@ -157,24 +158,27 @@ class Swarms:
             _files(info_hashes, figures) for (info_hashes, _), figures in zip(asked, answers, strict=True)
         ]
 
-    async def scrape_all(self, passkey: str = "") -> dict[InfoHash, ScrapeFile] | None:
-        """The figures of every registered torrent, read in pages; ``None`` as ``scrape`` says."""
-        if await self.scrape((), passkey) is None:
-            return None
-        files: dict[InfoHash, ScrapeFile] = {}
+    async def scrape_all(self, passkey: str = "") -> Figures | Refused:
+        """The figures of every registered torrent, read in pages; Refused as ``scrape`` says."""
+        files = await self.scrape((), passkey)
+        if isinstance(files, Refused):
+            return files
         cursor = 0
         while True:
             cursor, ids = await page_of_torrents(self._connection, self._keys, cursor, 500)
             if ids:
                 known = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
                 hashes = [InfoHash(bytes.fromhex(text.decode())) for text in known if text]
-                files |= await self.scrape(hashes, passkey) or {}
+                more = await self.scrape(hashes, passkey)
+                if isinstance(more, Refused):  # meanwhile
+                    return more
+                files |= more
             if not cursor:
                 return files
 
 
-def _files(info_hashes: Sequence[InfoHash], figures: list[int] | int) -> dict[InfoHash, ScrapeFile] | None:
+def _files(info_hashes: Sequence[InfoHash], figures: list[int] | int) -> Figures | Refused:
     """scrape.lua's answer to one scrape."""
     if isinstance(figures, int):
-        return None
+        return _NO_SCRAPE[figures]
     return {info_hash: ScrapeFile(*figures[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}

@@ -5,13 +5,14 @@
 -- ARGV[2..] for each scrape its passkey (or ''), how many torrents it asks for, and their info hashes (40 hex digits each)
 -- Answer    for each scrape a list of four numbers for each of its torrents (seeders, leechers, completions, leechers that
 --   download), zeros for those unknown, denied, disabled, or of whose keys somebody has made something else; or the number
---   0 where the passkey is that of no enabled user
+--   0 where the passkey is nobody's, 1 where it is a disabled user's
 local P, private = KEYS[1], ARGV[1] == '1'
 
-local function may_scrape(passkey)
-  if not private then return true end
+local function refusal(passkey)
+  if not private then return end
   local user = redis.pcall('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled')
-  return passkey ~= '' and not user.err and user[1] and user[2] ~= '0'
+  if passkey == '' or user.err or not user[1] then return 0 end
+  if user[2] == '0' then return 1 end
 end
 
 local function figure(digits)
@@ -34,9 +35,9 @@ end
 local answers, i = {}, 2
 while i <= #ARGV do
   local last = i + 1 + tonumber(ARGV[i + 1])
-  local allowed, figures = may_scrape(ARGV[i]), {}
-  for at = i + 2, allowed and last or 0 do add_figures(figures, ARGV[at]) end
-  answers[#answers + 1] = allowed and figures or 0
+  local refused, figures = refusal(ARGV[i]), {}
+  for at = i + 2, refused and 0 or last do add_figures(figures, ARGV[at]) end
+  answers[#answers + 1] = refused or figures
   i = last + 1
 end
 return answers
