@@ -40,6 +40,13 @@ def test_every_setting_has_a_sentence_and_a_variable_of_its_own() -> None:
     assert len({variable(*field) for field in FIELDS}) == len(FIELDS)
 
 
+def test_every_number_has_a_largest() -> None:
+    """The store's scripts compute with doubles, and no key can end after 2^63 ms."""
+    numbers = [field for field in FIELDS.values() if field.annotation in (int, float, int | None)]
+    assert len(numbers) > 40
+    assert not [field.description for field in numbers if not any(hasattr(m, "le") for m in field.metadata)]
+
+
 def test_figures_go_to_one_receiver() -> None:
     stathat, statsd = {"ezkey": "hidden"}, {"address": "[::1]:8125"}
     assert Settings.model_validate({"stathat": stathat}).stathat.ezkey

@@ -18,6 +18,9 @@ from pydantic import (
 
 from tracker.tracker_url import parse_tracker_url
 
+MOST_SECONDS, MOST_BYTES = 10**12, 2**53 - 1
+"""More than anybody means, and as much as the store takes for the end of a key, and its scripts count exactly."""
+
 
 def _network(value: object) -> object:
     # Parsed here, not by pydantic's union: that would complain twice, and about neither in words of its own.

@@ -12,7 +12,7 @@ from typing import Literal
 from pydantic import Field, SecretStr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
 
-from tracker.setting_types import ListenAddress, Network, Section
+from tracker.setting_types import MOST_BYTES, MOST_SECONDS, ListenAddress, Network, Section
 from tracker.settings_background import (
     GeoIPSettings,
     JobSettings,
@@ -106,6 +106,7 @@ class HttpSettings(Section):
     max_connections_per_address: int = Field(
         2000,
         ge=1,
+        le=1_000_000_000,
         description="Most connections of one address (IPv6: one /64) open in one process; further ones are closed at "
         "once. Trusted proxies may open any number.",
     )
@@ -165,6 +166,7 @@ class RedisSettings(Section):
     max_waiting: int = Field(
         2048,
         ge=64,
+        le=1_000_000_000,
         description="Announces that may wait for the store, in all processes together; further ones are refused at once, with "
         "`retry in`, and their connections closed. It should be what is answered in half a second.",
     )
@@ -219,16 +221,18 @@ class TorrentSettings(Section):
         description="`open` registers an unknown torrent at its first announce, `registered` refuses it.",
     )
     max_torrents: int = Field(
-        1_000_000, ge=1, description="In open mode, most torrents that may be registered."
+        1_000_000, ge=1, le=1_000_000_000, description="In open mode, most torrents that may be registered."
     )
     new_per_address_hour: int = Field(
         1000,
         ge=1,
+        le=1_000_000_000,
         description="In open mode, new torrents that one address (IPv6: one /64) may register in an hour.",
     )
     forget_after_seconds: int = Field(
         604_800,
         ge=60,
+        le=MOST_SECONDS,
         description="In open mode, a torrent that registered itself is forgotten after so long without a peer.",
     )
     full_scrape: bool = Field(False, description="Answer a scrape without info_hash with every torrent.")
@@ -244,17 +248,27 @@ class UserSettings(Section):
         False, description="Require a passkey in the announce URL (private mode), and keep totals by user."
     )
     peer_memory_seconds: int = Field(
-        2_592_000, ge=60, description="In private mode, how long a peer that left is remembered."
+        2_592_000,
+        ge=60,
+        le=MOST_SECONDS,
+        description="In private mode, how long a peer that left is remembered.",
     )
     hnr_min_bytes: int = Field(
-        1_048_576, ge=0, description="A user who downloaded more than this of a torrent owes it time."
+        1_048_576,
+        ge=0,
+        le=MOST_BYTES,
+        description="A user who downloaded more than this of a torrent owes it time.",
     )
     hnr_threshold_seconds: int = Field(
-        259_200, ge=0, description="The time owed: leaving a torrent before it is a hit and run."
+        259_200,
+        ge=0,
+        le=MOST_SECONDS,
+        description="The time owed: leaving a torrent before it is a hit and run.",
     )
     max_credit_bytes_per_second: int = Field(
         134_217_728,
         ge=1,
+        le=MOST_BYTES,
         description="Upload and download are credited up to this rate; what is cut off is counted.",
     )
 

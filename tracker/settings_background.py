@@ -5,7 +5,7 @@ from typing import Literal
 
 from pydantic import Field, SecretStr
 
-from tracker.setting_types import AnnounceUrls, Section, UdpAddress, WebAddress, host_and_port
+from tracker.setting_types import MOST_SECONDS, AnnounceUrls, Section, UdpAddress, WebAddress, host_and_port
 
 
 class GeoIPSettings(Section):
@@ -35,6 +35,7 @@ class UniqueSettings(Section):
     max_waiting: int = Field(
         100_000,
         ge=64,
+        le=1_000_000_000,
         description="Joins that may wait to be counted in one process; further ones are dropped.",
     )
 
@@ -52,6 +53,7 @@ class ScoringSettings(Section):
     max_peers: int | None = Field(
         None,
         ge=1,
+        le=1_000_000_000,
         description="A swarm of so many peers is not weak; without it as many as `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
     )
     cap: float = Field(4.0, ge=1, le=1000, description="No score grows beyond this.")
@@ -74,7 +76,7 @@ class ScoringSettings(Section):
         "so that torrents known elsewhere are scored too.",
     )
     upstream_max_peers: int = Field(
-        50, ge=1, description="The same as `max_peers`, for swarms of other trackers."
+        50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for swarms of other trackers."
     )
     upstream_peers: bool = Field(
         False,
@@ -94,7 +96,10 @@ class JobSettings(Section):
     max_retries: int = Field(2, ge=0, le=100, description="How often a job that failed is tried again.")
     timeout_seconds: float = Field(1800, gt=0, le=604_800, description="How long one run of a job may take.")
     keep_seconds: int = Field(
-        86_400, ge=0, description="How long finished jobs can be looked at before they are deleted."
+        86_400,
+        ge=0,
+        le=MOST_SECONDS,
+        description="How long finished jobs can be looked at before they are deleted.",
     )
     concurrency: int = Field(
         4,
@@ -125,6 +130,7 @@ class StatHatSettings(Section):
     max_waiting: int = Field(
         100_000,
         ge=100,
+        le=1_000_000_000,
         description="Figures that may wait while it (or StatsD) does not answer; further ones are dropped and counted.",
     )
 
