@@ -218,7 +218,8 @@ class TorrentSettings(Section):
 
     mode: Literal["open", "registered"] = Field(
         "open",
-        description="`open` registers an unknown torrent at its first announce, `registered` refuses it.",
+        description="`open` registers an unknown torrent at its first announce, `registered` refuses it. What has "
+        "registered itself by then stays registered while it has peers.",
     )
     max_torrents: int = Field(
         1_000_000, ge=1, le=1_000_000_000, description="In open mode, most torrents that may be registered."

@@ -41,6 +41,15 @@ async def test_registered_mode_follows_the_register_at_once(make_store: MakeStor
     assert (await store.announce(update(1))).outcome == "join"
 
 
+async def test_what_registered_itself_stays_until_it_is_removed(make_store: MakeStore) -> None:
+    """docs/operations.md: a tracker that was open and becomes registered."""
+    await (await make_store()).announce(update(1, "s"))
+    store = await make_store(open=False)
+    assert (await store.announce(update(2, "s"))).outcome == "join"
+    await store.torrents.remove(info_hash(1))
+    assert await store.refused(update(2)) == "unknown torrent"
+
+
 async def test_a_site_may_register_by_writing_one_key(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     await store.redis.set(store.keys.info_hash(info_hash(1)), "4711")
