@@ -22,7 +22,8 @@ def can_have_huge_pages() -> bool:
         and tuple(map(int, version.split("."))) >= (2, 35)
         and HUGE in server_environment({})["GLIBC_TUNABLES"]
         and ENABLED.exists()
-        and "[never]" not in ENABLED.read_text()
+        and "[madvise]"
+        in ENABLED.read_text()  # with `always` they come later, when khugepaged has seen to it
     )
 
 
@@ -50,7 +51,7 @@ def test_huge_pages_are_asked_for_where_a_fork_does_not_make_them_dear(release: 
 
 def test_an_operators_choice_for_the_allocator_stands() -> None:
     environment = server_environment({"GLIBC_TUNABLES": "glibc.malloc.tcache_count=7", "LANG": "C"})
-    assert environment == {"GLIBC_TUNABLES": "glibc.malloc.tcache_count=7", "LANG": "C"}
+    assert environment["GLIBC_TUNABLES"] == "glibc.malloc.tcache_count=7" and environment["LANG"] == "C"
     assert server_options(environment) == {}
 
 
@@ -72,4 +73,4 @@ async def test_the_stores_data_lies_in_huge_pages(
         for n in range(64):
             await client.mset({f"{n}:{m}": b"x" * 100 for m in range(5000)})
         huge = huge_kb(pid)
-    assert (huge == 0) if chosen else (huge >= 16_384)  # of some 50,000
+    assert huge == 0 if chosen else huge >= 16_384, huge  # of some 50,000

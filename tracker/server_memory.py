@@ -29,7 +29,11 @@ def server_environment(
     version = re.match(r"(\d+)\.(\d+)", release) if platform.system() == "Linux" else None
     modern = version is not None and (int(version[1]), int(version[2])) >= _SINCE
     passed = {name: value for name, value in inherited.items() if not name.startswith("TRACKER_")}
-    return {"GLIBC_TUNABLES": f"{_CACHE}:{_HUGE}" if modern else _CACHE, **passed}
+    if not modern:
+        return {"GLIBC_TUNABLES": _CACHE, **passed}
+    # Up to 2.36 at least glibc does not end the text in which it looks for `[madvise]`: whether it finds it depends on what lay there
+    # on the stack. Where functions are bound as they are first called that is rubbish in every second process, else zeros.
+    return {"GLIBC_TUNABLES": f"{_CACHE}:{_HUGE}", "LD_BIND_NOW": "1", **passed}
 
 
 def server_options(environment: Mapping[str, str]) -> dict[str, str]:
