@@ -41,7 +41,11 @@ class Size:
         return min(_REQUESTS, 10 * self.peers)
 
 
-PAIRS = ((Size(20_000, 1_000), Size(2_000_000, 100_000)), (Size(1_000, 1), Size(1_000_000, 1)))
+PAIRS = (
+    (Size(20_000, 1_000), Size(2_000_000, 100_000)),
+    (Size(1_000, 1), Size(1_000_000, 1)),
+    (Size(1_000_000, 1_000), Size(1_000_000, 1)),  # as much memory: what is left is the size of the swarm
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,7 +64,7 @@ def measure_growth(
     """All sizes in turn, so that a dear minute hits each."""
     section = Section("Cost by size")
     with contextlib.ExitStack() as stack:
-        sizes = [size for pair in pairs for size in pair]
+        sizes = list(dict.fromkeys(size for pair in pairs for size in pair))
         prepared = _prepare(stack, directory, sizes, seconds)
         costs: dict[Size, list[float]] = {size: [] for size in sizes}
         stores: dict[Size, list[float]] = {size: [] for size in sizes}

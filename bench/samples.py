@@ -29,7 +29,7 @@ EVENT_LOOP = "event loop: uvloop, libuv, asyncio"
 
 STORE = (
     ("Lua", r"[lL]ua|ldb|lm_|strmapchars|list_|murmur|ValkeyModule_On"),  # murmur32 hashes its strings
-    ("allocation", r"malloc|calloc|realloc|free|_int_|unlink_chunk|arena|tcache"),
+    ("allocation", r"malloc|calloc|realloc|free|_int_|unlink_chunk|arena|tcache|^_?mi_"),
     ("numbers to text and back", r"strto|printf|mpn|round_and_return|ll2string|string2|fpconv|_IO_|d2string"),
     (
         "hash tables and key lookup",
