@@ -373,6 +373,7 @@ def test_a_list_of_denials_says_so(tracker: Command, tmp_path: Path, keys: "Redi
 # As child processes
 
 
+@pytest.mark.slow
 def test_an_interrupted_import_can_be_repeated(
     tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
 ) -> None:

@@ -56,6 +56,7 @@ async def test_the_quick_drills_pass_and_damage_is_noticed(tmp_path: Path) -> No
 
 
 @pytest.mark.timeout(120)
+@pytest.mark.slow
 async def test_a_store_that_does_not_come_back_ends_its_own_drill_only(tmp_path: Path) -> None:
     def prepare(scene: Scene) -> None:
         scene.start_server("--appendonly", "no")

@@ -119,6 +119,7 @@ async def test_who_goes_on_when_refused_is_dropped(processes: Processes) -> None
     ("torrents", "limit", "allowed", "label"),
     [(1, "torrent", 2000, "too many announces"), (100, "joins", 3000, "too many new peers")],
 )
+@pytest.mark.slow
 async def test_an_address_that_invents_peer_ids(
     processes: Processes, torrents: int, limit: str, allowed: int, label: str
 ) -> None:

@@ -145,6 +145,7 @@ def test_it_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
         starting.communicate()
 
 
+@pytest.mark.slow
 def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
     command = subprocess.Popen(
         [sys.executable, "-m", "tracker", "user", "add", "--passkey", "-"],
@@ -163,6 +164,7 @@ def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.slow
 def test_peers_are_told_what_the_file_says(start: Any, workers: str) -> None:
     """In every web process; what cannot change is named, and a file that is wrong changes nothing."""
     one = start(workers)

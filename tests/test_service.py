@@ -56,6 +56,7 @@ def test_the_banner_names_urls_store_data_and_how_to_stop(
     assert tracker.end() == 0
 
 
+@pytest.mark.slow
 def test_everything_survives_a_stop(start_tracker: StartTracker, tmp_path: Path) -> None:
     tracker = start_tracker()
     assert tracker.announce()[b"complete"] == 1
@@ -238,6 +239,7 @@ def test_another_server_is_used_by_socket_password_and_tls(
 # Ends
 
 
+@pytest.mark.slow
 def test_a_signal_ends_a_start_that_loads_for_long(tmp_path: Path) -> None:
     """Gracefully, and at once: the private store need not read all of its data for it."""
     files = tmp_path / "data" / "appendonlydir"

@@ -120,6 +120,7 @@ def test_one_that_is_killed_is_replaced(start_tracker: StartTracker) -> None:
 
 
 @linux_only
+@pytest.mark.slow
 def test_the_admin_port_knows_that_nobody_serves(start_tracker: StartTracker) -> None:
     """Requests wait in the queue of the sockets meanwhile, so nobody would be told there."""
     tracker = start_tracker()
@@ -144,6 +145,7 @@ def test_the_admin_port_knows_that_nobody_serves(start_tracker: StartTracker) ->
 
 @linux_only
 @pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.slow
 def test_none_outlives_the_tracker(start_tracker: StartTracker, number: signal.Signals) -> None:
     tracker = start_tracker()
     pids = web_processes(tracker)
@@ -152,6 +154,7 @@ def test_none_outlives_the_tracker(start_tracker: StartTracker, number: signal.S
 
 
 @linux_only
+@pytest.mark.slow
 def test_no_secret_stands_in_a_command_line_or_an_environment(
     start_tracker: StartTracker, start_server: Callable[..., Server]
 ) -> None:
@@ -167,6 +170,7 @@ def test_no_secret_stands_in_a_command_line_or_an_environment(
 
 
 @linux_only
+@pytest.mark.slow
 def test_a_socket_file_stays_until_the_tracker_ends(start_tracker: StartTracker, tmp_path: Path) -> None:
     path = Path(f"/tmp/swk-{os.getpid()}.sock")  # noqa: S108  # a path short enough for a socket
     tracker = start_tracker(TRACKER_HTTP__LISTEN=f"127.0.0.1:0,unix:{path}")
@@ -184,6 +188,7 @@ def settings_on(url: str, workers: int = 1) -> Settings:
     return Settings(redis=RedisSettings(url=SecretStr(url)), http=http)
 
 
+@pytest.mark.slow
 async def test_figures_outlive_their_process(redis_url: str, prefix: str) -> None:
     """What a process had counted when it ended stays in the sums, and what it was doing does not."""
     settings = settings_on(redis_url)
@@ -223,6 +228,7 @@ async def _until(condition: Callable[[], bool]) -> None:
             await asyncio.sleep(0.02)
 
 
+@pytest.mark.slow
 async def test_one_that_hangs_is_replaced(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -252,6 +258,7 @@ async def test_one_that_ends_before_it_has_its_orders_says_why(monkeypatch: pyte
     assert force.pids == []
 
 
+@pytest.mark.slow
 async def test_what_cannot_be_started_again_does_not_take_the_others_down(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -134,6 +134,7 @@ def use(tracker: RunningTracker, desk: Desk, home: Path, settings: dict[str, str
     return {"passkey": passkey, "token": token, "token's half": token[17:], "link": link, "session": session}
 
 
+@pytest.mark.slow
 def test_no_secret_is_told(
     start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path
 ) -> None:

@@ -29,6 +29,7 @@ def come_and_go(tracker: trackers.RunningTracker) -> None:
 
 
 @pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.slow
 def test_programs_are_counted_and_survive_a_stop(start_tracker: StartTracker, workers: str) -> None:
     """What has not been sent yet goes out with the stop, from every process."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_HTTP__WORKERS=workers)

@@ -64,6 +64,7 @@ def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: S
     assert passkey not in tracker.log
 
 
+@pytest.mark.slow
 def test_a_peer_that_fell_silent_while_the_tracker_was_down_is_reaped(start_tracker: StartTracker) -> None:
     """T10: its expiry was published to nobody."""
     short = {"TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1", "TRACKER_REAPER__INTERVAL_SECONDS": "1.5"}
@@ -105,6 +106,7 @@ def test_what_is_answered_while_stopping_is_counted(
 # The store
 
 
+@pytest.mark.slow
 def test_two_trackers_on_one_store_are_one_tracker(
     start_tracker: StartTracker, start_server: StartServer
 ) -> None:

@@ -216,6 +216,7 @@ async def _answers(client: Client, sent: bytes) -> list[Response]:
 
 
 @on_loops("uvloop")
+@pytest.mark.slow
 async def test_both_servers_see_the_same_requests_in_the_same_bytes(
     watched: Watched, monkeypatch: pytest.MonkeyPatch
 ) -> None:

@@ -199,6 +199,7 @@ def test_whoever_has_most_is_shown_strongest() -> None:
 
 
 @given(st.text())
+@pytest.mark.slow
 def test_a_name_is_read_back_or_stays_as_it_is_stored(text: str) -> None:
     shown = readable(escape(text))
     assert shown.isprintable()
