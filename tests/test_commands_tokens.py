@@ -3,6 +3,7 @@
 import json
 from datetime import UTC, datetime
 
+import pytest
 from redis import Redis
 
 from tests.commands import Command
@@ -48,6 +49,13 @@ def test_what_is_kept_opens_nothing(tracker: Command, valkey: Server, prefix: st
         kept = everything(client, prefix)
     for secret in (token, token.rpartition("_")[2], link):
         assert secret.encode() not in kept
+
+
+def test_a_link_that_nobody_here_takes_is_told_of(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    assert tracker("sign-in-link").stderr == ""
+    monkeypatch.setenv("TRACKER_ADMIN__ENABLED", "false")
+    done = tracker("sign-in-link")
+    assert "TRACKER_ADMIN__ENABLED" in done.stderr and "/sign-in#" in done.stdout
 
 
 def test_times_are_dates_for_people_and_numbers_for_programs(tracker: Command) -> None:

@@ -19,6 +19,8 @@ from tracker.torrent_file import MAX_BYTES, parse_torrent_file
 from tracker.wire.compact import format_endpoint
 from tracker.wire.peer_id import client_name
 
+MOST = 2**53 - 1
+"""The largest whole number that all programs read alike, and the store's scripts."""
 NOT_SERVED = "this torrent is not served here"
 """What peers read of a torrent that was disabled or denied without a reason."""
 State = Literal["registered", "disabled", "denied", "unregistered"]
@@ -204,6 +206,8 @@ async def reprocess(
     for least, most in ((min_score, max_score), (min_seeders, max_seeders)):
         if least is not None and most is not None and least > most:
             raise ClientError("no torrent has at least the larger and at most the smaller of two figures")
+    if any(figure is not None and not 0 <= figure <= MOST for figure in (min_seeders, max_seeders)):
+        raise ClientError(f"a number of seeders is 0 to {MOST}")
     filters = {
         "min_score": min_score,
         "max_score": max_score,

@@ -83,6 +83,12 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
     """Print a link that signs a browser in to the dashboard: once, with every right, within 15 minutes."""
     admin = load(config).admin
 
+    if not admin.enabled:
+        typer.echo(
+            "note: TRACKER_ADMIN__ENABLED is false here: only a tracker with other settings takes it",
+            err=True,
+        )
+
     async def work(stores: Stores) -> None:
         links = sign_in_urls(admin, await stores.tokens.new_link())
         if as_json:

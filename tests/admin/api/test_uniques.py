@@ -23,6 +23,9 @@ async def test_boards_and_figures(full: Program, admin: Admin) -> None:
     for period in ("all", month):
         assert (await full.get("/uniques/metrics/countries.GB.users", period=period))["users"] == 3
     assert (await full.get("/uniques/metrics/countries.GB.users", period="1999-12"))["users"] == 0
+    for written in (info_hash(1).hex(), info_hash(1).hex().upper()):
+        found = await full.get(f"/uniques/metrics/torrents.{written}.users")
+        assert (found["metric"], found["users"]) == (f"torrents.{info_hash(1).hex()}.users", 5)
 
 
 async def test_a_place_with_slashes_and_escapes_is_asked_for_by_its_encoded_name(

@@ -85,6 +85,8 @@ async def test_torrents_are_scored_again_and_swarms_swept(admin: Admin) -> None:
         {"min_score": "nan"},
         {"min_score": "2", "max_score": "1"},
         {"min_seeders": "1.5"},
+        {"min_seeders": "-1"},
+        {"max_seeders": "9" * 20},
     ],
 )
 async def test_a_filter_that_is_none_is_refused_beside_it(admin: Admin, fields: dict[str, str]) -> None:

@@ -5,8 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Answer, Query
-
-MOST = 2**53 - 1
+from tracker.admin.operations import MOST
 
 T = TypeVar("T")
 

@@ -63,5 +63,7 @@ async def top(
 async def figure(call: Call, metric: MetricText, query: FigureQuery) -> Figure:
     """0 where nobody was counted."""
     month = None if query.period == "all" else query.period
+    if metric.startswith("torrents."):  # an info hash may be written either way
+        metric = metric.lower()
     users = await call.stores.uniques.figure(metric, month)
     return Figure(metric=metric, period=query.period, users=users)
