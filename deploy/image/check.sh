@@ -36,7 +36,7 @@ git ls-files -z -- requirements tracker deploy/image pyproject.toml README.md LI
     | xargs -0 cp --parents -t "$(mkdir -p "$work/src" && echo "$work/src")"
 (cd "$work/src" && WORK="$work/scratch" sh deploy/image/install.sh "$work/opt")
 rm -rf "$work/src"
-tools=$(find "$work"/opt/bin "$work"/opt/lib/python3.*/site-packages -maxdepth 1 -regex '.*/\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?')
+tools=$(find "$work"/opt/bin "$work"/opt/lib/python3.*/site-packages -maxdepth 1 -regex '.*/\(\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?\|cmeel\(-.*\)?\)')
 [ -z "$tools" ] || { say "what builds is in the image: $tools"; exit 1; }
 open=$(find "$work/opt" -perm /6022 -not -type l)
 [ -z "$open" ] || { say "anybody may write, or gets rights by: $open"; exit 1; }

@@ -16,6 +16,7 @@ pip install --require-hashes -r requirements/build.txt
 pip wheel --require-hashes --no-deps --no-build-isolation --wheel-dir "$work/wheels" -r requirements/run.txt
 pip wheel --no-deps --no-build-isolation --wheel-dir "$work/wheels" .
 "$python" -m venv --without-pip "$target"
+rm "$work"/wheels/cmeel-*.whl # builds wheels; the allocator's wheel asks for it, and does without
 pip --python "$target/bin/python" install --no-index --no-deps --compile "$work"/wheels/*.whl
 
 rm -rf "$work"
