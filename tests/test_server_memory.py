@@ -3,6 +3,7 @@
 import platform
 import stat
 import sys
+from collections.abc import Callable
 from importlib.metadata import distribution
 from pathlib import Path
 
@@ -13,6 +14,7 @@ from structlog.testing import capture_logs
 from tracker.server_memory import server_environment, server_options
 from tracker.valkey import EmbeddedValkey, server_binary
 
+Spoil = Callable[[bytes], bytes]
 LIBRARY = "cmeel.prefix/lib/libmimalloc.so"
 ENABLED = Path("/sys/kernel/mm/transparent_hugepage/enabled")
 
@@ -113,10 +115,10 @@ def test_it_goes_without_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) 
     ids=["sound", "a space", "a colon", "half", "empty", "without what it needs"],
 )
 def test_it_goes_without_a_library_that_the_server_would_not_start_with(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, spoil: object, why: str | None
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, spoil: Spoil | None, why: str | None
 ) -> None:
     binary = server_binary()
-    install(tmp_path / folder, spoil(real_library()) if callable(spoil) else real_library())
+    install(tmp_path / folder, spoil(real_library()) if spoil else real_library())
     monkeypatch.setattr(sys, "path", [str(tmp_path / folder)])
     with capture_logs() as logs, server_environment(binary, {}) as environment:
         pass

@@ -180,8 +180,8 @@ class EmbeddedValkey:
         binary, config = server_binary(), _config()
         await self._data.claim()
         await self._stop_child()  # the remains of one that died
-        lock = await self._data.lock_for_server()
         with server_environment(binary) as environment:
+            lock = await self._data.lock_for_server()
             try:
                 self._data.finish_restore()
                 self._child = await self._spawn(binary, config, environment, lock)
@@ -196,13 +196,9 @@ class EmbeddedValkey:
 
     async def _spawn(self, binary: Path, config: Path, environment: Mapping[str, str], lock: int) -> Child:
         # What makes an operator's configuration a private server's.
+        socket_path = str(self._choose_socket())
         options = server_options(environment) | {
-            **{
-                "port": "0",
-                "unixsocket": str(self._choose_socket()),
-                "unixsocketperm": "700",
-                "requirepass": "",
-            },
+            **{"port": "0", "unixsocket": socket_path, "unixsocketperm": "700", "requirepass": ""},
             **{"dir": str(self._data.path), "daemonize": "no", "supervised": "no", "logfile": ""},
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
