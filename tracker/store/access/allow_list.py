@@ -1,74 +1,93 @@
-"""Which clients may announce: the allow-list of peer id prefixes."""
+"""The allow-list of clients, by peer-id prefix."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, field
+
+from redis.exceptions import ResponseError
 
 from tracker.bittorrent import HASH_LENGTH, PeerId
 from tracker.errors import ClientError
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
 
 STALE_SECONDS = 4.0
+"""How long a process uses its cache of the allow-list."""
 
 
 class Clients:
-    """The allow-list as it stands in the store."""
+    """The allow-list in the store."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
 
     async def allow(self, prefix: bytes, name: str = "") -> None:
-        """Lets peers in whose id begins with ``prefix`` (1 to 20 bytes)."""
+        """Allows peers whose id begins with ``prefix``. Raises ClientError if it is not 1 to 20 bytes long."""
         check_prefix(prefix)
         await self._connection.command("HSET", self._keys.allowed_client(prefix), "name", name)
         await self._connection.command("SADD", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
 
     async def disallow(self, prefix: bytes) -> bool:
-        """Takes a prefix off the list; False when it was not on it."""
-        was = await self._connection.command("UNLINK", self._keys.allowed_client(prefix))
+        """Removes a prefix from the list. False if it was not on it."""
+        existed = await self._connection.command("UNLINK", self._keys.allowed_client(prefix))
         listed = await self._connection.command("SREM", self._keys.allowed_clients(), prefix)
         await self._changed(prefix)
-        return bool(was or listed)
+        return bool(existed or listed)
 
     async def _changed(self, prefix: bytes) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
 
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
-        """(next cursor, [(prefix, name)]); cursor 0 begins and ends."""
+        """Returns (next cursor, about ``count`` pairs (prefix, name)). Cursor 0 begins and ends the walk.
+
+        A prefix whose hash a site deleted is left out.
+        """
         after, prefixes = await self._connection.command(
             "SSCAN", self._keys.allowed_clients(), cursor, "COUNT", count
         )
-        if not prefixes:
-            return int(after), []
-        names = await self._connection.pipeline(
-            *(("HGET", self._keys.allowed_client(p), "name") for p in prefixes)
-        )
+        keys = [self._keys.allowed_client(prefix) for prefix in prefixes]
+        hashes = await self._connection.pipeline(*(("EXISTS", key) for key in keys)) if keys else []
+        names = await self._connection.pipeline(*(("HGET", key, "name") for key in keys)) if keys else []
         return int(after), [
-            (p, name.decode("utf-8", "replace") if name else "")
-            for p, name in zip(prefixes, names, strict=True)
+            (prefix, name.decode("utf-8", "replace") if isinstance(name, bytes) else "")
+            for prefix, exists, name in zip(prefixes, hashes, names, strict=True)
+            if exists == 1
         ]
 
     async def allowed_prefixes(self, peer_id: PeerId) -> list[bytes]:
-        """Those of the 20 prefixes of ``peer_id`` on the list. The hash alone counts, as a site may have written it."""
+        """Returns the prefixes of ``peer_id`` that are allowed.
+
+        The hash of a prefix is enough, as a site may write it directly. The call adds such a prefix to the list.
+        """
         prefixes = [peer_id[:length] for length in range(1, HASH_LENGTH + 1)]
         keys = [self._keys.allowed_client(prefix) for prefix in prefixes]
-        if not await self._connection.command("EXISTS", *keys):  # an invented peer id costs no more than this
+        if not await self._connection.command("EXISTS", *keys):  # an unknown peer id costs one command only
             return []
-        there = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
-        return [prefix for prefix, exists in zip(prefixes, there, strict=True) if exists == 1]
+        hashes = await self._connection.pipeline(*(("EXISTS", key) for key in keys))
+        found = [prefix for prefix, exists in zip(prefixes, hashes, strict=True) if exists == 1]
+        if found:
+            await self._list(found)
+        return found
+
+    async def _list(self, prefixes: Sequence[bytes]) -> None:
+        """Adds prefixes to the list. Ignores errors, such as a full store: the next sweep adds them."""
+        listed = self._keys.allowed_clients()
+        with suppress(ResponseError):
+            if not all(await self._connection.command("SMISMEMBER", listed, *prefixes)):
+                await self._connection.command("SADD", listed, *prefixes)
 
 
 def check_prefix(prefix: bytes) -> None:
-    """Raises ClientError for what no peer id can begin with."""
+    """Raises ClientError if ``prefix`` is not 1 to 20 bytes long."""
     if not 1 <= len(prefix) <= HASH_LENGTH:
         raise ClientError("a peer id prefix is 1 to 20 characters")
 
 
 @dataclass(frozen=True, slots=True)
-class _Memory:
-    """Prefixes that are on the list, their lengths, and peer ids none of whose prefixes is."""
+class _Cache:
+    """Allowed prefixes, their lengths, and peer ids without an allowed prefix."""
 
     allowed: set[bytes] = field(default_factory=set)
     lengths: set[int] = field(default_factory=set)
@@ -79,47 +98,49 @@ class _Memory:
 
 
 class AllowList:
-    """The allow-list as one process remembers it: never longer than 4 s, or until somebody publishes a change.
+    """A cache of the allow-list in one process. It lives for at most STALE_SECONDS, or until ``clear``.
 
-    What it remembers of those who are let in is their prefix, so one peer's asking serves all with the same program.
-    ``clock`` gives seconds and never goes back. At most about ``most_remembered`` prefixes and peer ids are known at a time.
+    It stores the prefixes of allowed peers, so one lookup serves all peers with the same client. ``clock`` returns
+    seconds and never goes back. The cache holds about ``max_remembered`` prefixes and peer ids at most.
     """
 
-    def __init__(self, clients: Clients, clock: Callable[[], float], most_remembered: int = 10_000) -> None:
+    def __init__(self, clients: Clients, clock: Callable[[], float], max_remembered: int = 10_000) -> None:
         self._clients = clients
         self._clock = clock
-        self._most_remembered = most_remembered
-        self._memory = _Memory()
+        self._max_remembered = max_remembered
+        self._cache = _Cache()
         self._since = clock()
 
     @property
     def remembered(self) -> int:
-        """How many prefixes and peer ids it knows about."""
-        return len(self._memory)
+        """Number of prefixes and peer ids in the cache."""
+        return len(self._cache)
 
     def clear(self) -> None:
-        self._memory = _Memory()
+        self._cache = _Cache()
         self._since = self._clock()
 
     def known(self, peer_id: PeerId) -> bool | None:
-        """What it would say without asking; ``None`` when it has to ask."""
-        if self._clock() - self._since >= STALE_SECONDS or len(self._memory) >= self._most_remembered:
+        """Returns the cached answer of ``allows``. None if the store must be asked."""
+        if self._clock() - self._since >= STALE_SECONDS or len(self._cache) >= self._max_remembered:
             self.clear()
-        memory = self._memory
-        for length in memory.lengths:
-            if peer_id[:length] in memory.allowed:
+        cache = self._cache
+        for length in cache.lengths:
+            if peer_id[:length] in cache.allowed:
                 return True
-        return False if peer_id in memory.denied else None
+        return False if peer_id in cache.denied else None
 
     async def allows(self, peer_id: PeerId) -> bool:
-        """Raises StoreAway when it does not know and cannot ask."""
+        """Returns whether the peer's client is allowed. Raises StoreUnavailable if the cache has no answer."""
         known = self.known(peer_id)
         if known is None:
-            memory = self._memory  # into the one that was current when we asked: a change clears it
+            cache = (
+                self._cache
+            )  # a change during the lookup replaces the cache: this answer must not get into the new one
             prefixes = await self._clients.allowed_prefixes(peer_id)
             known = bool(prefixes)
-            memory.allowed.update(prefixes)
-            memory.lengths.update(map(len, prefixes))
+            cache.allowed.update(prefixes)
+            cache.lengths.update(map(len, prefixes))
             if not known:
-                memory.denied.add(peer_id)
+                cache.denied.add(peer_id)
         return known

@@ -1,13 +1,13 @@
-"""What the trackers on one store share, and nobody else knows."""
+"""The secret that all trackers on one store share."""
 
 import secrets
 
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
 
 
 async def shared_secret(connection: Connection, keys: Keys) -> bytes:
-    """The bytes that key the hash of the clients' ``key``: made once, shared by all trackers on the store."""
+    """Returns the 32 bytes that key the hash of the clients' ``key``. Creates them if the store has none."""
     key = keys.secret()
     known = await connection.command("GET", key)
     if known is None:

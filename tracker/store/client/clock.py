@@ -1,7 +1,7 @@
-"""The store's clock, on which the timeouts of peers run, held against ours at every heartbeat: has it jumped?
+"""Detects jumps of the store's clock, on which the timeouts of peers run, by comparing it with ours at every heartbeat.
 
-Ahead, it ends timeouts whose peers are here, all at once; back, it keeps those of peers that are gone. A difference that stays does
-no harm, for every timeout is told by its length.
+A jump ahead ends the timeouts of active peers, all at once; a jump back keeps peers that are gone. A constant
+difference does no harm, because a timeout is set by its length.
 """
 
 import time
@@ -9,33 +9,34 @@ from collections.abc import Callable
 from dataclasses import dataclass
 
 JUMP_SECONDS = 60
-"""Less is no jump: peers have more time than that to spare. The scripts know it as OUTAGE."""
+"""A smaller difference is no jump: timeouts leave peers more time. The scripts know it as OUTAGE."""
 
 
 @dataclass(frozen=True, slots=True)
-class SetBack:
-    """It was set back by ``seconds``; who last announced before ``since`` (epoch s) has a timeout that ends as much too late."""
+class ClockStepBack:
+    """Timeouts set before ``since`` (epoch s) expire ``seconds`` too late."""
 
     seconds: int
     since: int
 
 
 class StoreClock:
-    """``timer`` gives seconds since whenever, and never jumps."""
+    """``timer`` gives seconds that never jump."""
 
     def __init__(self, timer: Callable[[], float] = time.monotonic) -> None:
         self._timer = timer
         self._seen: tuple[float, int] | None = None
-        self.set_back: SetBack | None = None
-        """Until somebody has seen to it."""
+        self.step_back: ClockStepBack | None = None
+        """Set until the timeouts are shortened."""
 
     @property
     def expected(self) -> int | str:
-        """What it should say now, epoch seconds, as scripts are told: empty when nobody knows."""
+        """The expected time, epoch seconds, as an argument of scripts: empty when unknown."""
         return "" if self._seen is None else round(self._seen[1] + self._timer() - self._seen[0])
 
     def note(self, now: int, says: int) -> int:
-        """``says`` is what it said at our ``now``, epoch seconds; the answer is by how many seconds it has jumped ahead since last time."""
+        """Takes its time ``says`` at our ``now`` (epoch s); returns by how many seconds it has jumped ahead since
+        last time."""
         moment, seen = self._timer(), self._seen
         self._seen = moment, says
         if seen is None:
@@ -45,6 +46,6 @@ class StoreClock:
         if abs(jump) <= JUMP_SECONDS:
             return 0
         if jump < 0:
-            before = self.set_back.seconds if self.set_back else 0
-            self.set_back = SetBack(before - jump, int(now - passed) - 1)
+            before = self.step_back.seconds if self.step_back else 0
+            self.step_back = ClockStepBack(before - jump, int(now - passed) - 1)
         return jump

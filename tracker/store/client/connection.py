@@ -1,11 +1,10 @@
-"""The line to the store: one client, its errors made ours, and whether anybody answers.
+"""The connection to the store: one client, its errors as StoreUnavailable, and whether the store answers.
 
-When a call finds nobody, the store counts as away: every further call fails at once (StoreAway) instead of
-waiting its turn to time out, until watch() has got an answer again. redis-py's own retries are off: a
-script that writes must not be sent twice behind our back, and a peer that asks again does no harm.
+When a call gets no answer, the store counts as unavailable (``away``): further calls fail at once, instead of timing
+out one by one, until watch() has reached the store again. redis-py's own retries are off: a script that writes must
+not be sent twice unnoticed.
 
-Calls share at most MOST_AT_ONCE connections, so that a flood of scrapes queues here, where it is bounded,
-and not as thousands of sockets at the store.
+Commands share at most MAX_SOCKETS sockets. A flood of scrapes queues here, where it is bounded.
 """
 
 import asyncio
@@ -31,32 +30,32 @@ from redis.exceptions import (
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
-from tracker.errors import StoreAway
-from tracker.store.line import Line, open_line
-from tracker.store.sentinel import MasterPool, Word, open_pool
-from tracker.store.server_url import bad_url, check_ca_file, parse_url
-from tracker.store.subscription import Subscription, open_subscription
+from tracker.errors import StoreUnavailable
+from tracker.store.client.loop_timeout import loop_timeout
+from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_pipe
+from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
+from tracker.store.client.subscription import Subscription, open_subscription
+from tracker.store.client.url import bad_url, check_ca_file, parse_url
 
-MOST_AT_ONCE = 16
-MOST_UNDER_WAY = 2048
-_NOBODY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
-"""No answer, or none that makes sense. LOADING and a password that is no longer right count here too."""
+MAX_SOCKETS = 16
+MAX_CALLS = 2048
+_NO_REPLY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
+"""No reply, or no valid reply. LOADING and a password that has changed are connection errors too."""
 _DEMOTED = (ReadOnlyError, MasterDownError)
-"""A replica says so of itself."""
+"""The errors of a server that has become a replica."""
 _REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
 _REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
 _PROBE_SECONDS = 0.25
 FOLLOW_SECONDS = 0.25
-"""How often sentinels are asked whether the store is still where it was."""
+"""How often the sentinels are asked for the master."""
 
-_Opened = TypeVar("_Opened", Line, Subscription)
-Argument = str | bytes | int | float
+_Opened = TypeVar("_Opened", RedisPipe, Subscription)
 Messages = AsyncIterator[tuple[bytes, bytes]]
 """(channel, payload)"""
-Heard = Callable[[str, float], None]
+OnRoundTrip = Callable[[str, float], None]
 """(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
 OUTCOMES = ("answered", "error", "refused", "timeout", "unreachable")
-"""``error``: the command's own fault; ``refused``: the store is there, but takes no work for now."""
+"""``error``: the command is wrong; ``refused``: the store answers but does not accept work now."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -68,52 +67,54 @@ def connect(
     tls_ca_file: str | None = None,
     sentinel_login: tuple[str | None, str | None] = (None, None),
 ) -> Redis:
-    """A client for ``url`` (server_url.py says what may be one) that never retries; raises StartupError for a bad URL
-    or a ``tls_ca_file`` that is not there or has no use.
+    """A client for ``url`` (see url.py) that never retries. Raises StartupError for a bad URL or CA file.
 
-    It waits for answers without end: Connection has the timeout. redis-py's own would start a task for
-    each command (on Python 3.11), and lose the cancellation of a command that was just being sent.
+    Replies are what the server sends (bytes, int, lists of them), as on the pipe: redis-py converts none. Connection
+    has the timeout: redis-py's own starts a task for each command on Python 3.11, and loses cancellations.
     """
     sentinel_url = parse_url(url)
     options: dict[str, Any] = {
         "socket_timeout": None,
         "socket_connect_timeout": connect_timeout,
         "retry": Retry(NoBackoff(), 0),
-        # RESP3 would switch on redis-py's maintenance notifications, and with them it takes idle
-        # connections out of its pool without looking whether the server has closed them.
-        "protocol": 2,
+        "protocol": 2,  # with RESP3 redis-py reuses idle connections that the server has closed
     }
     if tls_ca_file:
         check_ca_file(tls_ca_file, url)
         options["ssl_ca_certs"] = tls_ca_file
-    if sentinel_url is not None:
-        return Redis.from_pool(open_pool(sentinel_url, sentinel_login, options))
     try:
-        client: Redis = Redis.from_url(url, **options)
+        if sentinel_url is None:
+            client = Redis.from_url(url, **options)
+        else:
+            client = Redis.from_pool(open_pool(sentinel_url, sentinel_login, options))
     except (ValueError, TypeError) as error:
         raise bad_url() from error
+    client.response_callbacks.clear()
     return client
 
 
 class Connection:
-    """Commands to the store, and the news of it going and coming back.
+    """Sends commands to the store, and tracks whether it is available.
 
-    ``timeout`` (s) bounds each call, ``heard`` is told of each round trip how it ended and how long it took.
+    ``timeout`` (s) limits each call. ``on_round_trip`` receives the outcome and duration of each round trip.
     """
 
-    def __init__(self, client: Redis, *, timeout: float, heard: Heard | None = None) -> None:
+    def __init__(self, client: Redis, *, timeout: float, on_round_trip: OnRoundTrip | None = None) -> None:
         self._client = client
         self._timeout = timeout
-        self._heard = heard
+        self._on_round_trip = on_round_trip
         self._losses = 0
-        self._gone = asyncio.Event()
-        self._here = asyncio.Event()
-        self._here.set()
-        self._on_return: list[Callable[[], Awaitable[None]]] = []
-        self._greeter: asyncio.Task[Any] | None = None
-        self._lines = asyncio.Semaphore(MOST_AT_ONCE)
-        self._under_way = 0
-        self._direct: Line | None = None
+        self._lost_event = asyncio.Event()
+        self._available = asyncio.Event()
+        self._available.set()
+        self._on_reconnect: list[Callable[[], Awaitable[None]]] = []
+        self._probe_task: asyncio.Task[Any] | None = None
+        self._sockets = asyncio.Semaphore(MAX_SOCKETS)
+        self._calls = 0
+        self.away = False
+        """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
+        self.pipe: RedisPipe | None = None
+        """The pipe of ``direct``, once it is open. It may be broken."""
         self._opening = asyncio.Lock()
         self._subscriptions: set[Subscription] = set()
         pool: Any = client.connection_pool
@@ -123,35 +124,31 @@ class Connection:
 
     @property
     def client(self) -> Redis:
-        """For subscriptions and pipelines; its errors are redis.exceptions'."""
+        """The redis-py client; raises redis.exceptions.RedisError."""
         return self._client
-
-    @property
-    def away(self) -> bool:
-        return self._gone.is_set()
 
     def keyspace_channel(self, key: str) -> str:
         """The channel of keyspace notifications for ``key`` in this connection's database."""
         return f"__keyspace@{self._client.connection_pool.connection_kwargs.get('db') or 0}__:{key}"
 
     async def until_back(self) -> None:
-        """Returns when the store is not away, which may be at once."""
-        await self._here.wait()
+        """Waits until the store is available."""
+        await self._available.wait()
 
-    def on_return(self, callback: Callable[[], Awaitable[None]]) -> None:
-        """``callback`` is awaited when the store is back, before any other command gets through."""
-        self._on_return.append(callback)
+    def on_reconnect(self, callback: Callable[[], Awaitable[None]]) -> None:
+        """``callback`` is awaited when the store is back, before any other command is sent."""
+        self._on_reconnect.append(callback)
 
     async def command(self, *args: Argument) -> Any:
-        """One command; raises StoreAway when nobody answers, else redis.exceptions.RedisError."""
+        """One command; raises StoreUnavailable when the store does not answer, else redis.exceptions.RedisError."""
         return await self._call(
             lambda: self._client.execute_command(*args)  # type: ignore[no-untyped-call]  # redis-py's
         )
 
     async def pipeline(self, *commands: tuple[Argument, ...]) -> list[Any]:
-        """Several commands in one round trip, not as one transaction; an error stands in its command's place.
+        """Several commands in one round trip, without a transaction; a failed command's reply is its error.
 
-        Raises StoreAway when nobody answers, or when the store refused any of them for now.
+        Raises StoreUnavailable when the store does not answer, or does not accept work now.
         """
         if not commands:
             return []
@@ -161,119 +158,133 @@ class Connection:
         answers = list(await self._call(lambda: pipe.execute(raise_on_error=False)))
         for answer in answers:
             if isinstance(answer, Exception):
-                self._raise_if_away(answer)
+                self.raise_if_unavailable(answer)
         return answers
 
     async def direct(self, *args: Argument) -> Any:
-        """One command on a line kept for such calls, so that it waits for no other; raises as ``command`` does."""
+        """One command on the pipe, so that it waits for no other caller; raises as ``command`` does."""
         self._check_here()
         try:
-            return await self._timed(lambda: self._ask(args))
+            pipe = self.pipe
+            if pipe is None or pipe.broken:
+                pipe = await self._open_pipe()
+            return await pipe.execute(*args)
         except (RedisError, OSError) as error:
-            self._raise_if_away(error)
+            self.raise_if_unavailable(error)
             raise
 
-    async def _ask(self, command: tuple[Argument, ...]) -> Any:
+    async def _open_pipe(self) -> RedisPipe:
         async with self._opening:
-            line = self._direct
-            if line is None or line.broken:
-                self._direct = line = await self._opened(open_line)
-        try:
-            return await line.ask(*command)
-        except asyncio.CancelledError:  # or no answer in time: who knows whether one will ever come
-            line.close()
-            raise
+            self._check_here()  # it may have been lost while another caller tried
+            if self.pipe is None or self.pipe.broken:
+                self.pipe = await self._timed(
+                    lambda: self._opened(
+                        lambda client: open_pipe(client, self._timeout, self._note_round_trips)
+                    ),
+                    ok="",
+                )
+            return self.pipe
+
+    def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:
+        if self._on_round_trip is not None:
+            for seconds, error in finished:
+                self._on_round_trip(_outcome(error), seconds)
 
     async def _opened(self, opening: Callable[[Redis], Awaitable[_Opened]]) -> _Opened:
-        """Raises StoreAway when the store was lost or has moved meanwhile: what was opened may lead to where it was."""
+        """Raises StoreUnavailable when the store was lost meanwhile: what was opened may lead to another server."""
         losses = self._losses
         opened = await opening(self._client)
         if losses != self._losses:
             opened.close()
-            raise StoreAway("the store was lost just now")
+            raise StoreUnavailable("the store was lost just now")
         return opened
 
     async def _call(self, call: Callable[[], Awaitable[Any]]) -> Any:
-        """One round trip on one of the lines. Whoever waits for a line fails with the call before it."""
+        """One round trip on one of the sockets. Calls that wait for a socket fail when the store is lost."""
         self._check_here()
-        if self._under_way >= MOST_UNDER_WAY:
-            raise StoreAway("too much waits for the store")
-        self._under_way += 1
+        if self._calls >= MAX_CALLS:
+            raise StoreUnavailable("too many calls wait for the store")
+        self._calls += 1
         try:
-            async with self._lines:
+            async with self._sockets:
                 self._check_here()
                 return await self._timed(call)
         except (RedisError, OSError) as error:
-            self._raise_if_away(error)
+            self.raise_if_unavailable(error)
             raise
         finally:
-            self._under_way -= 1
+            self._calls -= 1
 
-    async def _timed(self, call: Callable[[], Awaitable[Any]]) -> Any:
+    async def _timed(self, call: Callable[[], Awaitable[Any]], *, ok: str = "answered") -> Any:
+        """Reports how ``call`` ended: ``ok`` when it returned; nothing when the outcome is empty or unknown."""
         began = time.perf_counter()
         outcome = ""
         try:
-            async with asyncio.timeout(self._timeout):
-                answer = await call()
-            outcome = "answered"
+            async with loop_timeout(self._timeout):
+                answer = await _past_connecting(call)
+            outcome = ok
             return answer
         except (RedisError, OSError) as error:
             outcome = _outcome(error)
             raise
         finally:
-            # Of what was cancelled nobody knows how it would have ended.
-            if self._heard is not None and outcome:
-                self._heard(outcome, time.perf_counter() - began)
+            # A cancelled call has no outcome.
+            if self._on_round_trip is not None and outcome:
+                self._on_round_trip(outcome, time.perf_counter() - began)
 
     def _check_here(self) -> None:
-        if self._gone.is_set() and asyncio.current_task() is not self._greeter:
-            raise StoreAway("the store is away")
+        if self.away and asyncio.current_task() is not self._probe_task:
+            raise StoreUnavailable("the store is unavailable")
 
-    def _raise_if_away(self, error: Exception) -> None:
-        """Raises StoreAway for an error that says so, and remembers it when nobody answered."""
+    def raise_if_unavailable(self, error: Exception) -> None:
+        """Raises StoreUnavailable where ``error`` means that. Removes a command's arguments from the error's text."""
+        text, cut, _ = str(error).partition(", with args beginning with")
+        if cut:
+            error.args = (text,)
         demoted = isinstance(error, _DEMOTED)
-        if isinstance(error, _NOBODY) or (demoted and self._pool is not None):
+        if isinstance(error, _NO_REPLY) or (demoted and self._pool is not None):
             self._lost(error)
-            raise StoreAway("the store does not answer") from error
-        if demoted and self._direct is not None:
-            self._direct.close()  # where its URL leads there may be another server by now
+            raise StoreUnavailable("the store does not answer") from error
+        if demoted and self.pipe is not None:
+            self.pipe.close()  # its URL may lead to another server now
         if _is_refusal(error):
-            raise StoreAway("the store refuses work") from error
+            raise StoreUnavailable("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
-        """Everybody has to begin anew: an end that vanished without a word would be listened to for ever."""
+        """Closes the pipe and the subscriptions: a server that vanished silently would never close them."""
         self._losses += 1
-        if not self._gone.is_set():
-            self._gone.set()
-            self._here.clear()
+        if not self.away:
+            self.away = True
+            self._lost_event.set()
+            self._available.clear()
             log.warning("store lost", error=type(error).__name__)
-        if self._direct is not None:
-            self._direct.close()
+        if self.pipe is not None:
+            self.pipe.close()
         for subscription in list(self._subscriptions):
             subscription.close()
 
     def _moved(self) -> None:
-        log.warning("another server is the store's master now", address=self.master)
+        log.warning("store failover", address=self.master)
         self._lost(RedisConnectionError("the store has moved"))
 
     @property
     def master(self) -> str:
-        """Where the store is, as sentinels have said; empty where there are none."""
+        """The address of the master that the sentinels name; empty without sentinels."""
         address = self._pool.master_address if self._pool is not None else None
         return f"{address[0]}:{address[1]}" if address else ""
 
-    async def sentinels(self) -> list[Word] | None:
-        """What each of the sentinels says; None where there are none."""
-        return None if self._pool is None else await self._pool.words()
+    async def sentinels(self) -> list[SentinelReply] | None:
+        """The reply of each sentinel; None without sentinels."""
+        return None if self._pool is None else await self._pool.replies()
 
     async def follow(self) -> None:
-        """Runs until cancelled, where sentinels say where the store is: leaves a server that is its master no longer.
+        """With sentinels: leaves a server that is no longer the master, until cancelled.
 
-        That server may not know yet. What it would go on to take is lost.
+        That server may not know yet, and what it still accepts is lost.
         """
         while self._pool is not None:
             await asyncio.sleep(FOLLOW_SECONDS)
-            with suppress(RedisError, OSError):  # nobody knows of another
+            with suppress(RedisError, OSError):  # no sentinel names a master
                 await self._pool.get_master_address()
 
     @asynccontextmanager
@@ -282,12 +293,12 @@ class Connection:
     ) -> AsyncIterator[Messages]:
         """Messages published on ``channels`` and ``patterns`` (bytes payload with its channel), from now on.
 
-        Leaving the block ends the subscription. Raises StoreAway when the line breaks: what is published until
-        the next subscription is lost, so whoever listens must have another way to the truth. Raises
+        Leaving the block ends the subscription. Raises StoreUnavailable when its connection breaks. Messages until
+        the next subscription are lost, so a subscriber also needs another source. Raises
         redis.exceptions.ResponseError when the store does not allow it.
         """
         try:
-            async with asyncio.timeout(self._timeout):
+            async with loop_timeout(self._timeout):
                 subscription = await self._opened(open_subscription)
                 self._subscriptions.add(subscription)
                 try:
@@ -305,71 +316,84 @@ class Connection:
         except ResponseError:
             raise
         except (RedisError, OSError) as error:
-            raise StoreAway("the subscription broke") from error
+            raise StoreUnavailable("the subscription broke") from error
 
     def _end(self, subscription: Subscription) -> None:
         self._subscriptions.discard(subscription)
         subscription.close()
 
     async def watch(self) -> None:
-        """Runs until cancelled: while the store is away, asks for it every quarter of a second."""
+        """Pings an unavailable store every quarter of a second, until cancelled."""
         while True:
-            await self._gone.wait()
+            await self._lost_event.wait()
             started = asyncio.get_running_loop().time()
-            while not await self._returned():
+            while not await self._reconnected():
                 await asyncio.sleep(_PROBE_SECONDS)
             log.info("store is back", away_seconds=round(asyncio.get_running_loop().time() - started, 1))
 
-    async def _returned(self) -> bool:
-        """Asks once; when the store answers, whoever waits for its return goes first."""
-        self._greeter = asyncio.current_task()
+    async def _reconnected(self) -> bool:
+        """Pings once. When the store answers, runs the callbacks of ``on_reconnect`` first."""
+        self._probe_task = asyncio.current_task()
         try:
-            # What sentinels have to say now should not be news to the connections made next.
+            # So that the next connections find the master unchanged.
             if self._pool is not None:
                 await self._pool.get_master_address()
             losses = self._losses
-            # None of the idle connections is worth trying: each dead one would cost a probe. Those in use may lead to
-            # a server that is no longer the one.
+            # Each dead idle connection would cost a probe. With sentinels, connections in use may lead to another
+            # server.
             await self._client.connection_pool.disconnect(inuse_connections=self._pool is not None)
-            await self._greet()
-            for callback in self._on_return:
-                await self._tell(callback)
-        except (StoreAway, RedisError, OSError):
+            await self._ping()
+            for callback in self._on_reconnect:
+                await self._run_callback(callback)
+        except (StoreUnavailable, RedisError, OSError):
             return False
         finally:
-            self._greeter = None
-        if losses != self._losses:  # what was greeted is left already
+            self._probe_task = None
+        if losses != self._losses:  # lost again meanwhile
             return False
-        self._gone.clear()
-        self._here.set()
+        self.away = False
+        self._lost_event.clear()
+        self._available.set()
         return True
 
-    async def _greet(self) -> None:
-        with suppress(ResponseError):  # an answer is an answer
+    async def _ping(self) -> None:
+        with suppress(ResponseError):  # any reply proves that the store answers
             await self.command("PING")
 
     @staticmethod
-    async def _tell(callback: Callable[[], Awaitable[None]]) -> None:
+    async def _run_callback(callback: Callable[[], Awaitable[None]]) -> None:
         try:
             await callback()
-        except RedisError as error:  # not a store that is away, but one that dislikes what it was told
-            log.error("greeting the store failed", error=str(error))
+        except RedisError as error:  # the store is available, but refuses what the callback sent
+            log.error("reconnect callback failed", error=str(error))
 
     async def close(self) -> None:
-        if self._direct is not None:
-            self._direct.close()
+        if self.pipe is not None:
+            self.pipe.close()
         await self._client.aclose()
+
+
+async def _past_connecting(call: Callable[[], Awaitable[Any]]) -> Any:
+    """Repeats a call whose connection timed out before a command was sent: redis-py's timer also counts time in which
+    this process was busy. The caller limits the total."""
+    while True:
+        try:
+            return await call()
+        except RedisTimeoutError:
+            await asyncio.sleep(0)
 
 
 def _is_refusal(error: Exception) -> bool:
     return isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES)
 
 
-def _outcome(error: Exception) -> str:
+def _outcome(error: Exception | None) -> str:
+    if error is None:
+        return "answered"
     if isinstance(error, RedisTimeoutError | TimeoutError):
         return "timeout"
-    if isinstance(error, _NOBODY):
+    if isinstance(error, _NO_REPLY):
         return "unreachable"
-    if isinstance(error, NoScriptError):  # the script is sent along the next time: nothing is wrong
+    if isinstance(error, NoScriptError):  # the call is repeated with the script
         return "answered"
     return "refused" if _is_refusal(error) else "error"

@@ -1,9 +1,9 @@
 """Loads the Lua scripts in lua/ and calls them by name.
 
-A script is one file per verb; ``--@ include FILE`` pulls in a fragment that several verbs share. Every
-script takes the key prefix as its one key, so that on a cluster a shard's prefix decides the slot.
-A server that lost its scripts (restart, SCRIPT FLUSH, failover) gets them again and the call is repeated:
-NOSCRIPT says that nothing was run.
+A script is one file per verb; ``--@ include FILE`` pulls in a fragment that several verbs share, and that may pull in
+others. Every script takes the key prefix as its one key, so that on a cluster a shard's prefix decides the slot. A
+server that lost its scripts (restart, SCRIPT FLUSH, failover) gets them again and the call is repeated: NOSCRIPT says
+that nothing was run. Where that is lost at once too, the call carries the script with it.
 """
 
 import hashlib
@@ -11,11 +11,13 @@ import re
 from collections.abc import Awaitable, Callable, Sequence
 from functools import cache
 from importlib import resources
+from importlib.resources.abc import Traversable
 from typing import Any, Protocol
 
 from redis.exceptions import NoScriptError
 
 _INCLUDE = re.compile(r"^--@ include (\S+)\n", re.MULTILINE)
+_LUA = resources.files("tracker.store") / "lua"
 _ALLOW_OOM = "#!lua flags=allow-oom\n"
 
 
@@ -30,20 +32,29 @@ class Commands(Protocol):
 
 @cache
 def source(name: str) -> str:
-    """The text of script ``name`` as the server gets it, includes resolved."""
-    folder = resources.files("tracker.store") / "lua"
-    text = (folder / f"{name}.lua").read_text(encoding="utf-8")
-    return _INCLUDE.sub(lambda match: (folder / match[1]).read_text(encoding="utf-8"), text)
+    """The text of script ``name``, with its fragments."""
+    return _assembled(_files()[name])
+
+
+@cache
+def _files() -> dict[str, Traversable]:
+    """The files of scripts and fragments, by name. Names are unique over all folders."""
+    folders = [folder for folder in _LUA.iterdir() if folder.is_dir()]
+    return {file.name.removesuffix(".lua"): file for folder in folders for file in folder.iterdir()}
+
+
+def _assembled(file: Traversable) -> str:
+    return _INCLUDE.sub(lambda match: _assembled(_LUA / match[1]), file.read_text(encoding="utf-8"))
 
 
 @cache
 def source_allowing_oom(name: str) -> str:
-    """The same script as one that the server also runs when it is out of memory."""
+    """The same script, marked to run also when the server is out of memory."""
     return _ALLOW_OOM + source(name).removeprefix("#!lua\n")
 
 
 _DIRECT = ("announce", "announce_when_full", "scrape", "reap", "due")
-"""Those on which peers wait, and those that come by the thousand when a crowd goes silent: they have a line of their own."""
+"""Scripts that use the pipe: peers wait for them, or they are called by the thousand when many peers time out."""
 
 
 class Script:
@@ -53,17 +64,24 @@ class Script:
         self._call = call
         sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
         self.head = ("EVALSHA", sha, 1, prefix)
-        """The command that runs it, up to its arguments; NOSCRIPT is answered when ``load`` must go first."""
+        """The command that runs it, up to its arguments. The reply NOSCRIPT means that ``load`` must be sent first."""
         self.load = ("SCRIPT", "LOAD", text)
+        self._whole = ("EVAL", text, 1, prefix)
 
     async def __call__(self, argv: Sequence[str | bytes | int | float]) -> Any:
-        """Runs the script; raises StoreAway, or redis.exceptions.ResponseError when the server refuses it."""
-        command = self._call
+        """Runs the script; raises StoreUnavailable, or redis.exceptions.ResponseError when the server refuses it."""
         try:
-            return await command(*self.head, *argv)
+            return await self._call(*self.head, *argv)
         except NoScriptError:
-            await command(*self.load)
-            return await command(*self.head, *argv)
+            return await self.load_and_run(argv)
+
+    async def load_and_run(self, argv: Sequence[str | bytes | int | float]) -> Any:
+        """The same, for a server that has just answered NOSCRIPT."""
+        await self._call(*self.load)
+        try:
+            return await self._call(*self.head, *argv)
+        except NoScriptError:  # lost again: a failover, or repeated SCRIPT FLUSH
+            return await self._call(*self._whole, *argv)
 
 
 class Scripts:
@@ -76,7 +94,7 @@ class Scripts:
     due: Script
     sweep: Script
     heartbeat: Script
-    rewind: Script
+    shorten_timeouts: Script
     totals: Script
     add: Script
     edit: Script
@@ -85,22 +103,26 @@ class Scripts:
     index: Script
     search: Script
     reindex: Script
-    tidy: Script
+    cleanup: Script
     remove: Script
     add_user: Script
     rotate_user: Script
-    bring_user: Script
+    import_user: Script
     delete_user: Script
+    adopt: Script
     forgive: Script
-    rank_debts: Script
+    rank_hit_and_runs: Script
+    drop_hit_and_runs: Script
     software: Script
-    charge: Script
+    count_hits: Script
     count: Script
-    sight: Script
-    estimate: Script
+    count_unique: Script
+    estimate_unique: Script
+    rename_unique: Script
+    forget_markers: Script
     clean: Script
     collect: Script
-    sent: Script
+    acknowledge: Script
     take: Script
     score: Script
     reset_score: Script

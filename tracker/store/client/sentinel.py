@@ -1,10 +1,12 @@
-"""Where the store is, when sentinels decide that: connections to the server that is master now, and to no other.
+"""Connects to the server that Sentinels name as the master, and to no other.
 
-redis-py's Sentinel makes the connections. What it does not do is done here, for a failover is the very moment when its
-ways would lose what is written. It asks one sentinel after another, and waits for each that is gone; here all are asked
-at once, and the one that knows of the latest failover counts. It takes the sentinels' word; here the server itself has to say that it
-is a master. And it stays where it is until a connection breaks, while a master that was replaced takes writes for some
-seconds more, all of which are lost; here the sentinels are asked all the time (Connection.follow).
+redis-py's Sentinel makes the connections. This module changes what would lose writes in a failover:
+
+- redis-py asks one sentinel after another, and waits for each that is gone. Here all are asked at once, and the latest
+  failover counts.
+- redis-py believes the sentinels. Here the server itself must confirm that it is a master.
+- redis-py stays connected until a connection breaks, while a replaced master accepts writes for some seconds more,
+  all of which are lost. Here the sentinels are asked all the time (Connection.follow).
 """
 
 import asyncio
@@ -27,35 +29,36 @@ from redis.backoff import NoBackoff
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
-from tracker.store.server_url import SentinelUrl
+from tracker.store.client.loop_timeout import loop_timeout
+from tracker.store.client.url import SentinelUrl
 
 Address = tuple[str, int]
-_HASTE_SECONDS = 0.1
-"""How much longer than most of the sentinels the others may take to answer, when somebody waits for it."""
+_LAST_REPLIES_SECONDS = 0.1
+"""After a majority has replied, how long the other sentinels may still take."""
 
 
 @dataclass(frozen=True, slots=True)
-class Word:
-    """What one sentinel said: where the master is, or why it did not."""
+class SentinelReply:
+    """The reply of one sentinel: the master's address, or the reason why there is none."""
 
     sentinel: str
     address: Address | None = None
     problem: str = ""
     epoch: int = 0
-    """Of the failover it speaks of: most of the sentinels have agreed to each."""
+    """The config epoch of the failover that named the master: a majority of the sentinels agreed to it."""
 
 
 class _MasterConnection(SentinelManagedConnection):
-    """A connection that is refused by its own end unless the server is a master."""
+    """A connection that closes itself unless the server is a master."""
 
     async def connect_to(self, address: Address) -> None:
         await super().connect_to(address)  # type: ignore[no-untyped-call]  # redis-py's
-        with suppress(ResponseError):  # ROLE is forbidden there: a replica will refuse the first write
+        with suppress(ResponseError):  # ROLE may be forbidden; a replica refuses the first write
             await self.send_command("ROLE")
             role = cast(Any, await self.read_response())
             if role[0] not in (b"master", "master"):
                 await self.disconnect(nowait=True)
-                raise RedisConnectionError("the server that the sentinels name is no master")
+                raise RedisConnectionError("the server that the sentinels name is not a master")
 
 
 class _SecureMasterConnection(_MasterConnection, SSLConnection):
@@ -63,59 +66,63 @@ class _SecureMasterConnection(_MasterConnection, SSLConnection):
 
 
 class _Sentinels(Sentinel):
-    """Those of one store. ``seconds`` is what each may take to answer."""
+    """The sentinels of one store. Each may take ``seconds`` to reply."""
 
     def __init__(self, sentinels: tuple[Address, ...], seconds: float, options: dict[str, Any]) -> None:
         super().__init__(list(sentinels), sentinel_kwargs=options)  # type: ignore[no-untyped-call]  # redis-py's
         self._seconds = seconds
-        self._turn = asyncio.Lock()
-        self._said: tuple[float, Address] | None = None
+        self._lock = asyncio.Lock()
+        self._latest: tuple[float, Address] | None = None
 
     async def discover_master(self, service_name: str) -> Address:
-        """Raises redis-py's MasterNotFoundError. Whoever waits while somebody asks takes what that one hears."""
+        """Raises redis-py's MasterNotFoundError. Concurrent callers share one set of replies."""
         clock = asyncio.get_running_loop().time
         began = clock()
-        async with self._turn:
-            if self._said is None or self._said[0] < began:
-                self._said = clock(), _latest(service_name, await self.ask(service_name, hasty=True))
-            return self._said[1]
+        async with self._lock:
+            if self._latest is None or self._latest[0] < began:
+                self._latest = (
+                    clock(),
+                    _latest(service_name, await self.ask(service_name, first_majority=True)),
+                )
+            return self._latest[1]
 
-    async def ask(self, service_name: str, *, hasty: bool) -> list[Word]:
-        """What each says, in the order of the URL; when ``hasty`` nobody waits long for the last when most have answered."""
-        words: dict[int, Word] = {}
+    async def ask(self, service_name: str, *, first_majority: bool) -> list[SentinelReply]:
+        """The replies, in the order of the URL; with ``first_majority`` those that arrive soon after a majority has
+        replied."""
+        replies: dict[int, SentinelReply] = {}
 
         async def ask_one(number: int) -> None:
-            words[number] = await self._word(self.sentinels[number], service_name)
+            replies[number] = await self._reply(self.sentinels[number], service_name)
 
         async with asyncio.TaskGroup() as group:
             asked = {group.create_task(ask_one(number)) for number in range(len(self.sentinels))}
             waiting = asked
-            while waiting and sum(bool(word.address) for word in words.values()) * 2 <= len(asked):
+            while waiting and sum(bool(reply.address) for reply in replies.values()) * 2 <= len(asked):
                 _, waiting = await asyncio.wait(waiting, return_when=asyncio.FIRST_COMPLETED)
-            if waiting and hasty:
-                _, waiting = await asyncio.wait(waiting, timeout=_HASTE_SECONDS)
+            if waiting and first_majority:
+                _, waiting = await asyncio.wait(waiting, timeout=_LAST_REPLIES_SECONDS)
                 for task in waiting:
                     task.cancel()
-        return [words[number] for number in sorted(words)]
+        return [replies[number] for number in sorted(replies)]
 
-    async def _word(self, sentinel: Redis, service_name: str) -> Word:
+    async def _reply(self, sentinel: Redis, service_name: str) -> SentinelReply:
         kwargs = sentinel.connection_pool.connection_kwargs
         name = f"{kwargs['host']}:{kwargs['port']}"
         pipe = sentinel.pipeline(transaction=False)
-        # The address is there sooner in one's answer, the epoch only in the other's.
+        # The first command names a new address sooner; only the second has the epoch.
         pipe.execute_command("SENTINEL", "GET-MASTER-ADDR-BY-NAME", service_name)
         pipe.execute_command("SENTINEL", "MASTER", service_name)
         try:
-            async with asyncio.timeout(self._seconds):
-                said, state = await pipe.execute(raise_on_error=False)
+            async with loop_timeout(self._seconds):
+                address, state = await pipe.execute(raise_on_error=False)
         except (RedisError, OSError) as error:
-            return Word(name, problem=(str(error) or "no answer").splitlines()[0])
-        if isinstance(said, Exception):
-            return Word(name, problem=str(said).splitlines()[0])
-        if not said:
-            return Word(name, problem=f"it knows no {service_name}")
-        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in said)
-        return Word(name, (host, int(port)), epoch=_epoch(state))
+            return SentinelReply(name, problem=(str(error) or "no reply").splitlines()[0])
+        if isinstance(address, Exception):
+            return SentinelReply(name, problem=str(address).splitlines()[0])
+        if not address:
+            return SentinelReply(name, problem=f"it does not know {service_name}")
+        host, port = (each.decode() if isinstance(each, bytes) else str(each) for each in address)
+        return SentinelReply(name, (host, int(port)), epoch=_epoch(state))
 
     async def aclose(self) -> None:
         for sentinel in self.sentinels:
@@ -123,24 +130,24 @@ class _Sentinels(Sentinel):
 
 
 def _epoch(state: Any) -> int:
-    """Out of SENTINEL MASTER's answer: names and values in turn; 0 where that is forbidden."""
+    """From the reply of SENTINEL MASTER, a flat list of names and values; 0 when it is forbidden."""
     flat = list(state) if isinstance(state, list) else []
     fields = dict(zip(flat[::2], flat[1::2], strict=False))
     return int(fields.get(b"config-epoch", 0))
 
 
-def _latest(service_name: str, words: list[Word]) -> Address:
-    """What most of those say that know of the latest failover: others have not heard of it, or are cut off."""
-    if not any(word.address for word in words):
-        reasons = "; ".join(f"{word.sentinel}: {word.problem}" for word in words)
+def _latest(service_name: str, replies: list[SentinelReply]) -> Address:
+    """The address most sentinels report for the latest config epoch."""
+    if not any(reply.address for reply in replies):
+        reasons = "; ".join(f"{reply.sentinel}: {reply.problem}" for reply in replies)
         raise MasterNotFoundError(f"no sentinel names the master {service_name} ({reasons})")
-    latest = max(word.epoch for word in words if word.address)
-    votes = Counter(word.address for word in words if word.address and word.epoch == latest)
+    latest = max(reply.epoch for reply in replies if reply.address)
+    votes = Counter(reply.address for reply in replies if reply.address and reply.epoch == latest)
     return votes.most_common(1)[0][0]
 
 
 class MasterPool(SentinelConnectionPool):
-    """redis-py's pool to the master of now. ``on_move`` is called when that is another server than before."""
+    """redis-py's pool of connections to the current master. ``on_move`` is called when the master changes."""
 
     sentinel_manager: _Sentinels
     service_name: str
@@ -155,9 +162,9 @@ class MasterPool(SentinelConnectionPool):
             self.on_move()
         return address
 
-    async def words(self) -> list[Word]:
-        """What each of the sentinels says."""
-        return await self.sentinel_manager.ask(self.service_name, hasty=False)
+    async def replies(self) -> list[SentinelReply]:
+        """The reply of each sentinel."""
+        return await self.sentinel_manager.ask(self.service_name, first_majority=False)
 
     async def aclose(self) -> None:
         await super().aclose()
@@ -167,7 +174,7 @@ class MasterPool(SentinelConnectionPool):
 def open_pool(
     url: SentinelUrl, sentinel_login: tuple[str | None, str | None], options: dict[str, Any]
 ) -> MasterPool:
-    """``options`` are redis-py's for a connection; the sentinels get those that are not about the store alone."""
+    """``options`` are redis-py's for a connection to the store; the sentinels get those that also apply to them."""
     seconds = float(options["socket_connect_timeout"])
     user, password = sentinel_login
     shared = {

@@ -1,8 +1,8 @@
-"""What is published, as it comes in: a line of its own on which the store speaks unasked.
+"""A dedicated connection for published messages.
 
-When a crowd goes silent at once, an event comes for each peer of it, tens of thousands a second. redis-py takes some 50 µs for
-a message and this a twentieth of that, so that hearing of peers costs less than reaping them. When nobody takes
-what was heard it stops reading, and the messages wait in the store, which has a limit for them (redis.conf).
+When many peers time out at once, tens of thousands of events arrive in a second. redis-py takes some 50 µs for a
+message, and this a twentieth of that, so receiving events costs less than reaping the peers. When messages are not
+consumed, it stops reading, and they wait in the store, which limits them (redis.conf).
 """
 
 import asyncio
@@ -15,10 +15,10 @@ from redis.asyncio.connection import DefaultParser
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import InvalidResponse
 
-from tracker.store.line import open_stream
+from tracker.store.client.pipe import open_stream
 
-MOST_WAITING = 5_000
-"""Messages heard that nobody has taken yet; what is read at one time comes on top."""
+MAX_WAITING = 5_000
+"""Messages that wait to be consumed, beside those of the last read."""
 _NOTHING = object()
 
 Message = tuple[bytes, bytes]
@@ -26,10 +26,11 @@ Message = tuple[bytes, bytes]
 
 
 class Subscription(asyncio.Protocol):
-    """An open one; iterating gives messages for ever. Raises redis.exceptions.RedisError once the line is broken."""
+    """An open subscription; iterating yields messages. Raises redis.exceptions.RedisError once the connection is
+    broken."""
 
     def __init__(self, stream: asyncio.StreamWriter) -> None:
-        self._stream = stream  # it would close the transport when nobody had it any more
+        self._stream = stream  # keeps the transport open: its finalizer would close it
         self._transport = transport = cast(asyncio.Transport, stream.transport)
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
@@ -39,16 +40,16 @@ class Subscription(asyncio.Protocol):
         self._confirmations = 0
         self._error: Exception | None = None
         self.paused = False
-        """Whether it has stopped reading, because nobody takes what it has."""
+        """Whether it has stopped reading, because messages are not consumed."""
         transport.set_protocol(self)
 
     @property
     def waiting(self) -> int:
-        """Messages heard that nobody has taken yet."""
+        """Messages that wait to be consumed."""
         return len(self._heard)
 
     async def subscribe(self, *command: str) -> None:
-        """SUBSCRIBE or PSUBSCRIBE with what to listen to; returns when the store has confirmed all of it."""
+        """Sends SUBSCRIBE or PSUBSCRIBE; returns when the store has confirmed every channel or pattern."""
         wanted = self._confirmations + len(command) - 1
         self._transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]  # takes any number of them
         while self._confirmations < wanted:
@@ -80,7 +81,7 @@ class Subscription(asyncio.Protocol):
                 self._take(said)
         except (InvalidResponse, IndexError, TypeError) as error:
             self._end(InvalidResponse(f"no message: {error}"))
-        if len(self._heard) > MOST_WAITING and not self.paused:
+        if len(self._heard) > MAX_WAITING and not self.paused:
             self.paused = True
             self._transport.pause_reading()
         self._news.set()
@@ -96,7 +97,7 @@ class Subscription(asyncio.Protocol):
             self._confirmations += 1
 
     def connection_lost(self, exc: BaseException | None) -> None:
-        self._end(RedisConnectionError("the store closed the line"))
+        self._end(RedisConnectionError("the store closed the connection"))
 
     def _end(self, error: Exception) -> None:
         self._error = self._error or error
@@ -108,5 +109,5 @@ class Subscription(asyncio.Protocol):
 
 
 async def open_subscription(client: Redis) -> Subscription:
-    """To where ``client`` connects to, with nothing subscribed to yet; raises as its commands do."""
+    """A new connection to the server of ``client``, without channels; raises what its commands raise."""
     return Subscription(await open_stream(client))

@@ -1,7 +1,7 @@
-"""The address of the store as an operator writes it, checked before anybody connects.
+"""The URL of the store as an operator writes it, checked before connecting.
 
-redis-py takes any query parameter for an option of its own, which ends in a traceback later, and a path that is no
-number for database 0. What is wrong is not shown: it may be a piece of a password.
+redis-py accepts any query parameter as an option, which ends in a traceback later, and reads an invalid path as
+database 0. Errors do not show the invalid part: it may be a piece of a password.
 """
 
 import re
@@ -18,9 +18,15 @@ _SENTINELS = ("redis+sentinel", "rediss+sentinel")
 _QUERY = re.compile(r"(?:db=([0-9]{1,9}))?")
 _DATABASE = re.compile(r"(/[0-9]{0,9})?")
 _SENTINEL_PATH = re.compile(r"/([A-Za-z0-9._-]+)(?:/([0-9]{0,9}))?")
+_SENTINEL_URL = re.compile(
+    r"(rediss?\+sentinel)://([^/?#\s]*)([^?#\s]*)(?:\?([^#\s]*))?(?:#(\S*))?", re.IGNORECASE
+)
 _HOST = re.compile(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@,]+))(?::([0-9]{1,5}))?")
 _SCHEMES_SHOWN = "use redis://, rediss:// or unix://, or redis+sentinel:// or rediss+sentinel://"
-_SENTINEL_SHOWN = "sentinels are written redis+sentinel://user:password@host:26379,host:26379/<name of the master>/<database>"
+_SENTINEL_SHOWN = (
+    "sentinels are written redis+sentinel://user:password@host:26379,host:26379"
+    "/<name of the master>/<database>"
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +44,7 @@ class SentinelUrl:
 def parse_url(url: str) -> SentinelUrl | None:
     """None for a server's own URL that redis-py will understand; raises StartupError for what is no URL of a store."""
     try:
-        parts = urlsplit(url)
+        parts = _split(url)
     except ValueError:
         _refuse()
     if not url.lower().startswith(f"{parts.scheme}://"):
@@ -51,6 +57,18 @@ def parse_url(url: str) -> SentinelUrl | None:
         return _sentinel_url(parts)
     _check_server_url(parts)
     return None
+
+
+def _split(url: str) -> SplitResult:
+    """Splits by hand what names sentinels: urlsplit may reject an IPv6 address that is not the only host.
+
+    CPython 3.14 does so, and 3.13.5, which Debian 13 has; 3.13.0 does not.
+    """
+    found = _SENTINEL_URL.fullmatch(url)
+    if found is None:
+        return urlsplit(url)
+    scheme, *others = found.groups(default="")
+    return SplitResult(scheme.lower(), *others)
 
 
 def _check_server_url(parts: SplitResult) -> None:

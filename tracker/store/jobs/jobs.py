@@ -1,9 +1,8 @@
-"""The job queue: jobs in, runs out under leases, results back. docs/jobs.md explains it.
+"""The job queue: enqueues jobs, leases them to workers, and stores their results. docs/jobs.md explains it.
 
-Every step is one script. What has a clock in it (a delay, a deadline, a lease) is compared with ``clock``, so the
-clocks of trackers on one store must agree within a few seconds. A run is at least once: when an answer of the store
-is lost, a job that was claimed comes back after its lease, and a job that was enqueued may be enqueued again,
-which changes nothing.
+Every step is one script. Delays, deadlines and leases are compared with ``clock``, so the clocks of all trackers on
+one store must agree within a few seconds. Jobs run at least once. If a store reply is lost, a claimed job can be
+claimed again after its lease, and a caller can safely enqueue the same job again.
 """
 
 import math
@@ -13,14 +12,15 @@ from typing import Any
 import structlog
 from redis.exceptions import ResponseError
 
-from tracker.counting import Count
 from tracker.errors import ClientError
-from tracker.store.connection import Argument, Connection
-from tracker.store.job import (
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
+from tracker.store.jobs.records import (
     FIELDS,
     FINISHED,
     MAX_ERROR,
-    MOST_PRIORITY,
+    MAX_PRIORITY,
     STATUSES,
     Claimed,
     Enqueued,
@@ -34,17 +34,17 @@ from tracker.store.job import (
     parse_job,
     whole,
 )
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.count import Count
 
 MAX_BATCH = 500
-"""Jobs in one call of a script."""
+"""Max jobs in one script call."""
 
 log = structlog.get_logger("tracker.jobs")
 
 
 class QueueFull(ClientError):
-    """Too many jobs wait in a queue already."""
+    """The queue has too many waiting jobs."""
 
     def __init__(self) -> None:
         super().__init__("too many jobs wait in this queue")
@@ -55,10 +55,10 @@ def _ignore(*names: str, by: int = 1) -> None:
 
 
 class Jobs:
-    """The queues of one prefix. ``clock`` gives epoch seconds.
+    """The queues under one key prefix. ``clock`` returns epoch seconds.
 
-    ``count`` hears ``jobs.<queue>.<status>`` for each job that gets there, ``observe`` (name, seconds) how long it
-    waited, ``jobs.<queue>.wait_seconds``, and how long it ran, ``jobs.<queue>.run_seconds``.
+    ``count`` receives ``jobs.<queue>.<status>`` for each job that enters the status. ``observe`` receives (name,
+    seconds): ``jobs.<queue>.wait_seconds`` for the waiting time, ``jobs.<queue>.run_seconds`` for the run time.
     """
 
     def __init__(
@@ -83,10 +83,10 @@ class Jobs:
     def _now(self) -> int:
         return int(self._clock() * 1000)
 
-    # In
+    # Enqueue
 
     async def enqueue(self, queue: str, payload: Mapping[str, Any] | None = None, **options: Any) -> Enqueued:
-        """Adds one job; takes the options of ``enqueue_many``."""
+        """Adds one job, with the options and errors of ``enqueue_many``."""
         return (await self.enqueue_many(queue, [payload or {}], **options))[0]
 
     async def enqueue_many(
@@ -99,21 +99,21 @@ class Jobs:
         deadline: float | None = None,
         max_retries: int | None = None,
     ) -> list[Enqueued]:
-        """Adds jobs, MAX_BATCH of them in a call. The same payload that waits or runs already stays one job, as it is.
+        """Adds jobs, MAX_BATCH per script call. A job with the same payload that waits or runs stays unchanged.
 
-        ``run_after`` and ``deadline`` are epoch seconds: not before, and not at all from then on. Raises QueueFull
-        when there is no room for all of them; asking again later adds the rest. Raises ValueError for what no job
-        can be made of.
+        ``run_after`` and ``deadline`` are epoch seconds: a job runs neither before ``run_after`` nor from
+        ``deadline`` on. Raises QueueFull if not all jobs fit into the queue; a later call adds the rest. Raises
+        ValueError for an invalid queue name, priority or payload.
         """
         check_queue(queue)
-        if not -MOST_PRIORITY <= priority <= MOST_PRIORITY:
-            raise ValueError(f"priorities go from {-MOST_PRIORITY} to {MOST_PRIORITY}")
+        if not -MAX_PRIORITY <= priority <= MAX_PRIORITY:
+            raise ValueError(f"a priority is a number from {-MAX_PRIORITY} to {MAX_PRIORITY}")
         retries = self.limits.max_retries if max_retries is None else max_retries
         texts = [canonical_json(payload) for payload in payloads]
         head = (queue, priority, _milliseconds(run_after), _milliseconds(deadline), retries)
         enqueued: list[Enqueued] = []
         for first in range(0, len(texts), MAX_BATCH):
-            argv: list[Argument] = [self._now(), self.limits.most_waiting, *head]
+            argv: list[Argument] = [self._now(), self.limits.max_waiting, *head]
             for text in texts[first : first + MAX_BATCH]:
                 argv += (fingerprint(queue, text), text)
             enqueued += self._enqueued(queue, await self._scripts.enqueue(argv))
@@ -131,11 +131,15 @@ class Jobs:
         return enqueued
 
     async def enqueue_slot(self, queue: str, start: float, seconds: float) -> Enqueued | None:
-        """Adds the job of a slot of time that begins at ``start`` (epoch s): once, whoever else does so too."""
+        """Adds the job of the time slot from ``start`` (epoch s) on, ``seconds`` long.
+
+        A slot gets only one job, even if several trackers call this. None if it has its job already, or if the queue
+        is full.
+        """
         check_queue(queue)
         argv: list[Argument] = [
             self._now(),
-            self.limits.most_waiting,
+            self.limits.max_waiting,
             queue,
             int(start * 1000),
             int(seconds * 1000),
@@ -147,21 +151,21 @@ class Jobs:
         (enqueued,) = self._enqueued(queue, answer)
         return enqueued if enqueued.id else None
 
-    # Out, and back
+    # Claim and finish
 
     async def claim(self, wants: Mapping[str, tuple[int, int]]) -> list[Claimed]:
-        """Takes jobs to run. By queue: how many of its jobs may run at once on all workers together, and how many to take.
+        """Claims jobs to run. ``wants`` maps a queue to (max running jobs on all workers, max jobs to claim).
 
-        Whoever calls this also does what time brings about in these queues; nothing else needs to.
+        The call also processes the ended leases, delays and deadlines of these queues, so no other job needs to.
         """
         now = self._now()
         until = now + int(self.limits.lease_seconds * 1000)
-        argv: list[Argument] = [now, until, self.limits.most_kept]
-        for queue, (concurrency, most) in wants.items():
-            argv += (queue, concurrency, min(most, MAX_BATCH))
+        argv: list[Argument] = [now, until, self.limits.max_kept]
+        for queue, (concurrency, max_jobs) in wants.items():
+            argv += (queue, concurrency, min(max_jobs, MAX_BATCH))
         jobs, changes, broken = await self._scripts.claim(argv)
         if broken:
-            log.error("queues have keys of a wrong type: somebody else wrote them", queues=broken)
+            log.error("queues have keys of a wrong type, which no tracker wrote", queues=broken)
         for queue, status in zip(changes[::2], changes[1::2], strict=True):
             self._count(f"jobs.{queue.decode()}.{status.decode()}")
         return [self._claimed(row, now, until) for row in jobs]
@@ -174,7 +178,7 @@ class Jobs:
         return Claimed(queue, id, token, payload, whole(retries), waiting_since / 1000, cursor, until / 1000)
 
     async def extend(self, jobs: Sequence[Claimed]) -> list[float | None]:
-        """For each job until when (epoch s) it is held now; None when somebody else has it."""
+        """Extends leases. Returns the new end (epoch s) of each lease; None if the lease was lost."""
         until = self._now() + int(self.limits.lease_seconds * 1000)
         argv: list[Argument] = [until]
         for job in jobs:
@@ -182,49 +186,50 @@ class Jobs:
         return [until / 1000 if mine else None for mine in await self._scripts.extend(argv)]
 
     async def finish(self, results: Sequence[Result]) -> list[str]:
-        """Writes how runs ended: the status of each job now, empty where somebody else has it and the result is void."""
+        """Stores the results of runs. Returns the new status of each job; empty if its lease was lost, which makes
+        the result void."""
         now = self._now()
-        argv: list[Argument] = [now, self.limits.most_kept]
+        argv: list[Argument] = [now, self.limits.max_kept]
         for result in results:
-            job, again = result.job, now + int(result.delay * 1000)
-            argv += (job.queue, job.id, job.token, result.outcome, result.error[:MAX_ERROR], again)
+            job, retry_at = result.job, now + int(result.delay * 1000)
+            argv += (job.queue, job.id, job.token, result.outcome, result.error[:MAX_ERROR], retry_at)
         statuses = [status.decode() for status in await self._scripts.finish(argv)]
         for result, status in zip(results, statuses, strict=True):
             if status == "wrong":
-                log.error("a job's keys are of a wrong type: somebody else wrote them", job=result.job.id)
+                log.error("a job has keys of a wrong type, which no tracker wrote", job=result.job.id)
             elif status:
                 self._count(f"jobs.{result.job.queue}.{status}")
                 self._observe(f"jobs.{result.job.queue}.run_seconds", result.run_seconds)
         return statuses
 
     async def save_cursor(self, job: Claimed, cursor: str) -> bool:
-        """Keeps how far a running job has come; False when somebody else has it now."""
+        """Stores the progress of a running job. False if its lease was lost."""
         return bool(await self._scripts.save_cursor([job.queue, job.id, job.token, cursor]))
 
     async def abandon(self, queue: str, seconds: float) -> int:
-        """Fails what could have run for ``seconds`` in a queue that nobody works on; the answer is how much changed."""
+        """Fails the jobs that were due for ``seconds`` in a queue without a worker. Returns how many jobs changed."""
         now = self._now()
-        ripe = now - int(seconds * 1000)
-        changes = await self._scripts.abandon([now, self.limits.most_kept, queue, ripe, MAX_BATCH])
+        due_before = now - int(seconds * 1000)
+        changes = await self._scripts.abandon([now, self.limits.max_kept, queue, due_before, MAX_BATCH])
         for status in changes:
             self._count(f"jobs.{queue}.{status.decode()}")
         return len(changes)
 
-    # To look at
+    # Read
 
     async def queues(self) -> list[str]:
-        """Every queue that ever had a job; what cannot be a queue's name somebody else wrote."""
+        """Returns every queue that ever had a job. Leaves out invalid names, which no tracker wrote."""
         names = await self._connection.command("SMEMBERS", self._keys.queues())
         return sorted(name for raw in names if is_queue(name := raw.decode("utf-8", "replace")))
 
     async def sizes(self, queue: str) -> dict[str, int]:
-        """How many jobs there are of each status."""
+        """Returns the number of jobs of each status. A key of the wrong type counts as 0."""
         commands = (("ZCARD", self._keys.queue_jobs(queue, status)) for status in STATUSES)
         counts = await self._connection.pipeline(*commands)
         return {status: _size(size) for status, size in zip(STATUSES, counts, strict=True)}
 
     async def waiting(self, queue: str) -> int:
-        """How many jobs of a queue wait."""
+        """Returns the number of pending and retry jobs."""
         sizes = await self.sizes(queue)
         return sizes["pending"] + sizes["retry"]
 
@@ -232,8 +237,11 @@ class Jobs:
         return parse_job(await self._connection.command("HMGET", self._keys.job(id), *FIELDS))
 
     async def page(self, queue: str, status: str, offset: int, count: int) -> list[Job]:
-        """Jobs of one status: finished ones from the newest on, those that wait by when they may run, running ones by
-        the end of their lease. Where the times are equal, in no order that means anything."""
+        """Returns ``count`` jobs of one status from ``offset`` on.
+
+        Finished jobs are ordered newest first, waiting jobs by the time they may run, running jobs by the end of
+        their lease. Jobs with equal times are in an arbitrary order.
+        """
         order = ("REV",) if status in FINISHED else ()
         ids = await self._connection.command(
             "ZRANGE", self._keys.queue_jobs(queue, status), offset, offset + count - 1, *order
@@ -245,15 +253,18 @@ class Jobs:
         return [job for job in jobs if job is not None]
 
     async def pages(self, queue: str, status: str, size: int) -> AsyncIterator[list[Job]]:
-        """All of them, a page at a time. What moves meanwhile may be missed, or come twice."""
+        """Yields all jobs of one status in pages. A job that moves meanwhile may be missing or appear twice."""
         total = (await self.sizes(queue))[status]
         for offset in range(0, total, size):
             yield await self.page(queue, status, offset, size)
 
-    # By hand, and by age
+    # Retry and delete
 
     async def retry(self, id: str) -> None:
-        """Lets a failed job run again with all of its retries, or one that waits to retry at once; raises ClientError."""
+        """Queues a failed job again with all its retries, or a job that waits for a retry at once.
+
+        Raises ClientError if the job is unknown, has another status, or if the same job waits or runs already.
+        """
         answer = (await self._scripts.retry([self._now(), id])).decode()
         if answer == "unknown":
             raise ClientError("unknown job")
@@ -265,9 +276,12 @@ class Jobs:
         self._count(f"jobs.{(queue or b'').decode('ascii', 'replace')}.pending")
 
     async def purge(self, queue: str, status: str, before: float | None = None) -> int:
-        """Deletes jobs of one status, those that finished before ``before`` (epoch s) or all; how many it were."""
+        """Deletes the jobs of one status, or only those that finished before ``before`` (epoch s). Returns how many.
+
+        Raises ClientError for running jobs and for an unknown status.
+        """
         if status not in STATUSES or status == "running":
-            raise ClientError("jobs that run cannot be purged")
+            raise ClientError("running jobs cannot be purged")
         limit = "+inf" if before is None else int(before * 1000)
         total = 0
         while True:
@@ -277,20 +291,20 @@ class Jobs:
                 return total
 
     async def expire(self) -> int:
-        """Deletes finished jobs whose time to be kept is over."""
+        """Deletes finished jobs after ``keep_seconds``. Returns how many."""
         before = self._clock() - self.limits.keep_seconds
         total = 0
         for queue in await self.queues():
             try:
                 for status in FINISHED:
                     total += await self.purge(queue, status, before)
-            except ResponseError as error:  # no reason to leave the other queues out
-                log.error("finished jobs were not deleted", queue=queue, error=str(error))
+            except ResponseError as error:  # skip this queue only
+                log.error("cannot delete finished jobs", queue=queue, error=str(error))
         return total
 
 
 def _milliseconds(seconds: float | None) -> str:
-    """Rounded up: nothing is early."""
+    """Converts seconds to milliseconds, rounded up so that no job is early."""
     return "" if seconds is None else str(math.ceil(seconds * 1000))
 
 

@@ -1,4 +1,4 @@
-"""A job: what it is made of, and how its payload is compared."""
+"""Stored jobs, their limits, and the canonical form of their payloads."""
 
 import hashlib
 import json
@@ -10,35 +10,38 @@ from typing import Any, Literal, NamedTuple
 PROCESS_TORRENT = "process_torrent"
 """The queue whose jobs score one torrent each: ``{"torrent_id": "7"}``."""
 REPROCESS = "reprocess"
-"""The queue whose jobs enqueue many of those, by a filter."""
+"""The queue whose jobs enqueue a ``process_torrent`` job for each torrent that matches a filter."""
 REPROCESS_RETRIES = 10
-"""A walk through many torrents may well outlive a few trackers; it goes on where it was."""
+"""A walk through many torrents may outlive several trackers. Each retry continues from the stored cursor."""
 SWEEP = "sweep"
-"""The queue whose jobs visit every swarm at once: ``{}``."""
+"""The queue whose jobs sweep all swarms immediately: ``{}``."""
 STATUSES = ("pending", "running", "retry", "completed", "failed")
 FINISHED = ("completed", "failed")
-MOST_PRIORITY = 10
-"""Priorities go from minus this to this."""
+MAX_PRIORITY = 10
+"""Priorities range from -MAX_PRIORITY to MAX_PRIORITY."""
 MAX_PAYLOAD_BYTES = 65_536
 MAX_ERROR = 1000
 _QUEUE = re.compile(r"[a-z][a-z0-9_]{0,63}")
 _EXACT = 2**53
 
-Outcome = Literal["completed", "failed", "fatal", "returned"]
-"""How a run ended. ``failed`` is tried again as long as there are retries, ``fatal`` never; ``returned`` is no run."""
+Outcome = Literal["completed", "failed", "fatal", "returned", "postponed"]
+"""The outcome of a run. ``failed`` is retried while retries are left; ``fatal`` is not.
+
+``returned`` and ``postponed`` do not count as runs: the job returns to the queue at once, or after a delay.
+"""
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """How long jobs are kept, leased and tried again, and how many there may be."""
+    """The limits of retries, keeping time, leases and queue sizes."""
 
     max_retries: int = 2
     keep_seconds: float = 86_400
     lease_seconds: float = 30.0
-    most_waiting: int = 100_000
-    """In one queue; further ones are refused."""
-    most_kept: int = 10_000
-    """Finished jobs of one queue and status; the oldest go first."""
+    max_waiting: int = 100_000
+    """Max waiting jobs of one queue; further jobs are refused."""
+    max_kept: int = 10_000
+    """Max finished jobs of one queue and status; the oldest are deleted first."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,7 +62,7 @@ class Job:
     error: str
     """Why the last run failed."""
     cursor: str
-    """How far a job that goes on where it was has come."""
+    """The progress of a resumable job."""
     created: float | None
     started: float | None
     finished: float | None
@@ -68,11 +71,11 @@ class Job:
 class Enqueued(NamedTuple):
     id: str
     new: bool
-    """False: the same payload waits or runs already, as this id."""
+    """False if the same job waits or runs already, with this id."""
 
 
 class Claimed(NamedTuple):
-    """A job to run. Whoever does not come back before ``lease_until`` (epoch s) loses it."""
+    """A job to run. A worker that does not finish it or extend its lease by ``lease_until`` (epoch s) loses it."""
 
     queue: str
     id: str
@@ -85,7 +88,7 @@ class Claimed(NamedTuple):
 
 
 class Result(NamedTuple):
-    """How a run ended. ``delay`` (s) is the time until a failed job is tried again."""
+    """The result of a run. ``delay`` (s) is the time until the next try of a failed or postponed job."""
 
     job: Claimed
     outcome: Outcome
@@ -95,15 +98,15 @@ class Result(NamedTuple):
 
 
 def canonical_json(payload: Mapping[str, Any]) -> str:
-    """The one way to write ``payload``: keys sorted, no spaces, whole numbers without a fraction.
+    """Returns the canonical JSON of ``payload``: sorted keys, no spaces, whole numbers without a fraction.
 
-    Raises ValueError for what JSON cannot hold, and for more than MAX_PAYLOAD_BYTES.
+    Raises ValueError if JSON cannot represent the payload, or if it exceeds MAX_PAYLOAD_BYTES.
     """
     try:
         plain = json.loads(json.dumps(payload, allow_nan=False), parse_float=_number)
         text = json.dumps(plain, sort_keys=True, separators=(",", ":"))
     except (TypeError, ValueError, RecursionError) as error:
-        raise ValueError(f"no payload for a job: {error}") from error
+        raise ValueError(f"invalid job payload: {error}") from error
     if not isinstance(plain, dict) or len(text) > MAX_PAYLOAD_BYTES:
         raise ValueError(f"a payload is an object of at most {MAX_PAYLOAD_BYTES} bytes")
     return text
@@ -115,7 +118,7 @@ def _number(text: str) -> int | float:
 
 
 def fingerprint(queue: str, canonical: str) -> str:
-    """What two jobs have in common that are the same."""
+    """Returns the hash that equal jobs of one queue share."""
     return hashlib.blake2b(f"{queue} {canonical}".encode(), digest_size=16).hexdigest()
 
 
@@ -124,9 +127,9 @@ def is_queue(name: str) -> bool:
 
 
 def check_queue(name: str) -> str:
-    """A queue's name is part of keys and of counters; raises ValueError for one that cannot be."""
+    """Returns ``name``, which is part of keys and counters. Raises ValueError for an invalid queue name."""
     if not is_queue(name):
-        raise ValueError("a queue's name is lowercase letters, digits and underscores")
+        raise ValueError("a queue name has only lowercase letters, digits and underscores")
     return name
 
 
@@ -134,7 +137,7 @@ FIELDS = tuple(Job.__dataclass_fields__)
 
 
 def parse_job(row: Sequence[bytes | None]) -> Job | None:
-    """The values of FIELDS as stored; None when there is no such job."""
+    """Parses the stored values of FIELDS. None if there is no such job."""
     text = {name: (value or b"").decode("utf-8", "replace") for name, value in zip(FIELDS, row, strict=True)}
     if not text["status"]:
         return None
@@ -158,7 +161,7 @@ def parse_job(row: Sequence[bytes | None]) -> Job | None:
 
 
 def whole(text: str | bytes) -> int:
-    """0 for what is no whole number: somebody else wrote it."""
+    """Parses a whole number; 0 for anything else, which no tracker wrote."""
     try:
         return int(text)
     except ValueError:

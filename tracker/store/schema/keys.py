@@ -1,30 +1,32 @@
-"""Builds every key of the store; key_table/ says of each its type, what it holds, how long it lives and who writes it.
+"""Builds all keys of the store. table/ lists the type, content, lifetime and writers of each key.
 
-No key is built anywhere else, but for the scripts in lua/, which get the prefix and follow the same table.
+Only the scripts in lua/ also build keys: they receive the prefix and follow the same table.
 """
 
 from tracker.bittorrent import InfoHash, PeerId
 
 CHANGES = ("torrents", "users", "whitelist")
-"""Channels (after the prefix) a site may publish on when it changed the store by itself."""
+"""Channels (after the prefix) on which a site can publish after it changes the store directly."""
 
 
 class Keys:
-    """Builds the keys of one prefix."""
+    """Builds the keys under one prefix."""
 
     __slots__ = ("prefix",)
 
     def __init__(self, prefix: str = "t:") -> None:
         self.prefix = prefix
 
+    @property
+    def prefix_pattern(self) -> str:
+        r"""The prefix with glob characters escaped: ``t:{07}:`` is unchanged, ``t[x]:`` is not."""
+        return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in self.prefix)
+
     def info_hash(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}info_hash:{info_hash.hex()}"
 
     def torrent_id(self, torrent_id: int | str) -> str:
         return f"{self.prefix}torrent_id:{torrent_id}"
-
-    def last_torrent_id(self) -> str:
-        return f"{self.prefix}torrent_id"
 
     def deny(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}deny:{info_hash.hex()}"
@@ -48,7 +50,7 @@ class Keys:
         return f"{self.prefix}ptimeout:{torrent_id}:{peer_id.hex()}"
 
     def timeouts(self) -> str:
-        """What all timeout keys begin with."""
+        """The prefix of all timeout keys."""
         return f"{self.prefix}ptimeout:"
 
     def due(self, deadline: int) -> str:
@@ -69,8 +71,15 @@ class Keys:
     def swarm_array_ids(self, info_hash: InfoHash, array: str) -> str:
         return f"{self.prefix}swarm:{info_hash.hex()}:{array}i"
 
+    def swarm_addresses(self, info_hash: InfoHash) -> str:
+        return f"{self.prefix}addresses:{info_hash.hex()}"
+
+    def addresses(self) -> str:
+        """Number of endpoints in all swarms, by network."""
+        return f"{self.prefix}addresses"
+
     def allowed_client(self, prefix: bytes) -> bytes:
-        """A peer id prefix is bytes, and stands in the key as it is."""
+        """A peer-id prefix is raw bytes, which the key contains unchanged."""
         return f"{self.prefix}whitelist:".encode() + prefix
 
     def allowed_clients(self) -> str:
@@ -86,7 +95,7 @@ class Keys:
         return f"{self.prefix}user_id"
 
     def deleting(self) -> str:
-        """Users of whom there may be something left to delete."""
+        """Users whose deletion may be incomplete."""
         return f"{self.prefix}deleting"
 
     def user(self, user_id: int | str) -> str:
@@ -99,7 +108,7 @@ class Keys:
         return f"{self.prefix}u:{user_id}:{name}"
 
     def hit_and_runs(self) -> str:
-        """Who has any, by how many."""
+        """Users with hit-and-runs, by their number."""
         return f"{self.prefix}i:hnr"
 
     def client_software(self, outcome: str, period: str) -> str:
@@ -111,17 +120,18 @@ class Keys:
     def failures(self) -> str:
         return f"{self.prefix}stats:failures"
 
-    def counted(self, process: str) -> str:
-        return f"{self.prefix}counted:{process}"
-
     def index(self, figure: str) -> str:
         return f"{self.prefix}i:{figure}"
 
+    def empty_torrents(self) -> str:
+        return f"{self.prefix}i:empty"
+
     def registered_by(self, address: str) -> str:
+        """``address`` is an address, or a network with its prefix length."""
         return f"{self.prefix}registered_by:{address}"
 
     def limits(self) -> str:
-        """Who is over a limit."""
+        """Sources over a rate limit."""
         return f"{self.prefix}limits"
 
     def limits_window(self, window: int) -> str:
@@ -144,7 +154,7 @@ class Keys:
         return f"{self.prefix}{metric}.{month}"
 
     def unique_seen(self, metric: str, seen: str) -> str:
-        """The marker of one address, as it is stored."""
+        """The marker of one address, in its stored form."""
         return f"{self.prefix}{metric}.{seen}"
 
     def estimate(self, metric: str) -> str:
@@ -158,6 +168,17 @@ class Keys:
 
     def torrent_places(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}i:unique:torrents.{info_hash.hex()}"
+
+    def unique_names(self) -> str:
+        """The version of the names under which unique users are counted."""
+        return f"{self.prefix}unique:names"
+
+    def unique_forgotten(self) -> str:
+        """Number of markers deleted to free memory, by period."""
+        return f"{self.prefix}unique:forgotten"
+
+    def unique_renaming(self) -> str:
+        return f"{self.prefix}unique:renaming"
 
     def processed(self) -> str:
         return f"{self.prefix}i:processed"
@@ -195,9 +216,6 @@ class Keys:
     def outbox_waiting(self) -> str:
         return f"{self.prefix}outbox:waiting"
 
-    def last_job(self) -> str:
-        return f"{self.prefix}job"
-
     def job(self, job_id: int | str) -> str:
         return f"{self.prefix}job:{job_id}"
 
@@ -221,9 +239,6 @@ class Keys:
 
     def queue_fingerprints(self, queue: str) -> str:
         return f"{self.prefix}q:{queue}:fingerprints"
-
-    def queue_slot(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:slot"
 
     def admin_tokens(self) -> str:
         return f"{self.prefix}admin:tokens"

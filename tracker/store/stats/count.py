@@ -1,4 +1,4 @@
-"""How parts say that something happened, without knowing who counts it (store/counters.py does)."""
+"""How parts say that something happened, without knowing who counts it (store/stats/counters.py does)."""
 
 from typing import Protocol
 

@@ -1,8 +1,8 @@
-"""What happened, and when: counters and distributions by slices of time, and the sums of all time.
+"""Counters and distributions by slices of time, and totals of all time.
 
-Counting is kept in the process, by the second of the event, and written once a second, so that no announce pays for
-it. Each batch has a number, and is sent until the store has said that it has it; a batch that arrives twice, because
-an answer was lost, counts once. docs/counters.md names the counters and says what is exact.
+The process counts by the second of the event and writes once a second, so announces do not wait. Each batch has a
+number and is sent until the store confirms it; a batch that arrives twice counts once. docs/counters.md lists the
+counters and says what is exact.
 """
 
 import asyncio
@@ -14,21 +14,22 @@ from typing import NamedTuple
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.errors import StoreAway
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
-from tracker.store.series import Series
-from tracker.store.slices import Distribution, finest_retained
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.series import Series
+from tracker.store.stats.slices import Distribution, finest_retained
 
 FLUSH_SECONDS = 0.95
-"""So that with the time of the call no count is older than a second when the store has it."""
+"""With the time of the call, a count reaches the store within a second."""
 _BATCH = 500
-"""Slices of one second in a batch, about: the script writes each into seven slices, and nothing else runs meanwhile."""
+"""About how many slices of one second a batch has. The script writes each into seven slices and blocks the store
+meanwhile."""
 _NEVER = -1
 
 Tap = Callable[[Mapping[tuple[str, ...], int], Mapping[str, Sequence[float]]], None]
-"""Hears, once for each second that ends, how often which names were counted together, and what was measured."""
+"""Called once per second with the counts by names counted together, and the measured values by name."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -39,7 +40,7 @@ class _Batch(NamedTuple):
 
 
 class Cleaned(NamedTuple):
-    """What one page of cleaning did."""
+    """The result of one page of cleanup."""
 
     slices: int
     entries: int
@@ -47,8 +48,8 @@ class Cleaned(NamedTuple):
 
 
 class Counters(Series):
-    """``clock`` gives epoch seconds. Counters whose name ``exports`` accepts also go out by outbox.lua, where at most
-    ``outbox_most`` figures wait. ``tap`` hears of everything, whatever the store does."""
+    """``clock`` returns epoch seconds. Counters whose name ``exports`` accepts also go to the outbox, where at most
+    ``max_outbox`` values wait. ``tap`` gets all counts, also while the store is unavailable."""
 
     def __init__(
         self,
@@ -58,21 +59,21 @@ class Counters(Series):
         clock: Callable[[], float],
         *,
         exports: Callable[[str], bool] | None = None,
-        outbox_most: int = 0,
+        max_outbox: int = 0,
         tap: Tap | None = None,
     ) -> None:
         super().__init__(connection, keys, clock)
         self._tap = tap
         self._scripts = scripts
         self._exports = exports or (lambda name: False)
-        self._outbox_most = outbox_most
+        self._max_outbox = max_outbox
         self._process = secrets.token_hex(8)
         self._batches = 0
         self._unwritten: _Batch | None = None
         self._writing = asyncio.Lock()
         self._counts: dict[int, dict[tuple[str, ...], int]] = {}
         self._measured: dict[int, dict[str, Distribution]] = {}
-        # The second under work: what it counted, by the names counted together, and what it measured, not yet summed up.
+        # The current second: its counts, by the names counted together, and its measured values.
         self._second = _NEVER
         self._counting: dict[tuple[str, ...], int] = {}
         self._measuring: dict[str, list[float]] = {}
@@ -80,7 +81,7 @@ class Counters(Series):
     # Counting
 
     def count(self, *names: str, by: int = 1, at: float | None = None) -> None:
-        """One event (or ``by`` of them, more than 0) that counts under each of ``names``, now or ``at`` (epoch s)."""
+        """Counts one event (or ``by`` > 0 of them) under each of ``names``, now or ``at`` (epoch s)."""
         second = int(self._clock() if at is None else at)
         if second != self._second:
             self._turn(second)
@@ -88,7 +89,7 @@ class Counters(Series):
         counting[names] = counting.get(names, 0) + by
 
     def observe(self, name: str, *values: float, at: float | None = None) -> None:
-        """Something was measured, once or several times, now or ``at`` (epoch s)."""
+        """Adds measured values, now or ``at`` (epoch s)."""
         second = int(self._clock() if at is None else at)
         if second != self._second:
             self._turn(second)
@@ -99,7 +100,7 @@ class Counters(Series):
             measuring[name] = list(values)
 
     def _turn(self, second: int) -> None:
-        """Closes the second under work, and opens ``second``."""
+        """Closes the current second and opens ``second``."""
         if self._tap is not None and (self._counting or self._measuring):
             self._tap(self._counting, self._measuring)
         if self._counting:
@@ -112,36 +113,36 @@ class Counters(Series):
 
     # Writing
 
-    async def run(self) -> None:
-        """Writes about once a second until cancelled. While the store is away the counts are kept."""
+    async def run(self, pause_seconds: float = FLUSH_SECONDS) -> None:
+        """Writes every ``pause_seconds`` until cancelled. While the store is unavailable, counts are kept."""
         while True:
-            await asyncio.sleep(FLUSH_SECONDS)
+            await asyncio.sleep(pause_seconds)
             await self.flush()
 
     async def flush(self) -> None:
-        """Writes what was counted; what could not be written is kept for the next time."""
+        """Writes all counts; what cannot be written is kept."""
         async with self._writing:
             try:
-                if self._unwritten is not None:  # whether the store has this one nobody knows: it goes first
+                if self._unwritten is not None:  # the store may have this one already: it goes first
                     await self._write(self._unwritten)
                 self._turn(_NEVER)
                 while self._counts or self._measured:
                     self._unwritten = self._take()
                     await self._write(self._unwritten)
-            except StoreAway:
+            except StoreUnavailable:
                 self._merge_old()
             except RedisError as error:
                 self._merge_old()
                 log.error("counts were not written", error=str(error))
 
     async def _write(self, batch: _Batch) -> None:
-        wrong = await self._scripts.count([self._process, batch.number, self._outbox_most, *batch.argv])
+        wrong = await self._scripts.count([self._process, batch.number, self._max_outbox, *batch.argv])
         self._unwritten = None
         if wrong:
             log.error("the store has keys of a wrong type where counts belong", keys=int(wrong))
 
     def _take(self) -> _Batch:
-        """The oldest seconds counted, as the script takes them; at least one, and about _BATCH slices."""
+        """The oldest seconds as arguments of the script: at least one second, about _BATCH slices."""
         counts: dict[str, list[str]] = {}
         measured: dict[str, list[str]] = {}
         size = 0
@@ -166,7 +167,7 @@ class Counters(Series):
         return _Batch(self._batches, argv)
 
     def _merge_old(self) -> None:
-        """Puts seconds together whose finer slices nobody could read any more, so that an outage fills no memory."""
+        """Merges seconds whose finer slices are no longer shown, so that memory stays bounded during an outage."""
         self._turn(_NEVER)
         now = self._clock()
         for second in [second for second in self._counts if second != finest_retained(second, now)]:
@@ -178,7 +179,7 @@ class Counters(Series):
     # Cleaning
 
     async def clean(self, precision: int, page: int) -> AsyncIterator[Cleaned]:
-        """Removes what is no longer retained of one precision, ``page`` names at a time."""
+        """Removes slices of one precision that are no longer retained, ``page`` names at a time."""
         for kind in ("count", "dist"):
             after: bytes | str = ""
             while True:

@@ -1,13 +1,13 @@
-"""What the counters say: by slices of time, and the sums of all time."""
+"""Reads counters: by slices of time, and totals of all time."""
 
 import fnmatch
 from collections.abc import Callable
 from contextlib import suppress
 
-from tracker.store.connection import Connection
-from tracker.store.figures import whole
-from tracker.store.keys import Keys
-from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
 FIGURES = (
     "seeders",
@@ -21,13 +21,15 @@ FIGURES = (
     "credit_cut",
     "tally_dropped",
     "software_dropped",
+    "unique_skipped",
     "outbox_dropped",
 )
 _PAGE = 500
 
 
 class Series:
-    """The reading half of Counters. ``clock`` gives epoch seconds. Raises StoreAway and redis.exceptions.RedisError."""
+    """The reading half of Counters. ``clock`` returns epoch seconds. Methods raise StoreUnavailable and
+    redis.exceptions.RedisError."""
 
     def __init__(self, connection: Connection, keys: Keys, clock: Callable[[], float]) -> None:
         self._connection = connection
@@ -35,7 +37,7 @@ class Series:
         self._clock = clock
 
     async def totals(self) -> dict[str, int]:
-        """The global figures of all time; 0 where something else is stored."""
+        """The global totals of all time; 0 for a value of another type."""
         values = await self._connection.command("MGET", *(self._keys.stat(name) for name in FIGURES))
         return {name: whole(value) for name, value in zip(FIGURES, values, strict=True)}
 
@@ -47,7 +49,7 @@ class Series:
         }
 
     async def names(self, pattern: str = "*") -> list[str]:
-        """Counters that have slices and match a glob, sorted."""
+        """Names of counters that have slices and match a glob, sorted."""
         return await self._names(self._keys.known_counters(), pattern)
 
     async def distribution_names(self, pattern: str = "*") -> list[str]:
@@ -62,8 +64,8 @@ class Series:
         last: float | None = None,
         fill: bool = False,
     ) -> list[tuple[int, int]]:
-        """(start, count) of each slice, sorted, as far as it is retained; ``first`` and ``last`` (epoch s) are moments
-        in the first and last slice wanted. ``fill`` puts in zeros, up to the current slice."""
+        """(start, count) of each retained slice, sorted. ``first`` and ``last`` (epoch s) lie in the first and last
+        slice wanted. ``fill`` adds empty slices as 0, up to the current one."""
         slices = await self._slices(self._keys.counter(precision, name), precision, first, last)
         found = {start: whole(value) for start, value in slices if value.isdigit()}
         if fill:
@@ -76,11 +78,11 @@ class Series:
     async def distribution(
         self, name: str, precision: int, first: float | None = None, last: float | None = None
     ) -> tuple[list[tuple[int, Distribution]], Distribution | None]:
-        """(start, distribution) of each slice as in series(), and of them all together, None when there is none."""
+        """(start, distribution) of each slice as in series(), and the distribution of all of them or None."""
         slices = await self._slices(self._keys.distribution(precision, name), precision, first, last)
         found: list[tuple[int, Distribution]] = []
         for start, value in slices:
-            with suppress(ValueError):  # somebody else wrote it
+            with suppress(ValueError):  # not a value of ours
                 found.append((start, Distribution.decode(value)))
         total: Distribution | None = None
         for _, distribution in found:
@@ -93,13 +95,14 @@ class Series:
         if precision not in PRECISIONS:
             raise ValueError(f"there are no slices of {precision} s")
         since = max(oldest_retained(self._clock(), precision), start_of(first or 0, precision))
-        # What stands at no time, or is no figure, somebody else wrote.
+        # Fields that are not times, and values that are not counts, are not ours.
         times = ((start, value) for start, value in await self._hash(key) if start.isdigit())
         found = ((whole(start), value) for start, value in times)
         return sorted(kept for kept in found if since <= kept[0] and (last is None or kept[0] <= last))
 
     async def _hash(self, key: str) -> list[tuple[bytes, bytes]]:
-        return list((await self._connection.command("HGETALL", key)).items())
+        flat = await self._connection.command("HGETALL", key)
+        return list(zip(flat[::2], flat[1::2], strict=True))
 
     async def _names(self, key: str, pattern: str) -> list[str]:
         names: set[str] = set()

@@ -1,7 +1,7 @@
-"""Slices of time, and the distribution of what was measured in one: arithmetic only.
+"""Slices of time, and distributions of measured values: arithmetic only.
 
-An event belongs to one slice in each precision, the one that begins at or before it. Of each precision the last
-RETAINED slices are kept, the current one among them.
+An event belongs to one slice of each precision. The last RETAINED slices of each precision are kept, including the
+current one.
 """
 
 import math
@@ -9,24 +9,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 PRECISIONS = (1, 5, 60, 300, 3600, 18000, 86400)
-"""Lengths of a slice (s); count.lua knows them too."""
+"""Lengths of slices (s); count.lua has the same list."""
 RETAINED = 120
 _COARSEST_MERGE = 3600
-"""The longest slice that lies within one slice of every coarser precision: 18000 does not divide 86400."""
+"""The longest slice that fits into one slice of every coarser precision: 18000 does not divide 86400."""
 
 
 def start_of(at: float, precision: int) -> int:
-    """Where the slice that holds ``at`` begins (epoch s)."""
+    """The start of the slice that contains ``at`` (epoch s)."""
     return int(at // precision) * precision
 
 
 def oldest_retained(now: float, precision: int) -> int:
-    """Where the oldest slice begins that is still shown."""
+    """The start of the oldest slice that is still shown."""
     return start_of(now, precision) - (RETAINED - 1) * precision
 
 
 def finest_retained(at: int, now: float) -> int:
-    """Where the shortest slice that holds ``at`` and is still shown begins; at the longest the hour."""
+    """The start of the shortest slice that contains ``at`` and is still shown; an hour at most."""
     for precision in PRECISIONS:
         if precision == _COARSEST_MERGE or at >= oldest_retained(now, precision):
             return start_of(at, precision)
@@ -35,7 +35,7 @@ def finest_retained(at: int, now: float) -> int:
 
 @dataclass(frozen=True, slots=True)
 class Distribution:
-    """What was measured: at least one value. ``squares`` is the sum of squared differences from the mean."""
+    """At least one measured value. ``squares`` is the sum of squared differences from the mean."""
 
     count: int
     mean: float
@@ -45,10 +45,9 @@ class Distribution:
 
     @classmethod
     def of(cls, values: Sequence[float]) -> "Distribution | None":
-        """None when there is no value; what is not finite is none.
+        """None without finite values.
 
-        Summing the differences from one of the values, not the values, loses no digits where they are large and
-        close together, and makes a constant series exactly constant.
+        It sums differences from the first value: that is exact for large values close together, and for equal values.
         """
         values = [float(value) for value in values if math.isfinite(value)]
         if not values:
@@ -68,7 +67,7 @@ class Distribution:
         return math.sqrt(self.squares / self.count)
 
     def merge(self, other: "Distribution") -> "Distribution":
-        """Of both together (Chan, Golub and LeVeque 1979); measure() in count.lua does the same."""
+        """The distribution of both (Chan, Golub and LeVeque 1979); measure() in count.lua does the same."""
         count, apart = self.count + other.count, other.mean - self.mean
         return Distribution(
             count,
@@ -83,6 +82,6 @@ class Distribution:
 
     @classmethod
     def decode(cls, text: bytes) -> "Distribution":
-        """Raises ValueError for what is none."""
+        """Raises ValueError for anything else than ``encode`` returns."""
         count, mean, squares, low, high = text.split()
         return cls(int(count), float(mean), float(squares), float(low), float(high))

@@ -1,23 +1,25 @@
-"""Unique users by torrent and by place: counted once in 30 days by one script, and read back as figures and leaderboards.
+"""Unique users by torrent and location: counted once in 30 days, read as counts and leaderboards.
 
-What a batch counts, and the markers that say so, change in one script: a batch whose answer was lost is sent again,
-and counts nothing twice. store/metrics.py has the names, docs/uniques.md the modes.
+One script changes the counts of a batch and their markers. A batch whose reply was lost is sent again and counts
+once. metric_names.py has the names, docs/uniques.md the modes.
 """
 
 from collections.abc import AsyncIterator, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from hashlib import blake2b
 from typing import Literal, NamedTuple
 
 import structlog
+from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import InfoHash
-from tracker.store.connection import Connection
-from tracker.store.figures import ranked, whole
-from tracker.store.keys import Keys
-from tracker.store.metrics import SCOPES, PlaceNames
-from tracker.store.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.stats.memory_usage import Memory
+from tracker.store.stats.metric_names import SCOPES, PlaceNames
+from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_of, month_start
 
 MAX_BATCH = 64
 BOARDS = (*SCOPES, "torrents")
@@ -26,8 +28,8 @@ _SCAN = 1000
 log = structlog.get_logger("tracker.store")
 
 
-class Sighting(NamedTuple):
-    """Somebody joined a torrent. ``user`` is whom the address counts as (``metrics.user_name``)."""
+class UniqueUserEvent(NamedTuple):
+    """A peer joined a torrent. ``user`` is the address or network that counts (``metric_names.user_name``)."""
 
     info_hash: InfoHash
     user: str
@@ -36,18 +38,20 @@ class Sighting(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class UniqueRules:
-    """How users are counted, and what of it waits to be sent elsewhere. ``secret`` keys the hashes of mode hashed."""
+    """How users are counted, and which counts go to the outbox. ``secret`` keys the hashes of mode hashed."""
 
     mode: Literal["exact", "hashed", "hyperloglog"] = "exact"
     secret: bytes = b""
-    outbox_most: int = 0
-    """Most figures that may wait in the outbox; 0 when nobody wants them."""
+    max_outbox: int = 0
+    """Maximum number of values in the outbox; 0 exports none."""
     export_torrents: bool = False
-    """Whether the figures of torrents go to the outbox too, and not only those of countries."""
+    """Whether counts of torrents go to the outbox too."""
+    export_places: bool = True
+    """Whether counts of cities and postcodes go to the outbox, besides those of countries."""
 
 
-class Standing(NamedTuple):
-    """A place of a leaderboard: a place's name or an info hash in hex."""
+class LeaderboardEntry(NamedTuple):
+    """``name`` is a location or an info hash in hex."""
 
     name: str
     users: int
@@ -62,75 +66,94 @@ class Uniques:
         self._connection = connection
         self._keys = keys
         self._rules = rules or UniqueRules()
-        self._script = scripts.estimate if self._rules.mode == "hyperloglog" else scripts.sight
+        self.skipped = 0
+        """Events that were not counted because the store was nearly full."""
+        self._memory = Memory(connection)
+        self._script = scripts.estimate_unique if self._rules.mode == "hyperloglog" else scripts.count_unique
 
-    async def sight(self, batch: Sequence[Sighting], now: float) -> int:
-        """Counts at most 64 sightings, all of them or none; the answer is how many addresses were new to a torrent.
+    def use_secret(self, secret: bytes) -> None:
+        """Hashes users with ``secret`` from now on, in mode hashed."""
+        self._rules = replace(self._rules, secret=secret)
 
-        Raises StoreAway when it cannot be known whether they were counted: the same batch may be sent again.
+    async def count(self, batch: Sequence[UniqueUserEvent], now: float) -> int:
+        """Counts at most 64 events, all or none; returns how many addresses were new to a torrent.
+
+        While the store is nearly full, events that need a marker are not counted, but added to ``skipped``.
+
+        Raises StoreUnavailable when the result is unknown: the same batch may be sent again.
         """
         if len(batch) > MAX_BATCH:
-            raise ValueError(f"at most {MAX_BATCH} sightings at a time")
+            raise ValueError(f"at most {MAX_BATCH} events at a time")
         if not batch:
             return 0
         rules = self._rules
         month, until = month_of(now), int(month_start(now, 1 + MONTHS_KEPT).timestamp())
         argv: list[str | bytes | int | float] = [int(now), month, until]
-        argv += [rules.outbox_most, int(rules.export_torrents), *map(self._pack, batch)]
-        new, failed = await self._script(argv)
+        nearly_full = rules.mode != "hyperloglog" and await self._memory.nearly_full()
+        flags = (rules.export_torrents, rules.export_places, nearly_full)
+        argv += [rules.max_outbox, *map(int, flags), *map(self._pack, batch)]
+        try:
+            new, failed, skipped = await self._script(argv)
+        except OutOfMemoryError:
+            if not nearly_full:
+                raise
+            new, failed, skipped = 0, 0, len(batch)
+        self.skipped += int(skipped)
         if failed:
-            log.error(
-                "keys of the wrong type where unique users belong: somebody else wrote them", failed=failed
-            )
+            log.error("keys of unique users have a wrong type", failed=failed)
         return int(new)
 
-    def _pack(self, sighting: Sighting) -> bytes:
-        """One sighting as the scripts read it."""
-        user = sighting.user.encode()
+    def _pack(self, event: UniqueUserEvent) -> bytes:
+        """One event as the scripts read it."""
+        user = event.user.encode()
         if self._rules.mode == "hashed":
             user = (
                 blake2b(user, digest_size=16, key=self._rules.secret[:64], person=b"unique users")
                 .hexdigest()
                 .encode()
             )
-        texts = (user, *(name.encode() for name in sighting.place))
+        texts = (user, *(name.encode() for name in event.place))
         lengths_and_texts = b"".join(b"%c%b" % (len(text), text) for text in texts)
-        return sighting.info_hash.hex().encode() + lengths_and_texts
+        return event.info_hash.hex().encode() + lengths_and_texts
 
     async def figure(self, metric: str, month: str | None = None) -> int:
-        """The users of a metric, of all time or of a month (``YYYY-MM``); 0 where something else is stored."""
+        """The users of a metric, of all time or of a month (``YYYY-MM``); 0 for a value of another type."""
         key = self._keys.unique_month(metric, month) if month else self._keys.unique(metric)
         return whole(await self._connection.command("GET", key))
 
+    async def may_exceed(self, period: str = ALL_TIME) -> int:
+        """By how much the counts of a period (``all`` or a month) may be too high, because markers were deleted to
+        make room."""
+        return whole(await self._connection.command("HGET", self._keys.unique_forgotten(), period))
+
     async def top(
         self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
-    ) -> list[Standing]:
+    ) -> list[LeaderboardEntry]:
         """Most users first; ``scope`` is one of BOARDS, ``period`` ``all`` or a month."""
         return await self._ranked(self._keys.unique_index(scope, period), count, offset)
 
     async def places(
         self, info_hash: InfoHash, count: int = 10, offset: int = 0
-    ) -> list[tuple[str, Standing]]:
+    ) -> list[tuple[str, LeaderboardEntry]]:
         """(one of SCOPES, place) where a torrent was seen, of all time, most users first."""
-        standings = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
-        parted = [(*standing.name.partition("."), standing.users) for standing in standings]
-        return [(scope, Standing(name, users)) for scope, _, name, users in parted]
+        entries = await self._ranked(self._keys.torrent_places(info_hash), count, offset)
+        parted = [(*entry.name.partition("."), entry.users) for entry in entries]
+        return [(scope, LeaderboardEntry(name, users)) for scope, _, name, users in parted]
 
-    async def _ranked(self, board: str, count: int, offset: int) -> list[Standing]:
+    async def _ranked(self, board: str, count: int, offset: int) -> list[LeaderboardEntry]:
         pairs = await self._connection.command(
             "ZRANGE", board, offset, offset + count - 1, "REV", "WITHSCORES"
         )
-        return [Standing(name, users) for name, users in ranked(pairs)]
+        return [LeaderboardEntry(name, users) for name, users in ranked(pairs)]
 
     async def flush(self) -> AsyncIterator[int]:
-        """Deletes every figure, marker, estimate and leaderboard of unique users, page by page: how many keys so far.
+        """Deletes all counts, markers, estimates and leaderboards of unique users; yields the number of keys so far.
 
-        Torrents stay with all else they have; so do scores, counters, and what waits to be sent. It may run beside a
-        tracker: whoever is seen meanwhile may be counted again later.
+        It keeps torrents, scores, counters and the outbox. Users who join meanwhile may count again later.
         """
         prefix = self._keys.prefix
         ours = tuple(f"{prefix}{name}" for name in (*(f"{scope}." for scope in BOARDS), "hll:", "i:unique:"))
-        removed, cursor = 0, None
+        removed, cursor = int(await self._connection.command("UNLINK", self._keys.unique_forgotten())), None
         while cursor != 0:
             after, keys = await self._connection.command(
                 "SCAN", cursor or 0, "MATCH", f"{prefix}[cpthi]*", "COUNT", _SCAN

@@ -1,16 +1,30 @@
-"""One announce as announce.lua reads it, and the script's answer to it."""
+"""Encodes announces as the arguments of announce.lua, and decodes its reply."""
 
 import struct
-from binascii import hexlify
+from binascii import hexlify, unhexlify
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import structlog
 
-from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Address, Digits, Endpoint, InfoHash, PeerId
+from tracker.store.client.pipe import Argument
+from tracker.store.swarms.rules import LiveRules, SwarmRules
 
 DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
-_OUTCOMES = {b"u": "update", b"e": "early", b"j": "join", b"l": "leave", b"s": "stranger"}
+COMPLETED_MEMBER = b"C"
+"""``completed`` of a peer that may not join: refused with the code ``may not join`` unless the peer is in the swarm."""
+_OUTCOMES = {
+    b"u": "update",
+    b"e": "early",
+    b"j": "join",
+    b"l": "leave",
+    b"a": "absent",
+    b"s": "stranger",
+    b"d": "displaced",
+    b"o": "over",
+}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
@@ -18,12 +32,12 @@ log = structlog.get_logger("tracker.store")
 
 
 class PeerUpdate(NamedTuple):
-    """One announce as the store takes it."""
+    """One announce, as the store expects it."""
 
     info_hash: InfoHash
     peer_id: PeerId
     event: bytes
-    """One of EVENT_CODES' values."""
+    """One of EVENT_CODES' values, or COMPLETED_MEMBER."""
     uploaded: Digits
     downloaded: Digits
     bytes_left: Digits | None
@@ -34,10 +48,12 @@ class PeerUpdate(NamedTuple):
     timeout_seconds: float
     random: int
     with_ids: bool
+    unbounded: bool
+    """Whether the network may have any number of endpoints."""
 
 
 class Admitted(NamedTuple):
-    """The announce was applied, or answered without being applied (``stranger``)."""
+    """The announce was applied, or answered without being applied (``stranger``, ``displaced`` and ``over``)."""
 
     seeders: int
     leechers: int
@@ -47,7 +63,9 @@ class Admitted(NamedTuple):
     peer_ids: bytes
     peer_ids6: bytes
     outcome: str
-    """update, early (an update sooner than the rules allow for), join, leave or stranger."""
+    """update, early (an update sooner than the rules allow for), join, leave, absent (``stopped`` of a peer that is
+    not in the swarm), stranger (the entry belongs to another client), displaced (another peer holds the endpoint), or
+    over (the network has as many endpoints as it may)."""
 
 
 class Refused(NamedTuple):
@@ -57,26 +75,81 @@ class Refused(NamedTuple):
     reason: str
 
 
-class Moved(NamedTuple):
-    """Bytes that the peers of a batch say they have moved since they last announced, by the family they announced over."""
+class TrafficTotals(NamedTuple):
+    """The totals of a batch of announces.
+
+    First bytes that its peers say they have moved since they last announced, by the family they announced over.
+    """
 
     up_v4: int
     down_v4: int
     up_v6: int
     down_v6: int
+    forgotten: int = 0
+    """Empty torrents that were removed because the maximum number was reached."""
+    refused: int = 0
+    """New torrents that were refused: the maximum number was reached, or too many came from one network."""
 
 
-_NOTHING = Moved(0, 0, 0, 0)
+_NOTHING = TrafficTotals(0, 0, 0, 0)
 
 
 def due_deadline(now: float, timeout_seconds: float) -> int:
-    """The due list a timeout belongs to: its end, rounded up to the list's step so that it is over by then."""
+    """The due list of a timeout: its end, rounded up to the step of the lists."""
     return -int(-(now + timeout_seconds) // DUE_STEP_SECONDS) * DUE_STEP_SECONDS
 
 
-def pack_rules(*rules: float) -> bytes:
-    """What holds for all announces, as announce.lua reads it."""
-    return struct.pack("<11d", *rules)
+def pack_rules(rules: SwarmRules) -> bytes:
+    """The rules of all announces, as announce.lua reads them: little-endian doubles."""
+    numbers = (
+        *rules.reaping,
+        rules.max_gap,
+        rules.min_timeout,
+        rules.max_credit,
+        rules.private,
+        rules.open,
+        rules.max_torrents,
+        rules.new_per_address_hour,
+        rules.new_per_network_hour,
+        rules.early,
+        rules.max_user_credit,
+        rules.credit_saved,
+        rules.max_per_network_in_swarm,
+        rules.max_per_network,
+        rules.bound_local_networks,
+    )
+    return struct.pack(f"<{len(numbers)}d", *numbers)
+
+
+class AnnounceCodec:
+    """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds."""
+
+    def __init__(self, rules: LiveRules, clock: Callable[[], float]) -> None:
+        self._live = rules
+        self._rules = rules.current
+        self._packed = pack_rules(rules.current)
+        self._clock = clock
+
+    @property
+    def rules(self) -> bytes:
+        """The rules in force, packed again only when they have changed."""
+        if self._live.current is not self._rules:
+            self._rules = self._live.current
+            self._packed = pack_rules(self._rules)
+        return self._packed
+
+    def encode(self, updates: Sequence[PeerUpdate]) -> list[Argument]:
+        """The time, whether memory may grow, the rules, and each announce."""
+        return [f"{self._clock():.3f}", 1, self.rules, *map(pack, updates)]
+
+    def decode(
+        self, updates: Sequence[PeerUpdate], reply: list[Any]
+    ) -> tuple[list[Admitted | Refused], TrafficTotals]:
+        """An outcome for each announce, and the totals of the batch."""
+        *replies, totals = reply
+        if len(replies) != len(updates):
+            raise ValueError(f"{len(replies)} replies to {len(updates)} announces")
+        return list(map(parse, replies)), parse_totals(totals)
 
 
 def pack(update: PeerUpdate) -> bytes:
@@ -95,9 +168,10 @@ def pack(update: PeerUpdate) -> bytes:
         timeout_seconds,
         random,
         with_ids,
+        unbounded,
     ) = update
     secret = passkey.encode()[:255] if passkey else b""
-    return b"%b%b\0%b\0%b\0%c%b%b%c%b%c%b" % (
+    return b"%b%b\0%b\0%b\0%c%b%b%c%b%c%b%c" % (
         _HEAD.pack(
             hexlify(info_hash + peer_id), event, with_ids, peers_wanted, int(timeout_seconds * 1000), random
         ),
@@ -111,7 +185,22 @@ def pack(update: PeerUpdate) -> bytes:
         digest,
         len(secret),
         secret,
+        unbounded,
     )
+
+
+def pack_join_query(packed: bytes, now: int) -> bytes:
+    """Asks announce.lua whether a packed announce that was sent at ``now`` (epoch s) was a join; empty for a stop."""
+    if packed[80:81] == EVENT_CODES["stopped"]:
+        return b""
+    return _HEAD.pack(packed[:80], b"q", 0, 0, 0, now) + packed[_HEAD.size :]
+
+
+def parse_sender(packed: bytes) -> tuple[InfoHash, PeerId, Address]:
+    """(info hash, peer id, address) of a packed announce."""
+    ids = unhexlify(packed[:80])
+    *_, rest = packed[_HEAD.size :].split(b"\0", 3)
+    return InfoHash(ids[:20]), PeerId(ids[20:]), Address(rest[1 : rest[0] - 1])
 
 
 def parse(reply: Any) -> Admitted | Refused:
@@ -140,12 +229,12 @@ def _split(parts: bytes) -> tuple[bytes, bytes, bytes, bytes]:
 
 def _refused(code: bytes, reason: bytes) -> Refused:
     text = reason.decode("utf-8", "replace")
-    if code == b"error":  # a key of a type nobody should have given it; nothing was changed
+    if code == b"error":  # a key has a wrong type; nothing was changed
         log.error("announce failed in the store", error=text)
         text = ""
     return Refused(code.decode(), text)
 
 
-def parse_moved(figures: bytes) -> Moved:
+def parse_totals(figures: bytes) -> TrafficTotals:
     """The script's answer for the whole batch."""
-    return Moved(*map(int, figures.split())) if figures else _NOTHING
+    return TrafficTotals(*map(int, figures.split())) if figures else _NOTHING

@@ -1,4 +1,5 @@
-"""The swarms as the reaper sees them: silent peers out, counts put right, and the heartbeat by which outages are known."""
+"""The reaper's view of the swarms: removes timed-out peers, repairs counts, and keeps the heartbeat that reveals
+outages."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -9,22 +10,25 @@ import structlog
 from redis.exceptions import OutOfMemoryError
 
 from tracker.bittorrent import PeerId
-from tracker.store.clock import SetBack, StoreClock
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.listing import list_torrents, page_of_torrents, unlisted
-from tracker.store.scripts import Scripts
-from tracker.store.swarm_rules import SwarmRules
+from tracker.store.client.clock import ClockStepBack, StoreClock
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.swarms.rules import LiveRules
+from tracker.store.torrents.name_index import list_torrents, page_of_torrents, unlisted
 
-REWOUND = 200
-"""Peers, about, whose timeouts are put right in one call."""
+HEARTBEAT_SECONDS = 5.0
+"""How often each process reports that peers can announce."""
+SHORTENED_TOGETHER = 200
+"""Approximate number of peers whose timeouts one call shortens."""
 
 log = structlog.get_logger("tracker.store")
 
 
 @dataclass(frozen=True, slots=True)
 class SweepStep:
-    """What one call of the sweep did; ``position`` is where it goes on in the torrent after the ``done`` ones."""
+    """The result of one call of the sweep. It continues at ``position`` in the torrent after the ``done`` ones."""
 
     done: int
     position: str
@@ -35,14 +39,14 @@ class SweepStep:
 
 
 class Reaping:
-    """What is asked of the store for it. ``clock`` gives epoch seconds, ``timer`` seconds since whenever, without a jump."""
+    """The calls of the reaper. ``clock`` gives epoch seconds, ``timer`` seconds that never jump."""
 
     def __init__(
         self,
         connection: Connection,
         scripts: Scripts,
         keys: Keys,
-        rules: SwarmRules,
+        rules: LiveRules,
         clock: Callable[[], float],
         timer: Callable[[], float] = time.monotonic,
     ) -> None:
@@ -53,24 +57,21 @@ class Reaping:
         self._clock = clock
         self._store_clock = StoreClock(timer)
 
-    def go_by(self, rules: SwarmRules) -> None:
-        """From the next call of the store on."""
-        self._rules = rules
-
     @property
     def grace_seconds(self) -> int:
-        """How long after an outage nobody is reaped who could not announce."""
-        return self._rules.grace
+        """How long after an outage no peer is reaped."""
+        return self._rules.current.grace
 
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
-        """Removes those of (torrent id, peer id in hex) whose timeout is gone; the answer is how many were removed.
+        """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number.
 
-        Nearly always none: who looked at their timeouts, which is what published their ends, has removed them as well. Where
-        nothing is remembered of who left, one question about all of them says so.
+        Usually none: the caller that triggered the expiry event has already removed the peer. Where no peers are
+        remembered, one EXISTS for all of them tells.
         """
-        if not peers or not (self._rules.reaping[0] or await self._are_there(peers)):
+        rules = self._rules.current
+        if not peers or not (rules.reaping[0] or await self._are_there(peers)):
             return 0
-        argv: list[str | bytes | int | float] = [int(self._clock()), *self._rules.reaping, self._rules.grace]
+        argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
         argv.append(self._store_clock.expected)
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
@@ -82,18 +83,19 @@ class Reaping:
         keys = (self._keys.peer(torrent_id, PeerId(bytes.fromhex(peer_id))) for torrent_id, peer_id in peers)
         return bool(await self._connection.direct("EXISTS", *keys))
 
-    async def reap_due(self, deadline: int, first: int, most: int, most_reaped: int) -> tuple[int, int]:
-        """Works through a due list from entry ``first`` on: (entries seen, peers removed). None seen: it is done."""
+    async def reap_due(self, deadline: int, first: int, max_entries: int, max_reaped: int) -> tuple[int, int]:
+        """Processes a due list from entry ``first`` on: (entries seen, peers removed). None seen: the list is done."""
+        rules = self._rules.current
         seen, reaped, failed = await self._scripts.due(
             [
                 int(self._clock()),
-                *self._rules.reaping,
-                self._rules.grace,
+                *rules.reaping,
+                rules.grace,
                 deadline,
                 first,
-                most,
-                most_reaped,
-                self._rules.shortest_timeout,
+                max_entries,
+                max_reaped,
+                rules.min_timeout,
                 self._store_clock.expected,
             ]
         )
@@ -101,53 +103,65 @@ class Reaping:
         return int(seen), int(reaped)
 
     async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
-        """Visits swarms from ``position`` in the first of them on, about ``budget`` members."""
-        argv: list[str | bytes | int | float] = [int(self._clock()), *self._rules.reaping, self._rules.grace]
-        argv += [self._rules.forget_after, budget, position, self._store_clock.expected, *torrent_ids]
+        """Visits about ``budget`` members of swarms, from ``position`` in the first one on."""
+        rules = self._rules.current
+        argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
+        argv += [rules.forget_after, budget, position, self._store_clock.expected, *torrent_ids]
         done, after, *figures, found, failed = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
         return SweepStep(int(done), after.decode(), *map(int, figures))
 
     async def check_totals(self) -> int:
-        """Holds the global sums against the rankings; the answer is how many were wrong."""
+        """Compares the global sums with the rankings, and corrects them; returns how many were wrong."""
         return int(await self._scripts.totals([]))
 
     async def heartbeat(self) -> int:
-        """Says that a tracker is here; the answer is the end of the last outage (epoch seconds, 0 for none)."""
+        """Writes the heartbeat; returns the end of the last outage (epoch seconds, 0 for none)."""
         now = int(self._clock())
         until, says = await self._scripts.heartbeat([now, self._store_clock.expected])
         if jump := self._store_clock.note(now, int(says)):
             log.warning("the store's clock jumped", seconds_ahead=jump)
         return int(until)
 
+    async def beat(self) -> None:
+        """The same from a web process. Jumps of the store's clock are the reaper's to notice."""
+        await self._scripts.heartbeat([int(self._clock()), ""])
+
     @property
     def was_set_back(self) -> bool:
-        """Was the store's clock set back, so that timeouts have to be put right?"""
-        return self._store_clock.set_back is not None
+        """Whether the store's clock was set back, so that timeouts must be shortened."""
+        return self._store_clock.step_back is not None
 
-    async def rewind(self) -> None:
-        """Shortens the timeouts of before the store's clock was set back by as much.
+    async def shorten_timeouts(self) -> None:
+        """Shortens timeouts set before the store's clock was set back, by the same amount.
 
-        Not where that is less than a timeout may last: then nobody can tell the old from the new, and it is over as soon.
+        Does nothing for less than the maximum timeout: then old and new timeouts look alike, and the old ones end as
+        soon.
         """
-        back = self._store_clock.set_back
-        if back is not None and back.seconds > self._rules.longest_timeout:
+        back = self._store_clock.step_back
+        if back is not None and back.seconds > self._rules.current.max_timeout:
             cursor, shortened = 0, 0
             while True:
-                cursor, torrent_ids = await self.page(cursor, REWOUND)
+                cursor, torrent_ids = await self.page(cursor, SHORTENED_TOGETHER)
                 for torrent_id in torrent_ids:
-                    shortened += await self._rewind_torrent(back, torrent_id)
+                    shortened += await self._shorten_timeouts_of(back, torrent_id)
                 if not cursor:
                     break
-            log.info("timeouts of before the store's clock was set back are put right", peers=shortened)
-        self._store_clock.set_back = None
+            log.info("shortened timeouts after the store's clock was set back", peers=shortened)
+        self._store_clock.step_back = None
 
-    async def _rewind_torrent(self, back: SetBack, torrent_id: str) -> int:
+    async def _shorten_timeouts_of(self, back: ClockStepBack, torrent_id: str) -> int:
         position, shortened = b"0", 0
-        rules = (int(self._clock()), back.seconds, back.since, self._rules.longest_timeout, torrent_id)
+        rules = (
+            int(self._clock()),
+            back.seconds,
+            back.since,
+            self._rules.current.max_timeout,
+            torrent_id,
+        )
         while True:
-            position, some = await self._scripts.rewind([*rules, position, REWOUND])
+            position, some = await self._scripts.shorten_timeouts([*rules, position, SHORTENED_TOGETHER])
             shortened += int(some)
             if position == b"0":
                 return shortened
@@ -157,16 +171,18 @@ class Reaping:
         return await page_of_torrents(self._connection, self._keys, cursor, count)
 
     async def size(self) -> int:
-        """About how much a whole sweep visits: torrents and active peers."""
+        """The approximate size of a whole sweep: torrents and active peers."""
         torrents, *peers = await self._connection.pipeline(
             ("ZCARD", self._keys.index("seeders")),
             ("GET", self._keys.stat("seeders")),
             ("GET", self._keys.stat("leechers")),
         )
-        return int(torrents) + sum(int(count or 0) for count in peers)
+        # A count of another type was written by another program.
+        counts = (whole(count) for count in peers if isinstance(count, bytes))
+        return (torrents if isinstance(torrents, int) else 0) + sum(counts)
 
     async def due_lists(self, deadlines: Sequence[int]) -> list[int]:
-        """Those of ``deadlines`` that have a list."""
+        """The deadlines that have a list."""
         keys = [self._keys.due(deadline) for deadline in deadlines]
         # After an outage there are pages and pages of none.
         if not keys or (len(keys) > 1 and not await self._connection.command("EXISTS", *keys)):
@@ -175,7 +191,7 @@ class Reaping:
         return [deadline for deadline, exists in zip(deadlines, there, strict=True) if exists == 1]
 
     async def due_cursor(self) -> int | None:
-        """The last deadline worked through, epoch seconds."""
+        """The last processed deadline, epoch seconds."""
         value = await self._connection.command("GET", self._keys.due_cursor())
         return int(value) if value and value.isdigit() else None
 
@@ -186,4 +202,4 @@ class Reaping:
 
 def _report(failed: int) -> None:
     if failed:
-        log.error("keys of the wrong type stop the reaper: somebody else wrote them", failed=failed)
+        log.error("keys of the wrong type stop the reaper", failed=failed)

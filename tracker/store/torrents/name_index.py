@@ -1,4 +1,4 @@
-"""How torrents are listed: the names they are found by, and bringing those into the index that are missing there."""
+"""The indexes of torrents: folds names for the search, and adds torrents that an index misses."""
 
 import re
 import unicodedata
@@ -9,29 +9,29 @@ from typing import Any
 
 from redis.exceptions import OutOfMemoryError
 
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
 
 NAME_CHARACTERS = 255
-"""So much of a name is searched."""
+"""The search covers this many characters of a name."""
 _SEPARATORS = re.compile(r"[\s\x00-\x1f\x7f]+")
 
 
 def fold(text: str) -> str:
-    """A name, or a part of one, as it is compared: in one case, one form of each letter, one space between words."""
+    """Folds a name, or a part of one, for comparison: case-folded, NFKC, one space between words."""
     letters = unicodedata.normalize("NFKC", text[:NAME_CHARACTERS]).casefold()
     return _SEPARATORS.sub(" ", letters)[:NAME_CHARACTERS]
 
 
 def fold_name(text: str) -> str:
-    """The name that a torrent is listed by; empty for one without a name."""
+    """Returns the name in the index; empty for a torrent without a name."""
     return fold(text).strip()
 
 
 @dataclass(frozen=True, slots=True)
 class Unlisted:
-    """A torrent that is, or may be, not listed as it should. ``certain``: it is, whatever its name is."""
+    """A torrent that an index may miss. ``certain``: an index misses it, even if its listed name is correct."""
 
     info_hash: str
     torrent_id: str
@@ -49,7 +49,8 @@ class Unlisted:
 
 
 def unlisted(found: Sequence[Any]) -> list[Unlisted]:
-    """What note_unlisted of naming.lua found, without those that are listed well: their names fold to what is there."""
+    """Parses what note_unlisted() of unlisted.lua found. Leaves out torrents whose index entries are correct: only
+    Python can fold their names and compare them."""
     rows = [
         Unlisted(info_hash.decode(), torrent_id.decode(), name, listed, certain == 1)
         for info_hash, torrent_id, name, listed, certain in zip(*(found[i::5] for i in range(5)), strict=True)
@@ -58,7 +59,7 @@ def unlisted(found: Sequence[Any]) -> list[Unlisted]:
 
 
 async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) -> None:
-    """Lists them. A store that is full has to wait for it: the next sweep finds them again."""
+    """Adds torrents to the indexes. Does nothing if the store is out of memory: the next sweep finds them again."""
     if not rows:
         return
     argv: list[str | bytes | int | float] = [now]
@@ -71,13 +72,6 @@ async def list_torrents(scripts: Scripts, now: int, rows: Sequence[Unlisted]) ->
 async def page_of_torrents(
     connection: Connection, keys: Keys, cursor: int, count: int
 ) -> tuple[int, list[str]]:
-    """A page of all torrent ids, and the cursor of the next (0 at the end)."""
+    """Returns (next cursor, about ``count`` torrent ids), unordered. Cursor 0 begins and ends the walk."""
     after, members = await connection.command("ZSCAN", keys.index("seeders"), cursor, "COUNT", count)
-    return int(after), [member.decode() for member in _members(members)]
-
-
-def _members(scanned: Any) -> list[bytes]:
-    """ZSCAN's answer as the client gives it (flat, or pairs) -> the members."""
-    if scanned and isinstance(scanned[0], tuple | list):
-        return [member for member, _ in scanned]
-    return list(scanned[::2])
+    return int(after), [member.decode() for member in members[::2]]

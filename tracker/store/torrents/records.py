@@ -1,23 +1,22 @@
-"""What the register knows of a torrent, read out of the store: figures, peers, history, denial.
+"""Parses stored torrents, peers, history points and denials.
 
-A site may write there too, and what it wrote may be anything.
+A site may write these keys too, so a value may be invalid.
 """
 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from math import isfinite
-from typing import Any
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
-from tracker.store.figures import whole
+from tracker.store.schema.lenient_numbers import whole
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
 
 
 @dataclass(frozen=True, slots=True)
 class Torrent:
-    """A registered torrent and its figures."""
+    """A torrent with its statistics. It is registered, denied, or still has peers."""
 
     info_hash: InfoHash
     torrent_id: str
@@ -32,9 +31,9 @@ class Torrent:
     private: bool = False
     denied: str | None = None
     score: float | None = None
-    """None when the torrent is not in the ranking by score."""
+    """None if the torrent is not in the ranking by score."""
     fields: Mapping[str, str] = field(default_factory=dict)
-    """Everything the torrent's hash holds, as text."""
+    """All fields of the torrent's hash, as text."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class Peer:
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """What a torrent was like when it was scored."""
+    """A torrent's peers, completions and score at one scoring."""
 
     at: int
     """Epoch seconds."""
@@ -57,31 +56,32 @@ class Point:
     leechers: int
     completions: int
     score: float
-    """The score it was given; 0 when it left the ranking."""
+    """The new score; 0 if the torrent left the ranking."""
 
 
 @dataclass(frozen=True, slots=True)
 class Denial:
-    """A torrent that nobody may announce."""
+    """A torrent on the deny list. Its announces are refused."""
 
     info_hash: InfoHash
     reason: str
-    """What its peers are shown."""
+    """Shown to its peers."""
     since: int
-    """When it was denied, or found to be, epoch seconds."""
+    """When it was denied, or when the tracker found a denial that a site wrote (epoch s)."""
 
 
-def text_of(row: Any) -> dict[str, str]:
-    """A hash as the client gives it, as text."""
-    if isinstance(row, list):
-        row = dict(zip(row[::2], row[1::2], strict=True))
-    if not isinstance(row, dict):  # the server's word that it is no hash
-        return {}
+def hash_of(reply: list[bytes] | Exception) -> dict[bytes, bytes]:
+    """Returns the fields of a pipelined HGETALL reply. Empty for a key of the wrong type."""
+    return {} if isinstance(reply, Exception) else dict(zip(reply[::2], reply[1::2], strict=True))
+
+
+def text_of(row: Mapping[bytes, bytes]) -> dict[str, str]:
+    """Returns the fields of a hash as text; invalid UTF-8 is replaced."""
     return {k.decode("utf-8", "replace"): v.decode("utf-8", "replace") for k, v in row.items()}
 
 
 def info_hash_of(text: bytes | None) -> InfoHash | None:
-    """40 hex digits; None for anything else."""
+    """Parses 40 lowercase hex digits. None for anything else."""
     return InfoHash(bytes.fromhex(text.decode())) if text is not None and _HEX.fullmatch(text) else None
 
 
@@ -108,11 +108,7 @@ def torrent_of(
     )
 
 
-def peer_of(peer_id: PeerId, row: Any) -> Peer:
-    if isinstance(row, list):
-        row = dict(zip(row[::2], row[1::2], strict=True))
-    if not isinstance(row, dict):
-        row = {}
+def peer_of(peer_id: PeerId, row: Mapping[bytes, bytes]) -> Peer:
     packed = row.get(b"endpoints", b"")
     v4 = packed[:6] if len(packed) in (6, 24) else b""
     v6 = packed[-18:] if len(packed) >= 18 else b""
@@ -123,11 +119,11 @@ def peer_of(peer_id: PeerId, row: Any) -> Peer:
 
 
 def point_of(entry: bytes) -> Point | None:
-    """An entry of a history; None for what is none."""
+    """Parses a history entry. None if it is invalid."""
     try:
-        *figures, score = entry.split()
-        at, seeders, leechers, completions = map(int, figures)
-        given = float(score)
+        *counts, score = entry.split()
+        at, seeders, leechers, completions = map(int, counts)
+        new_score = float(score)
     except ValueError:
         return None
-    return Point(at, seeders, leechers, completions, given) if isfinite(given) else None
+    return Point(at, seeders, leechers, completions, new_score) if isfinite(new_score) else None

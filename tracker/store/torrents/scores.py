@@ -1,7 +1,8 @@
-"""Which torrents are scored next, and what came of it.
+"""The scoring queue: takes due torrents under leases, and stores their new scores.
 
-A torrent waits in `t:i:processed` for its turn, is taken with a lease, and is given its new score by whoever still holds
-that lease. A worker that dies leaves everything as it was: the lease lapses, and the torrent is taken again with its old score.
+`t:i:processed` orders torrents by the time of their last scoring. A worker takes due torrents with a lease, and only
+the lease holder can store the new score. When a worker dies, its leases end and other workers take the torrents with
+their old scores.
 """
 
 import random
@@ -10,21 +11,29 @@ from dataclasses import dataclass
 from typing import Any
 
 from tracker.bittorrent import InfoHash
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
 
 LEASE_SECONDS = 120
 COUNTED_ONCE_IN_SECONDS = 3600
 HISTORY_POINTS = 72
-MOST_AT_ONCE = 500
+MAX_AT_ONCE = 500
 
 Argument = str | bytes | int | float
 
 
+class Leased(Exception):
+    """A worker holds the torrent's lease, or died holding it. The lease ends in ``seconds``."""
+
+    def __init__(self, seconds: int) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
+
+
 @dataclass(frozen=True, slots=True)
 class Taken:
-    """A torrent that is ours to score until the lease ends."""
+    """A torrent that this worker may score until the lease ends."""
 
     torrent_id: str
     token: str
@@ -33,15 +42,15 @@ class Taken:
     seeders: int
     leechers: int
     new: int
-    """Addresses first seen there since the last scoring."""
+    """Addresses first seen on the torrent since the last scoring."""
     waited_seconds: float
     elsewhere: int = 0
-    """Peers that another tracker knew at the last scoring, the most of them."""
+    """Peers at the last scoring on the other tracker that knew the most of them."""
 
 
 @dataclass(frozen=True, slots=True)
 class Scored:
-    """The result of a scoring; ``score`` None takes the torrent out of the ranking. ``elsewhere`` is None when no other
+    """The result of a scoring. ``score`` None removes the torrent from the ranking; ``elsewhere`` is None if no other
     tracker answered."""
 
     taken: Taken
@@ -51,7 +60,7 @@ class Scored:
 
 @dataclass(frozen=True, slots=True)
 class Finished:
-    """``counted`` torrents were scored for the first time in an hour. ``void``: ids of results that came too late."""
+    """``counted``: torrents scored for the first time in an hour. ``void``: ids that lost their lease before."""
 
     counted: int
     void: tuple[str, ...] = ()
@@ -59,36 +68,39 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Lag:
-    """How far scoring is behind."""
+    """The backlog of the scoring queue."""
 
     count: int
     """Torrents in the ranking."""
     waiting: int
-    """Those whose turn has come, and that nobody works on."""
+    """Due torrents without a lease."""
     late: int
-    """Those whose turn came more than an interval ago."""
+    """Torrents due for more than one interval."""
     longest_seconds: float
-    """Since the scoring that is longest ago."""
+    """Seconds since the oldest last scoring."""
 
 
 @dataclass(frozen=True, slots=True)
 class ScorePlace:
-    """Where a torrent stands in the ranking, and when it is scored; times are epoch seconds."""
+    """A torrent's place in the ranking and its scoring times, in epoch seconds."""
 
     rank: int
     """0 is the highest score."""
     of: int
     """Torrents in the ranking."""
     last_processed: int
-    """When it was last scored, or came into the ranking."""
+    """When it was last scored, or entered the ranking."""
     next_turn: int
-    """From then on it is its turn; what lies in the past is by how long it has waited."""
+    """When it is due. A time in the past means that it is waiting."""
     being_scored: bool
 
 
 class Scores:
-    """The scores of one prefix. ``interval_seconds`` is the time between two scorings of a torrent, ``history`` how many
-    points of each torrent's past are kept, ``clock`` gives epoch seconds."""
+    """The scores under one key prefix.
+
+    ``clock`` returns epoch seconds. ``interval_seconds`` is the time between two scorings of a torrent,
+    ``lease_seconds`` the length of a lease, and ``history`` the number of history points kept for each torrent.
+    """
 
     def __init__(
         self,
@@ -108,29 +120,34 @@ class Scores:
         self._interval = interval_seconds
         self._lease = lease_seconds
         self._history = history
-        self._odd_turn_by_waiting = False
+        self._extra_by_waiting = False
 
     async def take(self, count: int) -> list[Taken]:
-        """At most ``count`` torrents whose turn it is: half by score and time waited, half those that wait longest."""
-        count = min(count, MOST_AT_ONCE)
+        """Takes at most ``count`` due torrents: half by score times time waited, half by time waited alone."""
+        count = min(count, MAX_AT_ONCE)
         by_waiting = count // 2
-        if count % 2:  # of an odd number the waiting get the larger half every other time
-            self._odd_turn_by_waiting = not self._odd_turn_by_waiting
-            by_waiting += self._odd_turn_by_waiting
-        return await self._take(count, by_waiting, "")
+        if count % 2:  # an odd number: every other call takes one more by time waited
+            self._extra_by_waiting = not self._extra_by_waiting
+            by_waiting += self._extra_by_waiting
+        return await self._take(count, by_waiting)
 
     async def take_one(self, torrent_id: str) -> Taken | None:
-        """This torrent, whether it is its turn or not; None when it is not in the ranking, or being scored just now."""
-        found = await self._take(1, 1, torrent_id)
-        return found[0] if found else None
+        """Takes this torrent, due or not. None if it is not in the ranking. Raises Leased if a lease is held."""
+        answer = await self._call_take(1, 1, torrent_id)
+        if isinstance(answer, int):
+            raise Leased(answer)
+        return _taken(answer[0]) if answer else None
 
-    async def _take(self, count: int, by_waiting: int, torrent_id: str) -> list[Taken]:
-        luck = random.getrandbits(31)
-        argv: list[Argument] = [self._now(), self._interval, self._lease, count, by_waiting, luck, torrent_id]
-        return [_taken(row) for row in await self._scripts.take(argv)]
+    async def _take(self, count: int, by_waiting: int) -> list[Taken]:
+        return [_taken(row) for row in await self._call_take(count, by_waiting, "")]
+
+    async def _call_take(self, count: int, by_waiting: int, torrent_id: str) -> Any:
+        seed = random.getrandbits(31)
+        argv: list[Argument] = [self._now(), self._interval, self._lease, count, by_waiting, seed, torrent_id]
+        return await self._scripts.take(argv)
 
     async def finish(self, results: Sequence[Scored]) -> Finished:
-        """Ends scorings: each applies once, and only when whoever began it still holds the torrent."""
+        """Stores results and ends their leases. Each result applies once, and only while its lease is held."""
         argv: list[Argument] = []
         for result in results:
             score = "drop" if result.score is None else repr(float(result.score))
@@ -138,10 +155,10 @@ class Scores:
         return await self._end(argv)
 
     async def give_back(self, taken: Sequence[Taken]) -> None:
-        """Ends leases without a result: the torrents keep their scores and their turn."""
+        """Ends leases without a result. The torrents keep their scores and stay due."""
         argv: list[Argument] = []
-        for one in taken:
-            argv += _result(one, "back")
+        for torrent in taken:
+            argv += _result(torrent, "back")
         await self._end(argv)
 
     async def _end(self, argv: list[Argument]) -> Finished:
@@ -153,25 +170,38 @@ class Scores:
         return Finished(counted, tuple(torrent_id.decode() for torrent_id in void))
 
     async def reset(self, torrent_ids: Sequence[str]) -> int:
-        """Scores begin anew, also of torrents that had left the ranking; the answer is how many of them there are."""
+        """Resets scores to 1, also of torrents outside the ranking. Returns how many of the torrents exist."""
         return int(await self._scripts.reset_score([self._now(), *torrent_ids]))
 
     async def count(self) -> int:
-        """How many torrents are in the ranking."""
+        """Returns the number of torrents in the ranking."""
         return int(await self._connection.command("ZCARD", self._keys.index("score")))
 
     async def top(self, count: int, offset: int = 0) -> list[tuple[str, float]]:
-        """(torrent id, score), the highest first."""
+        """Returns ``count`` pairs (torrent id, score) from ``offset`` on, highest score first."""
         flat = await self._connection.command(
             "ZRANGE", self._keys.index("score"), offset, offset + count - 1, "REV", "WITHSCORES"
         )
-        pairs = (
-            flat if flat and isinstance(flat[0], tuple | list) else zip(flat[::2], flat[1::2], strict=True)
+        return [
+            (torrent_id.decode(), float(score))
+            for torrent_id, score in zip(flat[::2], flat[1::2], strict=True)
+        ]
+
+    async def of(self, torrent_ids: Sequence[str]) -> list[float | None]:
+        """Returns the scores of these torrents, in order. None for a torrent outside the ranking."""
+        found = await self._connection.command("ZMSCORE", self._keys.index("score"), *torrent_ids)
+        return [None if score is None else float(score) for score in found]
+
+    async def page_by_seeders(self, cursor: str, count: int) -> tuple[str, list[tuple[str, float]]]:
+        """Returns (next cursor, about ``count`` torrent ids with seeders), unordered. Cursor "0" begins and ends."""
+        after, flat = await self._connection.command(
+            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", count
         )
-        return [(torrent_id.decode(), float(score)) for torrent_id, score in pairs]
+        pairs = zip(flat[::2], flat[1::2], strict=True)
+        return after.decode(), [(member.decode(), float(seeders)) for member, seeders in pairs]
 
     async def place(self, torrent_id: str) -> ScorePlace | None:
-        """Where a torrent stands; None when it is not in the ranking."""
+        """Returns a torrent's place. None if it is not in the ranking."""
         keys, now = self._keys, self._now()
         answers = await self._connection.pipeline(
             ("ZREVRANK", keys.index("score"), torrent_id),
@@ -202,20 +232,15 @@ class Scores:
             if isinstance(answer, Exception):
                 raise answer
         count, due, leased, late, first = answers
-        longest = now - float(_last(first)) if first else 0.0
-        return Lag(count, max(0, due - leased), late, max(0.0, longest))
+        max_seconds = now - float(first[1]) if first else 0.0
+        return Lag(count, max(0, due - leased), late, max(0.0, max_seconds))
 
     def _now(self) -> int:
         return int(self._clock())
 
 
-def _last(first: Any) -> Any:
-    """The score of the one member in a ZRANGE answer, flat or in pairs."""
-    return first[0][1] if isinstance(first[0], tuple | list) else first[1]
-
-
 def _time(score: Any) -> int:
-    """A time that a site may have written: endless ones too."""
+    """Reads a time. A site may have written it, so it may be negative or infinite."""
     return int(max(0.0, min(float(score), 2.0**53)))
 
 
@@ -240,5 +265,5 @@ def _taken(row: list[Any]) -> Taken:
 
 
 def _number(text: bytes) -> int:
-    """Of what a site may have written by itself; Python refuses numbers of thousands of digits."""
+    """Reads a whole number. A site may have written it: 0 if it is invalid or longer than 16 digits."""
     return int(text) if text.isdigit() and len(text) <= 16 else 0

@@ -1,7 +1,7 @@
-"""Finding torrents by a part of their name, or by the beginning of their info hash.
+"""Finds torrents by a part of their name or by the first digits of their info hash.
 
-Names stand in `t:i:name` in their order, info hashes in `t:i:info_hash` in theirs, so nothing walks the key space. A
-beginning of an info hash is looked up; for a part of a name all names are looked at, NAMES_A_CALL in each call of the store.
+The sorted indexes `t:i:name` and `t:i:info_hash` make a walk through the key space unnecessary. An info-hash prefix
+is a range lookup. A part of a name needs a scan of all names, NAMES_A_CALL in each script call.
 """
 
 import re
@@ -9,29 +9,29 @@ from collections.abc import Awaitable, Callable
 
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.listing import fold
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.torrents.name_index import fold
 
 NAMES_A_CALL = 1000
-"""More would keep announces waiting for longer than a millisecond."""
+"""More would block announces for longer than a millisecond."""
 NAMES_A_PAGE = 250_000
-"""So many names are looked at for one page; the next one goes on where it stopped."""
+"""Max names scanned for one page. The next page continues from there."""
 HASHES_A_CALL = 500
 SURE_DIGITS = 4
-"""So many hex digits are more likely meant as an info hash than as a part of a name."""
+"""From this many hex digits on, the text more likely means an info hash than a part of a name."""
 _HEX = re.compile(r"[0-9a-f]{1,40}", re.ASCII)
 _CURSOR = re.compile(r"([hn])([0-9]{1,12})", re.ASCII)
 SCORE_DIGITS = 13
-"""So many hex digits a score holds exactly."""
+"""A sorted-set score holds this many hex digits exactly."""
 END = -1
 
 Phase = Callable[[int, int], Awaitable[tuple[int, list[InfoHash]]]]
 
 
 class Search:
-    """One text, looked for in one register."""
+    """The search for one text under one key prefix."""
 
     def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, text: str) -> None:
         self._connection = connection
@@ -42,11 +42,14 @@ class Search:
         self._digits = digits if _HEX.fullmatch(digits) else ""
 
     async def page(self, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
-        """(cursor of the next page, '' at the end; at most ``count`` info hashes). Raises ClientError for a bad cursor."""
+        """Returns (next cursor, at most ``count`` info hashes). The cursor is '' at the end.
+
+        Raises ClientError for an invalid cursor.
+        """
         phases = self._phases()
         name, position = _read(cursor) if cursor else (next(iter(phases)), 0)
         if name not in phases:
-            raise ClientError("this is no cursor of such a search")
+            raise ClientError("this cursor belongs to another search")
         found: list[InfoHash] = []
         for phase in list(phases)[list(phases).index(name) :]:
             position, more = await phases[phase](position, count - len(found))
@@ -57,7 +60,7 @@ class Search:
         return "", found
 
     def _phases(self) -> dict[str, Phase]:
-        """Names and info hashes, first what is more likely meant."""
+        """Returns the searches by name and by info hash, the more likely one first."""
         if not self._digits:
             return {"n": self._names}
         if len(self._digits) < SURE_DIGITS:
@@ -80,7 +83,7 @@ class Search:
         return position, found
 
     async def _hashes(self, position: int, wanted: int) -> tuple[int, list[InfoHash]]:
-        if len(self._digits) == 2 * HASH_LENGTH:  # known torrents that are in no list are found too
+        if len(self._digits) == 2 * HASH_LENGTH:  # also finds a known torrent that is in no index
             return (END, [InfoHash(bytes.fromhex(self._digits))]) if wanted else (position, [])
         first, end = await self._places()
         found: list[InfoHash] = []
@@ -97,7 +100,7 @@ class Search:
         return (position if first + position < end else END), found
 
     async def _places(self) -> tuple[int, int]:
-        """Where those that begin with the digits, as far as a score holds them, stand in the index: [first, end)."""
+        """Returns the index range [first, end) of info hashes that begin with the first SCORE_DIGITS digits."""
         digits, index = self._digits[:SCORE_DIGITS], self._keys.info_hashes()
         lowest, highest = (int(digits.ljust(SCORE_DIGITS, filling), 16) for filling in "0f")
         answers = await self._connection.pipeline(
@@ -112,5 +115,5 @@ class Search:
 def _read(cursor: str) -> tuple[str, int]:
     match = _CURSOR.fullmatch(cursor)
     if not match:
-        raise ClientError("this is no cursor")
+        raise ClientError("invalid cursor")
     return match[1], int(match[2])

@@ -1,38 +1,39 @@
-"""Users as a file or another site has them: taken over with their passkeys and totals."""
+"""Imports users with their passkeys and totals from a file or another site."""
 
 import re
 import secrets
 from collections.abc import Mapping
 
 from tracker.errors import ClientError
-from tracker.store.connection import Connection
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_FIGURE = re.compile(r"[0-9]{1,16}", re.ASCII)
-_LARGEST = 2**53 - 1
+_TOTAL = re.compile(r"[0-9]{1,16}", re.ASCII)
+_MAX_TOTAL = 2**53 - 1
 TOTALS = ("uploaded", "downloaded", "snatches", "announces")
 
 
-class Accounts:
-    """The users of one prefix, from outside."""
+class UserImport:
+    """Imports users under one key prefix."""
 
     def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
 
-    async def bring(self, fields: Mapping[str, str], *, replace_totals: bool = False) -> bool:
-        """Takes over one user (user_id, passkey, enabled, can_leech and totals); True when nobody had that id.
+    async def import_user(self, fields: Mapping[str, str], *, replace_totals: bool = False) -> bool:
+        """Imports one user: user_id, passkey, enabled, can_leech and TOTALS. Returns True if the id is new.
 
-        What ``fields`` leaves out or leaves empty stays as it is; a new user without passkey gets a random one. A
-        known user keeps the totals, which may have grown since, unless ``replace_totals``. Raises ClientError for a
-        user who has another passkey or is being deleted, for a passkey that is another user's, and for values that cannot be.
+        A field that is missing or empty keeps its value. A new user without a passkey gets a random one. An existing
+        user keeps their totals, which may have grown since the export, unless ``replace_totals`` is set. Raises
+        ClientError if the user has another passkey or is being deleted, if the passkey belongs to another user, or
+        if a value is invalid.
         """
         checked = checked_user(fields)
-        answer = await self._scripts.bring_user(
+        answer = await self._scripts.import_user(
             [
                 checked["user_id"],
                 checked.get("passkey", ""),
@@ -52,7 +53,7 @@ class Accounts:
 
 
 def checked_user(fields: Mapping[str, str]) -> dict[str, str]:
-    """Those that are not empty, if they are a user's. Raises ClientError."""
+    """Returns the fields that are not empty. Raises ClientError if a value is invalid."""
     found = {name: value for name, value in fields.items() if value}
     if not _USER_ID.fullmatch(found.get("user_id", "")):
         raise ClientError("a user id is a positive number")
@@ -63,6 +64,6 @@ def checked_user(fields: Mapping[str, str]) -> dict[str, str]:
             raise ClientError("enabled and can_leech are 0 or 1")
     for name in TOTALS:
         text = found.get(name, "0")
-        if not _FIGURE.fullmatch(text) or int(text) > _LARGEST:
+        if not _TOTAL.fullmatch(text) or int(text) > _MAX_TOTAL:
             raise ClientError("totals are whole numbers up to 9007199254740991")
     return found

@@ -3,21 +3,20 @@
 import re
 import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
 
 from tracker.errors import ClientError
-from tracker.store.connection import Connection
-from tracker.store.figures import ranked, whole
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import ranked, whole
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_TOTALS = ("uploaded", "downloaded", "snatches", "announces")
+_TOTALS = ("uploaded", "downloaded", "snatches", "announces", "unreported")
 _PAGE = 500
-_DELETED_TOGETHER = 100
-"""Torrents of each of a user's sets: what announces wait for."""
+_MAX_DELETED_PER_CALL = 100
+"""Max torrents of each user set that one script call deletes. Announces wait for that call."""
 SETS = ("active", "complete", "incomplete", "hnr")
 
 
@@ -31,20 +30,26 @@ class User:
     downloaded: int = 0
     snatches: int = 0
     announces: int = 0
+    unreported: int = field(default=0, compare=False)
+    """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
+    are not counted as downloaded."""
 
 
 class Users:
-    """Changes hold from the very next announce: the announce script itself reads the user."""
+    """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection
+        self._scripts = scripts
         self._keys = keys
-        self._scripts = Scripts(connection, keys.prefix)
 
     async def add(
         self, user_id: str | None = None, passkey: str | None = None, *, can_leech: bool = True
     ) -> User:
-        """A new user; without ``passkey`` one with 160 random bits is made. Raises ClientError when either is taken."""
+        """Adds a user. Without ``passkey``, generates one with 160 random bits.
+
+        Raises ClientError if the id or the passkey is invalid or taken.
+        """
         passkey = _checked(passkey)
         if user_id is not None and not _USER_ID.fullmatch(user_id):
             raise ClientError("a user id is a positive number")
@@ -61,7 +66,7 @@ class Users:
         return found[0].decode() if found else None
 
     async def find(self, who: str) -> User:
-        """By user id or passkey; raises ClientError when there is no such user."""
+        """Finds a user by id or passkey. Raises ClientError if there is none."""
         by_id = await self.passkey_of(who) if _USER_ID.fullmatch(who) else None
         user = await self.get(by_id or who)
         if user is None:
@@ -80,12 +85,12 @@ class Users:
         users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
         totals = await pipeline(*(("HMGET", keys.user(user[0]), *_TOTALS) for user in users.values()))
         return [
-            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, figures))
-            for (passkey, (user_id, enabled, can_leech)), figures in zip(users.items(), totals, strict=True)
+            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, counts))
+            for (passkey, (user_id, enabled, can_leech)), counts in zip(users.items(), totals, strict=True)
         ]
 
     async def edit(self, passkey: str, fields: Mapping[str, bool]) -> None:
-        """Sets ``enabled`` or ``can_leech`` and leaves the rest; raises ClientError for an unknown passkey."""
+        """Sets ``enabled`` or ``can_leech``. Raises ClientError for another field or an unknown passkey."""
         if not fields.keys() <= {"enabled", "can_leech"}:
             raise ClientError("a user has no such field")
         user = await self.get(passkey)
@@ -97,7 +102,10 @@ class Users:
             await self._changed(user.user_id)
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
-        """A new passkey for a user; the old one is unknown at once. Raises ClientError when the new one is taken."""
+        """Replaces a user's passkey. The old one is invalid at once.
+
+        Without ``new``, generates one. Raises ClientError if the old passkey is unknown or the new one is taken.
+        """
         new = _checked(new)
         user_id = await self._scripts.rotate_user([passkey, new])
         if user_id is None:
@@ -108,29 +116,32 @@ class Users:
         return await self.find(new)
 
     async def delete(self, who: str) -> None:
-        """Deletes a user, by id or passkey, with every key; peers that are left in swarms are reaped as always.
+        """Deletes a user, by id or passkey, with all their keys. Their peers leave the swarms when they time out.
 
-        The first step takes the passkey away and the user out of the list, so that nothing is credited any more. What is
-        interrupted after it goes on when it is repeated by user id, or with ``finish_deletions``.
+        The first step deletes the passkey and the list entry, so no more traffic is credited. After an interruption,
+        repeat the call with the user id, or call ``finish_deletions``. Raises ClientError if there is no such user.
         """
         await self._delete(*await self.identify(who))
 
     async def finish_deletions(self) -> int:
-        """Goes on with deletions that were begun, here or elsewhere, until they are done: how many there were."""
-        begun = await self._connection.command("SMEMBERS", self._keys.deleting())
-        for user_id in begun:
+        """Completes interrupted deletions, also those of other processes. Returns how many there were."""
+        unfinished = await self._connection.command("SMEMBERS", self._keys.deleting())
+        for user_id in unfinished:
             await self._delete(user_id.decode(), "")
-        return len(begun)
+        return len(unfinished)
 
     async def _delete(self, user_id: str, passkey: str) -> None:
-        """Without ``passkey`` only what was begun goes on."""
-        while await self._scripts.delete_user([user_id, passkey, _DELETED_TOGETHER]):
+        """Deletes a user. An empty ``passkey`` continues a deletion that has begun."""
+        while await self._scripts.delete_user([user_id, passkey, _MAX_DELETED_PER_CALL]):
             passkey = ""
         await self._changed(user_id)
 
     async def identify(self, who: str) -> tuple[str, str]:
-        """(user id, passkey) of a user to delete, also of one whose passkey somebody has deleted; no passkey when the deletion
-        has begun. Raises ClientError when there is no such user."""
+        """Returns (user id, passkey) of a user to delete, by id or passkey.
+
+        Also finds a user by id if a site deleted the passkey's key. The passkey is empty if the deletion has begun.
+        Raises ClientError if there is no such user.
+        """
         if _USER_ID.fullmatch(who):
             passkey = await self.passkey_of(who)
             if passkey is not None:
@@ -150,68 +161,71 @@ class Users:
                 return
 
     async def torrents(self, user_id: str, name: str) -> list[str]:
-        """The torrent ids in one of the user's sets (active, complete, incomplete, hnr)."""
+        """Returns the sorted torrent ids in one of the user's SETS."""
         pages = self._pages(self._keys.user_set(user_id, name))
-        # As by number, and no trouble with what is none: a site may have written it.
+        # Sorts by number without int(): a site may have written an id that is not a number.
         return sorted({member async for page in pages for member in page}, key=lambda i: (len(i), i))
 
     async def torrents_page(
         self, user_id: str, set_name: str, cursor: int = 0, count: int = 100
     ) -> tuple[int, list[str]]:
-        """(next cursor, about ``count`` torrent ids) of one of SETS, in no order; cursor 0 begins and ends.
+        """Returns (next cursor, about ``count`` torrent ids) of one of SETS, unordered.
 
-        One may come twice. A set of a few hundred comes whole.
+        Cursor 0 begins and ends the walk. An id may appear twice. A set of a few hundred ids is one page.
+        Raises ClientError for another set.
         """
         key = self._keys.user_set(user_id, _set_name(set_name))
         after, members = await self._connection.command("SSCAN", key, cursor, "COUNT", count)
         return int(after), [member.decode("utf-8", "replace") for member in members]
 
     async def set_sizes(self, user_id: str) -> dict[str, int]:
-        """How many torrents are in each of SETS."""
+        """Returns the number of torrents in each of SETS. A key of the wrong type counts as 0."""
         sizes = await self._connection.pipeline(
             *(("SCARD", self._keys.user_set(user_id, name)) for name in SETS)
         )
         return {name: size if isinstance(size, int) else 0 for name, size in zip(SETS, sizes, strict=True)}
 
     async def torrent(self, user_id: str, torrent_id: str) -> dict[str, str] | None:
-        """What the user has on a torrent, added up over all of the user's peer ids: the fields of
-        ``t:u:<uid>:t:<tid>``; None when the user never was there."""
+        """Returns the user's fields on a torrent (``t:u:<uid>:t:<tid>``), summed over all of the user's peer ids.
+
+        None if the user has never been on the torrent.
+        """
         (found,) = await self.on_torrents(user_id, [torrent_id])
         return found or None
 
     async def on_torrents(self, user_id: str, torrent_ids: Sequence[str]) -> list[dict[str, str]]:
-        """The same of several torrents, in their order; nothing where the user never was."""
+        """Returns the fields of ``torrent`` for several torrents, in order. Empty where the user has never been."""
         rows = await self._connection.pipeline(
             *(("HGETALL", self._keys.user_torrent(user_id, torrent_id)) for torrent_id in torrent_ids)
         )
         return [_fields(row) for row in rows]
 
     async def count(self) -> int:
-        """How many users ``page`` has to show."""
+        """Returns the number of users."""
         return int(await self._connection.command("ZCARD", self._keys.users()))
 
     async def page(self, offset: int, count: int = 100) -> list[User]:
-        """Users by id, ``count`` from ``offset`` on."""
+        """Returns ``count`` users from ``offset`` on, ordered by id."""
         passkeys = await self._connection.command("ZRANGE", self._keys.users(), offset, offset + count - 1)
         return await self._get_all([passkey.decode() for passkey in passkeys])
 
-    # Hit and runs
+    # Hit-and-runs
 
     async def hit_and_runs(self, offset: int = 0, count: int = 100) -> list[tuple[str, int]]:
-        """(user id, how many) of the users who have any, most first."""
+        """Returns (user id, number of hit-and-runs) of the users who have any, highest number first."""
         index = self._keys.hit_and_runs()
         return ranked(
             await self._connection.command("ZRANGE", index, offset, offset + count - 1, "REV", "WITHSCORES")
         )
 
     async def hit_and_run_count(self) -> int:
-        """How many users have any."""
+        """Returns the number of users who have hit-and-runs."""
         return int(await self._connection.command("ZCARD", self._keys.hit_and_runs()))
 
     async def forgive(self, user_id: str, torrent_id: str | None = None) -> int:
-        """Takes a torrent, or all, out of the user's hit and runs: how many there were.
+        """Clears the user's hit-and-run on one torrent, or on all of them. Returns how many it cleared.
 
-        What the user had downloaded there until now makes none again; as much as makes one, downloaded from now on, does.
+        Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
         """
         forgiven = 0
         if torrent_id is not None:
@@ -224,13 +238,13 @@ class Users:
         return forgiven
 
     async def reindex_hit_and_runs(self) -> int:
-        """Makes the index behind ``hit_and_runs`` anew, out of the users' sets: how many users have any.
+        """Rebuilds the index of ``hit_and_runs`` from the users' sets. Returns how many users have hit-and-runs.
 
-        For a store of before there was the index, or after somebody else changed the sets. Walks the key space page by
-        page, and may run beside a tracker, which meanwhile keeps it as always.
+        Needed for a store older than the index, or after a site changed the sets. It walks the key space page by
+        page, and may run while trackers update the index.
         """
-        async for user_ids in self._owing():
-            await self._scripts.rank_debts(user_ids)
+        async for user_ids in self._with_hit_and_runs():
+            await self._scripts.rank_hit_and_runs(user_ids)
         cursor = -1
         while cursor:
             after, pairs = await self._connection.command(
@@ -238,11 +252,11 @@ class Users:
             )
             cursor = int(after)
             if pairs:
-                await self._scripts.rank_debts([user_id for user_id, _ in ranked(pairs)])
+                await self._scripts.rank_hit_and_runs([user_id for user_id, _ in ranked(pairs)])
         return await self.hit_and_run_count()
 
-    async def _owing(self) -> AsyncIterator[list[str]]:
-        """Whoever has a set of hit and runs; a user may come twice."""
+    async def _with_hit_and_runs(self) -> AsyncIterator[list[str]]:
+        """Yields pages of ids of users with a set of hit-and-runs. An id may appear twice."""
         head, tail = self._keys.user_set("*", "hnr").split("*")
         cursor = -1
         while cursor:
@@ -255,20 +269,19 @@ class Users:
             if page:
                 yield page
 
-    async def _changed(self, what: str) -> None:
-        await self._connection.command("PUBLISH", self._keys.channel("users"), what)
+    async def _changed(self, user_id: str) -> None:
+        await self._connection.command("PUBLISH", self._keys.channel("users"), user_id)
 
 
 def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "replace") if value else ""
 
 
-def _fields(row: Any) -> dict[str, str]:
-    """A hash as text, however the client has it; nothing for what is no hash."""
-    if isinstance(row, Exception):
+def _fields(reply: list[bytes] | Exception) -> dict[str, str]:
+    """Returns the fields of a pipelined HGETALL reply as text. Empty for a key of the wrong type."""
+    if isinstance(reply, Exception):
         return {}
-    pairs = row.items() if isinstance(row, Mapping) else zip(row[::2], row[1::2], strict=True)
-    return {_text(field): _text(value) for field, value in pairs}
+    return {_text(field): _text(value) for field, value in zip(reply[::2], reply[1::2], strict=True)}
 
 
 def _set_name(name: str) -> str:
@@ -278,7 +291,7 @@ def _set_name(name: str) -> str:
 
 
 def _checked(passkey: str | None) -> str:
-    """The passkey asked for, or a new one."""
+    """Returns ``passkey``, or a random one if it is empty. Raises ClientError if it is invalid."""
     passkey = passkey or secrets.token_hex(20)
     if not _PASSKEY.fullmatch(passkey):
         raise ClientError("a passkey is 16 to 64 letters, digits, _ or -")

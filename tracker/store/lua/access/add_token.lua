@@ -1,7 +1,8 @@
 #!lua
--- add_token.lua: makes a token of the admin side, under a name that no other has.
+-- add_token.lua: creates an API token with a unique name.
 -- KEYS[1]   the prefix
--- ARGV[1]   token id   ARGV[2] name   ARGV[3] scope   ARGV[4] SHA-256 of its text   ARGV[5] now (epoch s)   ARGV[6] most tokens
+-- ARGV[1]   token id   ARGV[2] name   ARGV[3] scope   ARGV[4] SHA-256 of its text   ARGV[5] now (epoch s)
+-- ARGV[6]   max tokens
 -- Answer    1; 0 when the name is taken; -1 when there are that many already
 local P, call = KEYS[1], redis.call
 local ids = call('ZRANGE', P .. 'admin:tokens', 0, -1)

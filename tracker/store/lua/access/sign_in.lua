@@ -1,15 +1,15 @@
 #!lua flags=allow-oom
--- sign_in.lua: opens a session, also in a full store; beyond the most, one is closed: of the same token if it has any,
--- so that nobody signs others out by signing in again and again, and of those the one that ends first.
+-- sign_in.lua: opens a session, also in a full store. Beyond the maximum it closes the session that ends first, of the
+-- same token if it has one: repeated sign-ins therefore do not sign others out.
 -- KEYS[1]   the prefix
--- ARGV[1]   SHA-256 of the session's secret   ARGV[2] now   ARGV[3] when it ends (epoch s)   ARGV[4] most sessions
--- ARGV[5]   id of the token it begins with ('': a link)   ARGV[6…] further fields and values
+-- ARGV[1]   SHA-256 of the session's secret   ARGV[2] now   ARGV[3] when it ends (epoch s)   ARGV[4] max sessions
+-- ARGV[5]   id of its token ('': a sign-in link)   ARGV[6..] further fields and values
 -- Answer    1; 0 when the session would have ended already
 local P, call = KEYS[1], redis.call
-local now, ends, most, token = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
+local now, ends, max_sessions, token = tonumber(ARGV[2]), tonumber(ARGV[3]), tonumber(ARGV[4]), ARGV[5]
 local sessions, session = P .. 'admin:sessions', P .. 'admin:session:'
 
-local function one_too_many(digests)
+local function session_to_close(digests)
   for _, digest in ipairs(digests) do
     if call('HGET', session .. digest, 'token') == token then return digest end
   end
@@ -18,8 +18,8 @@ end
 
 if ends <= now then return 0 end
 call('ZREMRANGEBYSCORE', sessions, '-inf', now)
-while call('ZCARD', sessions) >= most do
-  local digest = one_too_many(call('ZRANGE', sessions, 0, -1))
+while call('ZCARD', sessions) >= max_sessions do
+  local digest = session_to_close(call('ZRANGE', sessions, 0, -1))
   call('UNLINK', session .. digest)
   call('ZREM', sessions, digest)
 end

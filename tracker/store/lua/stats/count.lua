@@ -1,32 +1,42 @@
 #!lua flags=allow-oom
--- count.lua: adds what a process counted and measured, once, however often it has to send it. In a store that is full
--- this grows by little, and is how an operator sees that it is full.
+-- count.lua: adds what a process counted and measured, once, even if the process sends it repeatedly. It also runs in a
+-- full store: it adds little, and operators see in these counters that the store is full.
 -- KEYS[1]   the prefix
--- ARGV[1]   name of the process   ARGV[2] number of the batch   ARGV[3] most figures that may wait in the outbox
+-- ARGV[1]   name of the process   ARGV[2] number of the batch   ARGV[3] max statistics in the outbox
 -- ARGV[4]   how many counters     ARGV[5] how many of them, the first ones, are exported
 -- ARGV[6..] pairs: each counter and its 'second count second count …', then each distribution and its
 --           'second count mean squares min max second …'
 -- Answer    how many keys or values were of another type
-local P, outbox_most, wrong = KEYS[1], tonumber(ARGV[3]), 0
+local P, call, max_waiting, wrong = KEYS[1], redis.call, tonumber(ARGV[3]), 0
 local process = P .. 'counted:' .. ARGV[1]
-if redis.call('GET', process) == ARGV[2] then return 0 end
-redis.call('SET', process, ARGV[2], 'EX', 86400)
---@ include outbox.lua
+if call('GET', process) == ARGV[2] then return 0 end
+call('SET', process, ARGV[2], 'EX', 86400)
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/outbox.lua
 
 local PRECISIONS = { 1, 5, 60, 300, 3600, 18000, 86400 }
-local FIGURES = {
+local TOTALS = {
   announces = 'announces', scrapes = 'scrapes', requests = 'requests', reaps = 'reaped', repairs = 'repairs',
   forgotten = 'forgotten', tally_dropped = 'tally_dropped', software_dropped = 'software_dropped',
+  unique_skipped = 'unique_skipped',
 }
 
--- One key of the wrong type must not stop the others.
+-- A key of a wrong type must not fail the others.
 local function try(...)
   local answer = redis.pcall(...)
   if type(answer) ~= 'table' then return answer end
   wrong = wrong + 1
 end
 
--- Where the slice that holds `second` begins, in each precision, as text: made once for all that was counted in it.
+-- add_bounded() returns no sum for a key of a wrong type.
+local function counted(sum)
+  if not sum then wrong = wrong + 1 end
+  return sum
+end
+
+-- The start of the slice that holds `second`, in each precision, as text; cached for all counters.
 local starts = {}
 
 local function starts_of(second)
@@ -39,12 +49,12 @@ local function starts_of(second)
   return found
 end
 
--- A slice that holds no more than was added is new, and may be the counter's first.
+-- A slice that holds no more than was added is new, and may be the counter's first slice.
 local function add(name, second, n)
   local slices, added = starts_of(second), tonumber(n)
   for i, precision in ipairs(PRECISIONS) do
     local entry = precision .. ':' .. name
-    local total = try('HINCRBY', P .. 'count:' .. entry, slices[i], n)
+    local total = counted(add_bounded(P .. 'count:' .. entry, slices[i], n))
     if total == added then try('ZADD', P .. 'known:', '0', entry) end
   end
 end
@@ -52,14 +62,14 @@ end
 local function add_total(name, n)
   local reason = string.match(name, '^failures%.(.+)$')
   if reason then
-    try('HINCRBY', P .. 'stats:failures', reason, n)
-  elseif FIGURES[name] then
-    try('INCRBY', P .. 'stats:' .. FIGURES[name], n)
+    counted(add_bounded(P .. 'stats:failures', reason, n))
+  elseif TOTALS[name] then
+    counted(add_bounded(P .. 'stats:' .. TOTALS[name], nil, n))
   end
 end
 
--- Two distributions made one (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does it. What is no
--- distribution gives way.
+-- Merges two distributions (Chan, Golub and LeVeque 1979), as Distribution.merge in slices.py does. A stored value that
+-- is not a distribution is overwritten.
 local function merged(stored, count, mean, squares, low, high)
   local c, m, s, l, h = string.match(stored, '^(%S+) (%S+) (%S+) (%S+) (%S+)$')
   c, m, s, l, h = tonumber(c or ''), tonumber(m or ''), tonumber(s or ''), tonumber(l or ''), tonumber(h or '')
@@ -68,7 +78,8 @@ local function merged(stored, count, mean, squares, low, high)
     return count, mean, squares, low, high
   end
   local all, apart = c + count, mean - m
-  return all, m + apart * count / all, s + squares + apart * apart * (c * count / all), math.min(l, low), math.max(h, high)
+  return all, m + apart * count / all, s + squares + apart * apart * (c * count / all), math.min(l, low),
+    math.max(h, high)
 end
 
 local function measure(name, second, ...)
@@ -90,15 +101,17 @@ local counters = 5 + 2 * tonumber(ARGV[4])
 local exported = 5 + 2 * tonumber(ARGV[5])
 for i = 6, counters, 2 do
   for second, n in string.gmatch(ARGV[i + 1], '(%S+) (%S+)') do
-    second = tonumber(second)
+    second, n = tonumber(second), #n > 18 and bounded(whole(n)) or n
     add(ARGV[i], second, n)
     add_total(ARGV[i], n)
     if i < exported and not pcall(export, second - second % 60, ARGV[i], n) then wrong = wrong + 1 end
   end
 end
+local MEASURED = '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)'
 for i = counters + 1, #ARGV, 2 do
-  for second, count, mean, squares, low, high in string.gmatch(ARGV[i + 1], '(%S+) (%S+) (%S+) (%S+) (%S+) (%S+)') do
-    measure(ARGV[i], tonumber(second), tonumber(count), tonumber(mean), tonumber(squares), tonumber(low), tonumber(high))
+  for second, count, mean, squares, low, high in string.gmatch(ARGV[i + 1], MEASURED) do
+    measure(ARGV[i], tonumber(second), tonumber(count), tonumber(mean), tonumber(squares), tonumber(low),
+      tonumber(high))
   end
 end
 return wrong

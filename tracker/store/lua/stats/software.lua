@@ -1,24 +1,24 @@
 #!lua
--- software.lua: adds what a process heard of client programs, once, however often it has to send it. Anybody can invent
--- names, so a board that has grown too long is cut back to its most frequent members.
+-- software.lua: adds a process's counts of client programs, once, even if the process sends them repeatedly. Clients
+-- can send any name, so a board that has grown too long is cut to its most frequent members.
 -- KEYS[1]   the prefix
 -- ARGV[1]   name of the process   ARGV[2] number of the batch
 -- ARGV[3]   the month (UTC, YYYY-MM)   ARGV[4] when the boards of that month expire (epoch s)
--- ARGV[5]   members that a board keeps   ARGV[6] members that make it be cut back (more than it keeps)
+-- ARGV[5]   members that a cut board keeps   ARGV[6] a board with more members is cut
 -- ARGV[7]   how many of the pairs, the first ones, are joins; the rest are failures
--- ARGV[8..] pairs, at most 100: member, by how much
--- Answer    how many boards could not be written because they are of another type
+-- ARGV[8..] pairs, at most 100: member, count
+-- Answer    how many boards are of a wrong type
 local P, call = KEYS[1], redis.call
 local process = P .. 'counted:' .. ARGV[1]
 if call('GET', process) == ARGV[2] then return 0 end
 call('SET', process, ARGV[2], 'EX', 86400)
-local kept, most, wrong = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
+local kept, max_members, wrong = tonumber(ARGV[5]), tonumber(ARGV[6]), 0
 local failures = 8 + 2 * tonumber(ARGV[7])
 
 local function add(board, first, last)
   for i = first, last, 2 do call('ZINCRBY', board, ARGV[i + 1], ARGV[i]) end
   local members = call('ZCARD', board)
-  if members > most then call('ZREMRANGEBYRANK', board, 0, members - kept - 1) end
+  if members > max_members then call('ZREMRANGEBYRANK', board, 0, members - kept - 1) end
 end
 
 local function add_to_both(outcome, first, last)

@@ -1,25 +1,25 @@
 #!lua flags=no-writes
--- scrape.lua: the figures of the torrents that a batch of scrapes asks for.
+-- scrape.lua: the counts of the torrents in a batch of scrapes.
 -- KEYS[1]   the prefix
 -- ARGV[1]   '1': a passkey is required (private mode)
--- ARGV[2..] for each scrape its passkey (or ''), how many torrents it asks for, and their info hashes (40 hex digits each)
--- Answer    for each scrape a list of four numbers for each of its torrents (seeders, leechers, completions, leechers that
---   download), zeros for those unknown, denied, disabled, or of whose keys somebody has made something else; or the number
---   0 where the passkey is nobody's, 1 where it is a disabled user's
+-- ARGV[2..] for each scrape its passkey (or ''), its number of torrents, and their info hashes (40 hex digits each)
+-- Answer    for each scrape a list of four numbers for each of its torrents: seeders, leechers, completions, leechers
+--   that download. Zeros for a torrent that is unknown, denied or disabled, or whose keys are of a wrong type. Instead
+--   of the list the number 0 for an unknown passkey, 1 for a disabled user
 local P, private = KEYS[1], ARGV[1] == '1'
 
-local function refusal(passkey)
+local function refusal_of(passkey)
   if not private then return end
   local user = redis.pcall('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled')
-  if passkey == '' or user.err or not user[1] then return 0 end
+  if passkey == '' or user.err or not user[1] or user[1] == '' then return 0 end
   if user[2] == '0' then return 1 end
 end
 
-local function figure(digits)
+local function count_of(digits)
   return tonumber(digits and string.match(digits, '^%d+$') or '') or 0
 end
 
-local function add_figures(to, ih)
+local function add_counts(to, ih)
   local registered = redis.pcall('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
   local v = redis.pcall('HMGET', P .. 't:' .. ih, 'seeders', 'leechers', 'snatches', 'paused', 'enabled')
   local n = #to
@@ -27,17 +27,17 @@ local function add_figures(to, ih)
     to[n + 1], to[n + 2], to[n + 3], to[n + 4] = 0, 0, 0, 0
     return
   end
-  local leechers = figure(v[2])
-  to[n + 1], to[n + 2], to[n + 3] = figure(v[1]), leechers, figure(v[3])
-  to[n + 4] = math.max(0, leechers - figure(v[4]))
+  local leechers = count_of(v[2])
+  to[n + 1], to[n + 2], to[n + 3] = count_of(v[1]), leechers, count_of(v[3])
+  to[n + 4] = math.max(0, leechers - count_of(v[4]))
 end
 
 local answers, i = {}, 2
 while i <= #ARGV do
   local last = i + 1 + tonumber(ARGV[i + 1])
-  local refused, figures = refusal(ARGV[i]), {}
-  for at = i + 2, refused and 0 or last do add_figures(figures, ARGV[at]) end
-  answers[#answers + 1] = refused or figures
+  local refusal, counts = refusal_of(ARGV[i]), {}
+  for at = i + 2, refusal and 0 or last do add_counts(counts, ARGV[at]) end
+  answers[#answers + 1] = refusal or counts
   i = last + 1
 end
 return answers

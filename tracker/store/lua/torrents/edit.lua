@@ -1,12 +1,11 @@
 #!lua
--- edit.lua: sets fields of a torrent that is registered.
+-- edit.lua: sets fields of a registered torrent.
 -- KEYS[1]   the prefix
 -- ARGV[1]   info hash (40 hex digits)   ARGV[2] '1' when its name is among the fields   ARGV[3] that name, folded
 -- ARGV[4..] pairs of field and value
 -- Answer    1; 0 when it is not registered
-local P, now, memory = KEYS[1], 0, 0
---@ include swarm.lua
---@ include naming.lua
+local P, call = KEYS[1], redis.call
+--@ include lib/names.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
 if ARGV[2] == '1' then list_name(ARGV[1], ARGV[3]) end

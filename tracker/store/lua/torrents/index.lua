@@ -1,18 +1,22 @@
 #!lua
--- index.lua: lists torrents that are not listed as they should: by name, by info hash, as denied.
+-- index.lua: adds torrents to the indexes that miss them: by name, by info hash, by when they became empty, denied.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
--- ARGV[2..] four for each: info hash, its torrent id, its name as it was when it was folded (its first 1020 bytes), and
---           that folded. A torrent that has another name by now is left to whoever gave it that one
--- Answer    how many could not be looked at
-local P, now, memory = KEYS[1], tonumber(ARGV[1]), 0
---@ include swarm.lua
---@ include naming.lua
+-- ARGV[2..] four for each: info hash, its torrent id, its name when it was folded (the first 1020 bytes), and the
+--           folded name. A torrent whose name has changed since is skipped: whoever changed it lists it
+-- Answer    how many failed
+local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
+--@ include lib/torrent.lua
+--@ include lib/info_hash_index.lua
+--@ include lib/names.lua
+--@ include lib/empty_since.lua
 
 local function list(ih, tid, name, folded)
-  if string.sub(call('HGET', P .. 't:' .. ih, 'name') or '', 1, LONGEST_NAME) == name then list_name(ih, folded) end
+  if string.sub(call('HGET', P .. 't:' .. ih, 'name') or '', 1, MAX_NAME_BYTES) == name then list_name(ih, folded) end
   if tid ~= '' and call('GET', P .. 'torrent_id:' .. tid) == ih and call('ZSCORE', P .. 'i:seeders', tid) then
-    list_hash(ih, tid)
+    index_info_hash(ih, tid)
+    local since = empty_since(load_torrent(ih))
+    if since then call('ZADD', P .. 'i:empty', since, tid) end
   end
   if call('EXISTS', P .. 'deny:' .. ih) == 1 then
     call('ZADD', P .. 'denied', 'NX', now, ih)

@@ -1,11 +1,11 @@
 #!lua
--- reset_score.lua: scores begin anew at 1; a scoring under way of such a torrent is void.
+-- reset_score.lua: sets scores to 1. A scoring of such a torrent that is under way becomes void.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
--- Answer    how many of them there are
+-- Answer    how many of them exist
 local P, call = KEYS[1], redis.call
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lease.lua
+--@ include lib/lease_release.lua
 
 local found = 0
 call('ZCARD', scores)
@@ -17,7 +17,7 @@ for i = 2, #ARGV do
   if call('EXISTS', P .. 'torrent_id:' .. tid) == 1 then
     call('ZADD', scores, 1, tid)
     call('ZADD', times, 'NX', ARGV[1], tid)
-    release(leases, tid)
+    release_lease(leases, tid)
     found = found + 1
   end
 end

@@ -1,23 +1,24 @@
 #!lua
--- score.lua: ends scorings: each by whoever still holds the torrent, and then wholly.
+-- score.lua: ends scorings. Each is written wholly, and only if its worker still has the lease.
 -- KEYS[1]   the prefix
--- ARGV[1]   now (epoch s)   ARGV[2] a torrent counts as scored once in so long (s)
--- ARGV[3]   points kept of a torrent's history (0: none is written)
--- ARGV[4..] seven for each: id, info hash, token, its new score ('drop': it leaves the ranking; 'back': it was not scored
---   and is free again), how many of its `new` and how many peers the scoring has taken into account, how many peers
+-- ARGV[1]   now (epoch s)   ARGV[2] how often a torrent counts as scored (s)
+-- ARGV[3]   points kept in a torrent's history (0: no history)
+-- ARGV[4..] seven for each: id, info hash, token, its new score ('drop': it leaves the ranking; 'back': it was not
+--   scored and is free again), how many of its `new` and how many peers the scoring took into account, how many peers
 --   another tracker knows ('' when none was asked or answered)
--- Answer    { how many count as scored, ids whose result was void: the lease was lost, or the torrent is gone }
+-- Answer    { how many count as scored, ids whose result is void: the lease was lost, or the torrent is deleted }
 local P, call = KEYS[1], redis.call
 local now, once_in, points = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lease.lua
+--@ include lib/lease_check.lua
+--@ include lib/lease_release.lua
 
-local KEEP_AFTERWARDS = 604800 -- a history outlives its torrent's place in the ranking by so long (s)
+local KEEP_AFTERWARDS = 604800 -- how long a history outlives its torrent's place in the ranking (s)
 local counted, void = 0, {}
 call('ZCARD', times)
 call('ZCARD', leases)
 
--- What was counted since the torrent was taken stays for the next scoring.
+-- What was counted since the torrent was taken remains for the next scoring.
 local function write(tid, key, score, new, taken_new, counted_at, elsewhere)
   if score == 'drop' then
     call('ZREM', scores, tid)
@@ -36,11 +37,12 @@ local function write(tid, key, score, new, taken_new, counted_at, elsewhere)
   if elsewhere ~= '' then call('HSET', key, 'elsewhere', elsewhere) end
 end
 
--- What the torrent was like when it was scored. A key that somebody else put there must not keep it from being scored.
-local function remember(tid, seeders, leechers, snatches, score)
+-- Adds a point to the torrent's history. A history of a wrong type must not prevent the scoring.
+local function add_point(tid, seeders, leechers, snatches, score)
   local history, dropped = P .. 'history:' .. tid, score == 'drop'
   if points == 0 then return call('UNLINK', history) end
-  local point = string.format('%d %.0f %.0f %.0f %.3g', now, seeders, leechers, snatches, dropped and 0 or tonumber(score))
+  local point = string.format('%d %.0f %.0f %.0f %.3g', now, seeders, leechers, snatches,
+    dropped and 0 or tonumber(score))
   local length = redis.pcall('RPUSH', history, point)
   if type(length) == 'table' then return end
   if length > points then call('LTRIM', history, -points, -1) end
@@ -48,20 +50,20 @@ local function remember(tid, seeders, leechers, snatches, score)
 end
 
 local function finish(tid, ih, token, score, taken_new, taken_peers, elsewhere)
-  if not holds(leases, tid, token) then return false end
+  if not has_lease(leases, tid, token) then return false end
   local key = P .. 't:' .. ih
   local t = call('HMGET', key, 'tid', 'new', 'scored_at', 'seeders', 'leechers', 'snatches')
-  local there = call('GET', P .. 'torrent_id:' .. tid) == ih and t[1] == tid and call('ZSCORE', scores, tid)
-  release(leases, tid)
+  local exists = call('GET', P .. 'torrent_id:' .. tid) == ih and t[1] == tid and call('ZSCORE', scores, tid)
+  release_lease(leases, tid)
   if score == 'back' then return true end
-  -- Who joins a torrent that has left the ranking brings it back at 1; so does who joined while it was found too weak.
+  -- A join brings a torrent that left the ranking back at 1; so does a join while it was scored too low.
   local seeders, leechers = tonumber(t[4] or '') or 0, tonumber(t[5] or '') or 0
   if score == 'drop' and seeders + leechers > taken_peers then score = '1' end
-  if there then
+  if exists then
     write(tid, key, score, tonumber(t[2] or '') or 0, taken_new, tonumber(t[3] or '') or 0, elsewhere)
-    remember(tid, seeders, leechers, tonumber(t[6] or '') or 0, score)
+    add_point(tid, seeders, leechers, tonumber(t[6] or '') or 0, score)
   end
-  return there
+  return exists
 end
 
 for i = 4, #ARGV, 7 do

@@ -1,37 +1,47 @@
 #!lua
--- take.lua: takes torrents to be scored: half of the turns to those that wait longest, half by score times time waited.
+-- take.lua: takes torrents to be scored: half of the turns go to those that wait longest, half by score times time
+-- waited.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] interval between two scorings of a torrent (s)   ARGV[3] length of the lease (s)
--- ARGV[4]   how many   ARGV[5] how many of them by waiting   ARGV[6] a random integer
--- ARGV[7]   a torrent id to take that one alone, whether it is its turn or not; else ''
--- Answer    one list for each: { id, token, info hash, score, seeders, leechers, new, seconds waited, peers elsewhere }
+-- ARGV[4]   how many   ARGV[5] how many of them by time waited   ARGV[6] a random integer
+-- ARGV[7]   a torrent id to take only that one, whether it is due or not; else ''
+-- Answer    one list for each: { id, token, info hash, score, seeders, leechers, new, seconds waited, peers elsewhere
+--   }; for one torrent that is leased, the seconds until its lease ends
 --
--- A torrent is due an interval after it was last scored, so those that are due are the first in `i:processed`. The best by
--- score times time waited would need an index that changes with every second: instead each such turn goes to the best of a
--- few drawn at random. Luck is wanted here as well. If the best of all always had that half, those that wait longest would be the
--- others, who would make up for it, and where half of the torrents had twice the score of the rest they would come hardly oftener.
+-- A torrent is due an interval after it was last scored, so the due ones are the first in `i:processed`. An index by
+-- score times time waited would change every second: instead each such turn goes to the best of a few that are drawn at
+-- random. Random draws are deliberate: if the best always had this half, the half by time waited would go to the others
+-- and make up for it, and twice the score would gain almost nothing.
 local P, call = KEYS[1], redis.call
 local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
---@ include lease.lua
+--@ include lib/lease.lua
+--@ include lib/lease_release.lua
 
-local CANDIDATES, MENDED, MOST_PAGES, AHEAD = 5, 100, 20, 3600
+local CANDIDATES, MAX_REPAIRED, MAX_PAGES, MAX_CLOCK_SKEW = 5, 100, 20, 3600
 local taken, chosen = {}, {}
 
--- Of the wrong type: fail here, before the first write.
+-- A key of a wrong type fails here, before the first write.
 local ranked, timed = call('ZCARD', scores), call('ZCARD', times)
 call('ZCARD', leases)
 call('HLEN', leases .. ':tokens')
 call('GET', P .. 'lease')
 
--- Leases of workers that are gone; leases and times of a clock that was ahead; scores that a site wrote without a time.
-local function mend()
-  for _, tid in ipairs(lapsed(leases, now, MENDED)) do release(leases, tid) end
-  for _, tid in ipairs(mistaken(leases, now + lease_for + AHEAD, MENDED)) do release(leases, tid) end
-  for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MENDED)) do call('ZADD', times, now, tid) end
+-- Repairs leases of workers that died, leases and times of a clock that was ahead, and scores that a site wrote without
+-- a time.
+local function repair()
+  for _, tid in ipairs(call('ZRANGEBYSCORE', leases, '-inf', now, 'LIMIT', 0, MAX_REPAIRED)) do
+    release_lease(leases, tid)
+  end
+  for _, tid in ipairs(leases_beyond(leases, now + lease_for + MAX_CLOCK_SKEW, MAX_REPAIRED)) do
+    release_lease(leases, tid)
+  end
+  for _, tid in ipairs(call('ZRANGEBYSCORE', times, now + 60, '+inf', 'LIMIT', 0, MAX_REPAIRED)) do
+    call('ZADD', times, now, tid)
+  end
   if ranked > timed then
-    for _, tid in ipairs(call('ZRANDMEMBER', scores, MENDED)) do call('ZADD', times, 'NX', now, tid) end
+    for _, tid in ipairs(call('ZRANDMEMBER', scores, MAX_REPAIRED)) do call('ZADD', times, 'NX', now, tid) end
   end
 end
 
@@ -40,7 +50,7 @@ local function leave_ranking(tid)
   call('ZREM', times, tid)
 end
 
--- What is wrong with one torrent must not keep the others waiting: it leaves the ranking until its next join.
+-- A torrent that cannot be taken must not delay the others: it leaves the ranking until its next join.
 local function take(tid)
   chosen[tid] = true
   local score, time = call('ZSCORE', scores, tid), call('ZSCORE', times, tid)
@@ -48,38 +58,38 @@ local function take(tid)
   local t = type(ih) == 'string' and #ih == 40 and not string.find(ih, '[^0-9a-f]')
     and redis.pcall('HMGET', P .. 't:' .. ih, 'tid', 'seeders', 'leechers', 'new', 'elsewhere')
   if not score or not t or t.err or t[1] ~= tid then return leave_ranking(tid) end
-  local token = lease(leases, tid, now + lease_for)
+  local token = take_lease(leases, tid, now + lease_for)
   taken[#taken + 1] = { tid, token, ih, score, t[2] or '0', t[3] or '0', t[4] or '0', now - (tonumber(time) or now),
     t[5] or '0' }
 end
 
--- For each of the ids in the list whether nobody works on it.
-local function free(tids)
+-- For each id whether it has no lease.
+local function are_free(tids)
   local deadlines = call('ZMSCORE', leases, unpack(tids))
   for i, deadline in ipairs(deadlines) do deadlines[i] = not (deadline and tonumber(deadline) > now) end
   return deadlines
 end
 
--- One after the other those that wait longest; nil when there are no more.
+-- The next of those that wait longest; nil when there are no more.
 local page, page_free, at, offset, pages = {}, {}, 0, 0, 0
 
 local function next_waiting(due, size)
   repeat
     at = at + 1
     if at > #page then
-      page = pages < MOST_PAGES and call('ZRANGEBYSCORE', times, '-inf', due, 'LIMIT', offset, size) or {}
+      page = pages < MAX_PAGES and call('ZRANGEBYSCORE', times, '-inf', due, 'LIMIT', offset, size) or {}
       if #page == 0 then return nil end
-      page_free, at, offset, pages = free(page), 1, offset + #page, pages + 1
+      page_free, at, offset, pages = are_free(page), 1, offset + #page, pages + 1
     end
   until page_free[at] and not chosen[page[at]]
   return page[at]
 end
 
--- Some of those that are due, by their place in the ranking by time: their ids, and how long each has waited. Places move
--- when a torrent leaves the ranking meanwhile.
-local function draw(due_count, most)
+-- Draws torrents that are due by their position in the ranking by time. Returns their ids, and how long each has
+-- waited. Positions change when a torrent leaves the ranking meanwhile.
+local function draw(due_count, draws)
   local tids, waits, seen = {}, {}, {}
-  for _ = 1, most do
+  for _ = 1, draws do
     local place = math.random(0, due_count - 1)
     if not seen[place] then
       seen[place] = true
@@ -97,7 +107,7 @@ local function take_by_score(due_count, turns)
   local tids, waits = draw(due_count, turns * CANDIDATES)
   if #tids == 0 then return end
   local score_of, candidates = call('ZMSCORE', scores, unpack(tids)), {}
-  local is_free = free(tids)
+  local is_free = are_free(tids)
   for i, tid in ipairs(tids) do
     if is_free[i] then candidates[#candidates + 1] = { tid, (tonumber(score_of[i]) or 0) * waits[i] } end
   end
@@ -105,9 +115,11 @@ local function take_by_score(due_count, turns)
   for i = 1, math.min(turns, #candidates) do take(candidates[i][1]) end
 end
 
-mend()
+repair()
 if ARGV[7] ~= '' then
-  if call('ZSCORE', scores, ARGV[7]) and not is_leased(leases, ARGV[7], now) then take(ARGV[7]) end
+  if not call('ZSCORE', scores, ARGV[7]) then return taken end
+  if not are_free({ ARGV[7] })[1] then return math.ceil(tonumber(call('ZSCORE', leases, ARGV[7])) - now) end
+  take(ARGV[7])
   return taken
 end
 

@@ -1,11 +1,21 @@
 #!lua flags=allow-oom
--- delete_user.lua: deletes a user, so many torrents in a call, until it answers 0. After the first call nobody announces with
--- the passkey any more, and what is left to do stands in `deleting`, for whoever goes on.
+-- delete_user.lua: deletes a user, some torrents per call, until it answers 0. After the first call the passkey is
+-- invalid, and `deleting` holds the user until the deletion is complete; any caller can go on with it.
 -- KEYS[1]   the prefix
--- ARGV[1]   user id   ARGV[2] passkey, '' to go on with what was begun   ARGV[3] most torrents of each of the user's sets
+-- ARGV[1]   user id   ARGV[2] passkey, '' to go on   ARGV[3] max torrents of each of the user's sets
 -- Answer    1 while there is more to delete
-local P, call, uid, passkey = KEYS[1], redis.call, ARGV[1], ARGV[2]
+local P, call = KEYS[1], redis.call
+--@ include lib/user_id_check.lua
+local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'
+-- A passkey to which a site gave an invalid id, or another user's id, is deleted alone.
+if not is_user_id(uid)
+    or passkey ~= '' and call('HGET', P .. 'user:' .. passkey, 'user_id') == uid and is_of_another(uid, passkey) then
+  call('UNLINK', P .. 'user:' .. passkey)
+  call('ZREM', P .. 'users', passkey)
+  if not is_user_id(uid) then call('SREM', deleting, uid) end
+  return 0
+end
 local listed = call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')
 if passkey ~= '' and (#listed > 0 or call('HGET', P .. 'user:' .. passkey, 'user_id') == uid) then
   call('SADD', deleting, uid)
@@ -19,7 +29,7 @@ end
 local more = 0
 for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
   local tids = redis.pcall('SPOP', user .. set, ARGV[3])
-  if tids.err then tids = {} end -- somebody else's, which goes as a whole
+  if tids.err then tids = {} end -- a set of a wrong type is deleted as a whole
   for _, tid in ipairs(tids) do call('UNLINK', user .. ':t:' .. tid) end
   if #tids == tonumber(ARGV[3]) then more = 1 end
 end

@@ -1,18 +1,18 @@
 #!lua
--- forgive.lua: takes torrents out of a user's hit and runs. What the user had downloaded there until now makes none again.
+-- forgive.lua: removes torrents from a user's hit-and-runs. Past downloads of them will not count again.
 -- KEYS[1]   the prefix   ARGV[1] user id   ARGV[2..] torrent ids, at most some hundreds
--- Answer    how many were hit and runs
+-- Answer    how many were hit-and-runs
 local P, call = KEYS[1], redis.call
---@ include users.lua
+--@ include lib/hit_and_runs.lua
 local uid, forgiven = ARGV[1], 0
-local debts = P .. 'u:' .. uid .. ':hnr'
+local owed = P .. 'u:' .. uid .. ':hnr'
 for i = 2, #ARGV do
-  local account = account_key(uid, ARGV[i])
+  local account = P .. 'u:' .. uid .. ':t:' .. ARGV[i]
   local downloaded = call('HGET', account, 'downloaded')
-  if call('SREM', debts, ARGV[i]) == 1 then
+  if call('SREM', owed, ARGV[i]) == 1 then
     forgiven = forgiven + 1
     if downloaded then call('HSET', account, 'forgiven', downloaded) end
   end
 end
-rank_debt(uid)
+rank_hit_and_runs(uid)
 return forgiven

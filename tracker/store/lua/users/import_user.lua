@@ -1,13 +1,14 @@
 #!lua
--- bring_user.lua: takes over a user as a file or another site has it; doing it twice is doing it once.
+-- import_user.lua: imports a user from a file or another site; a second import changes nothing.
 -- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] passkey, '' to keep the user's own   ARGV[3] passkey for a user who has none
 -- ARGV[4]   enabled, ARGV[5] can_leech: '0', '1', or '' to leave it; a new user gets '1'
 -- ARGV[6..9] uploaded, downloaded, snatches, announces: totals of a new user, '' for 0
 -- ARGV[10]  '1': totals replace those of a known user too
--- Answer    1 when the user was new, 0 when known; 'passkey' or 'user' when the passkey belongs to another user,
---           or the user has another passkey; 'deleting' when a user with this id is being deleted
+-- Answer    1 when the user was new, 0 when known; 'passkey' when the passkey belongs to another user, 'user' when the
+--   user has another passkey; 'deleting' when a user with this id is being deleted
 local P, call = KEYS[1], redis.call
+--@ include lib/user_ids.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local users, totals = P .. 'users', P .. 'u:' .. uid
 
@@ -26,6 +27,7 @@ if holder and holder ~= uid then return 'passkey' end
 local listed = call('ZSCORE', users, passkey)
 if listed and tonumber(listed) ~= tonumber(uid) then return 'passkey' end
 call('HLEN', totals)
+raise_last_id(uid)
 
 call('ZADD', users, uid, passkey)
 call('HSET', totals, 'passkey', passkey)

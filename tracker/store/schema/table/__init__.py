@@ -6,16 +6,16 @@
 The rows lie by theme beside this file.
 """
 
-from tracker.store.key_table import access, figures, jobs, swarms, uniques, users
-from tracker.store.key_table.row import KeySpec
+from tracker.store.schema.table import access, jobs, stats, swarms, unique_users, users
+from tracker.store.schema.table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
 
 KEYS: tuple[KeySpec, ...] = (
     *swarms.ROWS,
     *users.ROWS,
-    *figures.ROWS,
-    *uniques.ROWS,
+    *stats.ROWS,
+    *unique_users.ROWS,
     *jobs.ROWS,
     *access.ROWS,
 )
@@ -26,14 +26,16 @@ def as_markdown() -> str:
     rows = "\n".join(f"| `{k.pattern}` | {k.type} | {k.holds} | {k.lifetime} | {k.writer} |" for k in KEYS)
     return f"""# Keys
 
-What the tracker keeps in its store, key by key. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an info hash and
-`<pid>` a peer id, each as 40 lowercase hex digits; `<tid>` is a decimal torrent id, `<uid>` a decimal user id.
+What the tracker keeps in its store, key by key. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an
+info hash and `<pid>` a peer id, each as 40 lowercase hex digits; `<tid>` is a decimal torrent id, `<uid>` a decimal
+user id.
 
 | key | type | holds | lifetime | written by |
 |---|---|---|---|---|
 {rows}
 
-A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user` and `t:whitelist` by itself: all but the allow-list hold from the very next
-announce. After a change of the allow-list, publish anything on `t:whitelist` and it holds at once; without, within 5 seconds. Messages on
-`t:torrents` and `t:users` are welcome too; nothing is cached that they would have to clear.
+A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user` and `t:whitelist` by itself: all but the allow-list hold from
+the very next announce. After a change of the allow-list, publish anything on `t:whitelist` and it holds at once;
+without, within 5 seconds. Messages on `t:torrents` and `t:users` are welcome too; nothing is cached that they would
+have to clear.
 """

@@ -1,6 +1,6 @@
 """Who may use the admin side."""
 
-from tracker.store.key_table.row import KeySpec
+from tracker.store.schema.table.row import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
@@ -27,7 +27,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:admin:session:<digest>",
         "HASH",
-        "name, scope, csrf (what its forms must send), token (the id it began with; empty: a link), ends (epoch s); `<digest>` is "
+        "name, scope, csrf (what its forms must send), token (the id it began with; empty: a link), ends "
+        "(epoch s); `<digest>` is "
         "the SHA-256 of the cookie, in hex",
         "until signed out, at most `session_seconds`",
         "sign_in.lua, sign-out",

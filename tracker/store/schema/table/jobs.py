@@ -1,15 +1,17 @@
 """The queues of background jobs."""
 
-from tracker.store.key_table.row import KeySpec
+from tracker.store.schema.table.row import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec("t:job", "STRING", "the last job id given out", "for ever", "enqueue.lua"),
     KeySpec(
         "t:job:<id>",
         "HASH",
-        "a job: id, queue, status, fingerprint (of queue and payload), payload (JSON), retries, max_retries, priority (-10 to 10), run_after, "
-        "deadline, created, started, finished (epoch ms; empty when there is none), error (of its last run), cursor (how far it came)",
-        "until `keep_seconds` after it finished, and among the newest 10,000 of its queue and status",
+        "a job: id, queue, status, fingerprint (of queue and payload), payload (JSON), retries, max_retries, "
+        "priority (-10 to 10), run_after, "
+        "deadline, created, started, finished (epoch ms; empty when there is none), error (of its last run), "
+        "cursor (how far it came)",
+        "until a day after it finished, and among the newest 10,000 of its queue and status",
         "enqueue.lua, claim.lua, finish.lua, retry.lua; purge.lua deletes",
     ),
     KeySpec("t:q", "SET", "the queues that ever had a job", "for ever", "enqueue.lua"),
@@ -31,7 +33,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:q:<queue>:ready",
         "ZSET",
-        "jobs that may run, the next one first: by when they may (epoch ms), 60,000 earlier for each point of priority, "
+        "jobs that may run, the next one first: by when they may (epoch ms), 60,000 earlier for each point of "
+        "priority, "
         "1,260,000 later for a retry",
         "until claimed",
         "enqueue.lua, claim.lua, finish.lua, retry.lua",

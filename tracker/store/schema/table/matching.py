@@ -3,10 +3,10 @@
 import re
 from functools import cache
 
-from tracker.store.key_table import KEYS
-from tracker.store.key_table.row import KeySpec
+from tracker.store.schema.table import KEYS
+from tracker.store.schema.table.row import KeySpec
 
-_PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
+_PLACE = r"countries\.[^./]+(?:\.(?:cities|postcodes)\.[^./]+)?"
 _HASH = "[0-9a-f]{40}"
 _PLACEHOLDERS = {
     "ih": _HASH,
@@ -30,7 +30,7 @@ _PLACEHOLDERS = {
     "status": "pending|running|retry|completed|failed",
     "prefix": ".{1,20}",
     "passkey": "[0-9A-Za-z_-]{16,64}",
-    "address": "[0-9.]+|[0-9a-f:]+",
+    "address": "[0-9.]+(?:/24)?|[0-9a-f:]+(?:/48)?",
     "kind": "torrents|outbox",
     "name": ".+",
     "outcome": "joins|failures",
@@ -39,7 +39,7 @@ _PLACEHOLDERS = {
 }
 _FIGURES = {
     "t:stats:<figure>": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
-    "outbox_dropped|tally_dropped|software_dropped",
+    "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "t:i:<figure>": "leechers|seeders|snatches|score",
 }
 _ANY_WORD = "[^:]+"

@@ -1,13 +1,14 @@
 """Counters, rankings, scores, and figures on their way out."""
 
-from tracker.store.key_table.row import KeySpec
+from tracker.store.schema.table.row import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:stats:<figure>",
         "STRING",
-        "global figures: leechers, seeders (at once); announces, scrapes, requests (at most 1 s late); credit_cut (bytes), "
-        "reaped, repairs (must stay 0), forgotten, outbox_dropped, tally_dropped, software_dropped",
+        "global figures: leechers, seeders (at once); announces, scrapes, requests (at most 1 s late); "
+        "credit_cut (bytes), "
+        "reaped, repairs (must stay 0), forgotten, outbox_dropped, tally_dropped, software_dropped, unique_skipped",
         "for ever",
         "the scripts; count.lua",
     ),
@@ -27,6 +28,15 @@ ROWS: tuple[KeySpec, ...] = (
         "the scripts, command line",
     ),
     KeySpec(
+        "t:i:empty",
+        "ZSET",
+        "`<tid>` of every torrent that registered itself and has no peer, by when it became empty (epoch s): "
+        "the first makes room when the "
+        "register is full; without those that are disabled",
+        "while the torrent is empty; one of an older store is listed by the sweep",
+        "announce.lua, reap.lua, due.lua, sweep.lua, index.lua, add.lua",
+    ),
+    KeySpec(
         "t:i:processed",
         "ZSET",
         "every `<tid>` in `t:i:score` by when it was last scored or entered (epoch s)",
@@ -36,7 +46,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:history:<tid>",
         "LIST",
-        "`time seeders leechers snatches score` at each of the last scorings (epoch s), oldest first; score 0: it left the ranking; "
+        "`time seeders leechers snatches score` at each of the last scorings (epoch s), oldest first; score "
+        "0: it left the ranking; "
         "`TRACKER_SCORING__HISTORY` points, 72 of them take about 1.9 kB",
         "with the torrent; 7 days once it left `t:i:score`",
         "score.lua",
@@ -44,7 +55,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:leases:<kind>",
         "ZSET",
-        "what somebody works on just now, by when the lease ends; `<kind>` is torrents (being scored, epoch s), outbox (minutes being sent, epoch s)",
+        "what somebody works on just now, by when the lease ends; `<kind>` is torrents (being scored, epoch "
+        "s), outbox (minutes being sent, epoch s)",
         "while it is worked on; a lease that ended is taken over",
         "lease.lua",
     ),
@@ -80,7 +92,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:dist:<precision>:<name>",
         "HASH",
-        "start of the slice (epoch s) -> `count mean m2 min max` of what was measured in it (m2: the sum of squared differences from the mean)",
+        "start of the slice (epoch s) -> `count mean m2 min max` of what was measured in it (m2: the sum of "
+        "squared differences from the mean)",
         "the last 120 slices",
         "count.lua, clean.lua",
     ),
@@ -89,20 +102,20 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "statistic -> count, on its way to StatHat or StatsD; `<minute>` is its start (epoch s)",
         "until sent",
-        "count.lua, sight.lua, estimate.lua; sent.lua",
+        "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua",
     ),
     KeySpec(
         "t:outbox",
         "ZSET",
         "the minutes that have something to send",
         "while something waits",
-        "outbox.lua; sent.lua, collect.lua",
+        "outbox.lua; acknowledge.lua, collect.lua",
     ),
     KeySpec(
         "t:outbox:waiting",
         "STRING",
         "how many statistics wait in all minutes",
         "while something waits",
-        "outbox.lua; sent.lua, collect.lua",
+        "outbox.lua; acknowledge.lua, collect.lua",
     ),
 )

@@ -1,0 +1,193 @@
+"""Batches concurrent requests into one script call.
+
+Requests that arrive during a call go together in the next one. Nothing waits for more requests to arrive, but data
+already in the sockets is read first. So requests share the cost of a call, and an announce needs no task and no
+future.
+
+When more requests wait than one call takes, several calls are in flight. One turn of the event loop may read sockets
+for a tenth of a second; with one call at a time the store would be idle for most of it.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Awaitable, Callable, Iterable, Sequence
+from itertools import repeat
+from typing import Any, Protocol
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreOverloaded, StoreUnavailable
+from tracker.store.client.pipe import Argument, RedisPipe
+from tracker.store.client.scripts import Script
+
+MAX_CALLS = 16
+"""Calls in flight at a time."""
+
+log = structlog.get_logger("tracker.store")
+
+Settle = Callable[[list[tuple[Any, Any]], Any], None]
+"""Called once per batch and callback, with (context, outcome) of its requests, and the totals. Must not raise.
+
+StoreUnavailable as an outcome means that the request may or may not have been applied. Only the first callback of a
+successful batch gets the totals; others get None."""
+Encode = Callable[[list[Any]], list[Argument]]
+"""Requests -> the arguments of the script."""
+Decode = Callable[[list[Any], Any], tuple[Sequence[Any], Any]]
+"""Requests and the script's reply -> an outcome for each request in order, and totals of the batch."""
+Call = Callable[[list[Argument], Exception | None], Awaitable[Any]]
+_Entry = tuple[Any, Settle, Any]
+
+
+class Connection(Protocol):
+    """The part of a connection that Batches uses."""
+
+    away: bool
+    pipe: RedisPipe | None
+
+
+class Batches:
+    """Sends requests to ``script`` over the pipe of ``connection``, at most ``max_requests`` in a call.
+
+    ``call`` runs the script when the pipe is closed or has raised an error; it raises StoreUnavailable or
+    redis.exceptions.RedisError. At most ``max_waiting`` requests wait.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        script: Script,
+        encode: Encode,
+        decode: Decode,
+        call: Call,
+        *,
+        max_requests: int,
+        max_waiting: int,
+    ) -> None:
+        self._connection = connection
+        self._script = script
+        self._encode = encode
+        self._decode = decode
+        self._call = call
+        self._max_requests = max_requests
+        self._max_waiting = max_waiting
+        self._waiting: deque[_Entry] = deque()
+        self._arrived = asyncio.Event()
+        self._sent = self._helpers = 0
+
+    @property
+    def waiting(self) -> int:
+        """Requests that wait for their call."""
+        return len(self._waiting)
+
+    @property
+    def in_flight(self) -> int:
+        """Requests without an outcome."""
+        return self._sent + len(self._waiting)
+
+    def submit(self, request: Any, settle: Settle, context: Any) -> None:
+        """Adds a request to the next batch; ``settle`` is called with ``context`` and its outcome.
+
+        Raises StoreUnavailable when the store is known to be unavailable, StoreOverloaded when too many requests wait.
+        """
+        waiting = self._waiting
+        if not waiting:
+            if self._connection.away:
+                raise StoreUnavailable("the store is unavailable")
+            self._arrived.set()
+        elif len(waiting) >= self._max_waiting:
+            raise StoreOverloaded("too many requests wait for the store")
+        waiting.append((request, settle, context))
+
+    async def execute(self, request: Any) -> Any:
+        """The outcome of one request; raises StoreUnavailable."""
+        future: asyncio.Future[Any] = asyncio.get_running_loop().create_future()
+        self.submit(request, _resolve, future)
+        return await future
+
+    async def run(self) -> None:
+        """Sends waiting requests, until cancelled."""
+        waiting, self._helpers = self._waiting, 0
+        try:
+            async with asyncio.TaskGroup() as tasks:
+                while True:
+                    await self._arrived.wait()
+                    self._arrived.clear()
+                    while waiting:
+                        seen = 0  # let the loop read all sockets that are readable: at least one turn
+                        while seen < len(waiting) < self._max_requests:
+                            seen = len(waiting)
+                            await asyncio.sleep(0)
+                        for _ in range(self._helpers + 1, min(MAX_CALLS, len(waiting) // self._max_requests)):
+                            self._helpers += 1
+                            tasks.create_task(self._help())
+                        await self._send()
+        finally:
+            self._fail(waiting, StoreUnavailable("the tracker is stopping"))
+            waiting.clear()
+
+    async def _help(self) -> None:
+        """Sends batches one after the other, while enough requests wait to fill one."""
+        while len(self._waiting) >= self._max_requests:
+            await self._send()
+        self._helpers -= 1
+
+    async def _send(self) -> None:
+        waiting = self._waiting
+        batch = [waiting.popleft() for _ in range(min(self._max_requests, len(waiting)))]
+        if not batch:  # another call has failed, and all waiting requests with it
+            return
+        self._sent += len(batch)
+        try:
+            requests = [request for request, _, _ in batch]
+            outcomes, totals = self._decode(requests, await self._execute(self._encode(requests)))
+        except StoreUnavailable as error:
+            self._fail(batch, error)
+            self._fail(self._waiting, error)
+            self._waiting.clear()
+        except RedisError as error:
+            log.error("store script failed", error=str(error))
+            self._fail(batch, StoreUnavailable("the store failed"))
+        except asyncio.CancelledError:
+            self._fail(batch, StoreUnavailable("the tracker is stopping"))
+            raise
+        except Exception as error:  # noqa: BLE001  # one unexpected reply must not stop the others
+            log.error("unexpected store reply", error=type(error).__name__)
+            self._fail(batch, StoreUnavailable("the store failed"))
+        else:
+            _settle(batch, outcomes, totals)
+        finally:
+            self._sent -= len(batch)
+
+    async def _execute(self, argv: list[Argument]) -> Any:
+        pipe = self._connection.pipe
+        if pipe is None or pipe.broken or self._connection.away:
+            return await self._call(argv, None)
+        try:
+            return await pipe.execute(*self._script.head, *argv)
+        except (RedisError, OSError) as error:
+            return await self._call(argv, error)
+
+    @staticmethod
+    def _fail(batch: Iterable[_Entry], error: StoreUnavailable) -> None:
+        _settle(batch, repeat(error), None)
+
+
+def _settle(batch: Iterable[_Entry], outcomes: Iterable[Any], totals: Any) -> None:
+    settled: dict[Settle, list[tuple[Any, Any]]] = {}
+    for (_, settle, context), outcome in zip(batch, outcomes, strict=False):
+        settled.setdefault(settle, []).append((context, outcome))
+    for settle, outcomes_of_one in settled.items():
+        settle(outcomes_of_one, totals)
+        totals = None
+
+
+def _resolve(settled: list[tuple[Any, Any]], totals: Any) -> None:
+    del totals
+    for future, outcome in settled:
+        if future.done():
+            continue
+        if isinstance(outcome, StoreUnavailable):
+            future.set_exception(outcome)
+        else:
+            future.set_result(outcome)

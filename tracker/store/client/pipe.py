@@ -1,0 +1,137 @@
+"""A dedicated connection to the store, for callers that send many commands.
+
+redis-py opens the connection (address, TLS, password, database). This protocol then takes over the transport: a
+command is one write, and hiredis parses the replies as they arrive. redis-py's own layers cost as much CPU time per
+call as a dozen announces.
+"""
+
+import asyncio
+from collections import deque
+from collections.abc import Callable
+from time import perf_counter
+from typing import Any, cast
+
+import hiredis
+from redis.asyncio import Redis
+from redis.asyncio.connection import DefaultParser
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import InvalidResponse
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+TIMEOUT_PARTS = 8
+"""The timeout is counted in ticks of this part of it. A busy event loop delays ticks, and sockets are read between
+two of them: time in which this process read no replies does not count."""
+_NO_REPLY = object()
+
+Argument = str | bytes | int | float
+RoundTrip = tuple[float, Exception | None]
+"""(seconds, error) of a command that has ended."""
+
+
+class RedisPipe(asyncio.Protocol):
+    """An open connection. Replies arrive in the order of the commands; a pipe that has failed stays ``broken``.
+
+    A pipe breaks when a command is not answered within ``timeout`` seconds. ``on_round_trips`` receives every finished
+    command, in groups.
+    """
+
+    def __init__(
+        self, stream: asyncio.StreamWriter, timeout: float, on_round_trips: Callable[[list[RoundTrip]], None]
+    ) -> None:
+        self._stream = stream  # keeps the transport open: its finalizer would close it
+        self._transport = transport = cast(asyncio.Transport, stream.transport)
+        self._loop = asyncio.get_running_loop()
+        self._tick_seconds = timeout / TIMEOUT_PARTS
+        self._on_round_trips = on_round_trips
+        self._waiting: deque[tuple[asyncio.Future[Any], float, int]] = deque()
+        """(future, start time, tick at the start) of each command without a reply."""
+        self._round_trips: list[RoundTrip] = []
+        self._ticks = 0
+        self._timer: asyncio.TimerHandle | None = None
+        self._reader = hiredis.Reader(
+            protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NO_REPLY
+        )
+        self.broken = transport.is_closing()
+        transport.set_protocol(self)
+
+    def execute(self, *command: Argument) -> "asyncio.Future[Any]":
+        """Sends a command. The future gets its reply, or raises redis.exceptions.RedisError."""
+        future = self._loop.create_future()
+        if self.broken:
+            future.set_exception(RedisConnectionError("the pipe is broken"))
+            return future
+        self._waiting.append((future, perf_counter(), self._ticks))
+        self._transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]  # any number of arguments
+        if self._timer is None:
+            self._timer = self._loop.call_later(self._tick_seconds, self._tick)
+        return future
+
+    def data_received(self, data: bytes) -> None:
+        reader, waiting = self._reader, self._waiting
+        reader.feed(data)
+        try:
+            while (reply := reader.gets()) is not _NO_REPLY:
+                future, began, _ = waiting.popleft()
+                error = reply if isinstance(reply, Exception) else None
+                self._round_trips.append((perf_counter() - began, error))
+                if future.done():  # the caller was cancelled
+                    continue
+                if error is None:
+                    future.set_result(reply)
+                else:
+                    future.set_exception(error)
+        except (InvalidResponse, IndexError):  # not a reply, or a reply to nothing
+            self.close()
+
+    def _tick(self) -> None:
+        """Reports the round trips, and ends the pipe when the oldest command is overdue."""
+        self._timer = None
+        self._ticks += 1
+        self._report()
+        if not self._waiting:
+            return
+        if self._ticks - self._waiting[0][2] > TIMEOUT_PARTS:
+            self._fail(self._waiting.popleft(), RedisTimeoutError("no reply in time"))
+            self.close()
+        else:
+            self._timer = self._loop.call_later(self._tick_seconds, self._tick)
+
+    def _fail(self, waiting: "tuple[asyncio.Future[Any], float, int]", error: Exception) -> None:
+        future, began, _ = waiting
+        if not future.done():
+            self._round_trips.append((perf_counter() - began, error))
+            future.set_exception(error)
+
+    def _report(self) -> None:
+        finished, self._round_trips = self._round_trips, []
+        if finished:
+            self._on_round_trips(finished)
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self.broken = True
+        while self._waiting:
+            self._fail(self._waiting.popleft(), RedisConnectionError("the store closed the connection"))
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._report()
+
+    def close(self) -> None:
+        """Closes at once: commands without a reply fail."""
+        self.broken = True
+        self._transport.abort()
+
+
+async def open_pipe(
+    client: Redis, timeout: float, on_round_trips: Callable[[list[RoundTrip]], None]
+) -> RedisPipe:
+    """A new pipe to the server of ``client``; raises what its commands raise."""
+    return RedisPipe(await open_stream(client), timeout, on_round_trips)
+
+
+async def open_stream(client: Redis) -> asyncio.StreamWriter:
+    """A connection that redis-py has opened and no longer manages."""
+    connection: Any = client.connection_pool.make_connection()  # type: ignore[no-untyped-call]  # redis-py's
+    await connection.connect()
+    stream, connection._writer, connection._reader = connection._writer, None, None
+    return cast(asyncio.StreamWriter, stream)

@@ -1,0 +1,26 @@
+-- account_time.lua: the time that a user has spent on a torrent. After accounts.lua.
+
+-- The seconds of [from, till) that the account has not counted yet. Peers of one user overlap; the account remembers
+-- the interval that it counted last, and only what lies outside that interval is new.
+local function cover(a, from, till)
+  local new
+  if not a.till or from >= a.till then
+    new = till - from
+    if from ~= a.till then a.from = from end
+    a.till = till
+  else
+    new = math.max(0, till - a.till) + math.max(0, a.from - from)
+    a.from, a.till = math.min(a.from, from), math.max(a.till, till)
+  end
+  return math.max(0, new)
+end
+
+local function add_time(a, from, till, seeding)
+  local new = cover(a, from, till)
+  local before = a.total_time
+  a.total_time = before + new
+  if seeding then a.seed_time = a.seed_time + new end
+  if before < hnr_threshold and a.total_time >= hnr_threshold then
+    if redis.pcall('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then rank_hit_and_runs(a.uid) end
+  end
+end

@@ -1,0 +1,62 @@
+-- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
+-- numbers.lua and hit_and_runs.lua; needs `hnr_min` (bytes) and `hnr_threshold` (s).
+
+local function account_key(uid, tid)
+  return P .. 'u:' .. uid .. ':t:' .. tid
+end
+
+-- A field of an account, which another program may have overwritten, as a whole number from 0 to MAX_EXACT.
+local function whole_field(text)
+  return math.min(MAX_EXACT, math.max(0, whole(text)))
+end
+
+local function load_account(uid, tid)
+  local v = call('HMGET', account_key(uid, tid),
+    'uploaded', 'downloaded', 'total_time', 'seed_time', 'peers', 'from', 'until', 'completed_at',
+    'credited', 'left', 'unreported', 'leeched')
+  return {
+    uid = uid, tid = tid, uploaded = whole_field(v[1]), downloaded = whole_field(v[2]),
+    total_time = whole_field(v[3]), seed_time = whole_field(v[4]), peers = whole_field(v[5]),
+    from = v[6] and whole_field(v[6]), till = v[6] and v[7] and whole_field(v[7]), completed_at = v[8],
+    credited = v[9], left = v[10], unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, whole(v[11]))),
+    leeched = v[12],
+  }
+end
+
+local function save_account(a)
+  local fields = {
+    'uploaded', decimal(a.uploaded), 'downloaded', decimal(a.downloaded), 'total_time', decimal(a.total_time),
+    'seed_time', decimal(a.seed_time), 'peers', decimal(a.peers),
+  }
+  local function add(field, value)
+    fields[#fields + 1], fields[#fields + 2] = field, value
+  end
+  if a.till then
+    add('from', decimal(a.from))
+    add('until', decimal(a.till))
+  end
+  if a.credited then add('credited', a.credited) end
+  if a.left then add('left', a.left) end
+  if a.leeched then add('leeched', '1') end
+  if a.unreported ~= 0 then add('unreported', decimal(a.unreported)) end
+  call('HSET', account_key(a.uid, a.tid), unpack(fields))
+end
+
+-- Downloads that an operator has forgiven do not count.
+local function is_hit_and_run(a)
+  if a.downloaded <= hnr_min or a.total_time >= hnr_threshold then return false end
+  local forgiven = tonumber(call('HGET', account_key(a.uid, a.tid), 'forgiven') or '') or 0
+  return a.downloaded - forgiven > hnr_min
+end
+
+-- One of the user's peers left the swarm. When it was the last one, the torrent is no longer active for the user, and
+-- it may become a hit-and-run; `decide` is false when the time since the last announce contains an outage of the
+-- tracker. The swarm is written already, so a set of a wrong type must not fail this.
+local function end_activity(a, decide)
+  a.peers = math.max(0, a.peers - 1)
+  if a.peers > 0 then return end
+  redis.pcall('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
+  if decide and is_hit_and_run(a) and redis.pcall('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
+    rank_hit_and_runs(a.uid)
+  end
+end

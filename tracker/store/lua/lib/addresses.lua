@@ -1,0 +1,114 @@
+-- addresses.lua: the endpoints of each network in a swarm. After torrent.lua.
+--
+-- `addresses:<ih>` holds an entry for each endpoint in the swarm, by network: a packed IPv4 address, or the /64 of an
+-- IPv6 address. An entry is the rest of the endpoint and the peer id, 22 or 30 bytes. `crowded` of the torrent counts
+-- the networks for which is_crowded() is true. A swarm of a store that is older than these hashes has no such count
+-- until the sweep has added all its peers.
+-- `addresses` counts the entries of all swarms, by network and by /24 or /48.
+
+local MAX_UNCROWDED = 3 -- entries of one network that do not make it crowded
+
+local function split_endpoint(endpoint)
+  if #endpoint == 6 then return string.sub(endpoint, 1, 4), string.sub(endpoint, 5) end
+  return string.sub(endpoint, 1, 8), string.sub(endpoint, 9)
+end
+
+-- The IPv4 and the IPv6 endpoint of a dual-stack peer, '' for none.
+local function split_families(endpoints)
+  local n = #endpoints
+  return (n == 6 or n == 24) and string.sub(endpoints, 1, 6) or '', n >= 18 and string.sub(endpoints, -18) or ''
+end
+
+local function entry_size(net)
+  return #net == 4 and 22 or 30
+end
+
+-- The position of the first entry that begins with `wanted`, from byte `from` on.
+local function find_entry(entries, size, wanted, from)
+  local at = string.find(entries, wanted, from or 1, true)
+  while at and (at - 1) % size ~= 0 do at = string.find(entries, wanted, at + size - (at - 1) % size, true) end
+  return at
+end
+
+-- Loopback, private, link-local and carrier-grade NAT networks: many peers behind one proxy may share an address.
+local function is_local(net)
+  local a, b = string.byte(net, 1, 2)
+  if #net == 4 then
+    return a == 10 or a == 127 or a == 192 and b == 168 or a == 172 and b >= 16 and b < 32 or a == 169 and b == 254
+      or a == 100 and b >= 64 and b < 128
+  end
+  return a == 0xfc or a == 0xfd or a == 0xfe and b >= 0x80 and b < 0xc0 or not string.find(net, '[^%z]')
+end
+
+-- True for more than MAX_UNCROWDED entries of a network that is not local, and for two entries with the same endpoint
+-- (of different users).
+local function is_crowded(net, entries, size)
+  if #entries == size then return false end
+  if #entries > MAX_UNCROWDED * size and not is_local(net) then return true end
+  local seen = {}
+  for at = 1, #entries, size do
+    local rest = string.sub(entries, at, at + size - 21)
+    if seen[rest] then return true end
+    seen[rest] = true
+  end
+  return false
+end
+
+-- The changes of `addresses` by network; save_network_counts() writes them.
+local network_changes = {}
+local function count_entries(net, by)
+  local wide = string.sub(net, 1, #net == 4 and 3 or 6)
+  network_changes[net] = (network_changes[net] or 0) + by
+  network_changes[wide] = (network_changes[wide] or 0) + by
+end
+
+-- Replaces the entries of a network ('' for none).
+local function write_entries(t, net, before, entries)
+  local key, size = P .. 'addresses:' .. t.ih, entry_size(net)
+  if entries == '' then call('HDEL', key, net) else call('HSET', key, net, entries) end
+  if #entries ~= #before then count_entries(net, (#entries - #before) / size) end
+  if t.crowded then
+    if is_crowded(net, before, size) then t.crowded = math.max(0, t.crowded - 1) end
+    if is_crowded(net, entries, size) then t.crowded = t.crowded + 1 end
+  end
+end
+
+local function remove_address(t, endpoint, pid)
+  local net, rest = split_endpoint(endpoint)
+  local entries, size = call('HGET', P .. 'addresses:' .. t.ih, net), entry_size(net)
+  local at = entries and find_entry(entries, size, rest .. pid)
+  if at then write_entries(t, net, entries, string.sub(entries, 1, at - 1) .. string.sub(entries, at + size)) end
+end
+
+-- A hash of a wrong type must not keep a peer in the swarm; the sweep rebuilds it.
+local function remove_addresses(t, endpoints, pid)
+  local v4, v6 = split_families(endpoints)
+  if v4 ~= '' then pcall(remove_address, t, v4, pid) end
+  if v6 ~= '' then pcall(remove_address, t, v6, pid) end
+end
+
+-- Writes the changes of `addresses`. Calls `note(net, count)` for each network that has grown.
+local NETWORKS_PER_CALL = 500
+local function save_network_counts(note)
+  local nets, key = {}, P .. 'addresses'
+  for net, by in pairs(network_changes) do
+    if by ~= 0 then nets[#nets + 1] = net end
+  end
+  for from = 1, #nets, NETWORKS_PER_CALL do
+    local till = math.min(from + NETWORKS_PER_CALL - 1, #nets)
+    local counts, written, gone = call('HMGET', key, unpack(nets, from, till)), {}, {}
+    for i = from, till do
+      local net = nets[i]
+      local count = math.max(0, (parse_count(counts[i - from + 1]) or 0) + network_changes[net])
+      if count == 0 then
+        gone[#gone + 1] = net
+      else
+        written[#written + 1], written[#written + 2] = net, count
+      end
+      if note and network_changes[net] > 0 then note(net, count) end
+    end
+    if #written > 0 then call('HSET', key, unpack(written)) end
+    if #gone > 0 then call('HDEL', key, unpack(gone)) end
+  end
+  network_changes = {}
+end

@@ -1,0 +1,94 @@
+-- announce_other.lua: joins, stops, completions, and all other announces that are not a regular one of public mode. A
+-- fragment of announce.lua, after announce_apply.lua. Its tables: t is the torrent, r the request, p the peer, a the
+-- account of the user; P is the prefix of the keys. p.taken: the peer id belongs to another client.
+
+local OUTCOMES = {
+  update = 'u', early = 'e', join = 'j', leave = 'l', absent = 'a', stranger = 's', displaced = 'd', over = 'o',
+}
+
+local function reply(t, r, outcome)
+  local head = OUTCOMES[outcome] .. ' ' .. decimal(t.seeders) .. ' ' .. decimal(t.leechers) .. ' '
+    .. decimal(t.snatches) .. ' '
+  if r.want == 0 or outcome == 'leave' or outcome == 'absent' then return head end
+  local seeding = r.kind == 's' or r.paused == '1'
+  local ok, with_peers = pcall(add_peers, head, t.arrays, seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6,
+    r.want, r.random, r.with_ids, #r.endpoint == 6, r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid)
+  return ok and with_peers or head -- no peers from an array of a wrong type: the announce has been applied
+end
+
+-- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.
+local function load_swarm(r, registered)
+  local t, enabled, snatches, sole, derived = load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived')
+  t.snatches, t.sole = parse_count(snatches) or 0, sole
+  return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
+end
+
+local function find_peer(r, tid, derived)
+  local p = load_peer(tid or '', r)
+  if p.taken and (r.digest ~= '' or not p.same_user) then
+    derive_id(r)
+    return load_peer(tid, r)
+  elseif derived and tid and not p.active and (r.digest ~= '' or private) then
+    return load_derived(tid, r, p.known)
+  end
+  return p
+end
+
+-- Does the steps that may fail, before the peer is written. Returns the outcome if that ends the announce, else nil and
+-- the account.
+local function prepare(t, r, p, tid, old)
+  local a, outcome = load_credited_account(r, tid)
+  r.evictions, r.evicted = 0, nil
+  if not p.active then
+    outcome = start_join(t, r)
+  elseif p.kind ~= r.kind or p.endpoints ~= r.v4 .. r.v6 then
+    check_arrays(t, r)
+    if old ~= r.endpoint then outcome = take_endpoint(t, r, old) end
+  end
+  return outcome, a
+end
+
+-- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
+-- have registered or deleted the torrent since.
+local function announce_other(packed, registered, denied)
+  local r = read_request(packed)
+  local uid, refusal = authorize(r.passkey, r.left, r.event)
+  r.uid = uid
+  if refusal then return refuse(refusal) end
+  if denied then return refuse('denied', denied) end
+  if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
+  if not registered and not open then return refuse('unknown torrent') end
+  local t, tid, enabled, derived = load_swarm(r, registered)
+  if enabled == '0' then return refuse('disabled', call('HGET', t.key, 'reason') or '') end
+
+  local p = find_peer(r, tid, derived)
+  if p.active then t.tid = tid end -- also when another program deleted the field
+  r.paused = r.event == 'p' and r.left ~= '0' and '1' or '0'
+  r.kind = kind_of(r.left, r.paused)
+  local v4, v6 = split_families(p.active and p.mine and p.endpoints or '')
+  if #r.endpoint == 6 then v4 = r.endpoint else v6 = r.endpoint end
+  r.v4, r.v6 = v4, v6
+  if r.event == 'q' then return reply(t, r, was_join(r, p) and 'join' or 'stranger') end
+  if not (r.may_join or p.active and p.mine) then return refuse('may not join') end
+  if p.active and not p.mine then return reply(t, r, r.event == 'x' and 'absent' or 'stranger') end
+  if r.event == 'x' then
+    if p.active then stop(t, r, p, load_credited_account(r, tid)) end
+    return reply(t, r, p.active and 'leave' or 'absent')
+  end
+
+  local old4, old6 = split_families(p.active and p.endpoints or '')
+  local old = #r.endpoint == 6 and old4 or old6
+  if is_beyond(t, r, old) then return reply(t, r, 'over') end
+  if not p.active or not registered then
+    tid, refusal = admit(t, r, registered and tid)
+    if refusal then return refuse(refusal) end
+    r.suffix = tid .. ':' .. r.pidx
+    p.at = P .. 'p:' .. r.suffix
+  end
+  local outcome, a = prepare(t, r, p, tid, old)
+  if outcome then return reply(t, r, outcome) end
+  apply(t, r, p, a)
+  if not p.active then return reply(t, r, 'join') end
+  return reply(t, r, p.elapsed < early and p.elapsed >= 0 and 'early' or 'update')
+end

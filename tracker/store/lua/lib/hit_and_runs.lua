@@ -1,0 +1,12 @@
+-- hit_and_runs.lua: the index of users who have hit-and-runs. After `P` and `call`.
+
+-- Writes how many hit-and-runs the user has. The index follows from the users' sets and can be rebuilt at any time, so
+-- an index of a wrong type does not fail an announce.
+local function rank_hit_and_runs(uid)
+  local torrents_owed = call('SCARD', P .. 'u:' .. uid .. ':hnr')
+  if torrents_owed > 0 then
+    redis.pcall('ZADD', P .. 'i:hnr', torrents_owed, uid)
+  else
+    redis.pcall('ZREM', P .. 'i:hnr', uid)
+  end
+end

@@ -1,0 +1,52 @@
+-- registration.lua: binds a torrent to an id and ranks it. After torrent.lua, torrent_ids.lua, torrent_rankings.lua and
+-- info_hash_index.lua.
+
+-- Fails when a ranking is of a wrong type, before the first write.
+local function check_rankings()
+  for _, index in ipairs({ 'seeders', 'leechers', 'snatches', 'score', 'processed' }) do
+    call('ZCARD', P .. 'i:' .. index)
+  end
+end
+
+-- True when the peers of another torrent still use the id. A site that assigned it twice has to wait for them.
+local function is_id_taken(t, tid)
+  local other = call('GET', P .. 'torrent_id:' .. tid)
+  if not other or other == t.ih then return false end
+  local owner = load_torrent(other)
+  return owner.tid == tid and owner.seeders + owner.leechers > 0
+end
+
+-- Before the first peer of a swarm: writes `torrent_id:<tid>` and ranks the torrent. An id that the site changed
+-- replaces the old one once the swarm is empty. Returns true when the old id was released.
+local function bind_id(t, tid)
+  local released
+  if t.tid and t.tid ~= tid then
+    local score = call('ZSCORE', P .. 'i:score', t.tid)
+    released = release_torrent_id(t)
+    if score then
+      call('ZADD', P .. 'i:score', score, tid)
+      call('ZADD', P .. 'i:processed', now, tid)
+    end
+  end
+  if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
+    call('SET', P .. 'torrent_id:' .. tid, t.ih)
+    call('HSET', t.key, 'tid', tid)
+    for column in string.gmatch('announces leechers seeders snatches', '%S+') do call('HSETNX', t.key, column, '0') end
+    write_rankings(t, tid)
+    index_info_hash(t.ih, tid)
+    t.tid = tid
+  end
+  return released
+end
+
+-- Torrents that were registered or joined are scored from now on, if they are not yet.
+local function add_to_scoring(tids)
+  if #tids == 0 then return end
+  local scores, times = {}, {}
+  for i, tid in ipairs(tids) do
+    scores[2 * i - 1], scores[2 * i] = 1, tid
+    times[2 * i - 1], times[2 * i] = now, tid
+  end
+  call('ZADD', P .. 'i:score', 'NX', unpack(scores))
+  call('ZADD', P .. 'i:processed', 'NX', unpack(times))
+end

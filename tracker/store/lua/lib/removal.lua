@@ -1,0 +1,56 @@
+-- removal.lua: removes timed-out peers. After torrent_save.lua, leave_swarm.lua, accounts.lua and ids.lua; needs `now`,
+-- `outage_until` (epoch s) and `grace` (s). What the peers of a call share is read once, and written once by
+-- save_removals().
+local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
+
+local function find_torrent(tid)
+  local t = torrents[tid]
+  if t == nil then t = call('GET', P .. 'torrent_id:' .. tid) end
+  if type(t) == 'string' then
+    t = load_torrent(t)
+    t.tid = t.tid or tid
+  end
+  torrents[tid] = t
+  return t
+end
+
+-- An account of a wrong type must not keep its peers in their swarms.
+local function readable_account(uid, tid)
+  local readable, a = pcall(load_account, uid, tid)
+  return readable and a
+end
+
+-- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
+-- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
+local function remove_timed_out(tid, pid, pidx)
+  local key = P .. 'p:' .. tid .. ':' .. pidx
+  local p = call('HMGET', key, 'active', 'left', 'paused', 'last_announce', 'user_id', 'n4', 'n6', 'endpoints')
+  if p[1] ~= '1' then return 0 end
+  local last = tonumber(p[4]) or 0
+  if last <= outage_until and now < outage_until + grace then return 0 end
+  local t = find_torrent(tid)
+  if not t then
+    call('UNLINK', key)
+    call('SREM', P .. 'p:' .. pidx .. ':torrents', tid)
+    return 0
+  end
+  -- A user who was deleted meanwhile has no account, and must not get one again.
+  local a = p[5] and call('EXISTS', account_key(p[5], tid)) == 1 and readable_account(p[5], tid)
+  leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
+  if memory > 0 then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
+  if a then
+    end_activity(a, last > outage_until)
+    save_account(a)
+  end
+  return 1
+end
+
+local function save_removals()
+  for _, t in pairs(torrents) do
+    if type(t) == 'table' then save_torrent(t) end
+  end
+  save_rankings()
+  pcall(save_network_counts)
+  if #deleted_peers > 0 then call('UNLINK', unpack(deleted_peers)) end
+  torrents, deleted_peers = {}, {}
+end

@@ -1,0 +1,82 @@
+-- torrent_deletion.lua: deletes a torrent with all its keys, unique users included. After torrent_ids.lua, names.lua
+-- and `now`. Markers of single addresses stay: no list names them, and they expire.
+
+local PLACES_PER_CALL, MONTHS_KEPT = 25, 13
+local period_suffixes
+
+-- The number of the current month (UTC), counted from year 0.
+local function month_number()
+  local days, year = math.floor(now / 86400), 1970
+  local function length() return year % 4 == 0 and (year % 100 ~= 0 or year % 400 == 0) and 366 or 365 end
+  while days >= length() do
+    days, year = days - length(), year + 1
+  end
+  local month = 0
+  for _, days_of_month in ipairs({ 31, length() - 337, 31, 30, 31, 30, 31, 31, 30, 31, 30 }) do
+    if days < days_of_month then break end
+    days, month = days - days_of_month, month + 1
+  end
+  return year * 12 + month
+end
+
+-- The suffixes of a metric's keys: none, and each month that is kept. The next month is included, as a clock may be
+-- ahead.
+local function suffixes()
+  if period_suffixes then return period_suffixes end
+  local made, this = { '' }, month_number()
+  for number = this + 1, this - MONTHS_KEPT, -1 do
+    made[#made + 1] = string.format('.%04d-%02d', math.floor(number / 12), number % 12 + 1)
+  end
+  period_suffixes = made
+  return made
+end
+
+-- The metric of a place, without its last word; a place is an entry such as `cities.France/Paris`.
+local function place_metric(place)
+  local scope, country, name = string.match(place, '^(%a+)%.([^/]*)/(.*)$')
+  return scope and 'countries.' .. country .. '.' .. scope .. '.' .. name or place
+end
+
+local function unlink_metrics(names, heads)
+  local keys = {}
+  for _, name in ipairs(names) do
+    for _, head in ipairs(heads) do
+      for _, suffix in ipairs(suffixes()) do keys[#keys + 1] = head .. name .. suffix end
+    end
+  end
+  call('UNLINK', unpack(keys))
+end
+
+-- Deletes the unique users of a torrent, some places at a time. Returns false when there are more places. The torrent's
+-- own metric is deleted last: while a place has an estimate, the torrent has one.
+local function delete_unique_users(ih)
+  local places_key = P .. 'i:unique:torrents.' .. ih
+  local places = call('ZRANGE', places_key, 0, PLACES_PER_CALL - 1)
+  local heads = { P .. 'torrents.' }
+  if call('EXISTS', P .. 'hll:torrents.' .. ih .. '.users') == 1 then
+    heads[2] = P .. 'hll:torrents.'
+  elseif #places == 0 and call('EXISTS', P .. 'torrents.' .. ih .. '.users') == 0 then
+    return true
+  end
+  if #places > 0 then
+    local names = {}
+    for i, place in ipairs(places) do names[i] = ih .. '.' .. place_metric(place) .. '.users' end
+    unlink_metrics(names, heads)
+    call('ZREM', places_key, unpack(places))
+  end
+  if #places == PLACES_PER_CALL then return false end
+  for _, suffix in ipairs(suffixes()) do
+    call('ZREM', P .. 'i:unique:torrents:' .. (suffix == '' and 'all' or string.sub(suffix, 2)), ih)
+  end
+  unlink_metrics({ ih .. '.users' }, heads)
+  return true
+end
+
+-- Deletes an empty torrent. Returns false when another call has to delete the rest.
+local function delete_torrent(t)
+  if not delete_unique_users(t.ih) then return false end
+  list_name(t.ih, '')
+  call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih, P .. 'addresses:' .. t.ih)
+  if t.tid then release_torrent_id(t) end
+  return true
+end

@@ -1,0 +1,16 @@
+-- unlisted.lua: finds torrents that are missing in an index. After empty_since.lua.
+
+-- If the torrent is missing in an index, or may be, adds to `found`: info hash, id, name, the name in the index, and 1
+-- if there is work even when that name is right (only Python can tell: it folds names).
+local function note_unlisted(t, found)
+  local v = call('HMGET', t.key, 'name', 'listed')
+  local name, listed = string.sub(v[1] or '', 1, MAX_NAME_BYTES), v[2] or ''
+  local since = empty_since(t)
+  local certain = since and tonumber(call('ZSCORE', P .. 'i:empty', t.tid) or '') ~= since
+    or not call('ZSCORE', P .. 'i:info_hash', t.tid)
+    or listed ~= '' and not call('ZSCORE', P .. 'i:name', listed .. '\t' .. t.ih)
+    or call('EXISTS', P .. 'deny:' .. t.ih) == 1 and not call('ZSCORE', P .. 'denied', t.ih)
+  if not certain and string.lower(name) == listed then return end
+  local n = #found
+  found[n + 1], found[n + 2], found[n + 3], found[n + 4], found[n + 5] = t.ih, t.tid, name, listed, certain and 1 or 0
+end

@@ -1,0 +1,62 @@
+#!lua flags=allow-oom
+-- acknowledge.lua: removes from the outbox what was sent; what was counted meanwhile stays. Ends the leases. A second
+-- call with the same tokens changes nothing.
+-- KEYS[1]   the prefix
+-- ARGV[1]   1: no receiver will take these statistics, they count as dropped
+-- ARGV[2..] for each minute: minute, token, how many statistics, then pairs of statistic and count. Without statistics
+--           only its lease ends
+-- Answer    { statistics removed, minutes whose lease was lost }
+local P, call = KEYS[1], redis.call
+local leases, minutes, waiting = P .. 'leases:outbox', P .. 'outbox', P .. 'outbox:waiting'
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/lease_check.lua
+--@ include lib/lease_release.lua
+
+local function is(key, kind)
+  local found = call('TYPE', key).ok
+  return found == kind or found == 'none'
+end
+
+-- Calls `each` with minute, token, and the range of ARGV with its statistics.
+local function for_each_minute(each)
+  local i = 2
+  while i <= #ARGV do
+    local n = tonumber(ARGV[i + 2])
+    each(ARGV[i], ARGV[i + 1], i + 3, i + 2 + 2 * n)
+    i = i + 3 + 2 * n
+  end
+end
+
+local usable = is(minutes, 'zset') and is(waiting, 'string') and is(P .. 'stats:outbox_dropped', 'string')
+for_each_minute(function(minute) usable = usable and is(P .. 'outbox:' .. minute, 'hash') end)
+if not usable then return redis.error_reply('WRONGTYPE in the outbox is a key of another kind') end
+
+local removed, lost, dropped = 0, 0, 0
+for_each_minute(function(minute, token, first, last)
+  if not has_lease(leases, minute, token) then
+    lost = lost + 1
+    return
+  end
+  local list = P .. 'outbox:' .. minute
+  for i = first, last, 2 do
+    if call('HEXISTS', list, ARGV[i]) == 1 then
+      if call('HINCRBY', list, ARGV[i], '-' .. ARGV[i + 1]) <= 0 then
+        call('HDEL', list, ARGV[i])
+        removed = removed + 1
+      end
+      dropped = dropped + tonumber(ARGV[i + 1])
+    end
+  end
+  if call('EXISTS', list) == 0 then call('ZREM', minutes, minute) end
+  release_lease(leases, minute)
+end)
+if call('EXISTS', minutes) == 0 then
+  call('DEL', waiting)
+elseif removed > 0 then
+  local left = (tonumber(call('GET', waiting) or '') or 0) - removed
+  call('SET', waiting, decimal(math.max(0, left)))
+end
+if ARGV[1] == '1' and dropped > 0 then add_bounded(P .. 'stats:outbox_dropped', nil, decimal(dropped)) end
+return { removed, lost }

@@ -1,0 +1,132 @@
+#!lua
+-- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
+-- ARGV[3]   the rules, packed (struct, little-endian, seventeen doubles, in this order):
+--   peer memory (s; 0: a peer's hash is deleted with it)
+--   minimum bytes of a hit-and-run, and its threshold (s)
+--   max gap between two announces that counts as time on a torrent (s)
+--   min timeout of an announce (s)
+--   max credit (bytes per second)
+--   1 in private mode (a passkey is required)
+--   1 in open mode (unknown torrents register themselves)
+--   max torrents; max new torrents per hour of an address, and of a network (open mode)
+--   an announce is early if it comes sooner than this after the last one (s)
+--   max credit of one user (bytes per second), and how long unused credit accumulates (s)
+--   max endpoints of one network (IPv4 address or /64) in a swarm, and in all swarms
+--   1 when these limits hold for local networks too
+-- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
+--   reading the swarm. In this order:
+--   info hash and peer id as 40 hex digits each (c40)
+--   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
+--     p paused, q was an earlier announce a join? (the random integer is then the time of that announce)
+--   1 when peer ids are wanted (B), peers wanted (H), timeout (I4, ms), a random integer (I4)
+--   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
+--   endpoint with its length before it (B; 6 or 18 bytes), peer id (c20)
+--   with a length before each (B): digest of the client's key (8 bytes or none), passkey (or none)
+--   1 when the network may have any number of endpoints (B)
+-- Answer    for each announce, in order, one of
+--   'outcome seeders leechers snatches peers'
+--     outcome: u update, e early update, j join, l leave. Nothing changed for
+--       a absent (a stop of a peer that is not in the swarm)
+--       s stranger (the peer id belongs to another client)
+--       d displaced (another peer holds the endpoint)
+--       o over (too many endpoints of the network)
+--     peers: packed IPv4 endpoints. A capital letter when IPv6 peers or peer ids follow: then the packed lengths
+--       (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
+--   { 1, code, reason }   nothing changed; reason only if an operator wrote one
+--   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch transferred since their last
+--   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless both are
+--   0: the number of torrents removed to make room, and of refused new torrents
+local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
+local now = math.floor(moment)
+local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
+local memory, hnr_min, hnr_threshold, max_gap, min_timeout, max_credit, private, open, max_torrents, max_per_address,
+  max_per_network, early, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local =
+  read('<ddddddddddddddddd', ARGV[3])
+private, open, bound_local = private == 1, open == 1, bound_local == 1
+local forgotten, refused = 0, 0
+-- One command reads the registrations of all torrents of the batch.
+local argv, hashes, batch_keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
+for i = 4, #argv do
+  local ih = sub(argv[i], 1, 40)
+  hashes[i], batch_keys[2 * i - 4], batch_keys[2 * i - 3] = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+end
+local batch_values = call('MGET', unpack(batch_keys))
+local full = batch_values[3]
+--@ include lib/outage.lua
+local outage_from, outage_until = last_outage(batch_values[1], batch_values[2])
+
+-- How many seconds of [from, now) belong to the last outage.
+local function time_away(from)
+  if from >= outage_until then return 0 end
+  return max(0, min(now, outage_until) - max(from, outage_from))
+end
+--@ include lib/max_exact.lua
+--@ include lib/peer_selection.lua
+--@ include lib/traffic.lua
+--@ include lib/announce_regular.lua
+
+-- The functions for all other announces, created for the first such announce of a batch. Creating them costs half an
+-- announce, and most small batches never need them.
+local function other_announces()
+  local COUNTER_MAX = '9007199254740991'
+  local joined = {}
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/ids.lua
+--@ include lib/torrent.lua
+--@ include lib/torrent_save.lua
+--@ include lib/array_insert.lua
+--@ include lib/array_remove.lua
+--@ include lib/peers.lua
+--@ include lib/addresses.lua
+--@ include lib/addresses_claim.lua
+--@ include lib/leave_swarm.lua
+--@ include lib/endpoint_limits.lua
+--@ include lib/endpoint_takeover.lua
+--@ include lib/hit_and_runs.lua
+--@ include lib/accounts.lua
+--@ include lib/account_time.lua
+--@ include lib/credit.lua
+--@ include lib/completions.lua
+--@ include lib/torrent_ids.lua
+--@ include lib/torrent_rankings.lua
+--@ include lib/info_hash_index.lua
+--@ include lib/registration.lua
+--@ include lib/new_torrents.lua
+--@ include lib/due_lists.lua
+--@ include lib/announce_request.lua
+--@ include lib/announce_peer.lua
+--@ include lib/announce_join.lua
+--@ include lib/announce_apply.lua
+--@ include lib/announce_other.lua
+  local function finish()
+    save_rankings()
+    pcall(save_network_counts, note_full)
+    pcall(save_full)
+    pcall(save_due_entries)
+    pcall(add_to_scoring, joined)
+  end
+  return announce_other, finish
+end
+
+local answers, other, finish = {}, nil, nil
+for i = 4, #argv do
+  local packed, registered, denied = argv[i], batch_values[2 * i - 4], batch_values[2 * i - 3]
+  local ok, reply = false, nil
+  if registered and not denied and not private then
+    ok, reply = pcall(announce_regular, packed, hashes[i], registered)
+  end
+  if not (ok and reply) then
+    if not other then other, finish = other_announces() end
+    ok, reply = pcall(other, packed, registered, denied)
+    if not ok then reply = { 1, 'error', type(reply) == 'table' and reply.err or tostring(reply) } end
+  end
+  answers[i - 3] = reply
+end
+if finish then finish() end
+local totals = traffic and string.format('%.0f %.0f %.0f %.0f', unpack(traffic)) or ''
+if forgotten + refused > 0 then totals = (traffic and totals or '0 0 0 0') .. ' ' .. forgotten .. ' ' .. refused end
+answers[#answers + 1] = totals
+return answers

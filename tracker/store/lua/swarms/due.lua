@@ -1,0 +1,81 @@
+#!lua flags=allow-oom
+-- due.lua: processes a slice of a due list. Reading a timeout key that has expired makes Redis delete it and publish
+-- its expiry at once; the peer is removed in the same call, so a tracker that dies here loses nothing.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] minimum bytes of a hit-and-run   ARGV[4] its threshold
+--   (s)
+-- ARGV[5]   grace after an outage (s)
+-- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] max entries   ARGV[9] max peers to remove
+-- ARGV[10]  min timeout of an announce (s)   ARGV[11] what the store's clock should show (epoch s; '' unknown)
+-- Answer    { entries processed, peers removed, failures }; no entries: the list is done. It is deleted with its last
+--   entry
+local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
+local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local min_timeout = tonumber(ARGV[10])
+--@ include lib/outage.lua
+--@ include lib/store_clock.lua
+--@ include lib/max_exact.lua
+--@ include lib/numbers.lua
+--@ include lib/ids.lua
+--@ include lib/torrent.lua
+--@ include lib/torrent_save.lua
+--@ include lib/array_remove.lua
+--@ include lib/peers.lua
+--@ include lib/addresses.lua
+--@ include lib/leave_swarm.lua
+--@ include lib/hit_and_runs.lua
+--@ include lib/accounts.lua
+local _, outage_until = current_outage(ARGV[11])
+--@ include lib/removal.lua
+--@ include lib/due_lists.lua
+
+local list, first = P .. 'due:' .. ARGV[6], tonumber(ARGV[7])
+local max_entries, max_removed = tonumber(ARGV[8]), tonumber(ARGV[9])
+local entries = call('LRANGE', list, first, first + max_entries - 1)
+local length, removed, failed = #entries, 0, 0
+local tids, pids, pidxs, timeouts = {}, {}, {}, {}
+for i = 1, length do
+  local pid = string.sub(entries[i], 1, 20)
+  tids[i], pids[i], pidxs[i] = string.sub(entries[i], 21), pid, to_hex(pid)
+  timeouts[i] = P .. 'ptimeout:' .. tids[i] .. ':' .. pidxs[i]
+end
+
+-- Reads the info hashes of several torrent ids with one command.
+local function prefetch_torrents(wanted)
+  if #wanted == 0 then return end
+  local keys = {}
+  for i, tid in ipairs(wanted) do keys[i] = P .. 'torrent_id:' .. tid end
+  for i, ih in ipairs(call('MGET', unpack(keys))) do
+    if torrents[wanted[i]] == nil then torrents[wanted[i]] = ih end
+  end
+end
+
+-- A peer whose timeout was renewed moves to the list of its new end.
+local function move_on(tid, pid, timeout)
+  local left = call('PTTL', timeout)
+  if left >= 0 then call('SET', timeout, add_due(tid, pid, left), 'KEEPTTL') end
+end
+
+-- Nearly all timeouts exist, as most peers have announced since. One command tells which.
+local alive, processed, name = length > 0 and call('MGET', unpack(timeouts)), 0, due_name(ARGV[6])
+local silent, done = {}, {} -- torrents of peers without a timeout; timeouts processed, as a peer may be listed twice
+for i = 1, length do
+  if not alive[i] then silent[#silent + 1] = tids[i] end
+end
+prefetch_torrents(silent)
+while processed < length and removed + failed < max_removed do
+  processed = processed + 1
+  local i = processed
+  local timeout = timeouts[i]
+  if not alive[i] and not done[timeout] then
+    local ok, one = pcall(remove_timed_out, tids[i], pids[i], pidxs[i])
+    if ok then removed = removed + one else failed = failed + 1 end
+  elseif alive[i] == name and not done[timeout] then -- else the peer left and came back, and is in another list
+    pcall(move_on, tids[i], pids[i], timeout)
+  end
+  done[timeout] = true
+end
+save_removals()
+pcall(save_due_entries)
+if length < max_entries and processed == length then call('UNLINK', list) end
+return { processed, removed, failed }

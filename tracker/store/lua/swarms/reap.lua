@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- reap.lua: removes peers whose timeout key is gone; several callers remove a peer only once.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] minimum bytes of a hit-and-run   ARGV[4] its threshold
+--   (s)
+-- ARGV[5]   grace after an outage (s)
+-- ARGV[6]   what the store's clock should show (epoch s; '' unknown)
+-- ARGV[7..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- Answer    { peers removed, failures }
+local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
+local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+--@ include lib/outage.lua
+--@ include lib/store_clock.lua
+--@ include lib/max_exact.lua
+--@ include lib/numbers.lua
+--@ include lib/ids.lua
+--@ include lib/torrent.lua
+--@ include lib/torrent_save.lua
+--@ include lib/array_remove.lua
+--@ include lib/peers.lua
+--@ include lib/addresses.lua
+--@ include lib/leave_swarm.lua
+--@ include lib/hit_and_runs.lua
+--@ include lib/accounts.lua
+local _, outage_until = current_outage(ARGV[6])
+--@ include lib/removal.lua
+
+-- Usually none is active: the caller that triggered the expiry event has already removed the peer.
+local function reap(tid, pidx)
+  if call('HGET', P .. 'p:' .. tid .. ':' .. pidx, 'active') ~= '1' then return 0 end
+  if call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 1 then return 0 end
+  return remove_timed_out(tid, nil, pidx)
+end
+
+local removed, failed = 0, 0
+for i = 7, #ARGV, 2 do
+  local ok, one = pcall(reap, ARGV[i], ARGV[i + 1])
+  if ok then removed = removed + one else failed = failed + 1 end
+end
+save_removals()
+return { removed, failed }

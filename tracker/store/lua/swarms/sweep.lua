@@ -1,0 +1,200 @@
+#!lua flags=allow-oom
+-- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout, and repairs what does
+-- not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
+-- KEYS[1]   the prefix
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] minimum bytes of a hit-and-run   ARGV[4] its threshold
+--   (s)
+-- ARGV[5]   grace after an outage (s)   ARGV[6] delete empty torrents after (s)   ARGV[7] budget (members)
+-- ARGV[8]   where to go on in the first torrent ('' at its start)   ARGV[9] what the store's clock should show (epoch
+--   s; '' unknown)
+-- ARGV[10..] torrent ids
+-- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
+--   unlisted, torrents that failed }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may be full
+local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
+local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
+--@ include lib/outage.lua
+--@ include lib/store_clock.lua
+--@ include lib/max_exact.lua
+--@ include lib/numbers.lua
+--@ include lib/ids.lua
+--@ include lib/torrent.lua
+--@ include lib/torrent_save.lua
+--@ include lib/array_insert.lua
+--@ include lib/array_remove.lua
+--@ include lib/peers.lua
+--@ include lib/addresses.lua
+--@ include lib/addresses_claim.lua
+--@ include lib/leave_swarm.lua
+--@ include lib/hit_and_runs.lua
+--@ include lib/accounts.lua
+local _, outage_until = current_outage(ARGV[9])
+--@ include lib/removal.lua
+--@ include lib/torrent_rankings.lua
+--@ include lib/recount.lua
+--@ include lib/recount_slices.lua
+--@ include lib/rebuild.lua
+--@ include lib/empty_since.lua
+--@ include lib/unlisted.lua
+--@ include lib/torrent_ids.lua
+--@ include lib/names.lua
+--@ include lib/torrent_deletion.lua
+
+local SOLE_SECONDS = 3600
+local removed, repairs, deleted, seen, failed = 0, 0, 0, 0, 0
+local unlisted = {}
+
+local function repair(t)
+  rebuild(t)
+  repairs = repairs + 1
+end
+
+-- Deletes a torrent some time after its last peer if it registered itself or the site deleted it; sooner if only one
+-- address ever joined it. A disabled torrent stays, as it would come back enabled. A torrent that was seen in many
+-- places takes several calls; returns where to go on then.
+local function visit_empty(t)
+  if not check_counts(t) or call('EXISTS', P .. 'addresses:' .. t.ih) == 1 then
+    repair(t)
+    return ''
+  end
+  local v = call('HMGET', t.key, 'auto', 'enabled', 'empty_since', 'sole')
+  if (v[1] ~= '1' or v[2] == '0') and call('EXISTS', P .. 'info_hash:' .. t.ih) == 1 then return '' end
+  local since = tonumber(v[3] or '')
+  if not since then
+    call('HSET', t.key, 'empty_since', now)
+  elseif now - since >= (v[4] and math.min(SOLE_SECONDS, forget_after) or forget_after) then
+    if not delete_torrent(t) then return 'forget:0' end
+    deleted = deleted + 1
+  end
+  return ''
+end
+
+-- A swarm that fits into one call is counted exactly.
+local function visit_small(t, tid)
+  local members = call('SMEMBERS', P .. 'tpeers:' .. t.ih)
+  seen = seen + #members
+  local timeouts = {}
+  for i, pidx in ipairs(members) do timeouts[i] = P .. 'ptimeout:' .. tid .. ':' .. pidx end
+  local alive = call('MGET', unpack(timeouts))
+  for i, pidx in ipairs(members) do
+    if not alive[i] then removed = removed + remove_timed_out(tid, nil, pidx) end
+  end
+  save_removals()
+  t = load_torrent(t.ih)
+  if not check_swarm(t) then repair(t) elseif t.crowded ~= t.saved.crowded then save_torrent(t) end
+end
+
+local function announces_of(t)
+  return tonumber(call('HGET', t.key, 'announces') or '') or 0
+end
+
+-- Visits a larger swarm in slices: its members, then the slots of its arrays, then its addresses. Each slice is
+-- consistent in itself. The members seen are counted on the way: `position` holds the cursor, seeders, leechers, paused
+-- members, and the number of announces at the start. If the sum differs from the counts by more than the announces in
+-- between explain, the whole swarm is counted at once.
+local function visit_members(t, tid, position)
+  local cursor, s, l, paused, since = string.match(position, '^(%d+),(%d+),(%d+),(%d+),(%d+)$')
+  local announces = announces_of(t)
+  s, l, paused, since = tonumber(s) or 0, tonumber(l) or 0, tonumber(paused) or 0, tonumber(since) or announces
+  local page = call('SSCAN', P .. 'tpeers:' .. t.ih, cursor or '0', 'COUNT', budget)
+  seen = seen + #page[2]
+  for _, pidx in ipairs(page[2]) do
+    local pid = to_raw(pidx)
+    local is_silent = call('EXISTS', P .. 'ptimeout:' .. tid .. ':' .. pidx) == 0
+    if is_silent and remove_timed_out(tid, pid, pidx) == 1 then
+      removed = removed + 1
+      save_removals()
+      t = load_torrent(t.ih)
+    elseif call('SISMEMBER', P .. 'tpeers:' .. t.ih, pidx) == 1 then
+      local kind, is_paused = check_member(t, pid, pidx)
+      if not kind then
+        repair(t)
+        return ''
+      end
+      if kind == 's' then s = s + 1 else l = l + 1 end
+      if is_paused then paused = paused + 1 end
+    end
+  end
+  if page[1] ~= '0' then return string.format('m:%s,%.0f,%.0f,%.0f,%.0f', page[1], s, l, paused, since) end
+  local off = math.abs(s - t.seeders) + math.abs(l - t.leechers) + math.abs(paused - paused_count(t))
+  if off > 3 * (announces - since) and not check_swarm(t) then
+    repair(t)
+    return ''
+  end
+  return 's4:0'
+end
+
+local function visit_slots(t, name, from)
+  local till = math.min(t[name], from + budget)
+  seen = seen + math.max(0, till - from)
+  if from < till and not check_slots(t, name, from, till) then
+    repair(t)
+    return ''
+  end
+  if till < t[name] then return name .. ':' .. till end
+  if name == 's4' then return 'l4:0' elseif name == 'l4' then return 's6:0' elseif name == 's6' then return 'l6:0' end
+  if not check_counts(t) then
+    repair(t)
+    return ''
+  end
+  return 'a:'
+end
+
+-- All addresses have been added by now. Crowded networks are counted on the way, as members are.
+local function visit_addresses(t, position)
+  local cursor, crowded, since = string.match(position, '^(%d+),(%d+),(%d+)$')
+  local announces = announces_of(t)
+  crowded, since = tonumber(crowded) or 0, tonumber(since) or announces
+  local key = P .. 'addresses:' .. t.ih
+  local networks = math.ceil(budget * call('HLEN', key) / (t.seeders + t.leechers)) -- they hold about `budget` entries
+  local page = call('HSCAN', key, cursor or '0', 'COUNT', math.max(1, networks))
+  seen = seen + #page[2] / 2
+  local more = check_addresses(t, page[2])
+  if not more then
+    repair(t)
+    return ''
+  end
+  crowded = crowded + more
+  if page[1] ~= '0' then return string.format('a:%s,%.0f,%.0f', page[1], crowded, since) end
+  local off = t.crowded and math.abs(crowded - t.crowded)
+  if not off or off > 3 * (announces - since) then -- announces in between explain a smaller difference
+    if off then repairs = repairs + 1 end
+    t.crowded = crowded
+    save_torrent(t)
+  end
+  return ''
+end
+
+local function visit(tid, position)
+  local ih = call('GET', P .. 'torrent_id:' .. tid)
+  local t = ih and load_torrent(ih)
+  if not t or t.tid ~= tid then
+    -- An id that is not ranked was deleted since the caller read it: nothing is wrong then.
+    if remove_from_rankings(tid) > 0 then repairs = repairs + 1 end
+    return ''
+  end
+  if position == '' then pcall(note_unlisted, t, unlisted) end
+  local members = call('SCARD', P .. 'tpeers:' .. ih)
+  local part, rest = string.match(position, '^(%w+):(.*)$')
+  if members == 0 then return visit_empty(t) end
+  if position == '' then redis.pcall('ZREM', P .. 'i:empty', tid) end
+  if members <= budget then
+    visit_small(t, tid)
+    return ''
+  end
+  if not part or part == 'm' or part == 'forget' then return visit_members(t, tid, rest or '') end
+  if part == 'a' then return visit_addresses(t, rest) end
+  return visit_slots(t, part, tonumber(rest))
+end
+
+local done, position = 0, ARGV[8]
+for i = 10, #ARGV do
+  local ok, go_on = pcall(visit, ARGV[i], position)
+  save_removals()
+  if not ok then failed = failed + 1 end
+  position = ok and go_on or ''
+  if position ~= '' then break end
+  done = done + 1
+  if seen + done >= budget then break end
+end
+return { done, position, removed, repairs, deleted, seen, unlisted, failed }

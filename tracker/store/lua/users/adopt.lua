@@ -1,0 +1,36 @@
+#!lua
+-- adopt.lua: finds users and allowed clients that a site wrote and that are not listed, and lists them. It walks
+-- through the keys of the store, some per call.
+-- KEYS[1]   the prefix
+-- ARGV[1]   cursor: '0' at the start   ARGV[2] how many keys to look at, approximately   ARGV[3] the prefix as a
+--   pattern
+-- Answer    { the next cursor, '0' at the end; how many keys the store has; ids of users adopted; unusable ids: not a
+--   positive number, or another user's; prefixes of clients listed }
+local P, call = KEYS[1], redis.call
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
+--@ include lib/adoption.lua
+
+local adopted, unusable, clients = {}, {}, {}
+
+-- A passkey that does not fit into an announce URL cannot be used.
+local function visit_user(passkey)
+  if #passkey < 16 or #passkey > 64 or string.find(passkey, '[^%w_-]') then return end
+  local uid = call('HGET', P .. 'user:' .. passkey, 'user_id')
+  if not uid or uid == '' or is_user_id(uid) and is_listed(uid, passkey) then return end
+  local into = adopt(uid, passkey) and unusable or adopted
+  into[#into + 1] = uid
+end
+
+local function visit_client(prefix)
+  if #prefix <= 20 and call('SADD', P .. 'whitelist', prefix) == 1 then clients[#clients + 1] = prefix end
+end
+
+-- The pattern matches both `user:` and `whitelist:`, so one walk finds both.
+local page = call('SCAN', ARGV[1], 'MATCH', ARGV[3] .. '[uw][sh][ei][rt]*', 'COUNT', ARGV[2])
+for _, key in ipairs(page[2]) do
+  local name = string.sub(key, #P + 1)
+  local passkey, prefix = string.match(name, '^user:(.+)$'), string.match(name, '^whitelist:(.+)$')
+  if passkey then pcall(visit_user, passkey) elseif prefix then pcall(visit_client, prefix) end
+end
+return { page[1], call('DBSIZE'), adopted, unusable, clients }

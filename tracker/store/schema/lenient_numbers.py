@@ -1,0 +1,27 @@
+"""Reads stored numbers. A site may write these keys too, so a value may be invalid."""
+
+from collections.abc import Sequence
+
+MAX_INTEGER = 2**63 - 1
+"""The largest integer that Redis can count to."""
+
+
+def whole(value: bytes | None) -> int:
+    """Parses a whole number of 0 or more, capped at MAX_INTEGER. 0 for anything else, and beyond 19 digits."""
+    # int() raises ValueError for thousands of digits.
+    if value is None or not value.isdigit() or len(value) > 19:
+        return 0
+    return min(int(value), MAX_INTEGER)
+
+
+def ranked(flat: Sequence[bytes]) -> list[tuple[str, int]]:
+    """Parses a reply of ZSCAN or WITHSCORES, which alternates members and scores, into (member, score) pairs."""
+    return [
+        (member.decode("utf-8", "replace"), score(value))
+        for member, value in zip(flat[::2], flat[1::2], strict=True)
+    ]
+
+
+def score(value: bytes) -> int:
+    """Converts a score to a whole number from 0 to 2^53; infinity becomes 2^53."""
+    return int(min(max(float(value), 0.0), 2.0**53))

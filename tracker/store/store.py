@@ -1,0 +1,127 @@
+"""The store: all parts that send Redis commands, built once per process over one connection."""
+
+import time
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from tracker.store.access.allow_list import AllowList, Clients
+from tracker.store.access.rate_limits import RateLimitStore
+from tracker.store.access.secret import shared_secret
+from tracker.store.access.tokens import Tokens
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.maintenance.maintenance import Maintenance
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.client_software import Software
+from tracker.store.stats.counters import Counters, Tap
+from tracker.store.stats.markers import Markers
+from tracker.store.stats.outbox import Outbox
+from tracker.store.stats.place_names import Renaming
+from tracker.store.stats.unique_users import UniqueRules, Uniques
+from tracker.store.swarms.reaping import Reaping
+from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.store.swarms.swarms import Swarms
+from tracker.store.torrents.scores import HISTORY_POINTS, Scores
+from tracker.store.torrents.torrents import Torrents
+from tracker.store.users.adoption import Adoption
+from tracker.store.users.hit_and_runs import HitAndRuns
+from tracker.store.users.importing import UserImport
+from tracker.store.users.users import Users
+
+
+@dataclass(frozen=True, slots=True)
+class StoreOptions:
+    """The settings of the store at the start, as plain values, with the same defaults."""
+
+    rules: SwarmRules = field(default_factory=SwarmRules)
+    scoring_interval_seconds: int = 3600
+    score_history: int = HISTORY_POINTS
+    unique_rules: UniqueRules = field(default_factory=UniqueRules)
+    max_waiting: int = 2048
+    """Max announces that wait for a script call; the same for scrapes."""
+    max_outbox: int = 0
+    """Max numbers that wait in the outbox; 0 if no receiver is configured."""
+    exports: Callable[[str], bool] | None = None
+    """Returns whether a counter also goes to the outbox."""
+
+
+_DEFAULTS = StoreOptions()
+
+
+class Store:
+    """Everything under one key prefix on one server.
+
+    ``clock`` returns epoch seconds, ``timer`` monotonic seconds. ``tap`` receives what Counters counts every second.
+    """
+
+    def __init__(
+        self,
+        connection: Connection,
+        prefix: str,
+        options: StoreOptions = _DEFAULTS,
+        *,
+        tap: Tap | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
+        self.connection = connection
+        self.keys = keys = Keys(prefix)
+        self.scripts = scripts = Scripts(connection, prefix)
+        self.rules = LiveRules(options.rules)
+        self.secret = b""
+        """The secret that all trackers on this store share. Empty until ``load_secret`` or ``use_secret``."""
+        self.swarms = Swarms(connection, scripts, keys, self.rules, clock, options.max_waiting)
+        self.reaping = Reaping(connection, scripts, keys, self.rules, clock, timer)
+        self.torrents = Torrents(connection, scripts, keys, clock)
+        self.scores = Scores(
+            connection,
+            scripts,
+            keys,
+            clock,
+            interval_seconds=options.scoring_interval_seconds,
+            history=options.score_history,
+        )
+        self.users = Users(connection, scripts, keys)
+        self.user_import = UserImport(connection, scripts, keys)
+        self.adoption = Adoption(scripts, keys)
+        self.hit_and_runs = HitAndRuns(connection, scripts, keys)
+        self.clients = Clients(connection, keys)
+        self.allow_list = AllowList(self.clients, timer)
+        self.tokens = Tokens(connection, scripts, keys, clock)
+        self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
+        self.counters = Counters(
+            connection, scripts, keys, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
+        )
+        self.outbox = Outbox(connection, scripts, keys)
+        self.uniques = Uniques(connection, scripts, keys, options.unique_rules)
+        self.markers = Markers(connection, scripts, keys, clock)
+        self.place_names = Renaming(connection, scripts, keys)
+        self.software = Software(connection, scripts, keys)
+        self.jobs = Jobs(
+            connection,
+            scripts,
+            keys,
+            clock,
+            count=self.counters.count,
+            observe=self.counters.observe,
+        )
+        self.maintenance = Maintenance(
+            connection,
+            scripts,
+            keys,
+            clock,
+            adoption=self.adoption,
+            reindex_hit_and_runs=self.users.reindex_hit_and_runs,
+            flush_uniques=self.uniques.flush,
+        )
+
+    async def load_secret(self) -> bytes:
+        """Reads the shared secret, or creates it. Raises StoreUnavailable and RedisError."""
+        self.use_secret(await shared_secret(self.connection, self.keys))
+        return self.secret
+
+    def use_secret(self, secret: bytes) -> None:
+        """Sets the secret that another process of this tracker has read."""
+        self.secret = secret
+        self.uniques.use_secret(secret)
