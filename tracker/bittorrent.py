@@ -1,4 +1,4 @@
-"""The nouns of BitTorrent trackers: what a request says and what an answer holds.
+"""The nouns of BitTorrent trackers: types of requests and replies.
 
 Info hashes and peer ids are 20 raw bytes; hex appears only in keys, logs and on the command line.
 Addresses are packed network-order bytes (4 for IPv4, 16 for IPv6), and an endpoint is such an address
@@ -20,8 +20,9 @@ Address = NewType("Address", bytes)
 Endpoint = NewType("Endpoint", bytes)
 """A packed address and port: 6 bytes (IPv4) or 18 (IPv6)."""
 Digits = NewType("Digits", bytes)
-"""A number from 0 to MAX_COUNT in decimal, without leading zeros: the way a peer's byte counts come in and go into the store.
-Nobody computes with them in between, and to make numbers of them and back would cost as much as to write the whole answer."""
+"""A number from 0 to MAX_COUNT in decimal, without leading zeros, as peers send it and the store keeps it.
+
+It stays text, because converting it twice would cost as much as encoding the whole reply."""
 
 HASH_LENGTH = 20
 MAX_COUNT = 2**53 - 1
@@ -29,7 +30,7 @@ MAX_COUNT = 2**53 - 1
 
 _V4_MAPPED = b"\0" * 10 + b"\xff\xff"
 
-# IANA's special-purpose registries, the blocks that are no host's address on the public internet.
+# IANA's special-purpose registries: blocks without addresses of hosts on the public internet.
 _UNROUTABLE = (
     *("0.0.0.0/8", "10.0.0.0/8", "100.64.0.0/10", "127.0.0.0/8", "169.254.0.0/16", "172.16.0.0/12"),
     *("192.0.0.0/24", "192.0.2.0/24", "192.88.99.0/24", "192.168.0.0/16", "198.18.0.0/15"),
@@ -38,13 +39,13 @@ _UNROUTABLE = (
 )
 _GLOBAL_UNICAST6 = "2000::/3"
 _6TO4 = b"\x20\x02"
-"""What these addresses begin with; the IPv4 address of their router follows (RFC 3056)."""
+"""The prefix of 6to4 addresses; the IPv4 address of their router follows (RFC 3056)."""
 
 
 class Event(enum.StrEnum):
-    """What an announce reports (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates.
+    """The event of an announce (BEP 3, and ``paused`` from BEP 21). Unknown and empty ones are updates.
 
-    Strings, because what finds a plain member in a dictionary is Python code, which every announce would run.
+    A string enum, because hashing a plain member runs Python code, at every announce.
     """
 
     UPDATE = ""
@@ -55,10 +56,10 @@ class Event(enum.StrEnum):
 
 
 class Announce(NamedTuple):
-    """One announce as the client said it; nothing here is believed yet but the shapes and ranges.
+    """One announce as the client sent it. Only shapes and ranges are checked.
 
-    A named tuple, as are the other nouns that every announce makes anew: as immutable as a frozen dataclass, and made
-    in a quarter of the time.
+    A named tuple, like every noun created per announce: immutable like a frozen dataclass, and created in a quarter of
+    the time.
     """
 
     info_hash: InfoHash
@@ -68,20 +69,20 @@ class Announce(NamedTuple):
     uploaded: Digits = Digits(b"0")
     downloaded: Digits = Digits(b"0")
     bytes_left: Digits | None = None
-    """``None`` when the client did not say: it counts as a leecher."""
+    """``None`` when missing: the peer counts as a leecher."""
     event: Event = Event.UPDATE
     peers_wanted: int | None = None
     """``None`` for the tracker's default; 0 is honoured."""
     key: bytes = b""
-    """The client's secret, up to 64 raw bytes, empty when it has none."""
+    """The client's secret, up to 64 raw bytes; empty when missing."""
     compact: bool = True
     no_peer_id: bool = False
     stated_address: Address | None = None
-    """The ``ip`` parameter, honoured only from those who may speak for others."""
+    """The ``ip`` parameter, honoured only from trusted networks."""
 
 
 class AnnounceReply(NamedTuple):
-    """What an accepted announce is told. ``peers`` and ``peers6`` are packed endpoints without the caller's."""
+    """The reply to an accepted announce. ``peers`` and ``peers6`` are packed endpoints, without the caller's own."""
 
     interval_seconds: int
     min_interval_seconds: int
@@ -91,7 +92,7 @@ class AnnounceReply(NamedTuple):
     peers: bytes = b""
     peers6: bytes = b""
     peer_ids: bytes = b""
-    """20 bytes for each endpoint in ``peers``, in order; empty unless the client wants the long form."""
+    """20 bytes for each endpoint in ``peers``, in order; empty unless the client asks for the long form."""
     peer_ids6: bytes = b""
     external_address: Address | None = None
     """The address the tracker saw (BEP 24)."""
@@ -100,7 +101,7 @@ class AnnounceReply(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class ScrapeFile:
-    """One torrent's figures (BEP 48; ``downloaders`` from BEP 21 leaves out partial seeds)."""
+    """One torrent's counts (BEP 48; ``downloaders``, from BEP 21, excludes partial seeds)."""
 
     seeders: int = 0
     leechers: int = 0
@@ -110,7 +111,7 @@ class ScrapeFile:
 
 @dataclass(frozen=True, slots=True)
 class Scrape:
-    """The torrents asked for; none at all asks for every torrent (a full scrape)."""
+    """The requested torrents; none requests every torrent (a full scrape)."""
 
     info_hashes: tuple[InfoHash, ...] = ()
 
@@ -122,7 +123,7 @@ class ScrapeReply:
 
 
 def unmap(address: bytes) -> Address:
-    """IPv4-mapped IPv6 (``::ffff:a.b.c.d``) is IPv4."""
+    """Converts IPv4-mapped IPv6 (``::ffff:a.b.c.d``) to IPv4."""
     if len(address) == 16 and address.startswith(_V4_MAPPED):
         return Address(address[12:])
     return Address(address)
@@ -142,8 +143,8 @@ def parse_info_hash(text: str) -> InfoHash:
 def is_routable(address: bytes) -> bool:
     """Whether a packed address may be a host on the public internet (global unicast).
 
-    Private, loopback, link-local, shared (CGNAT), multicast, documentation and reserved ones are not,
-    nor is anything that is not 4 or 16 bytes.
+    False for private, loopback, link-local, shared (CGNAT), multicast, documentation and reserved addresses, and for
+    any length but 4 and 16 bytes.
     """
     if len(address) == 4:
         return _is_routable_prefix(address[:3], 4)
@@ -152,7 +153,7 @@ def is_routable(address: bytes) -> bool:
 
 @lru_cache(maxsize=65536)
 def _is_routable_prefix(prefix: bytes, length: int) -> bool:
-    """No block in the table is smaller than an IPv4 /24 or an IPv6 /64, so one answer serves each of those."""
+    """Cached per IPv4 /24 and IPv6 /64: no block in the table is smaller."""
     first = int.from_bytes(prefix.ljust(length, b"\0"), "big")
     if length == 4:
         return not _within(first, _UNROUTABLE4)

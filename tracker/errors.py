@@ -1,4 +1,4 @@
-"""The errors that cross module borders."""
+"""Errors that cross package borders."""
 
 from collections.abc import Iterable
 from typing import Literal
@@ -10,9 +10,8 @@ RetryIn = int | Literal["never"]
 class ClientError(Exception):
     """A refusal whose text the peer may read.
 
-    ``text`` is shown to the person in front of the client: short, and says what to do. It is a fixed
-    string (no input inside), because ``label`` defaults to it and labels name counters. Where an
-    operator wrote the text (a deny reason), ``label`` is given apart.
+    ``text`` is shown to the client's user; it is short and says what to do. It is a fixed string without input, because
+    it is the default of ``label``, which names counters. For a text by an operator (a deny reason), pass a ``label``.
     """
 
     def __init__(self, text: str, *, retry_in: RetryIn = 30, label: str | None = None) -> None:
@@ -22,28 +21,36 @@ class ClientError(Exception):
         self.label = label or text
 
 
-class Dropped(ClientError):
-    """A refusal that is not told: the connection is closed instead, but for one that a trusted proxy shares out."""
+class SilentlyDropped(ClientError):
+    """Refused without an answer: the connection is closed. A trusted proxy's connection stays open."""
 
 
 class Busy(ClientError):
-    """A refusal because too many ask. Its connection is closed: it would ask again there, and each refusal costs time."""
+    """Refused because of overload. The connection is closed after the reply, since each further request costs time."""
 
 
-class StoreAway(Exception):
-    """The store did not answer, answered too late, or refuses work for now. Nobody is to blame but us."""
+class StoreUnavailable(Exception):
+    """The store did not answer, answered too late, or refuses work for now. Not the client's fault."""
 
 
-class StoreBehind(StoreAway):
-    """It answers, but more is waiting for it than it can do soon."""
+class StoreOverloaded(StoreUnavailable):
+    """The store answers, but too many requests wait for it."""
+
+
+class Postponed(Exception):
+    """A job cannot run yet. It runs again after ``seconds``, without using up a retry."""
+
+    def __init__(self, seconds: float) -> None:
+        super().__init__(seconds)
+        self.seconds = seconds
 
 
 class StartupError(Exception):
-    """The tracker cannot start; the text is the one line the operator reads."""
+    """The tracker cannot start. The text is one line for the operator."""
 
 
 class SettingsError(ValueError):
-    """The settings cannot be used; one readable line for each problem, none with a value that may be secret."""
+    """The settings are invalid. One readable line per problem, without any value that may be secret."""
 
     def __init__(self, problems: Iterable[str]) -> None:
         self.problems = tuple(problems)
@@ -51,11 +58,11 @@ class SettingsError(ValueError):
 
 
 class TrackerReplyError(Exception):
-    """Another tracker's answer is none: malformed, too large, of the wrong kind. The text is ours, and fixed."""
+    """Another tracker's reply is invalid: malformed, too large, of the wrong kind. The text is fixed."""
 
 
 class TrackerRefusal(Exception):
-    """Another tracker refused. ``text`` is what it wrote, bounded but otherwise a stranger's words."""
+    """Another tracker refused. ``text`` is its reason: limited in length, otherwise unchecked."""
 
     def __init__(self, text: str) -> None:
         super().__init__(text)

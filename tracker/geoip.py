@@ -1,14 +1,15 @@
-"""Where an address is in the world, read from a GeoIP2 database: MaxMind's or DB-IP's, of cities or of countries.
+"""Looks up the place of an address in a MaxMind or DB-IP database of cities or countries, with geoip2.
 
-Records are read with maxminddb, geoip2's own reader, rather than with geoip2's models: those cost four times as
-much, refuse databases by their type's name, and raise where one field of a record is odd; here the rest of such a
-record still counts. One thread uses a ``GeoIP``: a database is closed as soon as it is replaced.
+A lookup takes tens of microseconds, mostly to build models that are not needed here. The places of recent addresses
+are cached. A record that geoip2 cannot parse counts as unknown. Use a ``GeoIP`` in one thread only: it closes a
+database as soon as it is replaced.
 """
 
+import json
 import random
 import stat
 import unicodedata
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from datetime import UTC, datetime
@@ -17,46 +18,59 @@ from ipaddress import IPv4Address, IPv6Address
 from pathlib import Path
 from typing import Any
 
+import geoip2.database
+import geoip2.errors
+import geoip2.models
 import maxminddb
 import structlog
+from geoip2.records import PlaceRecord
 
 CACHED_ADDRESSES = 16_384
-"""Places kept by address, about 10 MB: a peer announces all of its torrents from one address."""
-NAME_LENGTH = 100
-CODE_LENGTH = 20
-"""Characters that are kept of a name, and of a postcode or a subdivision's code."""
-_DAMAGED = "it is damaged: some of its records cannot be read"
-_BROKEN = "it is no MaxMind DB file, or only a part of one"
-_SAMPLE = 40  # records, about 10 ms
-_STEPS = 200  # networks, most of them empty
-_CITIES = ("City", "Enterprise", "Location")
-_PLACES = (*_CITIES, "Country", "DBIP-ISP")
-_UNKNOWN_COUNTRY = "ZZ"  # how DB-IP fills what nobody was given
+"""Cached places by address, about 10 MB. A peer announces all of its torrents from one address."""
+MAX_NAME_LENGTH = 100
+MAX_CODE_LENGTH = 20
+"""Characters kept of a postcode or of a subdivision's code."""
+_DAMAGED = "damaged: some records cannot be read"
+_INVALID = "not a MaxMind DB file, or an incomplete one"
+_SAMPLED_RECORDS = 40  # about 10 ms
+_SAMPLED_NETWORKS = 200  # most of them are empty
+_CITIES = ("Enterprise", "City")
+_PLACES = (*_CITIES, "Country")
+"""Words in a database's type. The first one found selects the method of geoip2."""
+_UNKNOWN_COUNTRY = "ZZ"  # DB-IP's country of unassigned networks
 
+COUNTRY_NAMES: dict[str, str] = json.loads(Path(__file__).with_name("country_names.json").read_text("utf-8"))
+"""English names by ISO 3166-1 alpha-2 code, and XK for Kosovo, as GeoIP databases write them.
+
+tools/world_map.py makes the list."""
+
+Address = IPv4Address | IPv6Address
 Signature = tuple[int, ...]
-"""Device and inode, then what changes when a file is written; empty for a file that is not there."""
+"""Device, inode, size, and modification times of a file; empty for a missing file."""
 
 log = structlog.get_logger("tracker.geoip")
 
 
 @dataclass(frozen=True, slots=True)
 class Place:
-    """What is known of an address; what is not is empty, but never everything.
+    """The place of an address. Unknown fields are empty, but never all of them.
 
-    ``country`` is an ISO 3166-1 alpha-2 code. ``subdivision`` is the code of the largest one (ISO 3166-2 without
-    the country) or, where the database has none, its English name. ``city`` is an English name. All are
-    printable, in Unicode's form NFC, with single spaces.
+    ``country`` is an ISO 3166-1 alpha-2 code. ``country_name`` is its English name in the database, or else in
+    ``COUNTRY_NAMES``. ``subdivision`` is the code of the largest subdivision (ISO 3166-2 without the country), or its
+    English name where the database has no code. ``city`` is an English name. All are printable, in Unicode's form NFC,
+    with single spaces.
     """
 
     country: str = ""
     subdivision: str = ""
     city: str = ""
     postcode: str = ""
+    country_name: str = ""
 
 
 @dataclass(frozen=True, slots=True)
 class Description:
-    """An open database, for people. ``built`` is None when the file does not say it properly."""
+    """An open database. ``built`` is None where the file has no valid build time."""
 
     path: Path
     database_type: str
@@ -65,16 +79,16 @@ class Description:
     postcodes: bool
 
     def __str__(self) -> str:
-        what = "countries" + ", cities" * self.cities + ", postcodes" * self.postcodes
+        fields = "countries" + ", cities" * self.cities + ", postcodes" * self.postcodes
         age = f" of {self.built:%Y-%m-%d}" if self.built else ""
-        return f"{self.database_type}{age}: {what}"
+        return f"{self.database_type}{age}: {fields}"
 
 
 class GeoIP:
-    """Looks addresses up in the database at ``path``; None, a missing and a broken file know no address.
+    """Looks up addresses in the database at ``path``. Without a usable file every address is unknown.
 
-    Each file is told of in one log line, whatever it is. ``misses`` counts lookups of addresses that the database
-    does not know; ``problem`` says why the file at ``path`` is not in use (empty when it is, or none is named).
+    Each file is logged once. ``misses`` counts lookups of unknown addresses. ``problem`` says why the file at ``path``
+    is not in use; it is empty when the file is in use or ``path`` is None.
     """
 
     def __init__(self, path: Path | str | None) -> None:
@@ -82,106 +96,107 @@ class GeoIP:
         self.problem = ""
         self._path = None if path is None else Path(path)
         self._database: _Database | None = None
-        self._find: Callable[[bytes], Place | None] | None = None
-        self._doubted: Signature | None = None
-        self._told: Signature | None = None
-        self._useless: Signature | None = None
-        self._look(patient=False)
+        self._cached_find: Callable[[bytes], Place | None] | None = None
+        # Files that are unusable: seen once, logged, and not to be opened again.
+        self._suspect: Signature | None = None
+        self._logged: Signature | None = None
+        self._rejected: Signature | None = None
+        self._reload(patient=False)
 
     def lookup(self, address: bytes) -> Place | None:
         """The place of a packed address (4 or 16 bytes); None when unknown. Never raises."""
-        if self._find is None:
+        if self._cached_find is None:
             return None
         try:
-            place = self._find(address)
-        except Exception as error:  # noqa: BLE001  # whatever a damaged file provokes, the address is unknown
-            self._tell_of_damage(error)
+            place = self._cached_find(address)
+        except Exception as error:  # noqa: BLE001  # a damaged file may raise anything
+            self._log_damage(error)
             place = None
         if place is None:
             self.misses += 1
         return place
 
     def refresh(self) -> None:
-        """Notice a replaced, appeared or vanished file; to be called every few seconds.
+        """Opens a new or replaced file. Call this every few seconds.
 
-        A file that cannot be used is complained of when it is found unchanged a second time: the first time it
-        may be half written. Until a good one is there, the database from before stays in use.
+        The previous database stays in use until a usable file is there.
         """
-        self._look(patient=True)
+        self._reload(patient=True)
 
     def use(self, path: Path | None) -> None:
-        """From now on the database at ``path``; None for none."""
+        """Switches to the database at ``path``; None for none."""
         if path == self._path:
             return
         self._path, self.problem = path, ""
-        self._told = self._useless = None
+        self._logged = self._rejected = None
         if path is None:
             self.close()
-        self._look(patient=False)
+        self._reload(patient=False)
 
     def describe(self) -> Description | None:
         """The database in use."""
         return self._database.description if self._database else None
 
     def close(self) -> None:
-        """Unmap the file. Lookups know nothing from here on, until a refresh."""
+        """Unmaps the file. All addresses are unknown until the next refresh."""
         if self._database is not None:
             self._database.close()
-        self._database = self._find = None
+        self._database = self._cached_find = None
 
-    def _look(self, *, patient: bool) -> None:
+    def _reload(self, *, patient: bool) -> None:
+        """``patient``: an unusable file is logged at the second sight only, because it may be half written."""
         if self._path is None:
             return
         seen = _signature(self._path)
         if self._database is not None and seen == self._database.signature:
             self._forget_problems()
             return
-        if seen == self._useless:
+        if seen == self._rejected:
             return
         if self._database is not None and seen[:2] == self._database.signature[:2]:
-            # Written in place: the mapping shows the new bytes, or ends the process where the file was cut.
+            # Written in place: the mapping shows the new bytes, and a truncated file would crash the process.
             self.close()
         try:
             fresh = _Database(self._path, seen)
         except _Unusable as error:
-            self._tell_of_problem(seen, str(error), patient)
-            self._useless = seen if error.by_content and seen == self._told else None
+            self._log_problem(seen, str(error), patient)
+            self._rejected = seen if error.by_content and seen == self._logged else None
             return
         self.close()
         self._database = fresh
-        self._find = lru_cache(CACHED_ADDRESSES)(fresh.find)
+        self._cached_find = lru_cache(CACHED_ADDRESSES)(fresh.find)
         self._forget_problems()
-        _tell_of(fresh.description)
+        _log_opened(fresh.description)
 
     def _forget_problems(self) -> None:
         self.problem = _DAMAGED if self._database is not None and self._database.damaged else ""
-        self._doubted = self._told = self._useless = None
+        self._suspect = self._logged = self._rejected = None
 
-    def _tell_of_problem(self, seen: Signature, problem: str, patient: bool) -> None:
+    def _log_problem(self, seen: Signature, problem: str, patient: bool) -> None:
         self.problem = problem
-        if seen == self._told:
+        if seen == self._logged:
             return
-        if patient and seen != self._doubted:
-            self._doubted = seen
+        if patient and seen != self._suspect:
+            self._suspect = seen
             return
-        self._told = seen
+        self._logged = seen
         consequence = (
-            "the geoip database cannot be replaced: the one from before stays in use"
+            "new geoip database unusable; the previous one stays in use"
             if self._database
-            else "no geoip database: nobody is counted by place until it is there"
+            else "geoip database unusable; users are not counted by place"
         )
         log.warning(consequence, path=str(self._path), problem=problem)
 
-    def _tell_of_damage(self, error: Exception) -> None:
+    def _log_damage(self, error: Exception) -> None:
         if self._database is not None and not self._database.damaged:
             self._database.damaged = True
             self.problem = self.problem or _DAMAGED
             kind = type(error).__name__
-            log.warning("the geoip database is damaged: fetch it again", path=str(self._path), error=kind)
+            log.warning("geoip database damaged; download it again", path=str(self._path), error=kind)
 
 
 class _Unusable(Exception):
-    """The text says why. What is wrong ``by_content`` stays so until the file changes."""
+    """The text is the reason. An error ``by_content`` lasts until the file changes."""
 
     def __init__(self, text: str, *, by_content: bool = True) -> None:
         super().__init__(text)
@@ -192,27 +207,28 @@ class _Database:
     """One open file."""
 
     def __init__(self, path: Path, signature: Signature) -> None:
-        """Raises _Unusable. ``signature`` was taken before: a file that changed since is opened once more."""
+        """Raises _Unusable. ``signature`` was read before: a file that has changed since is opened once more."""
         self.signature = signature
         self.damaged = False
-        # Memory-mapped, and read by the C reader where there is one.
-        self._reader = _open(path, maxminddb.MODE_AUTO)
+        # Memory-mapped, and read by the C reader where it is installed.
+        self._reader = _open(path, geoip2.database.Reader)
         try:
             metadata = self._reader.metadata()
             self.description = _describe(path, metadata)
             self._ipv6 = metadata.ip_version == 6
+            self._read = _method(self._reader, self.description.database_type)
             _sample(path, ipv6=self._ipv6)
         except Exception as error:
             self._reader.close()
             if isinstance(error, _Unusable):
                 raise
-            raise _Unusable(_BROKEN) from None  # whatever a mangled file provokes
+            raise _Unusable(_INVALID) from None  # a damaged file may raise anything
 
     def close(self) -> None:
         self._reader.close()
 
     def find(self, packed: bytes) -> Place | None:
-        """May raise anything where the file is damaged."""
+        """May raise any exception where the file is damaged."""
         address: IPv4Address | IPv6Address
         if len(packed) == 4:
             address = IPv4Address(packed)
@@ -223,33 +239,46 @@ class _Database:
             return None
         if address.version == 6 and not self._ipv6:
             return None
-        return _place(self._reader.get(address))
+        try:
+            return _place(self._read(address))
+        except geoip2.errors.AddressNotFoundError:
+            return None
 
 
-def _open(path: Path, mode: int) -> maxminddb.Reader:
+def _method(reader: geoip2.database.Reader, database_type: str) -> Callable[[Address], geoip2.models.Country]:
+    """Raises StopIteration for a database without places."""
+    methods: dict[str, Callable[[Address], geoip2.models.Country]] = {
+        "Enterprise": reader.enterprise,
+        "City": reader.city,
+        "Country": reader.country,
+    }
+    return methods[next(word for word in _PLACES if word in database_type)]
+
+
+def _open(path: Path, open_database: Callable[[Path], Any]) -> Any:
     try:
-        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would wait for its writer
-            raise _Unusable("it is not a file")
-        return maxminddb.open_database(path, mode)
+        if not stat.S_ISREG(path.stat().st_mode):  # opening a pipe would block
+            raise _Unusable("not a regular file")
+        return open_database(path)
     except OSError as error:
         raise _Unusable(error.strerror or type(error).__name__, by_content=False) from None
     except _Unusable:
         raise
-    except Exception:  # noqa: BLE001  # a mangled file provokes more than InvalidDatabaseError
-        raise _Unusable(_BROKEN) from None
+    except Exception:  # noqa: BLE001  # a damaged file may raise anything
+        raise _Unusable(_INVALID) from None
 
 
 def _sample(path: Path, *, ipv6: bool) -> None:
-    """Raises _Unusable where some of the records are damaged: the first ones are read, and some from everywhere.
+    """Raises _Unusable where one of the first records, or of 40 random ones, is damaged.
 
-    The C reader does not survive all damage: it may end the process at a map whose keys are no texts, or at a type
-    that does not exist. Python's own reader, used here, does, but takes nearly 20 times as long.
+    The C reader may crash the process at a map with keys that are not text, or at an unknown type. The pure Python
+    reader, used here, survives them, but takes nearly 20 times as long.
     """
-    with closing(_open(path, maxminddb.MODE_MMAP)) as reader:
+    with closing(_open(path, lambda file: maxminddb.open_database(file, maxminddb.MODE_MMAP))) as reader:
         try:
             _read_some(reader, IPv4Address, 0)
             if ipv6:
-                _read_some(reader, IPv6Address, 0x20 << 120)  # 2000::/3, all that has been given out
+                _read_some(reader, IPv6Address, 0x20 << 120)  # 2000::/3, the only block in use
         except Exception:  # noqa: BLE001  # as in a lookup
             raise _Unusable(_DAMAGED) from None
 
@@ -257,14 +286,14 @@ def _sample(path: Path, *, ipv6: bool) -> None:
 def _read_some(reader: maxminddb.Reader, family: type[IPv4Address | IPv6Address], first: int) -> None:
     bits = family(0).max_prefixlen
     number, found = first, 0
-    for _ in range(_STEPS):
+    for _ in range(_SAMPLED_NETWORKS):
         record, prefix_length = _read(reader, family(number))
         found += record is not None
         number += 1 << (bits - prefix_length)
-        if found == _SAMPLE or number >> bits:
+        if found == _SAMPLED_RECORDS or number >> bits:
             break
     chance = random.Random(0)
-    for _ in range(_SAMPLE):
+    for _ in range(_SAMPLED_RECORDS):
         _read(reader, family(first + chance.getrandbits(bits - 3)))
 
 
@@ -272,7 +301,7 @@ def _read(reader: maxminddb.Reader, address: IPv4Address | IPv6Address) -> tuple
     """The record and the length of its network's prefix."""
     try:
         record, prefix_length = reader.get_with_prefix_len(address)
-    except UnicodeDecodeError:  # both readers say so of a bad name, and go on
+    except UnicodeDecodeError:  # both readers raise it for a bad name and can continue
         return {}, 24 if address.version == 4 else 48
     _check_keys(record)
     return record, prefix_length
@@ -297,10 +326,10 @@ def _signature(path: Path) -> Signature:
 
 
 def _describe(path: Path, metadata: Any) -> Description:
-    """Raises _Unusable for a database of anything but places. Which fields there are, only its type tells."""
-    kind = _text(metadata.database_type, NAME_LENGTH)
+    """Raises _Unusable for a database without places. Only its type says which fields it has."""
+    kind = _text(metadata.database_type, MAX_NAME_LENGTH)
     if not any(word in kind for word in _PLACES):
-        raise _Unusable(f"it is a database of type {kind or '?'}, which knows no places")
+        raise _Unusable(f"database type {kind or '?'} has no places")
     try:
         built = datetime.fromtimestamp(metadata.build_epoch, UTC) if metadata.build_epoch else None
     except (OverflowError, OSError, TypeError, ValueError):
@@ -309,59 +338,51 @@ def _describe(path: Path, metadata: Any) -> Description:
     return Description(path, kind, built, cities, postcodes=cities and not kind.startswith("DBIP-City"))
 
 
-def _tell_of(database: Description) -> None:
-    about = {
-        "path": str(database.path),
-        "type": database.database_type,
-        "built": f"{database.built:%Y-%m-%d}" if database.built else None,
-        "cities": database.cities,
-        "postcodes": database.postcodes,
-    }
+def _log_opened(database: Description) -> None:
+    built = f"{database.built:%Y-%m-%d}" if database.built else None
+    fields = {"path": str(database.path), "type": database.database_type, "built": built}
     if database.cities:
-        log.info("geoip database opened", **about)
+        log.info("geoip database opened", **fields, cities=True, postcodes=database.postcodes)
     else:
-        log.warning("geoip database opened: it knows countries only, so nobody is counted by city", **about)
+        text = "geoip database opened; it has countries only, so users are not counted by city"
+        log.warning(text, **fields, cities=False, postcodes=False)
 
 
-def _place(record: object) -> Place | None:
-    """Reads what is there and of the right kind: nothing says that a file keeps to the format."""
-    if not isinstance(record, dict):
-        return None
-    subdivisions = record.get("subdivisions")
-    largest = subdivisions[0] if isinstance(subdivisions, list) and subdivisions else None
-    subdivision = largest if isinstance(largest, dict) else {}
-    place = Place(
-        _country(_part(record, "country").get("iso_code")),
-        _text(subdivision.get("iso_code"), CODE_LENGTH) or _english(subdivision),
-        _english(_part(record, "city")),
-        _text(_part(record, "postal").get("code"), CODE_LENGTH),
-    )
+def _place(model: geoip2.models.Country) -> Place | None:
+    """The valid fields of a record. A file may break the format anywhere."""
+    country, subdivision, city, postcode = model.country, "", "", ""
+    if isinstance(model, geoip2.models.City):
+        largest = model.subdivisions[0] if model.subdivisions else None
+        if largest is not None:
+            subdivision = _text(largest.iso_code, MAX_CODE_LENGTH) or _english(largest)
+        city = _english(model.city)
+        postcode = _text(model.postal.code, MAX_CODE_LENGTH)
+    code, name = _country(country.iso_code), _english(country)
+    if code == _UNKNOWN_COUNTRY:
+        code = name = ""
+    place = Place(code, subdivision, city, postcode, name or COUNTRY_NAMES.get(code, code))
     return place if place != _NOWHERE else None
 
 
 _NOWHERE = Place()
 
 
-def _part(record: Mapping[str, object], name: str) -> Mapping[str, object]:
-    part = record.get(name)
-    return part if isinstance(part, dict) else {}
-
-
-def _english(part: Mapping[str, object]) -> str:
-    return _text(_part(part, "names").get("en"), NAME_LENGTH)
+def _english(record: PlaceRecord) -> str:
+    names: object = record.names
+    return _text(names.get("en"), MAX_NAME_LENGTH) if isinstance(names, dict) else ""
 
 
 def _country(code: object) -> str:
-    if not isinstance(code, str) or len(code) != 2 or not (code.isascii() and code.isalpha()):
-        return ""
-    return "" if code.upper() == _UNKNOWN_COUNTRY else code.upper()
+    """Two upper-case letters; empty for anything else."""
+    valid = isinstance(code, str) and len(code) == 2 and code.isascii() and code.isalpha()
+    return str(code).upper() if valid else ""
 
 
-def _text(value: object, longest: int) -> str:
-    """At most ``longest`` characters that can be printed and written in UTF-8; one name has one spelling."""
+def _text(value: object, max_length: int) -> str:
+    """At most ``max_length`` printable characters in NFC, with single spaces."""
     if not isinstance(value, str):
         return ""
-    text = unicodedata.normalize("NFC", value[: 4 * longest])
+    text = unicodedata.normalize("NFC", value[: 4 * max_length])
     if not text.isprintable():
         text = "".join(character if character.isprintable() else " " for character in text)
-    return " ".join(text.split())[:longest].rstrip()
+    return " ".join(text.split())[:max_length].rstrip()

@@ -1,4 +1,4 @@
-"""What API, pages and command line do alike: registering torrents, changing them, showing peers, having jobs run."""
+"""Operations shared by the API, the dashboard and the command line: torrents, peers, statistics and jobs."""
 
 import asyncio
 import re
@@ -11,30 +11,30 @@ from urllib.parse import quote, unquote_to_bytes
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.store.job import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
-from tracker.store.jobs import Jobs
-from tracker.store.torrents import Peer, Torrent, Torrents
-from tracker.stores import Stores
-from tracker.torrent_file import MAX_BYTES, parse_torrent_file
-from tracker.wire.compact import format_endpoint
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Peer, Torrent, Torrents
+from tracker.wire.endpoint import format_endpoint
 from tracker.wire.peer_id import client_name
+from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
-MOST = 2**53 - 1
-"""The largest whole number that all programs read alike, and the store's scripts."""
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that is exact in JSON and in the store's scripts."""
 NOT_SERVED = "this torrent is not served here"
-"""What peers read of a torrent that was disabled or denied without a reason."""
+"""The failure reason of a torrent that was disabled or denied without one."""
 State = Literal["registered", "disabled", "denied", "unregistered"]
 
-# One file at a time: the largest holds a lot of memory while it is read, and takes the interpreter for seconds.
+# One file at a time: parsing a large one takes much memory, and blocks the interpreter for seconds.
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
-_LARGEST = 10**16
-"""Figures so large somebody else wrote: ours end at 2^53."""
+_MAX_NUMBER = 10**16
+"""Larger numbers were not written by the tracker, whose own end at 2^53."""
 
 
 @dataclass(frozen=True, slots=True)
 class Added:
-    """A torrent that was registered; ``new`` is false when it had been already."""
+    """A registered torrent; ``new`` is false if it was registered before."""
 
     info_hash: InfoHash
     torrent_id: str
@@ -44,7 +44,7 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """A peer for people. Bytes, bytes per second, seconds and epoch seconds; 0 where nothing is known."""
+    """A peer in readable form. Bytes, bytes per second, seconds and epoch seconds; 0 where unknown."""
 
     peer_id: str
     endpoints: tuple[str, ...]
@@ -66,7 +66,7 @@ class PeerView:
 
 @dataclass(frozen=True, slots=True)
 class Statistics:
-    """Sums of all time, and how much there is now; ``failures`` are refused requests by reason."""
+    """Current numbers, and totals since the last reset; ``failures`` are refused requests by reason."""
 
     torrents: int
     scored_torrents: int
@@ -86,10 +86,10 @@ async def add_file(
     reset_score: bool = False,
     max_bytes: int = MAX_BYTES,
 ) -> list[Added]:
-    """Registers what a .torrent file describes, a hybrid one under its v1 and its v2 hash.
+    """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash.
 
-    ``name`` stands instead of the file's own, ``private`` marks it even when the file does not. Raises ClientError
-    for a file that is none.
+    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. Raises
+    ClientError for an invalid file.
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
@@ -109,7 +109,7 @@ async def add_torrent(
 
 
 def parse_hash(text: str) -> InfoHash:
-    """40 hexadecimal digits, or the 64 of a v2 torrent, which is announced by the first 20 bytes (BEP 52)."""
+    """40 hexadecimal digits, or 64 of a v2 torrent, whose first 20 bytes clients announce (BEP 52)."""
     return parse_info_hash(text[:40] if _V2_HEX.fullmatch(text) else text)
 
 
@@ -122,7 +122,7 @@ def torrent_fields(
     multi_up: float | None = None,
     multi_dn: float | None = None,
 ) -> dict[str, str]:
-    """What Torrents.add and .edit take, of what is not None. Whoever is enabled has no reason not to be any more."""
+    """The fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason."""
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": enabled}
@@ -135,7 +135,7 @@ def torrent_fields(
 
 
 def decimal(number: float) -> str:
-    """With at most six decimals and no exponent, as scripts read numbers."""
+    """At most six decimals and no exponent, as the store's scripts need it."""
     return f"{number:.6f}".rstrip("0").rstrip(".")
 
 
@@ -148,7 +148,7 @@ def state_of(torrent: Torrent) -> State:
 
 
 def peer_view(peer: Peer, places: GeoIP) -> PeerView:
-    """The first address that has a country decides which it is."""
+    """The country is that of the first address with a known one."""
     found = (places.lookup(endpoint[:-2]) for endpoint in peer.endpoints)
     fields = peer.fields
     return PeerView(
@@ -159,42 +159,42 @@ def peer_view(peer: Peer, places: GeoIP) -> PeerView:
         seeding=peer.seeding,
         partial_seed=fields.get("paused") == "1",
         user_id=fields.get("user_id", ""),
-        uploaded=whole(fields.get("uploaded")),
-        downloaded=whole(fields.get("downloaded")),
-        bytes_left=whole(fields["left"]) if fields.get("left") else None,
-        upload_speed=figure(fields.get("speed_up")),
-        download_speed=figure(fields.get("speed_dn")),
-        first_announce=whole(fields.get("first_announce")),
-        last_announce=whole(fields.get("last_announce")),
-        total_seconds=whole(fields.get("total_time")),
+        uploaded=to_integer(fields.get("uploaded")),
+        downloaded=to_integer(fields.get("downloaded")),
+        bytes_left=to_integer(fields["left"]) if fields.get("left") else None,
+        upload_speed=to_number(fields.get("speed_up")),
+        download_speed=to_number(fields.get("speed_dn")),
+        first_announce=to_integer(fields.get("first_announce")),
+        last_announce=to_integer(fields.get("last_announce")),
+        total_seconds=to_integer(fields.get("total_time")),
     )
 
 
-def whole(text: str | None) -> int:
-    """0 for what is no whole number of ours: somebody else wrote it."""
-    return int(figure(text))
+def to_integer(text: str | None) -> int:
+    """An integer from a field of the store; 0 for an invalid one, which a site may have written."""
+    return int(to_number(text))
 
 
-def figure(text: str | None) -> float:
-    """0 for what is no figure of ours: somebody else wrote it."""
+def to_number(text: str | None) -> float:
+    """A number from a field of the store; 0 for an invalid one, which a site may have written."""
     try:
         number = float((text or "0")[:40])
     except ValueError:
         return 0.0
-    return number if 0 <= number < _LARGEST else 0.0
+    return number if 0 <= number < _MAX_NUMBER else 0.0
 
 
-def shown_prefix(prefix: bytes) -> str:
-    """A peer id or its beginning as text: what is not plain is ``%`` and two hexadecimal digits."""
+def format_prefix(prefix: bytes) -> str:
+    """A peer id or its prefix as text; other bytes than plain ASCII are percent-encoded."""
     return quote(prefix, safe="!#$&'()*+,/:;=?@[]<>^|~")
 
 
 def parse_prefix(text: str) -> bytes:
-    """The reverse of ``shown_prefix``."""
+    """The reverse of ``format_prefix``."""
     return unquote_to_bytes(text)
 
 
-async def reprocess(
+async def rescore(
     jobs: Jobs,
     *,
     min_score: float | None = None,
@@ -202,12 +202,13 @@ async def reprocess(
     min_seeders: int | None = None,
     max_seeders: int | None = None,
 ) -> Enqueued:
-    """Has all torrents, or those that fit, scored again in the background. Raises ClientError."""
-    for least, most in ((min_score, max_score), (min_seeders, max_seeders)):
-        if least is not None and most is not None and least > most:
-            raise ClientError("no torrent has at least the larger and at most the smaller of two figures")
-    if any(figure is not None and not 0 <= figure <= MOST for figure in (min_seeders, max_seeders)):
-        raise ClientError(f"a number of seeders is 0 to {MOST}")
+    """Starts a job that rescores all torrents, or those that match. Raises ClientError for an invalid filter."""
+
+    for low, high in ((min_score, max_score), (min_seeders, max_seeders)):
+        if low is not None and high is not None and low > high:
+            raise ClientError("a minimum exceeds its maximum")
+    if any(number is not None and not 0 <= number <= MAX_INTEGER for number in (min_seeders, max_seeders)):
+        raise ClientError(f"a number of seeders is 0 to {MAX_INTEGER}")
     filters = {
         "min_score": min_score,
         "max_score": max_score,
@@ -221,7 +222,7 @@ async def reprocess(
         raise ClientError("a score is a number") from error
 
 
-async def statistics(stores: Stores) -> Statistics:
+async def statistics(stores: Store) -> Statistics:
     return Statistics(
         torrents=await stores.torrents.count(),
         scored_torrents=await stores.scores.count(),
@@ -234,5 +235,5 @@ async def statistics(stores: Stores) -> Statistics:
 
 
 async def sweep(jobs: Jobs) -> Enqueued:
-    """Has every swarm visited at once, in the background."""
+    """Starts a job that sweeps all swarms now."""
     return await jobs.enqueue(SWEEP)

@@ -1,7 +1,8 @@
-"""The arithmetic of scores: how much a torrent's swarm, and what is new in it, moves its score.
+"""Arithmetic of torrent scores.
 
-A score says how much a torrent is worth looking at. It begins at START, each processing multiplies it by one factor, and a
-torrent whose score falls below DROP_BELOW leaves the ranking: on the 8th processing that finds nobody, on the 24th that finds little.
+A score measures how active a torrent is. It begins at START. Each scoring multiplies it by one factor, which depends on
+the size of the swarm and on its new peers. A torrent whose score falls below DROP_BELOW leaves the ranking: at the 8th
+scoring with an empty swarm, at the 24th with a weak one.
 """
 
 from collections.abc import Iterable
@@ -11,22 +12,22 @@ START = 1.0
 DROP_BELOW = 0.005
 EMPTY, WEAK, STRONG = 0.5, 0.8, 1.2
 _NEW_SHARE = 20
-"""A swarm is strong when one in so many of ``max_peers`` is new."""
+"""A swarm is strong when at least ``max_peers`` / 20 of its peers are new."""
 
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """What one tracker says of a torrent."""
+    """One tracker's numbers for a torrent."""
 
     peers: int
     new: int
-    """Peers that were not there at the processing before."""
+    """Peers that joined since the previous scoring."""
     max_peers: int
-    """A swarm of so many is not weak: what one announce there would be given."""
+    """The number of peers in one reply of that tracker. A smaller swarm is weak."""
 
 
 def factor(sources: Iterable[Source]) -> float:
-    """The one factor of a processing: the most favourable of what the sources say; without any nobody is there."""
+    """The factor of one scoring: the highest of all sources; EMPTY without a source."""
     return max((_factor(source) for source in sources), default=EMPTY)
 
 
@@ -39,6 +40,6 @@ def _factor(source: Source) -> float:
 
 
 def next_score(score: float, by: float, cap: float) -> float | None:
-    """``score`` after the factor ``by``, at most ``cap``; None when the torrent leaves the ranking."""
+    """``score`` times ``by``, at most ``cap``; None when the torrent leaves the ranking."""
     after = min(score * by, cap)
     return after if after >= DROP_BELOW else None

@@ -1,7 +1,7 @@
-"""What a process knows of its own work since it started: counts, histograms and gauges; and their sums over processes.
+"""Counts, histograms and gauges of one process since its start, and their sums over processes.
 
-Cheap enough for every announce: a second's figures are taken over at once when that second ends, from what counting
-by slices of time has gathered anyway. Nothing here is kept beyond the end of the process; store/counters.py does that.
+Cheap enough for every announce: values arrive once a second, as Counters has gathered them. They end with the process;
+store/stats/counters.py keeps the lasting ones.
 """
 
 from bisect import bisect_left
@@ -15,12 +15,12 @@ BOUNDS: Mapping[str, tuple[float, ...]] = {
     "announce_batch": (1, 2, 4, 8, 16, 32, 64),
     "reap_lag_seconds": (1, 2, 5, 10, 30, 60, 300, 900, 3600),
 }
-"""The measurements that have a histogram, each with the upper bounds of its buckets; above the last is one more."""
+"""For each histogram the upper bounds of its buckets. One more bucket holds the values above the last bound."""
 
 
 @dataclass(slots=True)
 class Histogram:
-    """``counts`` has one entry for each bucket, not added up, and one for what is above the last bound."""
+    """``counts`` has one entry per bucket, not cumulative, and one for values above the last bound."""
 
     counts: list[int]
     sum: float = 0.0
@@ -28,7 +28,7 @@ class Histogram:
 
 @dataclass(slots=True)
 class Snapshot:
-    """The figures of one process, or the sums of several. Counts and histograms only ever grow."""
+    """The telemetry of one process, or the sums of several. Counts and histograms never decrease."""
 
     counts: dict[str, int] = field(default_factory=dict)
     histograms: dict[str, Histogram] = field(default_factory=dict)
@@ -36,7 +36,7 @@ class Snapshot:
 
 
 class Telemetry:
-    """The figures of this process."""
+    """The counts, histograms and gauges of this process."""
 
     def __init__(self) -> None:
         self._counts: dict[str, int] = {}
@@ -47,31 +47,31 @@ class Telemetry:
         self._counts[name] = self._counts.get(name, 0) + by
 
     def observe(self, name: str, value: float) -> None:
-        """Adds a measurement to the histogram that BOUNDS has for it, if any."""
+        """Adds ``value`` to the histogram ``name``. Ignored if BOUNDS has none of that name."""
         histogram = self._histograms.get(name)
         if histogram is not None:
             histogram.counts[bisect_left(BOUNDS[name], value)] += 1
             histogram.sum += value
 
     def round_trip(self, outcome: str, seconds: float) -> None:
-        """One to the store, as a Connection tells of it."""
+        """A round trip to the store, as Connection reports it."""
         self.count(f"store.{outcome}")
         self.observe("store_seconds", seconds)
 
     def gauge(self, name: str, read: Callable[[], float]) -> None:
-        """``read`` is called whenever somebody looks."""
+        """``read`` is called for each snapshot."""
         self._gauges[name] = read
 
-    def take_over(
+    def add_second(
         self, counts: Mapping[tuple[str, ...], int], measured: Mapping[str, Sequence[float]]
     ) -> None:
-        """The figures of a second, as Counters has gathered them: counts by the names counted together, and measurements."""
+        """Adds one second's values from Counters: counts by groups of names, and measurements by name."""
         for names, number in counts.items():
             for name in names:
                 self.count(name, number)
         for name, values in measured.items():
             histogram = self._histograms.get(name)
-            if histogram is not None:  # each announce is one of the values, so this is written for speed
+            if histogram is not None:  # one value per announce, so this is written for speed
                 bounds, buckets = BOUNDS[name], histogram.counts
                 for value in values:
                     buckets[bisect_left(bounds, value)] += 1
@@ -94,7 +94,7 @@ def merged(snapshots: Iterable[Snapshot]) -> Snapshot:
         for name, gauge in snapshot.gauges.items():
             total.gauges[name] = total.gauges.get(name, 0.0) + gauge
         for name, histogram in snapshot.histograms.items():
-            so_far = total.histograms.setdefault(name, Histogram([0] * len(histogram.counts)))
-            so_far.counts = [a + b for a, b in zip(so_far.counts, histogram.counts, strict=True)]
-            so_far.sum += histogram.sum
+            sums = total.histograms.setdefault(name, Histogram([0] * len(histogram.counts)))
+            sums.counts = [a + b for a, b in zip(sums.counts, histogram.counts, strict=True)]
+            sums.sum += histogram.sum
     return total

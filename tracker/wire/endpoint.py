@@ -1,7 +1,6 @@
 """Packed addresses and endpoints (BEP 23 for IPv4, BEP 7 for IPv6), and their readable forms.
 
-The rest of ``wire`` stands on this module, as the store's modules stand on its keys. Everything here is
-a pure function: nothing resolves a name or opens a socket.
+All functions are pure: none resolves a name or opens a socket.
 """
 
 from collections.abc import Iterator
@@ -16,8 +15,7 @@ ENDPOINT6_LENGTH = 18
 def pack_address(text: str) -> Address | None:
     """``"1.2.3.4"`` or ``"2001:db8::1"`` -> packed bytes; IPv4-mapped IPv6 is IPv4.
 
-    Strict (no names, no short or octal forms, no zone, brackets or blanks) and never raises: anything
-    else is ``None``.
+    ``None`` for anything else: names, short or octal forms, zones, brackets, white space. Never raises.
     """
     try:
         return unmap(inet_pton(AF_INET6 if ":" in text else AF_INET, text))
@@ -26,7 +24,7 @@ def pack_address(text: str) -> Address | None:
 
 
 def format_address(address: bytes) -> str:
-    """Packed bytes -> the shortest text. Raises ValueError unless there are 4 or 16 of them."""
+    """Packed bytes -> the canonical text. Raises ValueError unless there are 4 or 16 bytes."""
     return inet_ntop(AF_INET if len(address) == 4 else AF_INET6, address)
 
 
@@ -36,14 +34,17 @@ def pack_endpoint(address: Address, port: int) -> Endpoint:
 
 
 def format_endpoint(endpoint: bytes) -> str:
-    """``"1.2.3.4:6881"`` or ``"[2001:db8::1]:6881"``, as people and URLs write it."""
+    """``"1.2.3.4:6881"`` or ``"[2001:db8::1]:6881"``, as in URLs."""
     address, port = endpoint[:-2], int.from_bytes(endpoint[-2:], "big")
     text = format_address(address)
     return f"{text}:{port}" if len(address) == 4 else f"[{text}]:{port}"
 
 
 def split_endpoints(packed: bytes, size: int) -> Iterator[tuple[Address, int]]:
-    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6). A cut last one is left out."""
+    """Each address and port of a packed list; ``size`` is 6 (IPv4) or 18 (IPv6).
+
+    Ignores an incomplete last endpoint.
+    """
     for start in range(0, len(packed) - size + 1, size):
         yield (
             Address(packed[start : start + size - 2]),

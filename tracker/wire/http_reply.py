@@ -1,39 +1,43 @@
 """Replies over HTTP -> bencode (BEP 3, 7, 21, 23, 24, 31, 48).
 
-``encode_announce`` runs once per announce and is written for speed, and so is ``encode_scrape``, which anybody may have write
-about hundreds of torrents; bencodepy does the rest. It keeps the order of a dictionary, so what is handed to it is sorted here.
+``encode_announce`` and ``encode_scrape`` build their replies by hand, for speed: one runs at every announce, the other
+may cover hundreds of torrents. bencodepy encodes the rest. It does not sort dictionaries, so their keys are in order
+here.
 """
+
+from collections.abc import Iterator
 
 from bencodepy import encode as bencode
 
-from tracker.bittorrent import HASH_LENGTH, AnnounceReply, ScrapeReply
+from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, ScrapeReply
 from tracker.errors import RetryIn
-from tracker.wire.compact import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, format_address, split_endpoints
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, format_address, split_endpoints
 
 
 def encode_announce(reply: AnnounceReply, *, compact: bool = True, no_peer_id: bool = False) -> bytes:
-    """An accepted announce's answer; every optional key but ``peers`` is left out when there is nothing to say.
+    """The reply to an accepted announce, without optional keys that have no value.
 
-    ``peers`` is present even when empty, because rtorrent refuses an answer without it. The long form
-    (``compact=0``) has the peers of both families in it.
+    ``peers`` is present even when empty, because rtorrent rejects a reply without it. The long form (``compact=0``)
+    has the peers of both families in one list.
     """
-    interval, least, seeders, leechers, completions, peers, peers6, _, _, address, warning = reply
+
+    interval, min_interval, seeders, leechers, completions, peers, peers6, _, _, address, warning = reply
     if compact and address and not (peers6 or warning):
-        return _USUAL_ANSWER % (
+        return _COMMON_REPLY % (
             seeders,
             completions,
             len(address),
             address,
             leechers,
             interval,
-            least,
+            min_interval,
             len(peers),
             peers,
         )
     return _encode_any(reply, compact, no_peer_id)
 
 
-_USUAL_ANSWER = (
+_COMMON_REPLY = (
     b"d8:completei%de10:downloadedi%de11:external ip%d:%b10:incompletei%de"
     b"8:intervali%de12:min intervali%de5:peers%d:%be"
 )
@@ -67,31 +71,53 @@ def _encode_any(reply: AnnounceReply, compact: bool, no_peer_id: bool) -> bytes:
 
 
 def encode_scrape(reply: ScrapeReply) -> bytes:
-    """``files`` by raw info hash (BEP 48), with BEP 21's ``downloaders``, and ``flags`` as trackers have them."""
-    files = b"".join(
-        [
-            _FILE
-            % (
-                len(info_hash),
-                info_hash,
-                figures.seeders,
-                figures.completions,
-                figures.downloaders,
-                figures.leechers,
-            )
-            for info_hash, figures in sorted(reply.files.items())
-        ]
-    )
-    return b"d5:filesd%be5:flagsd20:min_request_intervali%deee" % (files, reply.min_request_interval_seconds)
+    """``files`` by raw info hash (BEP 48), with BEP 21's ``downloaders``, and ``flags`` as other trackers send them."""
+    return b"".join(encode_scrape_parts(reply))
 
 
+def encode_scrape_parts(reply: ScrapeReply) -> Iterator[bytes]:
+    """The same in parts that take a few milliseconds each: a full scrape may have a million files."""
+    files = reply.files
+    yield b"d5:filesd"
+    for info_hashes in _sorted_parts(list(files)):
+        yield b"".join(
+            [
+                _FILE
+                % (
+                    len(info_hash),
+                    info_hash,
+                    file.seeders,
+                    file.completions,
+                    file.downloaders,
+                    file.leechers,
+                )
+                for info_hash in info_hashes
+                for file in (files[info_hash],)
+            ]
+        )
+    yield b"e5:flagsd20:min_request_intervali%deee" % reply.min_request_interval_seconds
+
+
+def _sorted_parts(info_hashes: list[InfoHash], depth: int = 0) -> Iterator[list[InfoHash]]:
+    """The info hashes in order, in lists of bounded length; all share their first ``depth`` bytes."""
+    if len(info_hashes) <= _MAX_PART or depth == HASH_LENGTH:
+        yield sorted(info_hashes)
+        return
+    parts: list[list[InfoHash]] = [[] for _ in range(256)]
+    for info_hash in info_hashes:
+        parts[info_hash[depth]].append(info_hash)
+    for part in filter(None, parts):
+        yield from _sorted_parts(part, depth + 1)
+
+
+_MAX_PART = 4096
 _FILE = b"%d:%bd8:completei%de10:downloadedi%de11:downloadersi%de10:incompletei%dee"
 
 
 def encode_failure(
     text: str, *, retry_in: RetryIn, interval_seconds: int, min_interval_seconds: int
 ) -> bytes:
-    """A refusal. ``retry in`` (BEP 31) is minutes or ``never``; libtorrent obeys the intervals instead."""
+    """A failure reply. ``retry in`` (BEP 31) is minutes or ``never``; libtorrent obeys the intervals instead."""
     return _bencode(
         {
             "failure reason": _text(text),
@@ -118,7 +144,7 @@ def _long_form(reply: AnnounceReply, no_peer_id: bool) -> bytes:
 
 
 def _text(text: str) -> bytes:
-    """UTF-8; half a surrogate pair, which only a damaged text holds, becomes a question mark."""
+    """UTF-8; an unpaired surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
 
 

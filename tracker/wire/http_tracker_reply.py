@@ -1,9 +1,9 @@
-"""Asking another tracker over HTTP: the query of a scrape or announce, and its bencoded answer -> nouns.
+"""Requests to other trackers over HTTP: encodes queries of scrapes and announces, and parses bencoded replies.
 
-An answer is a stranger's: it is bounded in size, depth and number of values by a scan without recursion before
-bencodepy, which recurses and is lenient, sees it. What bencodepy then makes of it must encode to the very same bytes:
-so there is no key twice, no number written in two ways and nothing behind the end. Keys in the wrong order are common
-and harm nobody, nor do keys that are numbers. Every parser raises TrackerRefusal or TrackerReplyError, and nothing else.
+Replies are untrusted. A scan without recursion bounds size, depth and number of values before bencodepy, which is
+recursive and lenient, decodes them. The decoded value must encode to the same bytes. That excludes repeated keys,
+non-canonical numbers and trailing bytes. Unsorted keys are common and accepted. Every parser raises TrackerRefusal or
+TrackerReplyError only.
 """
 
 import re
@@ -16,7 +16,7 @@ from bencodepy import encode as bencode
 
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.wire.compact import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, pack_address, pack_endpoint
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, pack_address, pack_endpoint
 
 MAX_BYTES = 256 * 1024
 """A scrape of 50 torrents takes 5,000 bytes, an announce with 1,000 peers in the long form 80,000."""
@@ -24,7 +24,7 @@ MAX_DEPTH = 8
 MAX_TOKENS = 20_000
 MAX_FAILURE_LENGTH = 200
 
-_LARGEST_COUNT = 2**31 - 1
+_MAX_COUNT = 2**31 - 1
 _TOKEN = re.compile(rb"i-?\d{1,19}e|(\d{1,7}):|[dle]")
 _PADDING = b" \t\r\n"
 
@@ -52,16 +52,19 @@ def announce_query(announce: Announce) -> str:
     return "&".join(f"{name}={value}" for name, value in fields.items() if value is not None)
 
 
-def parse_scrape(data: bytes, asked: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
-    """The figures of the torrents ``asked`` for that the answer mentions; others in it are ignored."""
+def parse_scrape(data: bytes, requested: Sequence[InfoHash]) -> dict[InfoHash, ScrapeFile]:
+    """The counts of the ``requested`` torrents that the reply mentions; others are ignored."""
     files = _reply(data).get(b"files")
     if not isinstance(files, dict):
-        raise TrackerReplyError("its scrape holds no files")
-    return {info_hash: _file(files[info_hash]) for info_hash in asked if info_hash in files}
+        raise TrackerReplyError("invalid scrape: no files")
+    return {info_hash: _file(files[info_hash]) for info_hash in requested if info_hash in files}
 
 
 def parse_announce(data: bytes, *, max_peers: int) -> AnnounceReply:
-    """Figures, and at most ``max_peers`` endpoints of each family. Absent figures are 0; names are no addresses."""
+    """Counts, and at most ``max_peers`` endpoints of each family.
+
+    Missing counts are 0. Peers given by host name are ignored.
+    """
     reply = _reply(data)
     peers = reply.get(b"peers", b"")
     if isinstance(peers, list):
@@ -80,19 +83,19 @@ def parse_announce(data: bytes, *, max_peers: int) -> AnnounceReply:
 
 
 def _reply(data: bytes) -> dict[bytes, Any]:
-    """The dictionary that an answer is; raises TrackerRefusal where it is a failure."""
+    """The dictionary in a reply. Raises TrackerRefusal where it is a failure."""
     if len(data) > MAX_BYTES:
-        raise TrackerReplyError("its answer is too large")
+        raise TrackerReplyError("reply too large")
     data = data.strip(_PADDING)
     if not data.startswith(b"d") or _end(data) != len(data):
-        raise TrackerReplyError("its answer is not bencoded")
+        raise TrackerReplyError("reply is not bencoded")
     try:
         reply = bdecode(data)
         same = bencode(reply) == data
-    except Exception as error:  # whatever a lenient decoder makes of hostile bytes
-        raise TrackerReplyError("its answer is not bencoded") from error
+    except Exception as error:  # the lenient decoder may raise anything
+        raise TrackerReplyError("reply is not bencoded") from error
     if not same:
-        raise TrackerReplyError("its answer is not well-formed")
+        raise TrackerReplyError("reply is not canonical bencode")
     failure = reply.get(b"failure reason")
     if failure is not None:
         text = failure if isinstance(failure, bytes) else b""
@@ -101,7 +104,7 @@ def _reply(data: bytes) -> dict[bytes, Any]:
 
 
 def _end(data: bytes) -> int | None:
-    """Where the first value ends; ``None`` when it does not, or is too deep or of too many parts."""
+    """Where the first value ends; ``None`` when it is incomplete, too deep or has too many tokens."""
     at = depth = 0
     for _ in range(MAX_TOKENS):
         if not (match := _TOKEN.match(data, at)):
@@ -119,7 +122,7 @@ def _end(data: bytes) -> int | None:
 
 def _file(file: object) -> ScrapeFile:
     if not isinstance(file, dict):
-        raise TrackerReplyError("its scrape holds no figures")
+        raise TrackerReplyError("invalid scrape: no counts")
     return ScrapeFile(
         seeders=_count(file, b"complete"),
         leechers=_count(file, b"incomplete"),
@@ -127,16 +130,16 @@ def _file(file: object) -> ScrapeFile:
     )
 
 
-def _count(figures: dict[bytes, Any], name: bytes) -> int:
-    number = figures.get(name, 0)
-    if not isinstance(number, int) or not 0 <= number <= _LARGEST_COUNT:
-        raise TrackerReplyError("its figures are out of range")
+def _count(counts: dict[bytes, Any], name: bytes) -> int:
+    number = counts.get(name, 0)
+    if not isinstance(number, int) or not 0 <= number <= _MAX_COUNT:
+        raise TrackerReplyError("counts out of range")
     return number
 
 
 def _compact(peers: object, size: int, max_peers: int) -> bytes:
     if not isinstance(peers, bytes):
-        raise TrackerReplyError("its peers are no addresses")
+        raise TrackerReplyError("invalid peers")
     return peers[: size * min(len(peers) // size, max_peers)]
 
 
@@ -152,7 +155,7 @@ def _long_form(peers: list[object], max_peers: int) -> tuple[bytes, bytes]:
 def _endpoints(peers: list[object]) -> Iterator[bytes]:
     for peer in peers:
         if not isinstance(peer, dict):
-            raise TrackerReplyError("its peers are no addresses")
+            raise TrackerReplyError("invalid peers")
         ip, port = peer.get(b"ip"), peer.get(b"port")
         address = pack_address(ip.decode("latin-1")) if isinstance(ip, bytes) else None
         if address and isinstance(port, int) and 0 <= port < 65536:

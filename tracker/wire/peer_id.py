@@ -1,14 +1,14 @@
-"""What program a peer id names (BEP 20), for people to read.
+"""The client program that a peer id names (BEP 20), as readable text.
 
-A peer id is what its client says: any program can claim any name. Nothing is decided from these texts,
-and since a hostile client can invent endless ones they must not label counters either.
+A client chooses its peer id, so any program can claim any name. Do not decide anything by these texts, and do not use
+them as labels of counters: a hostile client can invent any number of them.
 """
 
 import re
 from collections.abc import Callable
 
 _PREFIX_LENGTH = 8
-_READABLE_ENOUGH = 3
+_MIN_PREFIX_LENGTH = 3
 
 _AZUREUS = re.compile(rb"-([A-Za-z0-9~]{2})([0-9A-Za-z.-]{4})-")
 _MAINLINE = re.compile(rb"(A2-|[MQ])(\d{1,3})-(\d{1,3})-(\d{1,3})-")
@@ -46,27 +46,28 @@ _SHADOW_DIGITS = b"0123456789ABCDEFGHIJKLMNOPQRSTUVWXYZabcdefghijklmnopqrstuvwxy
 
 
 def client_name(peer_id: bytes) -> str:
-    """``-qB4520-…`` -> ``"qBittorrent 4.5.2"``; a program not known here keeps its two letters or its prefix.
+    """``-qB4520-…`` -> ``"qBittorrent 4.5.2"``. An unknown program keeps its two letters or its prefix.
 
-    Total: any bytes give a short printable text, ``"unknown"`` at worst.
+    Any bytes give a short printable text; without a readable prefix it is ``"unknown"``.
     """
     styles = (_azureus, _mainline, _rare, _shadow)
     return next((name for style in styles if (name := style(peer_id))), "") or _fallback(peer_id)
 
 
 def printable_prefix(peer_id: bytes) -> str:
-    """The leading readable characters, at most eight: what an operator would put on a list of clients."""
+    """The leading printable characters, at most eight: a prefix for an allow-list or deny-list of clients."""
     prefix = peer_id[:_PREFIX_LENGTH]
-    readable = next((at for at, byte in enumerate(prefix) if not 0x20 < byte < 0x7F), len(prefix))
-    return prefix[:readable].decode("ascii")
+
+    length = next((at for at, byte in enumerate(prefix) if not 0x20 < byte < 0x7F), len(prefix))
+    return prefix[:length].decode("ascii")
 
 
 def _azureus(peer_id: bytes) -> str:
-    """``-``, two letters, four marks of a version, ``-``: what most programs use."""
+    """``-``, two letters, four digits of a version, ``-``: the style of most programs."""
     if not (match := _AZUREUS.match(peer_id)):
         return ""
-    code, marks = match[1].decode(), match[2].decode()
-    return f"{_AZUREUS_NAMES.get(code, code)} {_VERSION_STYLES.get(code, _one_mark_each)(marks)}".rstrip()
+    code, version = match[1].decode(), match[2].decode()
+    return f"{_AZUREUS_NAMES.get(code, code)} {_VERSION_STYLES.get(code, _single_digits)(version)}".rstrip()
 
 
 def _mainline(peer_id: bytes) -> str:
@@ -95,32 +96,34 @@ def _shadow(peer_id: bytes) -> str:
 
 def _fallback(peer_id: bytes) -> str:
     prefix = printable_prefix(peer_id)
-    return prefix if len(prefix) >= _READABLE_ENOUGH else "unknown"
+    return prefix if len(prefix) >= _MIN_PREFIX_LENGTH else "unknown"
 
 
-def _one_mark_each(marks: str) -> str:
-    """Major, minor, patch and, unless it is 0 or a letter that marks a build, a fourth: ``20B0`` is 2.0.11."""
-    numbers = [str(int(mark, 36)) for mark in marks if mark.isalnum()]
-    return ".".join(numbers if marks[3] in "123456789" else numbers[:3])
+def _single_digits(version: str) -> str:
+    """Major, minor, patch, and a fourth unless it is 0 or the letter of a build: ``20B0`` is 2.0.11."""
+    numbers = [str(int(digit, 36)) for digit in version if digit.isalnum()]
+    return ".".join(numbers if version[3] in "123456789" else numbers[:3])
 
 
-def _two_marks_each(marks: str) -> str:
-    return f"{int(marks[:2])}.{int(marks[2:])}" if marks.isdigit() else _one_mark_each(marks)
+def _two_numbers(version: str) -> str:
+    return f"{int(version[:2])}.{int(version[2:])}" if version.isdigit() else _single_digits(version)
 
 
-def _two_marks_and_hundredths(marks: str) -> str:
-    return f"{int(marks[:2])}.{marks[2:]}" if marks.isdigit() else _one_mark_each(marks)
+def _number_and_hundredths(version: str) -> str:
+    return f"{int(version[:2])}.{version[2:]}" if version.isdigit() else _single_digits(version)
 
 
-def _transmission(marks: str) -> str:
-    """``2940`` is 2.94; since 4.0 each mark stands for itself."""
-    return f"{marks[0]}.{marks[1:3]}" if marks[:3].isdigit() and marks < "4" else _one_mark_each(marks)
+def _transmission(version: str) -> str:
+    """``2940`` is 2.94; since 4.0 each digit is a number."""
+    return (
+        f"{version[0]}.{version[1:3]}" if version[:3].isdigit() and version < "4" else _single_digits(version)
+    )
 
 
 _VERSION_STYLES: dict[str, Callable[[str], str]] = {
-    "BC": _two_marks_and_hundredths,
-    "CD": _two_marks_each,
+    "BC": _number_and_hundredths,
+    "CD": _two_numbers,
     "TR": _transmission,
-    "WD": _two_marks_each,
-    "WW": _two_marks_each,
+    "WD": _two_numbers,
+    "WW": _two_numbers,
 }

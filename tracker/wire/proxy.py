@@ -1,8 +1,8 @@
-"""Who is behind a proxy: forwarding headers (X-Forwarded-For; RFC 7239) and the PROXY protocol, v1 and v2.
+"""The client's address behind a proxy: X-Forwarded-For, Forwarded (RFC 7239), and the PROXY protocol, v1 and v2.
 
-Everybody can write a forwarding header, so only what a trusted proxy appended counts. Each proxy adds
-the address it was called from on the right. The walk goes from the right, therefore, and ends at the
-first address that is not a trusted proxy's: what stands further left is that stranger's own word.
+Any client can send a forwarding header, so only entries appended by trusted proxies count. Each proxy appends the
+address of its client on the right. The entries are read from the right, up to the first address that is not a trusted
+proxy. Entries further left are that client's own, and ignored.
 """
 
 import re
@@ -11,16 +11,16 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network, IPv6Network
 
 from tracker.bittorrent import Address, unmap
-from tracker.wire.compact import pack_address
+from tracker.wire.endpoint import pack_address
 
 MAX_PROXY_HEADER_LENGTH = 16 + 536
-"""A v2 header and what the specification tells every receiver to accept after it; v1 has at most 107."""
+"""A v2 header and the 536 bytes that every receiver must accept after it. A v1 header has at most 107 bytes."""
 
 _V1_START = b"PROXY "
 _V1_LIMIT = 107
 _V2_START = b"\r\n\r\n\0\r\nQUIT\n"
 _V2_LENGTH = 16
-# Family and transport of v2 -> (length of an address, length of all addresses); no address is used of 0.
+# Family and transport of v2 -> (length of the source address, length of all addresses). Length 0: no address is used.
 _V2_FAMILIES = {
     **{0x00: (0, 0), 0x11: (4, 12), 0x12: (4, 12), 0x21: (16, 36), 0x22: (16, 36)},
     **{0x31: (0, 216), 0x32: (0, 216)},
@@ -31,7 +31,7 @@ _NODE = re.compile(r"(?:\[([^\]]*)\]|([^:\[\]]*))(?::(?:[0-9]{1,5}|_[A-Za-z0-9._
 
 
 class TrustedNetworks:
-    """The networks whose word about a client's address is believed; ``address in networks`` is fast."""
+    """Networks of proxies whose forwarding headers are trusted. ``address in networks`` is fast."""
 
     def __init__(self, networks: Iterable[IPv4Network | IPv6Network] = ()) -> None:
         prefixes: dict[tuple[int, int], set[int]] = {}
@@ -53,27 +53,25 @@ class TrustedNetworks:
 
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
-    """A whole PROXY header: the request begins ``length`` bytes into the connection."""
+    """A complete PROXY header. The request begins after its ``length`` bytes."""
 
     length: int
     source: Address | None
-    """The client; ``None`` where the proxy speaks for itself (LOCAL, UNKNOWN) or for a unix socket."""
+    """The client; ``None`` for the proxy's own connections (LOCAL, UNKNOWN) and for unix sockets."""
 
 
 def client_address(
     connection: Address, forwarded_for: Sequence[str], forwarded: Sequence[str], trusted: TrustedNetworks
 ) -> Address:
-    """The rightmost hop that is not a trusted proxy; the leftmost where all are. Never raises.
+    """The rightmost hop that is not a trusted proxy; the leftmost where all are trusted. Never raises.
 
-    ``connection`` is the socket's other end; ``forwarded_for`` and ``forwarded`` are the lines of the
-    X-Forwarded-For and Forwarded headers in their order, several of which are one list. The headers of a
-    connection that is not trusted are not looked at. A broken or hidden hop (``unknown``, ``_name``) ends
-    the walk at the proxy that reported it.
+    ``connection`` is the peer address of the socket. ``forwarded_for`` and ``forwarded`` are the lines of the headers
+    X-Forwarded-For and Forwarded, in order; several lines are one list. Headers on an untrusted connection are ignored.
+    An invalid or hidden hop (``unknown``, ``_name``) ends the search at the proxy that reported it.
 
-    The two headers are never mixed. Where X-Forwarded-For is present it alone counts, because nearly every
-    proxy sets it and passes on whatever Forwarded its client made up. Behind a proxy that sets Forwarded
-    only, either have it remove X-Forwarded-For or pass no ``forwarded_for`` here: otherwise a client can
-    make up that one.
+    The two headers are never mixed. Where X-Forwarded-For is present it alone counts: nearly every proxy sets it, and
+    passes on its client's Forwarded unchanged. A proxy that sets only Forwarded must remove X-Forwarded-For, or the
+    caller must pass no ``forwarded_for``. Otherwise a client can forge that one.
     """
     hop = unmap(connection)
     if hop not in trusted:
@@ -88,10 +86,10 @@ def client_address(
 
 
 def parse_proxy_header(buffer: bytes) -> ProxyHeader | None:
-    """The PROXY header that ``buffer`` begins with, or ``None`` until more of it has arrived.
+    """The PROXY header at the start of ``buffer``; ``None`` while it is incomplete.
 
-    Raises ValueError where it is none, is broken, or is longer than MAX_PROXY_HEADER_LENGTH. The types
-    that follow the addresses of v2 (TLVs) are skipped. IPv4-mapped sources are IPv4.
+    Raises ValueError where it is missing, invalid, or longer than MAX_PROXY_HEADER_LENGTH. TLVs after the addresses of
+    v2 are skipped. IPv4-mapped sources become IPv4.
     """
     if buffer.startswith(_V1_START):
         return _parse_v1(buffer)
@@ -115,10 +113,10 @@ def _rfc7239_hops(lines: Sequence[str]) -> Iterator[Address | None]:
 
 
 def _elements_from_the_right(line: str) -> Iterator[str]:
-    """Split at the commas outside of quotes, last element first.
+    """The elements between commas outside of quotes, last one first.
 
-    From the right, because there the trusted proxy wrote: a quote that a client left open further left
-    cannot swallow what the proxy appended.
+    Splitting begins at the right, where the trusted proxy appended. So a quote that a client left open cannot include
+    the proxy's element.
     """
     end, quoted = len(line), False
     for at in range(len(line) - 1, -1, -1):
@@ -131,7 +129,7 @@ def _elements_from_the_right(line: str) -> Iterator[str]:
 
 
 def _is_escaped(line: str, at: int) -> bool:
-    """An odd number of backslashes stands before it."""
+    """Whether an odd number of backslashes precedes it."""
     start = at
     while start and line[start - 1] == "\\":
         start -= 1
@@ -139,7 +137,7 @@ def _is_escaped(line: str, at: int) -> bool:
 
 
 def _forwarded_for(element: str) -> Address | None:
-    """The one ``for`` of ``for=…;by=…;proto=…``; ``None`` for an element that breaks the grammar anywhere."""
+    """The only ``for`` of ``for=…;by=…;proto=…``; ``None`` for an element that breaks the grammar."""
     nodes, at = [], 0
     while at < len(element):
         if not (match := _PARAMETER.match(element, at)):
@@ -153,7 +151,7 @@ def _forwarded_for(element: str) -> Address | None:
 
 
 def _node_address(node: str) -> Address | None:
-    """An address, with or without a port, in brackets or bare; ``None`` for a name, a hidden one or nonsense."""
+    """An address with or without port and brackets; ``None`` for a name, an obfuscated identifier or invalid text."""
     if (address := pack_address(node)) is not None:
         return address
     if not (match := _NODE.fullmatch(node)):
@@ -171,7 +169,7 @@ def _parse_v1(buffer: bytes) -> ProxyHeader | None:
     if words[1] == "UNKNOWN":
         return ProxyHeader(end + 2, None)
     if len(words) != 6 or not (_is_port(words[4]) and _is_port(words[5])):
-        raise ValueError("broken PROXY line")
+        raise ValueError("invalid PROXY line")
     return ProxyHeader(end + 2, _v1_source(words[1], words[2], words[3]))
 
 
@@ -179,9 +177,9 @@ def _v1_source(family: str, source_text: str, destination_text: str) -> Address:
     separator = {"TCP4": ".", "TCP6": ":"}.get(family)
     source, destination = pack_address(source_text), pack_address(destination_text)
     if separator is None or source is None or destination is None:
-        raise ValueError("broken PROXY line")
+        raise ValueError("invalid PROXY line")
     if (":" in source_text) != (separator == ":") or (":" in destination_text) != (separator == ":"):
-        raise ValueError("addresses of a PROXY line are not of its family")
+        raise ValueError("addresses of the PROXY line do not match its family")
     return source
 
 

@@ -1,10 +1,9 @@
 """`.torrent` files: name, info hashes, private flag and size, for v1, v2 and hybrid torrents (BEP 3, 27, 47, 52).
 
-An info hash is the hash of the info dictionary as it stands in the file, byte for byte: encoding it anew
-would give another hash wherever the file's own encoding was not canonical. So the file is first measured
-by a scanner that finds where values begin and end. The scanner works without recursion, allows only so
-many values and only so deep, and takes only what is well-formed, so that bencodepy, which is recursive
-and lenient, reads nothing that could harm it.
+An info hash is the hash of the info dictionary's bytes in the file. Decoding and encoding it again would give another
+hash where the file is not canonical. So a scanner first finds the span of the dictionary. The scanner has no recursion,
+bounds number and depth of the values, and rejects malformed input. bencodepy, which is recursive and lenient, then
+decodes only input that is safe.
 """
 
 import re
@@ -20,42 +19,42 @@ from tracker.errors import ClientError
 
 MAX_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100
-"""Values inside one another; a v2 file tree takes one for each folder of a path."""
+"""Nested values. A v2 file tree needs one for each folder of a path."""
 MAX_NAME_LENGTH = 255
 
 MAX_TOKENS = 1_000_000
-"""Values, keys and ends in the whole file; a file of a torrent takes about nine."""
+"""Values, keys and ends in the whole file. One file of a torrent takes about nine."""
 
-_LARGEST_SIZE = 2**63
+_MAX_SIZE = 2**63
 _TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
 
 
 @dataclass(frozen=True, slots=True)
 class TorrentFile:
-    """What a tracker needs to know of a torrent. It has a v1 hash, a v2 hash, or both (hybrid)."""
+    """The fields that a tracker uses. A torrent has a v1 hash, a v2 hash, or both (hybrid)."""
 
     name: str
-    """For people: unprintable characters are replaced, and it is cut at 255 characters."""
+    """At most 255 characters; unprintable ones are replaced."""
     info_hash: InfoHash | None
-    """SHA-1 of the info dictionary; ``None`` for a torrent of v2 alone."""
+    """SHA-1 of the info dictionary; ``None`` for a v2 torrent."""
     info_hash_v2: bytes | None
-    """SHA-256 of the same, 32 bytes; ``None`` for a torrent of v1 alone."""
+    """SHA-256 of the info dictionary, 32 bytes; ``None`` for a v1 torrent."""
     private: bool
     size_bytes: int
-    """All files together, without padding."""
+    """Sum of all files without padding."""
 
     @property
     def announce_hashes(self) -> tuple[InfoHash, ...]:
-        """What clients announce, v1 first; the v2 hash is cut to 20 bytes (BEP 52)."""
+        """The info hashes that clients announce, v1 first; the v2 hash is cut to 20 bytes (BEP 52)."""
         hashes = (self.info_hash, self.info_hash_v2)
         return tuple(InfoHash(each[:HASH_LENGTH]) for each in hashes if each is not None)
 
 
 def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFile:
-    """The contents of a ``.torrent`` file, however hostile. Raises ClientError, nothing else.
+    """Parses an untrusted ``.torrent`` file. Raises ClientError only.
 
-    The largest may take seconds, so this does not belong on an event loop. What follows the outer
-    dictionary is ignored, as clients do.
+    A large file takes seconds: do not call this on an event loop. Bytes after the outer dictionary are ignored, as
+    clients do.
     """
     if len(data) > max_bytes:
         raise ClientError("the .torrent file is too large", retry_in="never")
@@ -81,7 +80,7 @@ def _refuse() -> NoReturn:
 
 
 def _info_span(data: bytes) -> tuple[int, int]:
-    """Where the value of the outer dictionary's ``info`` begins and ends: exactly one, and a dictionary."""
+    """Start and end of the ``info`` value in the outer dictionary. Refuses all but exactly one dictionary."""
     if not data.startswith(b"d"):
         _refuse()
     found = None
@@ -109,12 +108,11 @@ def _key(data: bytes, at: int) -> tuple[int, bytes]:
     return end, data[match.end() : end]
 
 
-def _end_of_value(data: bytes, at: int, most: int) -> tuple[int, int]:
-    """Where the value that begins ``at`` ends, and how many of ``most`` tokens are left; refuses one that is cut off or
-    breaks the grammar."""
-    # For each dictionary or list we are in: whether a key comes next; None for a list, where none ever does.
+def _end_of_value(data: bytes, at: int, max_tokens: int) -> tuple[int, int]:
+    """Where the value at ``at`` ends, and how many of ``max_tokens`` are left. Refuses a malformed value."""
+    # For each open dictionary: whether a key comes next. For each open list: None.
     key_next: list[bool | None] = []
-    for left in range(most - 1, -1, -1):
+    for left in range(max_tokens - 1, -1, -1):
         if not (match := _TOKEN.match(data, at)):
             _refuse()
         at = match.end()
@@ -124,7 +122,7 @@ def _end_of_value(data: bytes, at: int, most: int) -> tuple[int, int]:
             if at > len(data):
                 _refuse()
         elif token == ord("e"):
-            # A dictionary ends where a key could stand, not between a key and its value.
+            # A dictionary may end before a key, not between a key and its value.
             if not key_next or key_next.pop() is False:
                 _refuse()
         elif key_next and key_next[-1]:
@@ -196,6 +194,6 @@ def _total(lengths: Any) -> int:
         if not isinstance(length, int) or length < 0:
             _refuse()
         total += length
-    if total > _LARGEST_SIZE:
+    if total > _MAX_SIZE:
         _refuse()
     return total

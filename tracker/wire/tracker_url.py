@@ -1,7 +1,7 @@
-"""The announce URL of another tracker: what may be one, where its scrape is (BEP 48), how it may be shown.
+"""Announce URLs of other trackers: parses them, derives the scrape URL (BEP 48), and masks secrets.
 
-Such a URL often holds a secret: a passkey in its path or query, or a name and password before its host. Only
-the scheme, the host, the port and the words ``announce`` and ``scrape`` are ever shown.
+An announce URL often contains a secret: a passkey in its path or query, or credentials before its host. Only the
+scheme, host, port, and the words ``announce`` and ``scrape`` are shown.
 """
 
 import re
@@ -13,7 +13,7 @@ MAX_LENGTH = 2000
 MASK = "***"
 
 _PORTS = {"http": 80, "https": 443}
-_SHORTEST_SECRET = 4
+_MIN_SECRET_LENGTH = 4
 _LABEL = r"[A-Za-z0-9_](?:[A-Za-z0-9_-]{0,61}[A-Za-z0-9_])?"
 _URL = re.compile(
     r"(?P<scheme>(?i:https?|udp))://"
@@ -27,30 +27,30 @@ _SHOWN_WORD = re.compile(r"(?:announce|scrape)(?:\.[a-z]{1,5})?")
 
 @dataclass(frozen=True, slots=True)
 class TrackerUrl:
-    """An announce URL in its parts; made by ``parse_tracker_url``."""
+    """A parsed announce URL; see ``parse_tracker_url``."""
 
     scheme: str
     host: str
-    """In lower case; IPv6 without its brackets."""
+    """Lower case; IPv6 without brackets."""
     port: int
     target: str
-    """Path and query, as given; empty or beginning with ``/``."""
+    """Path and query as given; empty or starting with ``/``."""
     credentials: str = ""
-    """``user:password``, as given; only with http and https."""
+    """``user:password`` as given; http and https only."""
 
     def __repr__(self) -> str:
         return f"TrackerUrl({self.masked!r})"
 
     @property
     def origin(self) -> str:
-        """``scheme://host:port``, without anything secret."""
+        """``scheme://host:port``, without credentials."""
         host = f"[{self.host}]" if ":" in self.host else self.host
         port = "" if self.port == _PORTS.get(self.scheme) else f":{self.port}"
         return f"{self.scheme}://{host}{port}"
 
     @property
     def scrape_target(self) -> str | None:
-        """The target of a scrape, by the convention: what follows the last slash begins with ``announce``."""
+        """The target of a scrape, or ``None``. By convention the last path segment begins with ``announce``."""
         head, slash, tail = self.target.rpartition("/")
         if not slash or not tail.startswith("announce"):
             return None
@@ -58,7 +58,7 @@ class TrackerUrl:
 
     @property
     def masked(self) -> str:
-        """What may be logged and shown."""
+        """The URL without secrets, for logs and the dashboard."""
         path, mark, _ = self.target.partition("?")
         words = [word if not word or _SHOWN_WORD.fullmatch(word) else MASK for word in path.split("/")]
         return f"{self._shown_origin()}{'/'.join(words)}{mark and '?' + MASK}"
@@ -68,20 +68,23 @@ class TrackerUrl:
         return f"{scheme}{separator}{self.credentials and MASK + '@'}{rest}"
 
     def hide(self, text: str) -> str:
-        """``text``, which may have been written by the tracker, without what is secret in this URL."""
+        """``text`` with the secrets of this URL masked. The tracker may have repeated them in it."""
         path, _, query = self.target.partition("?")
         parts = {*path.split("/"), *re.split("[&=]", query), *self.credentials.split(":"), self.credentials}
         secrets = {
-            part for part in parts if len(part) >= _SHORTEST_SECRET and not _SHOWN_WORD.fullmatch(part)
+            part for part in parts if len(part) >= _MIN_SECRET_LENGTH and not _SHOWN_WORD.fullmatch(part)
         }
-        # The longest first: a part of one may be another.
+        # Longer ones first, because one may contain another.
         for secret in sorted(secrets | {unquote(secret) for secret in secrets}, key=len, reverse=True):
             text = text.replace(secret, MASK)
         return text
 
 
 def parse_tracker_url(text: str) -> TrackerUrl:
-    """Raises ValueError, whose text repeats nothing of the URL. A udp URL names its port, and nobody's password."""
+    """Parses an announce URL. A udp URL needs a port and has no credentials.
+
+    Raises ValueError, with a text that contains no part of the URL.
+    """
     match = _URL.fullmatch(text) if len(text) <= MAX_LENGTH else None
     if match is None:
         raise ValueError("not an announce URL")

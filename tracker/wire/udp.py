@@ -1,8 +1,8 @@
 """The UDP tracker protocol (BEP 15), with the URL's path and query on announces (BEP 41).
 
-The asking side: requests are encoded, replies parsed. Every request carries a transaction id chosen by its sender,
-and a reply repeats it; ``reply_transaction`` says whose a packet is, and the parsers check it once more. What a
-datagram holds beyond what was asked for is ignored, and what is cut off is an error.
+The client's side: encodes requests and parses replies. The sender of a request chooses its transaction id, and the
+reply repeats it. ``reply_transaction`` returns it, and the parsers check it again. Extra bytes in a datagram are
+ignored. A truncated datagram is an error.
 """
 
 import struct
@@ -10,14 +10,14 @@ from collections.abc import Sequence
 
 from tracker.bittorrent import Announce, AnnounceReply, Event, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.wire.compact import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
 
 PROTOCOL_ID = 0x41727101980
-"""Stands where the connection id will be, in the request for one."""
+"""Sent in place of the connection id in a connect request."""
 CONNECT, ANNOUNCE, SCRAPE, ERROR = range(4)
 
 MAX_SCRAPE = 70
-"""Torrents in one scrape: as many as trackers commonly read. BEP 15 leaves room for 74."""
+"""Torrents in one scrape, as many as trackers commonly accept. A packet has room for 74."""
 MAX_ERROR_LENGTH = 200
 
 _REQUEST = struct.Struct(">QII")  # connection id, action, transaction id
@@ -27,10 +27,10 @@ _CONNECTION = struct.Struct(">Q")
 _SWARM = struct.Struct(">III")  # interval, leechers, seeders
 _FILE = struct.Struct(">III")  # seeders, completions, leechers
 _EVENTS = {Event.COMPLETED: 1, Event.STARTED: 2, Event.STOPPED: 3}
-_LARGEST_COUNT = 2**31 - 1
+_MAX_COUNT = 2**31 - 1
 
 _END_OF_OPTIONS, _URL_DATA = b"\0", 2
-_LONGEST_OPTION = 255
+_MAX_OPTION_LENGTH = 255
 
 
 def encode_connect_request(transaction_id: int) -> bytes:
@@ -47,10 +47,10 @@ def encode_announce_request(
             announce.info_hash,
             announce.peer_id,
             int(announce.downloaded),
-            _LARGEST_COUNT if announce.bytes_left is None else int(announce.bytes_left),
+            _MAX_COUNT if announce.bytes_left is None else int(announce.bytes_left),
             int(announce.uploaded),
             _EVENTS.get(announce.event, 0),
-            0,  # the address that the packet comes from
+            0,  # use the sender's address
             int.from_bytes(announce.key[:4].ljust(4, b"\0"), "big"),
             -1 if announce.peers_wanted is None else announce.peers_wanted,
             announce.port,
@@ -60,14 +60,14 @@ def encode_announce_request(
 
 
 def encode_scrape_request(connection_id: int, transaction_id: int, info_hashes: Sequence[InfoHash]) -> bytes:
-    """Raises ValueError for none, and for more than MAX_SCRAPE."""
+    """Raises ValueError unless there are 1 to MAX_SCRAPE torrents."""
     if not 0 < len(info_hashes) <= MAX_SCRAPE:
         raise ValueError(f"a scrape is for 1 to {MAX_SCRAPE} torrents")
     return _REQUEST.pack(connection_id, SCRAPE, transaction_id) + b"".join(info_hashes)
 
 
 def reply_transaction(packet: bytes) -> int | None:
-    """The transaction that a packet answers; ``None`` for what is too short to be an answer."""
+    """The transaction id of a reply; ``None`` for a packet that is too short."""
     if len(packet) < _REPLY.size:
         return None
     transaction_id: int = _REPLY.unpack_from(packet)[1]
@@ -75,13 +75,16 @@ def reply_transaction(packet: bytes) -> int | None:
 
 
 def parse_connect_reply(packet: bytes, transaction_id: int) -> int:
-    """The connection id. As all of these it raises TrackerRefusal for an error, TrackerReplyError for nonsense."""
+    """The connection id. Raises TrackerRefusal for an error reply, and TrackerReplyError for an invalid one."""
     connection_id: int = _CONNECTION.unpack_from(_body(packet, CONNECT, transaction_id, _CONNECTION.size))[0]
     return connection_id
 
 
 def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_peers: int) -> AnnounceReply:
-    """``ipv6`` is the family of the socket that heard it, which says how long a peer is. Nobody knows completions."""
+    """``ipv6``: the family of the receiving socket, which determines the length of a peer. Raises as above.
+
+    An announce reply has no completions; they are 0.
+    """
     body = _body(packet, ANNOUNCE, transaction_id, _SWARM.size)
     interval, leechers, seeders = _SWARM.unpack_from(body)
     size = ENDPOINT6_LENGTH if ipv6 else ENDPOINT_LENGTH
@@ -98,41 +101,43 @@ def parse_announce_reply(packet: bytes, transaction_id: int, *, ipv6: bool, max_
     )
 
 
-def parse_scrape_reply(packet: bytes, transaction_id: int, asked: int) -> tuple[ScrapeFile, ...]:
-    """Figures in the order of the request: of all ``asked`` torrents or, from a tracker with a limit, of the first."""
+def parse_scrape_reply(packet: bytes, transaction_id: int, requested: int) -> tuple[ScrapeFile, ...]:
+    """Counts in the order of the request; fewer than ``requested`` from a tracker with a limit. Raises as above."""
     body = _body(packet, SCRAPE, transaction_id, _FILE.size)
-    files = [_FILE.unpack_from(body, at * _FILE.size) for at in range(min(asked, len(body) // _FILE.size))]
+    files = [
+        _FILE.unpack_from(body, at * _FILE.size) for at in range(min(requested, len(body) // _FILE.size))
+    ]
     return tuple(
         ScrapeFile(seeders=_count(seeders), leechers=_count(leechers), completions=_count(completions))
         for seeders, completions, leechers in files
     )
 
 
-def _body(packet: bytes, action: int, transaction_id: int, least: int) -> bytes:
-    """What follows the head of a reply to this transaction, at least so long."""
+def _body(packet: bytes, action: int, transaction_id: int, min_length: int) -> bytes:
+    """The reply after its header; at least ``min_length`` bytes."""
     if reply_transaction(packet) != transaction_id:
-        raise TrackerReplyError("it answered another request")
-    answered = _REPLY.unpack_from(packet)[0]
+        raise TrackerReplyError("wrong transaction id")
+    reply_action = _REPLY.unpack_from(packet)[0]
     body = packet[_REPLY.size :]
-    if answered == ERROR:
+    if reply_action == ERROR:
         raise TrackerRefusal(body[:MAX_ERROR_LENGTH].decode("utf-8", "replace"))
-    if answered != action:
-        raise TrackerReplyError("it answered with the wrong action")
-    if len(body) < least:
-        raise TrackerReplyError("its answer is too short")
+    if reply_action != action:
+        raise TrackerReplyError("wrong action")
+    if len(body) < min_length:
+        raise TrackerReplyError("reply too short")
     return body
 
 
 def _count(number: int) -> int:
-    """Counts are signed in the protocol: the upper half are negative, and nobody has so many."""
-    if number > _LARGEST_COUNT:
-        raise TrackerReplyError("its figures are out of range")
+    """Counts are signed in the protocol. A negative one is invalid."""
+    if number > _MAX_COUNT:
+        raise TrackerReplyError("counts out of range")
     return number
 
 
 def _options(target: bytes) -> bytes:
-    """BEP 41: the URL data in pieces of at most 255 bytes. A bare slash is not worth telling."""
+    """BEP 41: the URL data in pieces of at most 255 bytes; none for an empty path."""
     if target in (b"", b"/"):
         return b""
-    pieces = [target[at : at + _LONGEST_OPTION] for at in range(0, len(target), _LONGEST_OPTION)]
+    pieces = [target[at : at + _MAX_OPTION_LENGTH] for at in range(0, len(target), _MAX_OPTION_LENGTH)]
     return b"".join(bytes((_URL_DATA, len(piece))) + piece for piece in pieces) + _END_OF_OPTIONS

@@ -1,12 +1,14 @@
 """A request and its answer, as small as aiohttp allows.
 
-What its own leave room for costs more than the rest of an announce: URL objects, header dictionaries,
-cookies, streams. Ours keep to what a tracker sends and what aiohttp's protocol asks of them.
+aiohttp's own classes cost more than the rest of an announce: URL objects, header dictionaries, cookies, streams. These
+hold only what a tracker sends, and what aiohttp's protocol needs.
 """
 
 import asyncio
 import functools
-from typing import cast
+import re
+from collections.abc import Callable, Mapping
+from typing import Protocol, cast
 
 from aiohttp import web
 from aiohttp.abc import AbstractStreamWriter
@@ -18,16 +20,16 @@ from tracker.bittorrent import Address
 
 
 class Request(web.BaseRequest):
-    """A request as the parser made it. ``kind`` and ``client`` are filled in for the access log.
+    """A request as the parser made it. ``kind`` and ``client`` are set for the access log.
 
-    aiohttp's own constructor also digests the URL, which costs time and raises for some absolute
-    targets (``http://xn--/``) where nobody catches it.
+    aiohttp's own constructor also parses the URL. That costs time, and raises an uncaught error for some absolute
+    targets (``http://xn--/``).
     """
 
     kind = "malformed"
     client = Address(b"")
     last = False
-    """No other is answered on its connection."""
+    """Whether its answer closes the connection."""
 
     def __init__(
         self,
@@ -51,19 +53,30 @@ class Request(web.BaseRequest):
         self._cache = {}
 
 
-class Answer(web.StreamResponse):
-    """A whole plain-text answer, written at once.
+_PIECE = 65536
+"""Bytes of an answer written at a time: many clients may read the same long answer, each at its own speed."""
 
-    aiohttp's own Response builds a header dictionary and serialises it for every answer; together with
-    its Request that is 16 of the 36 microseconds it takes around a handler. The few heads needed here
-    are made once.
+
+class Answering(Protocol):
+    """The connection of a request."""
+
+    def on_answer_read(self) -> None:
+        """Its client has read the answer."""
+
+
+class Answer(web.StreamResponse):
+    """A complete plain-text answer, written at once unless it is long.
+
+    aiohttp's own Response builds and serialises a header dictionary for every answer. The few heads needed here are
+    made once.
     """
 
     _content: bytes
     _writer: AbstractStreamWriter | None = None
+    _on_answer_read: Callable[[], None]
 
     def __init__(self, body: bytes, *, status: int = 200, close: bool = False) -> None:
-        # Deliberately without super().__init__(): it makes the dictionaries.
+        # No super().__init__(): it makes the dictionaries.
         self._content = body
         self._status = status
         self._keep_alive = False if close else None
@@ -72,13 +85,47 @@ class Answer(web.StreamResponse):
         if self._keep_alive is None:
             self._keep_alive = request.keep_alive and not cast(Request, request).last
         self._writer = writer = request.writer
+        self._on_answer_read = cast(Answering, request.protocol).on_answer_read
         head = answer_head(self._status, request.version == HttpVersion11, self._keep_alive)
-        await writer.write(b"%b%d\r\n\r\n%b" % (head, len(self._content), self._content))
+        await writer.write(b"%b%d\r\n\r\n%b" % (head, len(self._content), self._content[:_PIECE]))
         return writer
 
     async def write_eof(self, data: bytes = b"") -> None:
         if self._writer is not None:
+            for start in range(_PIECE, len(self._content), _PIECE):
+                await self._writer.write(self._content[start : start + _PIECE])
             await self._writer.drain()
+            self._on_answer_read()
+
+
+_BROWSERS_ONLY = ("Sec-Fetch-Site", "Sec-Fetch-Dest")
+"""Headers that browsers send over HTTPS. Node.js, and so WebTorrent, sends only Sec-Fetch-Mode."""
+_OF_PAGES = ("image/", "text/html")
+"""In a browser's Accept header for a picture, a frame or a page. Clients built on a browser accept anything."""
+
+
+def is_browser(headers: Mapping[str, str]) -> bool:
+    """Whether a browser sent the request for a page: visitors of a page must not join swarms."""
+    if any(name in headers for name in _BROWSERS_ONLY):
+        return True
+    if not headers.get("User-Agent", "").startswith("Mozilla/"):
+        return False
+    accepted = headers.get("Accept", "").lower()
+    return any(kind in accepted for kind in _OF_PAGES)
+
+
+_HOST = re.compile(rb"\r\nhost[ \t]*:", re.IGNORECASE).search
+
+
+def with_host(head: bytes) -> bytes:
+    """A complete head, with a Host header added to HTTP/1.1 without one.
+
+    A proxy that passes on the request of an HTTP/1.0 client may have none to send.
+    """
+    line, _, headers = head.partition(b"\r\n")
+    if not line.endswith(b"1") or _HOST(head):
+        return head
+    return line + b"\r\nHost: -\r\n" + headers
 
 
 @functools.cache
@@ -86,6 +133,6 @@ def answer_head(status: int, version11: bool, keep_alive: bool) -> bytes:
     """The head up to the value of Content-Length."""
     reason = {200: "OK", 404: "Not Found", 503: "Service Unavailable"}[status]
     version = "1.1" if version11 else "1.0"
-    said = {(True, False): "Connection: close\r\n", (False, True): "Connection: keep-alive\r\n"}
-    connection = said.get((version11, keep_alive), "")
+    headers = {(True, False): "Connection: close\r\n", (False, True): "Connection: keep-alive\r\n"}
+    connection = headers.get((version11, keep_alive), "")
     return f"HTTP/{version} {status} {reason}\r\nContent-Type: text/plain\r\n{connection}Content-Length: ".encode()

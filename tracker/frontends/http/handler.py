@@ -1,14 +1,14 @@
-"""The front end of HTTP: a request in, an answer out; announce and scrape (BEP 3, BEP 48) without a router.
+"""Handles HTTP requests: announce and scrape (BEP 3, BEP 48), without a router.
 
-Clients ignore the body of anything but a 200, so every refusal is a 200 with a bencoded ``failure
-reason``; that goes for unknown paths around /announce, for methods other than GET, and for what
-aiohttp refuses before a handler runs (connection.py). The query stays bytes throughout: text would
-ruin binary hashes. Nothing a client sends is logged.
+Clients ignore the body of anything but a 200, so every refusal is a 200 with a bencoded ``failure reason``. That
+includes unknown paths around /announce, methods other than GET, and what aiohttp refuses before a handler runs
+(aiohttp_protocol.py). The query stays bytes: decoding it as text would corrupt binary hashes. Nothing that a client
+sends is logged.
 """
 
 import re
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, Protocol, cast
+from typing import NamedTuple, Protocol, cast
 from urllib.parse import unquote_to_bytes
 
 import structlog
@@ -21,14 +21,17 @@ from aiohttp.http_exceptions import (
 )
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
-from tracker.errors import Busy, ClientError, Dropped, RetryIn
-from tracker.frontends.connection import NO_ADDRESS, Connection, Rules, describe
-from tracker.frontends.exchange import Answer, Request
-from tracker.settings import AnnounceSettings, HttpSettings
-from tracker.wire.compact import pack_address
-from tracker.wire.http import encode_announce, encode_failure, encode_scrape
-from tracker.wire.proxy import TrustedNetworks, client_address
-from tracker.wire.query import parse_announce, parse_scrape
+from tracker.errors import Busy, ClientError, RetryIn, SilentlyDropped
+from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
+from tracker.frontends.http.aiohttp_protocol import Connection, Rules, describe
+from tracker.frontends.http.connection_table import NO_ADDRESS
+from tracker.frontends.http.full_scrapes import FullScrapes
+from tracker.settings.model import HttpSettings
+from tracker.settings.reload import LiveSettings
+from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
+from tracker.wire.http_request import parse_announce, parse_scrape
+from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.proxy import client_address as forwarded_address
 
 _INDEX = (
     b"This is a BitTorrent tracker. Its announce path is /announce, or /<passkey>/announce with a passkey.\n"
@@ -41,7 +44,7 @@ log = structlog.get_logger()
 
 
 class Tracker(Protocol):
-    """The decisions, as far as this front end needs them. Both coroutines raise only ClientError."""
+    """The parts of core.announce.Tracker that this front end uses. Both coroutines raise only ClientError."""
 
     def submit(
         self,
@@ -50,7 +53,7 @@ class Tracker(Protocol):
         address: Address,
         answer: Callable[[AnnounceReply | ClientError], None],
     ) -> bool:
-        """As announce, by a callback; False, and nothing done, when it would have to ask somebody first."""
+        """As announce, with a callback. Returns False, and does nothing, when the store must be read first."""
 
     def submit_scrape(
         self,
@@ -59,18 +62,18 @@ class Tracker(Protocol):
         address: Address,
         answer: Callable[[ScrapeReply | ClientError], None],
     ) -> bool:
-        """As scrape, by a callback; False, and nothing done, when it would take long."""
+        """As scrape, with a callback. Returns False, and does nothing, for a full scrape."""
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
 
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply: ...
 
     def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
-        """Count requests that never reached a decision; ``kind`` is announces, scrapes or other."""
+        """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
 Problems = Callable[[], Sequence[str]]
-"""Why the tracker is not fit to serve, in texts for anybody; nothing when it is."""
+"""The reasons why the tracker is not ready, without private details; empty when it is ready."""
 
 
 def no_problems() -> Sequence[str]:
@@ -88,7 +91,7 @@ _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
 
 
 def find_route(path: str) -> Route:
-    """What a request path (origin or absolute form, not decoded) asks for; ClientError for a near miss."""
+    """The route of a request path in origin or absolute form, not decoded. Raises ClientError for a malformed one."""
     if not path.startswith("/"):
         path = path.partition("://")[2].partition("/")[2]
     segments = [_decode(segment) for segment in path.split("/") if segment]
@@ -107,34 +110,33 @@ def _decode(segment: str) -> str:
 
 
 class Proxies(TrustedNetworks):
-    """The trusted networks, and the peers on a unix socket, who have no address."""
+    """The trusted networks, and clients on a unix socket, which have no address."""
 
     def __contains__(self, address: Address) -> bool:
         return address == NO_ADDRESS or super().__contains__(address)
 
 
-class FrontEnd:
-    """The handler of aiohttp's requests, and for those of the door (door.py) whom they count for and how to refuse them."""
+class HttpHandler:
+    """Handles the requests that aiohttp reads. The fast protocol uses its address rules and its refusals."""
 
     def __init__(
         self,
         tracker: Tracker,
-        http: HttpSettings,
-        announce: AnnounceSettings,
-        max_scrape: int,
+        settings: LiveSettings,
         problems: Problems = no_problems,
     ) -> None:
         self.tracker = tracker
         self._problems = problems
-        self._announce = announce
-        self.max_scrape = max_scrape
+        self._settings, http = settings, settings.current.http
         self._proxies = Proxies(http.trusted_proxies)
+        self._full_scrapes = FullScrapes()
         self._ip_from_private = http.ip_parameter_from_private
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
 
-    def go_by(self, tracker: Tracker, announce: AnnounceSettings, max_scrape: int) -> None:
-        """From the next request on."""
-        self.tracker, self._announce, self.max_scrape = tracker, announce, max_scrape
+    @property
+    def max_scrape(self) -> int:
+        """The maximum number of torrents in one scrape."""
+        return self._settings.current.torrents.max_scrape
 
     async def handle(self, request: Request) -> Answer:
         if request.method != "GET":
@@ -144,17 +146,17 @@ class FrontEnd:
             route = _ROUTES.get(path) or find_route(path)
             request.kind = route.kind
             if route.kind == "announce":
-                return await self._announced(request, query, route.passkey)
+                return await self._announce(request, query, route.passkey)
             if route.kind == "scrape":
-                return await self._scraped(request, query, route.passkey)
+                return await self._scrape(request, query, route.passkey)
         except ClientError as error:
             return self._refuse(error, _KINDS.get(request.kind, "other"))
-        except TimeoutError as error:  # aiohttp would not say where it came from
+        except TimeoutError as error:  # aiohttp would not log where it was raised
             return self.crashed(error)
-        return Answer(_INDEX) if route.kind == "index" else self._probed(path)
+        return Answer(_INDEX) if route.kind == "index" else self._probe(path)
 
-    def _probed(self, path: str) -> Answer:
-        """/health and /ready, for those who start, stop and watch trackers; they count as nothing."""
+    def _probe(self, path: str) -> Answer:
+        """/health and /ready, for supervisors and load balancers; not counted."""
         if path == _HEALTH:
             return Answer(b"alive\n")
         if path != _READY:
@@ -164,44 +166,55 @@ class FrontEnd:
             return Answer("".join(f"{problem}\n" for problem in problems).encode(), status=503)
         return Answer(b"ready\n")
 
-    async def _announced(self, request: Request, query: str, passkey: str | None) -> Answer:
+    async def _announce(self, request: Request, query: str, passkey: str | None) -> Answer:
         if not query:
             raise ClientError(
                 "this is a BitTorrent tracker: open this URL in a torrent client", retry_in="never"
             )
+        self._check_client(request)
         announce = parse_announce(query.encode("utf-8", "surrogateescape"))
         address = self._address(request, announce.stated_address)
         try:
             reply = await self.tracker.announce(announce, passkey, address)
         except ClientError as error:
-            return self._told(request, error)
+            return self._fail(request, error)
         return Answer(encode_announce(reply, compact=announce.compact, no_peer_id=announce.no_peer_id))
 
-    async def _scraped(self, request: Request, query: str, passkey: str | None) -> Answer:
+    async def _scrape(self, request: Request, query: str, passkey: str | None) -> Answer:
+        self._check_client(request)
         scrape = parse_scrape(query.encode("utf-8", "surrogateescape"), self.max_scrape)
         address = self._address(request, None)
         try:
             reply = await self.tracker.scrape(scrape, passkey, address)
         except ClientError as error:
-            return self._told(request, error)
-        return Answer(encode_scrape(reply))
+            return self._fail(request, error)
+        return Answer(encode_scrape(reply) if scrape.info_hashes else await self._full_scrapes.encode(reply))
 
-    def _told(self, request: Request, error: ClientError) -> Answer:
-        """What a limit drops is not told, and whoever finds it busy told for the last time. A proxy's connections are shared, and one that is cut off would count against us."""
+    @staticmethod
+    def _check_client(request: Request) -> None:
+        """The fast protocol hands browsers' requests over (request_heads.py)."""
+        if is_browser(request.headers):
+            raise ClientError("this address is for BitTorrent clients", retry_in="never")
+
+    def _fail(self, request: Request, error: ClientError) -> Answer:
+        """The answer to a refusal. Rate-limited drops close the connection; "busy" answers close it after the answer.
+
+        Connections of trusted proxies stay open, because many clients share them.
+        """
         connection = cast(Connection, request.protocol)
-        if isinstance(error, Dropped) and not connection.trusted and request.transport is not None:
+        if isinstance(error, SilentlyDropped) and not connection.trusted and request.transport is not None:
             request.transport.abort()
             return Answer(b"", close=True)
         return Answer(self.failure(error), close=isinstance(error, Busy) and not connection.trusted)
 
     def _address(self, request: Request, stated: Address | None) -> Address:
-        """The address a request is credited to; ``stated`` is its ``ip`` parameter.
+        """The client's address; ``stated`` is the ``ip`` parameter.
 
-        A proxy may state an address for itself only, that is when its headers name no client behind
-        it: else everybody behind it could have peers sent wherever they like.
+        A proxy may state an address only where its headers name no client. Otherwise any client behind it could direct
+        peers to any address.
         """
         connection, headers = cast(Connection, request.protocol), request.headers
-        request.client = self.credited(
+        request.client = self.client_address(
             connection.address,
             connection.trusted,
             headers.getall("X-Forwarded-For", ()) if connection.trusted else (),
@@ -210,7 +223,7 @@ class FrontEnd:
         )
         return request.client
 
-    def credited(
+    def client_address(
         self,
         address: Address,
         trusted: bool,
@@ -218,21 +231,14 @@ class FrontEnd:
         forwarded: Sequence[str],
         stated: Address | None,
     ) -> Address:
-        """The same, for a connection from ``address``. Raises ClientError where there is none."""
+        """The same, for a connection from ``address``. Raises ClientError when the address is unknown."""
         if trusted:
-            address = client_address(address, forwarded_for, forwarded, self._proxies)
+            address = forwarded_address(address, forwarded_for, forwarded, self._proxies)
         if stated is not None and self._may_state(trusted, address):
             address = stated
         if address == NO_ADDRESS:
             raise ClientError("the tracker cannot see your address: its proxy must send X-Forwarded-For")
         return address
-
-    def is_proxy(self, end: Any) -> bool:
-        """Whether the other end of a socket, as the socket gives it, is trusted; on a unix socket everybody is, or nobody."""
-        if not isinstance(end, tuple):
-            return True
-        address = pack_address(end[0].partition("%")[0]) if self._proxies else None
-        return address is not None and address in self._proxies
 
     def _may_state(self, trusted: bool, address: Address) -> bool:
         if trusted and address in self._proxies:
@@ -242,15 +248,15 @@ class FrontEnd:
     def _other_method(self, request: Request) -> Answer:
         if request.method == "HEAD":
             request.kind = "head"
-            unfit = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
-            return Answer(b"", status=503 if unfit else 200)
-        cast(Connection, request.protocol).close()  # a body is thrown away unread
+            not_ready = request.raw_path.partition("?")[0] == _READY and bool(self._problems())
+            return Answer(b"", status=503 if not_ready else 200)
+        cast(Connection, request.protocol).close()  # discards a body
         answer = self._refuse(ClientError("announce and scrape are GET requests", retry_in="never"))
         answer.force_close()
         return answer
 
     def malformed(self, error: BaseException | None) -> Answer:
-        answer = self._refuse(explain(error))
+        answer = self._refuse(explain(error, self.rules.settings))
         answer.force_close()
         return answer
 
@@ -260,7 +266,7 @@ class FrontEnd:
         return answer
 
     def crash(self, error: BaseException | None) -> bytes:
-        """Logs and counts a mistake of ours; what the client is told."""
+        """Logs and counts an internal error; returns the failure to send."""
         log.error("a request failed", **describe(error))
         return self.refusal(ClientError("internal error", retry_in=5))
 
@@ -268,33 +274,36 @@ class FrontEnd:
         return Answer(self.refusal(error, kind))
 
     def refusal(self, error: ClientError, kind: str = "other") -> bytes:
-        """Counts a request that was refused before it came to a decision; what the client is told."""
+        """Counts a request that was refused before a decision; returns the failure to send."""
         self.tracker.refused(error.label, kind)
         return self.failure(error)
 
     def failure(self, error: ClientError) -> bytes:
-        interval, least = self._intervals(error.retry_in)
+        interval, min_interval = self._intervals(error.retry_in)
         return encode_failure(
-            error.text, retry_in=error.retry_in, interval_seconds=interval, min_interval_seconds=least
+            error.text, retry_in=error.retry_in, interval_seconds=interval, min_interval_seconds=min_interval
         )
 
     def _intervals(self, retry_in: RetryIn) -> tuple[int, int]:
         """(interval, min interval) of a failure, in seconds.
 
-        libtorrent obeys these two and not ``retry in``: told the usual interval while the store was away
-        for a moment, its peers would come back after they have been reaped.
+        libtorrent obeys these two and ignores ``retry in``. With the usual interval after a short outage of the store,
+        its peers would return after they have timed out.
         """
-        interval = self._announce.interval_seconds
+        announce = self._settings.current.announce
+        interval = announce.interval_seconds
         if retry_in == "never":
-            return interval, min(interval, self._announce.min_interval_seconds)
+            return interval, min(interval, announce.min_interval_seconds)
         soon = min(interval, 60 * retry_in)
         return soon, soon
 
 
-def explain(error: BaseException | None) -> ClientError:
-    """What to tell a client whose request aiohttp's parser refused."""
+def explain(error: BaseException | None, http: HttpSettings) -> ClientError:
+    """The failure for a request that aiohttp's parser refused."""
     text = "malformed HTTP request"
-    if isinstance(error, LineTooLong):
+    if isinstance(error, LineTooLong) and error.args[1] == http.max_header_bytes:
+        text = "a header line of the request is too long"
+    elif isinstance(error, LineTooLong):
         text = "the request is too long: scrape fewer torrents at once"
     elif isinstance(error, InvalidURLError):
         text = "malformed URL: every byte of info_hash and peer_id must be percent-encoded"
@@ -304,4 +313,6 @@ def explain(error: BaseException | None) -> ClientError:
         text = "malformed request line: spaces in the URL must be percent-encoded"
     elif isinstance(error, HttpProcessingError) and error.message.startswith("Missing 'Host'"):
         text = "an HTTP/1.1 request needs a Host header"
+    elif isinstance(error, HttpProcessingError) and error.message.startswith("Too many headers"):
+        text = "the request has too many header lines"
     return ClientError(text, retry_in="never")

@@ -1,8 +1,8 @@
-"""The header lines of a request, and whether a tracker may go by them without looking any further.
+"""Parses and caches request heads, and decides whether the fast path may answer them.
 
-aiohttp's own parser reads them, the one that would read the request if it were passed on: so the two servers of a port
-cannot disagree about where a request ends. What it found is remembered by the bytes: the clients of one program send the
-same lines every time, the address of the tracker among them.
+aiohttp's own parser reads them, as it would if the request were handed over. So the two protocols of a port cannot
+disagree about where a request ends. Results are cached by the bytes: clients of one program send the same lines in
+every request.
 """
 
 import asyncio
@@ -13,40 +13,42 @@ from aiohttp.http import HttpVersion10, HttpVersion11
 from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParser
 
-from tracker.frontends.exchange import answer_head
-from tracker.settings import HttpSettings
+from tracker.frontends.http.aiohttp_messages import answer_head, is_browser
+from tracker.settings.model import HttpSettings
 
-_MOST_REMEMBERED, _LONGEST_REMEMBERED = 4096, 512
+_MAX_CACHED, _MAX_CACHED_BYTES = 4096, 512
+MAX_HEADERS = 64
+"""Header lines in one request: BitTorrent clients send fewer than 10, browsers behind proxies fewer than 40."""
 _BODY = ("Content-Length", "Transfer-Encoding", "Expect", "Upgrade")
 _READ_BUFFER = 2**16
 
 
-class Head(NamedTuple):
-    """A request without a body and without surprises."""
+class ParsedHead(NamedTuple):
+    """The head of a plain request: HTTP/1.x, without a body, an upgrade or a browser's headers."""
 
     answer: bytes
-    """How an answer to it begins, up to the value of its Content-Length."""
+    """The head of an answer to it, up to the value of Content-Length."""
     keep_alive: bool
     forwarded_for: tuple[str, ...] = ()
     """The values of X-Forwarded-For, and of Forwarded, in order."""
     forwarded: tuple[str, ...] = ()
 
 
-class Heads:
-    """``known`` has what was read before, by all that followed ``HTTP/1.`` in the request line."""
+class RequestHeadCache:
+    """``known`` is the cache, by the bytes that follow ``HTTP/1.`` in the request line."""
 
     def __init__(self, http: HttpSettings) -> None:
         self._http = http
-        self.known: dict[bytes, Head] = {}
-        self.leaving = False
-        """Whether every answer is the last of its connection, and says so."""
+        self.known: dict[bytes, ParsedHead] = {}
+        self.stopping = False
+        """Whether every answer closes its connection."""
 
-    def leave(self) -> None:
-        self.leaving = True
+    def stop(self) -> None:
+        self.stopping = True
         self.known.clear()
 
-    def read(self, lines: bytes) -> Head | None:
-        """``None`` for whatever is not the whole head of one plain request, and nothing after it."""
+    def read(self, lines: bytes) -> ParsedHead | None:
+        """The head, or None unless ``lines`` are the complete head of one plain request."""
         loop = asyncio.get_running_loop()
         parser = HttpRequestParser(
             BaseProtocol(loop),
@@ -54,7 +56,7 @@ class Heads:
             _READ_BUFFER,
             max_line_size=self._http.max_request_line_bytes,
             max_field_size=self._http.max_header_bytes,
-            max_headers=self._http.max_headers,
+            max_headers=MAX_HEADERS,
         )
         try:
             messages, upgraded, rest = parser.feed_data(b"GET / HTTP/1." + lines)
@@ -66,21 +68,23 @@ class Heads:
         headers = message.headers
         if message.version not in (HttpVersion10, HttpVersion11):
             return None
-        if any(name in headers for name in _BODY):  # in any case: aiohttp's parser in Python keeps it
+        if any(name in headers for name in _BODY):  # aiohttp's parser in Python accepts any case
+            return None
+        if is_browser(headers):  # handler.py refuses it
             return None
         keep_alive = not message.should_close
-        return Head(
-            answer_head(200, message.version == HttpVersion11, keep_alive and not self.leaving),
+        return ParsedHead(
+            answer_head(200, message.version == HttpVersion11, keep_alive and not self.stopping),
             keep_alive,
             tuple(headers.getall("X-Forwarded-For", ())),
             tuple(headers.getall("Forwarded", ())),
         )
 
-    def learn(self, lines: bytes) -> Head | None:
-        """The same, and remembers it. At most some megabytes, whatever is sent: when full, it begins anew."""
+    def read_and_cache(self, lines: bytes) -> ParsedHead | None:
+        """The same, cached. A full cache is cleared, so it holds at most some megabytes."""
         head = self.read(lines)
-        if head is not None and len(lines) <= _LONGEST_REMEMBERED:
-            if len(self.known) >= _MOST_REMEMBERED:
+        if head is not None and len(lines) <= _MAX_CACHED_BYTES:
+            if len(self.known) >= _MAX_CACHED:
                 self.known.clear()
             self.known[lines] = head
         return head

@@ -1,0 +1,400 @@
+"""Decides about announces: whether a peer may announce, its next interval, and its reply.
+
+Announces are sent to the store in batches, one script call per batch. The script looks up the torrent and the passkey,
+so a change applies from the next announce; this module caches neither.
+
+``submit`` takes an announce, and a callback gets its reply: a task and a future for each announce would cost more than
+the decisions. ``announce`` is the same as a coroutine.
+"""
+
+import asyncio
+import hashlib
+import random
+import re
+import time
+from binascii import hexlify
+from collections import Counter
+from collections.abc import Callable
+from functools import partial
+from typing import cast
+
+from tracker.bittorrent import (
+    Address,
+    Announce,
+    AnnounceReply,
+    Event,
+    InfoHash,
+    PeerId,
+    Scrape,
+    ScrapeReply,
+    is_routable,
+)
+from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
+from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
+from tracker.core.refusals import Failures
+from tracker.core.registrations import RegistrationLimits
+from tracker.core.scrape import Scrapes, resolving, result_of
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.settings.reload import LiveSettings
+from tracker.store.access.allow_list import AllowList
+from tracker.store.stats.counters import Counters
+from tracker.store.swarms.codec import (
+    COMPLETED_MEMBER,
+    EVENT_CODES,
+    Admitted,
+    PeerUpdate,
+    Refused,
+    TrafficTotals,
+)
+from tracker.store.swarms.swarms import Swarms
+
+_FAMILIES = {4: "v4", 16: "v6"}
+"""By the length of an address."""
+_STOPPED = Event.STOPPED  # reading a member off its class is slow
+_PRIVATE_REFUSED = "your address is private: this tracker serves the public network only"
+_WARNINGS = {
+    "stranger": "your peer id is in use from another address, so this announce changes nothing",
+    "displaced": "another client uses your address and port; yours is not listed until that client leaves",
+    "over": "too many peers from your address in this torrent or in total; yours is not listed",
+}
+"""By outcome: why the peer is not in the swarm, although its reply lists other peers."""
+_PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
+_INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
+
+
+def _counter_names(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
+    """The counters of an accepted announce."""
+    names = ["requests", "announces", f"announces.{family}"]
+    names += [f"announces.{event}"] if event in (Event.STARTED, Event.COMPLETED, Event.STOPPED) else []
+    return (*names, "joins", f"joins.{family}") if joined else tuple(names)
+
+
+_COUNTERS = {
+    (event, size, joined): _counter_names(event, family, joined=joined)
+    for event in Event
+    for size, family in _FAMILIES.items()
+    for joined in (False, True)
+}
+_BYTES = tuple((f"bytes.{way}", f"bytes.{way}.{family}") for family in ("v4", "v6") for way in ("up", "down"))
+"""The counters of the first fields of TrafficTotals."""
+
+
+Answer = Callable[[AnnounceReply | ClientError], None]
+_ordered = tuple.__new__
+"""Makes a named tuple from its fields in order, in half the time of the class's own call."""
+_Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
+"""(announce, address, interval step, start time, reply callback, passkey, the decision of a limit it exceeds)"""
+_Outcome = Admitted | Refused | StoreUnavailable | ClientError
+_Settled = list[tuple[_Pending, _Outcome]]
+
+
+class Tracker:
+    """Answers announces and scrapes. ``secret`` keys the hash of the clients' ``key``.
+
+    ``on_join`` is called for each peer that joins a swarm; ``on_client_seen`` for each refused announce, with the label
+    of the failure. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
+    """
+
+    def __init__(
+        self,
+        swarms: Swarms,
+        counters: Counters,
+        allow_list: AllowList,
+        settings: LiveSettings,
+        *,
+        secret: bytes,
+        clock: Callable[[], float],
+        limits: Limits,
+        on_join: Callable[[InfoHash, PeerId, Address], None],
+        on_client_seen: Callable[[PeerId, str], None],
+        timer: Callable[[], float] = time.perf_counter,
+    ) -> None:
+        self._swarms = swarms
+        self._counters = counters
+        self._on_join = on_join
+        self._on_client_seen = on_client_seen
+        self._timer = timer
+        self._clients = allow_list
+        self._limits = limits
+        self._live = settings
+        self._apply_settings()
+        self._digest = partial(hashlib.blake2b, digest_size=8, key=secret[:64])
+        self._registrations = RegistrationLimits(counters.count, clock)
+        self._failures = Failures(counters)
+        self._scrapes = Scrapes(
+            swarms,
+            counters,
+            self._failures,
+            limits,
+            settings,
+            clock=clock,
+        )
+
+    def _apply_settings(self) -> None:
+        """Derives the values that an announce needs from the settings: at the start, and after each reload."""
+        self._settings = settings = self._live.current
+        announce, reap_seconds = settings.announce, float(settings.reaper.interval_seconds)
+        self._allow_list = self._clients if settings.clients.allow_list else None
+        self._private = settings.users.private
+        self._refuses_private = announce.private_addresses == "refuse"
+        self._peers_max = announce.peers_max
+        self._peers_default = min(announce.peers_default, announce.peers_max)
+        self._steps = steps(announce, reap_seconds)
+        self._throttled_steps = throttled_steps(announce, reap_seconds)
+        self._limits.apply_settings(settings.limits)
+
+    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
+        """Applies an announce from ``address``; raises ClientError with the failure to send."""
+        future: asyncio.Future[AnnounceReply | ClientError] = asyncio.get_running_loop().create_future()
+        answer = resolving(future)
+        while not self.submit(announce, passkey, address, answer):
+            try:
+                await cast(AllowList, self._allow_list).allows(announce.peer_id)
+            except StoreUnavailable as error:
+                answer(self._deny(announce, error))
+                break
+        return result_of(await future)
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
+        """As Scrapes.scrape."""
+        if self._live.current is not self._settings:
+            self._apply_settings()
+        return await self._scrapes.scrape(scrape, passkey, address)
+
+    def submit_scrape(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool:
+        """As Scrapes.submit."""
+        if self._live.current is not self._settings:
+            self._apply_settings()
+        return self._scrapes.submit(scrape, passkey, address, answer)
+
+    def submit(self, announce: Announce, passkey: str | None, address: Address, answer: Answer) -> bool:
+        """Applies an announce from ``address``; calls ``answer`` once, perhaps at once, with the reply.
+
+        Returns False, and does nothing, when the store must be read first; ``announce`` does that.
+        """
+        if self._live.current is not self._settings:
+            self._apply_settings()
+        allowed = self._allow_list is None or self._allow_list.known(announce.peer_id)
+        if allowed is None:
+            return False
+        passkey, intervals = passkey or "" if self._private else "", self._steps
+        if self._limits.strict:
+            decision = self._limits.check(announce, passkey, address)
+            if decision is not None:
+                if decision.stage > THROTTLE:
+                    self._submit_over_limit(decision, announce, passkey, address, answer, allowed)
+                    return True
+                self._limits.count(self._counters, decision)
+                announce, intervals = self._throttle(announce), self._throttled_steps
+        pending = (
+            announce,
+            address,
+            intervals[random.getrandbits(31) % JITTER_STEPS],
+            self._timer(),
+            answer,
+            passkey,
+            None,
+        )
+        if self._refuses_private and not is_routable(address):
+            self._settle([(pending, ClientError(_PRIVATE_REFUSED, retry_in=60))], None)
+        elif not allowed:
+            error = ClientError("your client is not allowed on this tracker", retry_in=60)
+            self._settle([(pending, error)], None)
+        else:
+            try:
+                self._swarms.submit(self._update(pending), self._settle, pending)
+            except StoreUnavailable as error:
+                self._settle([(pending, error)], None)
+        return True
+
+    def _submit_over_limit(
+        self,
+        decision: Decision,
+        announce: Announce,
+        passkey: str,
+        address: Address,
+        answer: Answer,
+        allowed: bool,
+    ) -> None:
+        """Rejects or drops an announce.
+
+        At the second stage the store still gets ``stopped``, and ``completed`` of a peer in the swarm: clients repeat
+        neither.
+        """
+        may_pass = allowed and not (self._refuses_private and not is_routable(address))
+        if decision.stage == DROP or not may_pass or not self._limits.passes(announce.event, address):
+            answer(self._reject(decision))
+            return
+        step = random.choice(self._throttled_steps)
+        pending = (self._throttle(announce), address, step, self._timer(), answer, passkey, decision)
+        update = self._update(pending)
+        if announce.event is Event.COMPLETED:
+            update = update._replace(event=COMPLETED_MEMBER)
+        try:
+            self._swarms.submit(update, self._settle, pending)
+        except StoreUnavailable as error:
+            self._settle([(pending, error)], None)
+
+    def _settle(self, settled: _Settled, totals: TrafficTotals | None) -> None:
+        """Answers and counts announces whose outcome is known. ``totals``: the traffic of the batch."""
+        limits = self._limits
+        regular, noted, valid_passkeys = limits.regular, limits.noted, limits.valid_passkeys
+        served: list[tuple[Event, int, bool]] = []
+        seconds: list[float] = []
+        for pending, outcome in settled:
+            announce, address, step, began, answer, passkey, decision = pending
+            if decision is not None and not self._passes_limit(decision, announce, address, outcome):
+                answer(self._reject(decision))
+                continue
+            if not isinstance(outcome, Admitted):
+                self._note_refusal(outcome, announce, passkey, address)
+                answer(self._deny(announce, outcome))
+                continue
+            seeders, leechers, completions, peers, peers6, ids, ids6, done = outcome
+            joined, warning = done == "join", None
+            if done == "update":
+                regular.append(address)
+            else:
+                noted.append((done, announce, address))
+                warning = _WARNINGS.get(done)
+            if passkey:
+                valid_passkeys.append(passkey)
+            if joined:
+                self._on_join(announce.info_hash, announce.peer_id, address)
+                warning = None if is_routable(address) else _PRIVATE_ADDRESS
+            seconds.append(self._timer() - began)
+            served.append((announce.event, len(address), joined))
+            fields = (
+                step[0],
+                step[1],
+                seeders,
+                leechers,
+                completions,
+                peers,
+                peers6,
+                ids,
+                ids6,
+                address,
+                warning,
+            )
+            answer(_ordered(AnnounceReply, fields))
+        if len(regular) + len(noted) >= MAX_NOTED:
+            limits.count_noted()
+        self._count(served, seconds)
+        if totals is not None:
+            self._count_batch(len(settled), totals)
+
+    def _count(self, served: list[tuple[Event, int, bool]], seconds: list[float]) -> None:
+        for kind, number in Counter(served).items():
+            self._counters.count(*_COUNTERS[kind], by=number)
+        if seconds:
+            self._counters.observe("announce_seconds", *seconds)
+
+    def _count_batch(self, announces: int, totals: TrafficTotals) -> None:
+        self._counters.observe("announce_batch", announces)
+        for names, number in zip(_BYTES, totals, strict=False):
+            if number:
+                self._counters.count(*names, by=number)
+        if totals.forgotten or totals.refused:
+            self._registrations.note(totals.forgotten, totals.refused)
+
+    def _passes_limit(
+        self, decision: Decision, announce: Announce, address: Address, outcome: _Outcome
+    ) -> bool:
+        """Notes what the store did with an announce over a limit; False when the limit holds."""
+        if isinstance(outcome, Refused) and outcome.code == "may not join":
+            return False
+        done = outcome.outcome if isinstance(outcome, Admitted) else ""
+        if not isinstance(outcome, StoreUnavailable):
+            self._limits.note_passed(decision, done, announce.event)
+            if announce.event is _STOPPED:
+                self._limits.note_stop(address, removed=done == "leave")
+        if done == "update":
+            self._limits.note(done, announce, address)
+        return True
+
+    def _throttle(self, announce: Announce) -> Announce:
+        wanted = announce.peers_wanted
+        return announce._replace(
+            peers_wanted=min(self._peers_default if wanted is None else wanted, THROTTLED_PEERS)
+        )
+
+    def _reject(self, decision: Decision) -> ClientError:
+        """Counts an announce that a limit rejects or drops."""
+        self._limits.refused(self._counters, decision)
+        return self._failures.to_error(to_error(decision), "announces")
+
+    def _note_refusal(
+        self,
+        outcome: Refused | StoreUnavailable | ClientError,
+        announce: Announce,
+        passkey: str,
+        address: Address,
+    ) -> None:
+        """Charges a refused announce. A store that is unavailable is not the client's fault."""
+        if isinstance(outcome, StoreUnavailable):
+            self._limits.note_unserved(address)
+            return
+        self._limits.note("refused", announce, address)
+        if isinstance(outcome, Refused) and outcome.code == "unknown passkey":
+            self._limits.on_unknown_passkey(passkey, address)
+
+    def _deny(self, announce: Announce, error: Refused | ClientError | StoreUnavailable) -> ClientError:
+        refusal = self._failures.to_error(error, "announces")
+        self._on_client_seen(announce.peer_id, refusal.label)
+        return refusal
+
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        """Counts requests that were refused before a decision."""
+        self._failures.count(label, kind, number)
+
+    def _update(self, pending: _Pending) -> PeerUpdate:
+        announce, address, step, _, _, passkey, _ = pending
+        info_hash, peer_id, port, uploaded, downloaded, left, event, wanted, key, compact, no_peer_id, _ = (
+            announce
+        )
+        digest = b""
+        if key and not contains_key(peer_id, key):
+            digest = self._digest(key).digest()
+        if event is _STOPPED:
+            wanted = 0
+        elif wanted is None:
+            wanted = self._peers_default
+        elif not 0 <= wanted <= self._peers_max:
+            wanted = max(0, min(wanted, self._peers_max))
+        fields = (
+            info_hash,
+            peer_id,
+            EVENT_CODES[event],
+            uploaded,
+            downloaded,
+            left,
+            address + port.to_bytes(2, "big"),
+            wanted,
+            digest,
+            passkey,
+            step[2],
+            random.getrandbits(31),
+            not (compact or no_peer_id),
+            self._limits.exempts and self._limits.is_exempt(address),
+        )
+        return _ordered(PeerUpdate, fields)
+
+
+def contains_key(peer_id: PeerId, key: bytes) -> bool:
+    """Whether a client's ``key`` can be derived from its peer id, and so is no secret from other peers.
+
+    aria2 sends the last 8 bytes of its peer id; anacrolix/torrent sends bytes 16 to 20 as a signed integer.
+    """
+    if peer_id.find(key) >= 0 or key.lower() in hexlify(peer_id):
+        return True
+    if not _INTEGER(key):
+        return False
+    four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")
+    return peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0

@@ -1,0 +1,40 @@
+"""The intervals of answers, and the timeouts that go with them."""
+
+from typing import NamedTuple
+
+from tracker.settings.model import AnnounceSettings
+from tracker.store.swarms.rules import TIMEOUT_INTERVALS
+
+JITTER_STEPS = 10
+"""Few, because the store writes one list for all peers of a batch whose timeouts end together."""
+_THROTTLED_TIMES = 2
+_THROTTLED_SLACK_SECONDS = 300
+"""A throttled interval ends at least this long before the timeout of the peer."""
+
+
+class Step(NamedTuple):
+    """One of the intervals of answers, with its timeout (s)."""
+
+    interval: int
+    min_interval: int
+    timeout: float
+
+
+def steps(announce: AnnounceSettings, min_timeout: float) -> list[Step]:
+    """The intervals of answers, with jitter: peers that join together do not return together."""
+    base, min_interval = announce.interval_seconds, announce.min_interval_seconds
+    intervals = [base + int(base * announce.interval_jitter * n / JITTER_STEPS) for n in range(JITTER_STEPS)]
+    return [Step(n, min(n, min_interval), max(TIMEOUT_INTERVALS * n, min_timeout)) for n in intervals]
+
+
+def throttled_steps(announce: AnnounceSettings, min_timeout: float) -> list[Step]:
+    """The intervals of throttled peers: twice the usual ones, but at least 5 minutes before the usual timeout."""
+    usual = steps(announce, min_timeout)
+    max_interval = usual[0].timeout - _THROTTLED_SLACK_SECONDS
+    stretch = min(_THROTTLED_TIMES, max(1.0, max_interval / usual[-1].interval))
+    throttled = []
+    for step in usual:
+        interval = int(step.interval * stretch)
+        min_interval = min(interval, _THROTTLED_TIMES * announce.min_interval_seconds)
+        throttled.append(Step(interval, min_interval, step.timeout))
+    return throttled

@@ -1,0 +1,75 @@
+"""Counts the requests of each network in tables of bounded size, however many addresses send requests."""
+
+from array import array
+from collections import Counter
+from collections.abc import Iterable
+from operator import itemgetter
+
+from tracker.bittorrent import Address
+
+MAX_REGULAR_NETWORKS = 8192
+"""Networks whose regular announces a process counts at a time."""
+_CELLS = 1 << 16
+
+
+def network(address: bytes) -> bytes:
+    """The unit that is counted: an IPv4 address, or the /64 of an IPv6 address."""
+    return address if len(address) == 4 else address[:8]
+
+
+class Sketch:
+    """Counts by a hash of the key, in a table of fixed size. Keys may share a cell; each process has its own hash."""
+
+    __slots__ = ("_cells", "_floor")
+
+    def __init__(self, limit: int) -> None:
+        self._floor = min(limit // 8, 65_000)
+        self._cells = array("H", bytes(2 * _CELLS))
+
+    def add(self, key: bytes, number: int = 1) -> int:
+        """Returns the hits to report: none up to the floor, all so far when the count passes it, then each one."""
+        cell = hash(key) & (_CELLS - 1)
+        seen = self._cells[cell]
+        if seen > self._floor:
+            return number
+        total = seen + number
+        self._cells[cell] = min(total, 65_535)
+        return total if total > self._floor else 0
+
+    def clear(self) -> None:
+        self._cells = array("H", bytes(2 * _CELLS))
+
+
+class RegularAnnounces:
+    """Counts by network in a table of bounded size that keeps the largest counts. Each announce is counted in C."""
+
+    __slots__ = ("_counts", "_taken")
+
+    def __init__(self) -> None:
+        self._counts: Counter[bytes] = Counter()
+        self._taken: dict[bytes, int] = {}
+
+    def add(self, addresses: Iterable[Address]) -> None:
+        counts = self._counts
+        counts.update(map(_first_8_bytes, addresses))
+        if len(counts) > MAX_REGULAR_NETWORKS:
+            largest = sorted(counts.items(), key=itemgetter(1), reverse=True)
+            self._counts = Counter(dict(largest[: MAX_REGULAR_NETWORKS // 2]))
+            self._taken = {net: count for net, count in self._taken.items() if net in self._counts}
+
+    def take(self, floor: int) -> list[tuple[bytes, int]]:
+        """The growth of each count above ``floor`` since the last call; all of a count that was not above it then."""
+        grown = []
+        for net, count in [item for item in self._counts.items() if item[1] > floor]:
+            if count > self._taken.get(net, 0):
+                grown.append((net, count - self._taken.get(net, 0)))
+                self._taken[net] = count
+        return grown
+
+    def clear(self) -> None:
+        self._counts.clear()
+        self._taken.clear()
+
+
+_first_8_bytes = itemgetter(slice(8))
+"""``network`` of an address: an IPv4 address is shorter."""

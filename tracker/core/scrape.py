@@ -1,0 +1,139 @@
+"""Decides about scrapes, and caches the full scrape for a minute."""
+
+import asyncio
+from collections.abc import Callable
+from typing import TypeVar
+
+from tracker.bittorrent import Address, Scrape, ScrapeReply
+from tracker.core.rate_limits import THROTTLE, Limits, to_error
+from tracker.core.refusals import Failures
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.settings.reload import LiveSettings
+from tracker.store.stats.counters import Counters
+from tracker.store.swarms.codec import Refused
+from tracker.store.swarms.swarms import Figures, Swarms
+
+_FULL_SCRAPE_SECONDS = 60.0
+_COUNTERS = {size: ("requests", "scrapes", f"scrapes.{family}") for size, family in ((4, "v4"), (16, "v6"))}
+"""By the length of an address."""
+_MAX_HITS_FULL_SCRAPE = 1000
+Answer = Callable[[ScrapeReply | ClientError], None]
+_Pending = tuple[Address, str, Answer, int]
+"""(address, passkey, reply callback, hits for the limit of the address)"""
+_Outcome = Figures | ScrapeReply | Refused | StoreUnavailable
+
+
+class Scrapes:
+    """Answers scrapes. A scrape without an info hash gets every torrent, if the settings allow it."""
+
+    def __init__(
+        self,
+        swarms: Swarms,
+        counters: Counters,
+        failures: Failures,
+        limits: Limits,
+        settings: LiveSettings,
+        *,
+        clock: Callable[[], float],
+    ) -> None:
+        self._swarms = swarms
+        self._counters = counters
+        self._failures = failures
+        self._limits = limits
+        self._settings = settings
+        self._clock = clock
+        self._all: tuple[float, ScrapeReply] | None = None
+        self._all_lock = asyncio.Lock()
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
+        """The counts of the torrents; raises ClientError with the failure to send."""
+        future: asyncio.Future[ScrapeReply | ClientError] = asyncio.get_running_loop().create_future()
+        answer = resolving(future)
+        if not self.submit(scrape, passkey, address, answer) and not self._reject(passkey, address, answer):
+            try:
+                every = await self._scrape_all(passkey or "")
+            except (ClientError, StoreUnavailable) as error:
+                self._limits.note_scrape(address, 1)
+                raise self._failures.to_error(error, "scrapes") from error
+            hits = min(len(every.files), _MAX_HITS_FULL_SCRAPE) if isinstance(every, ScrapeReply) else 1
+            self._settle([((address, passkey or "", answer, hits), every)], None)
+        return result_of(await future)
+
+    def submit(self, scrape: Scrape, passkey: str | None, address: Address, answer: Answer) -> bool:
+        """Reads counts; calls ``answer`` once, perhaps at once. Returns False for a full scrape, which takes longer."""
+        if not scrape.info_hashes:
+            return False
+        if self._reject(passkey, address, answer):
+            return True
+        pending = (address, passkey or "", answer, len(scrape.info_hashes))
+        try:
+            self._swarms.submit_scrape(scrape.info_hashes, passkey or "", self._settle, pending)
+        except StoreUnavailable as error:
+            self._settle([(pending, error)], None)
+        return True
+
+    def _reject(self, passkey: str | None, address: Address, answer: Answer) -> bool:
+        """Whether a limit rejects or drops the scrape; then it is answered."""
+        decision = self._limits.check_scrape(passkey, address) if self._limits.strict else None
+        if decision is None or decision.stage == THROTTLE:
+            return False
+        self._limits.refused(self._counters, decision)
+        answer(self._failures.to_error(to_error(decision), "scrapes"))
+        return True
+
+    def _settle(self, settled: list[tuple[_Pending, _Outcome]], totals: None) -> None:
+        """Counts and answers scrapes whose outcome is known."""
+        del totals
+        for (address, passkey, answer, hits), outcome in settled:
+            self._limits.note_scrape(address, hits)
+            reply = (
+                ScrapeReply(outcome, self._settings.current.announce.min_interval_seconds)
+                if isinstance(outcome, dict)
+                else outcome
+            )
+            if isinstance(reply, ScrapeReply):
+                self._counters.count(*_COUNTERS[len(address)])
+                answer(reply)
+                continue
+            if isinstance(reply, Refused) and reply.code == "unknown passkey":
+                self._limits.on_unknown_passkey(passkey, address)
+            answer(self._failures.to_error(reply, "scrapes"))
+
+    async def _scrape_all(self, passkey: str) -> ScrapeReply | Refused:
+        """All torrents, cached for a minute: reading them costs as much as thousands of announces."""
+        nothing = await self._swarms.scrape((), passkey)
+        if isinstance(nothing, Refused):
+            return nothing
+        if not self._settings.current.torrents.full_scrape:
+            raise ClientError("a scrape needs an info_hash: full scrapes are disabled", retry_in="never")
+        async with self._all_lock:
+            now = self._clock()
+            if self._all is not None:
+                read_at, reply = self._all
+                if 0 <= now - read_at < _FULL_SCRAPE_SECONDS:  # the clock may be set back
+                    return reply
+            files = await self._swarms.scrape_all(passkey)
+            if isinstance(files, Refused):
+                return files
+            self._all = cached = now, ScrapeReply(files, self._settings.current.announce.min_interval_seconds)
+            asyncio.get_running_loop().call_later(_FULL_SCRAPE_SECONDS, self._forget, cached)
+            return cached[1]
+
+    def _forget(self, cached: tuple[float, ScrapeReply]) -> None:
+        """Frees its memory, which may be large, also when no other full scrape follows."""
+        if self._all is cached:
+            self._all = None
+
+
+_Reply = TypeVar("_Reply")
+
+
+def resolving(future: "asyncio.Future[_Reply | ClientError]") -> Callable[[_Reply | ClientError], None]:
+    """A callback that resolves ``future``, unless its task was cancelled."""
+    return lambda reply: None if future.done() else future.set_result(reply)
+
+
+def result_of(reply: _Reply | ClientError) -> _Reply:
+    if isinstance(reply, ClientError):
+        raise reply
+    return reply

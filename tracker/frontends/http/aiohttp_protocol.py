@@ -1,0 +1,347 @@
+"""A connection that aiohttp handles, adapted to BitTorrent clients and a hostile network.
+
+It adds to aiohttp:
+
+- A client that closes its sending side after a request still gets its answer.
+- What aiohttp refuses before a handler runs gets a bencoded failure, and is not logged as an error.
+- A client that does not read its answers is disconnected, and so is one whose request head stays incomplete
+  (connection_table.py).
+- A PROXY protocol header is removed from the first bytes.
+- A stop answers the requests in flight.
+- One request is parsed at a time; later bytes wait unparsed until the client has read the answer.
+
+PROXY headers are required on connections of trusted proxies, and on no others. Any other client that sends one has sent
+a malformed request.
+"""
+
+import asyncio
+import sys
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+from aiohttp.abc import AbstractStreamWriter
+from aiohttp.http import RawRequestMessage
+from aiohttp.http_parser import HttpRequestParser
+from aiohttp.streams import StreamReader
+from aiohttp.web_protocol import RequestHandler, RequestPayloadError
+
+from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
+from tracker.frontends.http.connection_table import NO_ADDRESS, ConnectionTable
+from tracker.frontends.http.request_heads import MAX_HEADERS
+from tracker.settings.model import HttpSettings
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
+from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
+
+_MAX_READ_AHEAD = 32768
+"""Unparsed bytes after which reading pauses until the answer is sent. The last read may add as many again."""
+_READ_BUFFER = 65536
+_HEAD_END = b"\r\n\r\n"
+_NO_DEADLINE = sys.maxsize
+"""Between two requests aiohttp's keep-alive timer applies."""
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Rules:
+    """What all connections of a server share."""
+
+    settings: HttpSettings
+    trusted: TrustedNetworks
+    malformed: Callable[[BaseException | None], Answer]
+    """The answer to what aiohttp refused before a handler ran. It closes the connection."""
+    crashed: Callable[[BaseException | None], Answer]
+    """The answer for a handler that raised. It closes the connection."""
+
+
+class Connection(GuardedConnection):
+    """See the head of this module.
+
+    ``address`` is the packed peer address, NO_ADDRESS for a unix socket; ``trusted`` says whether the peer is a trusted
+    proxy. The fast protocol sets both. A PROXY header replaces them by those of the client it names.
+    """
+
+    __slots__ = (
+        "_ahead",
+        "_answering",
+        "_half_closed",
+        "_last",
+        "_preface",
+        "_rules",
+        "_seen",
+        "_table",
+        "_tail",
+        "address",
+        "trusted",
+        "until",
+    )
+
+    def __init__(self, manager: "Server", **options: Any) -> None:
+        super().__init__(manager, **options)
+        # aiohttp's own stops only after 32 requests.
+        self._parser = HttpRequestParser(
+            self,
+            self._loop,
+            _READ_BUFFER,
+            max_line_size=self.max_line_size,
+            max_field_size=self.max_field_size,
+            max_headers=self.max_headers,
+            payload_exception=RequestPayloadError,
+            auto_decompress=False,
+            max_msg_queue_size=1,
+        )
+        self._ahead = bytearray()
+        self._tail = 0
+        self._seen = b""
+        self._answering = False
+        self._rules = manager.rules
+        self._table = manager.table
+        self.until = self._table.now + self._table.head_sweeps
+        self._preface: bytes | None = None
+        self._last = False
+        self._half_closed: asyncio.TimerHandle | None = None
+        self.address = NO_ADDRESS
+        self.trusted = False
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        super().connection_made(transport)
+        # Every byte that cannot leave at once starts the stall timer.
+        cast(asyncio.Transport, transport).set_write_buffer_limits(high=0)
+        if self.trusted and self._rules.settings.proxy_protocol:
+            self._preface = b""
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        if self._half_closed is not None:
+            self._half_closed.cancel()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._last:
+            return
+        if self._preface is not None:
+            data = self._take_preface(data)
+            if not data:
+                return
+        if self.writing_paused or self.pending or (self._answering and self._body.is_eof()):
+            self._ahead += data
+            if len(self._ahead) > _MAX_READ_AHEAD:
+                self._pause_transport_reading()
+        else:
+            self._feed(data)
+        self._account()
+
+    def _feed(self, data: bytes) -> None:
+        """Parses up to the end of the first request; the rest of ``data`` waits for its answer.
+
+        The end of a head may arrive in two pieces, so the last bytes of the first piece are kept.
+        """
+        while data and not self._answering:
+            before, whole, _ = (self._seen + data).partition(_HEAD_END)
+            head = data[: len(before + whole) - len(self._seen)]
+            self._seen = b"" if whole else before[1 - len(_HEAD_END) :]
+            data = data[len(head) :]
+            self._parse(with_host(head) if self.trusted and whole and not self._head_bytes else head)
+        if not self._body.is_eof():
+            self._parse(data)
+            self._tail, self._seen = (
+                (len(data), data[1 - len(_HEAD_END) :]) if self._body.is_eof() else (0, b"")
+            )
+        else:
+            self._ahead += data
+
+    def _parse(self, data: bytes) -> None:
+        waits, requests = self.until == _NO_DEADLINE and self._waiter is not None, self._request_count
+        between_bodies = self._body.is_eof()
+        try:
+            super().data_received(data)
+        except Exception:  # noqa: BLE001
+            # An error that aiohttp does not expect of its parser. The input caused it: no traceback.
+            self._rules.malformed(None)
+            self.force_close()
+        if self._request_count != requests:
+            self._answering = True
+            self.until = _NO_DEADLINE
+        elif waits:
+            self.until = self._table.now + self._table.head_sweeps
+        if self._upgraded and self._parser is not None:
+            self._parser.set_upgraded(False)
+            self._stay_with_http()
+        elif not between_bodies and self._body.is_eof() and not self._answering:
+            self._parse(b"")  # the parser stops at the end of an unread body
+
+    def _stay_with_http(self) -> None:
+        """Ignores a request's Upgrade header: the bytes that follow are the next request."""
+        self._upgraded = False
+        following, self._message_tail = self._message_tail, b""
+        if self._answering:
+            self._ahead[:0] = following
+        else:
+            self._parse(following)
+
+    def _account(self) -> None:
+        self._table.requests.hold(self, self._head_bytes + self._tail + len(self._ahead))
+
+    def on_answer_read(self) -> None:
+        """The client has read its answer; the next request is parsed in a later turn of the loop."""
+        self._answering = False
+        if self.pending or self._last:
+            self._table.continue_in_turn(self._continue)
+
+    def _continue(self) -> None:
+        if self._answering or self.writing_paused or self._close or self._force_close:
+            return
+        if self._tail:
+            self._parse(b"")
+            if not self._answering:
+                self._head_bytes += self._tail
+                self._tail = 0
+        ahead, self._ahead = bytes(self._ahead), bytearray()
+        self._feed(ahead)
+        self._account()
+        if self._last and not self._answering:
+            self.force_close()
+        elif not self._ahead:
+            self._resume_transport_reading()
+
+    @property
+    def pending(self) -> bool:
+        """Whether bytes follow the request that is being answered."""
+        return bool(self._ahead or self._tail)
+
+    def on_head_too_long(self) -> None:
+        self._rules.malformed(None)
+        self.force_close()
+
+    def _take_preface(self, data: bytes) -> bytes:
+        """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
+        buffer = (self._preface or b"") + data
+        try:
+            header = parse_proxy_header(buffer)
+        except ValueError:
+            self._rules.malformed(None)
+            self.force_close()
+            return b""
+        if header is None:
+            self._preface = buffer
+            return b""
+        self._preface = None
+        if header.source is not None:
+            self.address = header.source
+            self.trusted = header.source in self._rules.trusted
+        return buffer[header.length :]
+
+    def eof_received(self) -> bool:  # type: ignore[override]  # aiohttp's says None, asyncio reads a bool
+        """The client has closed its sending side, and may still wait for its answers, for a limited time."""
+        if not self.finish():
+            return False
+        self._half_closed = self._loop.call_later(self._table.half_close_seconds, self.force_close)
+        return True
+
+    def finish(self) -> bool:
+        """Answers the requests so far, reads no more, then closes; returns False when there were none."""
+        self._last = self._answering or self.pending
+        return self._last
+
+    def close_gracefully(self) -> None:
+        if not self.finish():
+            self.force_close()
+
+    @property
+    def fresh(self) -> bool:
+        return not self._request_count and not self._messages
+
+    @property
+    def idle(self) -> bool:
+        """Whether it waits for a request, or for a client that does not read."""
+        return self._stall_timer is not None or self.waits_for_request
+
+    def abort(self) -> None:
+        if self._socket_transport is not None:
+            self._socket_transport.abort()
+
+    def pause_writing(self) -> None:
+        super().pause_writing()
+        if self._socket_transport is not None:
+            self._table.answers.hold(self, self._socket_transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        super().resume_writing()
+        self._table.answers.release(self)
+        if not self._answering and self.pending:
+            self._table.continue_in_turn(self._continue)
+
+    def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
+        return self._rules.malformed(error)
+
+    def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
+        return self._rules.crashed(error)
+
+    def log_failure(self, error: Any) -> None:
+        log.error("connection failed", **describe(error))
+
+
+class Server(GuardedServer):
+    """aiohttp's low-level server: one handler, no router, and our connections."""
+
+    def __init__(
+        self,
+        handler: Callable[[Request], Awaitable[Answer]],
+        rules: Rules,
+        table: ConnectionTable,
+        **options: Any,
+    ) -> None:
+        self.rules = rules
+        self.table = table
+        self.stopping = False
+        """Whether every answer closes its connection."""
+        http = rules.settings
+        super().__init__(
+            handler,
+            ConnectionLimits(
+                max_line_bytes=http.max_request_line_bytes,
+                max_header_bytes=http.max_header_bytes,
+                max_headers=MAX_HEADERS,
+                idle_seconds=http.keepalive_seconds,
+            ),
+            tcp_keepalive=False,  # the keep-alive timer is stricter
+            **options,
+        )
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+    def _make_request(
+        self,
+        message: RawRequestMessage,
+        payload: StreamReader,
+        protocol: RequestHandler,
+        writer: AbstractStreamWriter,
+        task: "asyncio.Task[None]",
+    ) -> Request:
+        request = Request(message, payload, protocol, writer, task, self._loop)
+        request.last = self.stopping and not cast(Connection, protocol).pending
+        return request
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if self.table.closing:
+            # Deferred, because aiohttp starts the connection's task after this call.
+            self._loop.call_soon(cast(Connection, handler).close_gracefully)
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self.table.remove(cast(Connection, handler))
+
+
+def describe(error: BaseException | None) -> dict[str, str]:
+    """What may be logged of an error: its type and where it was raised. Its text may contain a passkey."""
+    frames = []
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}

@@ -1,0 +1,113 @@
+"""Announce and scrape over HTTP: the listeners, the fast protocol, and aiohttp for what that hands over."""
+
+import asyncio
+import contextlib
+import functools
+import logging
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import cast
+
+import structlog
+from aiohttp import web
+from aiohttp.abc import AbstractAccessLogger
+
+from tracker.bittorrent import Address
+from tracker.frontends.http.accept_queue import SHED, AcceptQueue
+from tracker.frontends.http.aiohttp_messages import Request
+from tracker.frontends.http.aiohttp_protocol import Connection, Server
+from tracker.frontends.http.connection_table import ConnectionTable
+from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
+from tracker.frontends.http.handler import HttpHandler, Problems, Tracker, no_problems
+from tracker.settings.reload import LiveSettings
+from tracker.system.event_loop import running
+from tracker.system.listeners import Listener, open_listeners
+from tracker.wire.endpoint import format_address
+
+_RECEIVE_BYTES, _SEND_BYTES = 32 * 1024, 128 * 1024
+"""The socket buffers of a connection. The system's defaults hold megabytes for clients that send and do not read."""
+DRAIN_SECONDS = 7.0
+"""How long requests in flight may take when the front end stops."""
+
+log = structlog.get_logger()
+
+
+class AccessLog(AbstractAccessLogger):
+    """One line per request. Paths and queries are not logged, because they hold passkeys."""
+
+    def log(self, request: web.BaseRequest, response: web.StreamResponse, time: float) -> None:
+        request = cast(Request, request)
+        log_request(
+            request.kind, response.status, time, request.client or cast(Connection, request.protocol).address
+        )
+
+
+def log_request(kind: str, status: int, seconds: float, client: Address) -> None:
+    shown = format_address(client) if client else None
+    log.info("request", kind=kind, status=status, milliseconds=round(seconds * 1000, 3), client=shown)
+
+
+@contextlib.asynccontextmanager
+async def serve_http(
+    tracker: Tracker,
+    settings: LiveSettings,
+    *,
+    listeners: Sequence[Listener] | None = None,
+    problems: Problems = no_problems,
+    show_open: Callable[[Callable[[], float]], None] | None = None,
+    fast_path: bool = True,
+    connections: ConnectionTable | None = None,
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
+
+    Serves on ``listeners``, or else on those that the settings name. ``problems`` says why the tracker is not ready.
+    ``show_open`` receives a function that counts open connections. Without ``fast_path`` aiohttp answers everything.
+    ``connections`` replaces the table of connections, for other limits.
+
+    Leaving the block stops gracefully. For the configured delay requests are served and connections are asked to close.
+    Then the listeners close, requests in flight are answered within 8 seconds, and idle connections are closed. Raises
+    StartupError when an address is not available.
+    """
+    http = settings.current.http
+    handler = HttpHandler(tracker, settings, problems)
+    access = {
+        "access_log": logging.getLogger(__name__) if http.access_log else None,
+        "access_log_class": AccessLog,
+    }
+    if connections is None:
+        connections = ConnectionTable(http, tracker.refused)
+    aiohttp_server = Server(handler.handle, handler.rules, connections, **access)
+    log_requests = log_request if http.access_log else None
+    server = FastHttpServer(handler, aiohttp_server, log_requests, fast_path=fast_path)
+
+    if show_open is not None:
+        show_open(connections.__len__)
+    if listeners is None:
+        listeners = await open_listeners(http.listen)
+    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
+        log.warning("announces over a unix socket are refused until http.trusted_proxies names a proxy")
+    async with contextlib.AsyncExitStack() as stack:
+        for listener in listeners:
+            stack.callback(listener.close)
+            listener.limit_buffers(_RECEIVE_BYTES, _SEND_BYTES)
+        stack.push_async_callback(_drain, connections, aiohttp_server)
+        connections.sweep()
+        stack.callback(connections.stop)
+        accept_queue = AcceptQueue(
+            listeners,
+            functools.partial(FastHttpProtocol, server),
+            on_shed=lambda number: tracker.refused(SHED, number=number),
+            is_exempt=connections.is_exempt,
+        )
+        await accept_queue.open()
+        stack.push_async_callback(accept_queue.shut)
+        await stack.enter_async_context(running(accept_queue.run))
+        yield tuple(listener.address for listener in listeners)
+        server.heads.stop()
+        aiohttp_server.stopping = True
+        await asyncio.sleep(http.stop_delay_seconds)
+
+
+async def _drain(connections: ConnectionTable, server: Server) -> None:
+    await connections.drain(DRAIN_SECONDS)
+    await server.shutdown(0.5)  # cancels the handlers that are left
+    connections.abort_all()

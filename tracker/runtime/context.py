@@ -1,0 +1,45 @@
+"""What every part of a process uses: the store, the current settings, and telemetry."""
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tracker.runtime.store import build_store, swarm_rules
+from tracker.runtime.telemetry import Telemetry
+from tracker.settings.model import Settings
+from tracker.settings.reload import LiveSettings
+from tracker.store.client.connection import Connection
+from tracker.store.store import Store
+from tracker.system import logs
+from tracker.system.event_loop import running
+
+
+@dataclass(frozen=True, slots=True)
+class RuntimeContext:
+    """One per process."""
+
+    store: Store
+    live: LiveSettings
+    telemetry: Telemetry
+
+    def apply_settings(self, changed: Settings) -> None:
+        """Replaces the settings of this process after a reload."""
+        before, self.live.current = self.live.current, changed
+        self.store.rules.current = swarm_rules(changed)
+        if changed.log != before.log:
+            logs.configure(changed.log)
+
+
+@asynccontextmanager
+async def open_context(
+    settings: Settings, connection: Connection, telemetry: Telemetry
+) -> AsyncIterator[RuntimeContext]:
+    """The context of a serving process. Monitors the store connection and flushes counters, a last time on exit."""
+    store = build_store(connection, settings, telemetry.add_second)
+    telemetry.gauge("processes", lambda: 1)
+    telemetry.gauge("processes_without_store", lambda: connection.away)
+    telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
+    async with running(connection.watch, connection.follow, store.counters.run):
+        yield RuntimeContext(store, LiveSettings(settings), telemetry)
+        await store.counters.flush()

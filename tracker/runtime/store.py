@@ -1,0 +1,146 @@
+"""Opens the store, for a serving tracker or for one command, and derives its options from the settings."""
+
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from math import inf
+
+import structlog
+
+from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
+from tracker.settings.reference import mask_url
+from tracker.store.client.connection import Connection, OnRoundTrip, connect
+from tracker.store.client.version import NoAnswer, check_server
+from tracker.store.stats.counters import Tap
+from tracker.store.stats.outbox import MAX_WAITING
+from tracker.store.stats.unique_users import UniqueRules
+from tracker.store.store import Store, StoreOptions
+from tracker.store.swarms.rules import TIMEOUT_INTERVALS, SwarmRules
+from tracker.store.swarms.swarms import MAX_BATCH
+from tracker.valkey.opening import command_server
+
+EARLY_SECONDS = 30.0
+"""An announce sooner than this after the peer's last one counts as early."""
+_COMMAND_TIMEOUT_SECONDS = 10.0
+_MAX_GAP_INTERVALS = 4
+_CREDIT_SAVED_INTERVALS = 2
+_LATE_SECONDS = 60
+"""A client that respects its interval may announce this much later."""
+_EXPORTED = frozenset({"announces", "torrents.processed"})
+
+log = structlog.get_logger("tracker.store")
+
+
+@asynccontextmanager
+async def open_connection(
+    url: str,
+    redis: RedisSettings,
+    timeout: float,
+    on_round_trip: OnRoundTrip | None = None,
+    *,
+    wait_for_server: bool = False,
+) -> AsyncIterator[tuple[Connection, str]]:
+    """Yields the connection, and the server's name and version. ``on_round_trip`` as in Connection.
+
+    Raises StartupError if the server cannot be used. With ``wait_for_server``, retries until the server answers.
+    """
+    async with open_unchecked(url, redis, timeout, on_round_trip) as connection:
+        yield connection, await _check(connection, mask_url(url), wait_for_server=wait_for_server)
+
+
+@asynccontextmanager
+async def open_unchecked(
+    url: str, redis: RedisSettings, timeout: float, on_round_trip: OnRoundTrip | None = None
+) -> AsyncIterator[Connection]:
+    """A connection to a server that another process has checked. The server may be unavailable at the moment."""
+    ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
+    password = redis.sentinel_password
+    login = (redis.sentinel_user or None, password.get_secret_value() if password else None)
+    client = connect(
+        url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file, sentinel_login=login
+    )
+    connection = Connection(client, timeout=timeout, on_round_trip=on_round_trip)
+    try:
+        yield connection
+    finally:
+        await connection.close()
+
+
+async def _check(connection: Connection, shown: str, *, wait_for_server: bool) -> str:
+    while True:
+        try:
+            return await check_server(connection.client, shown)
+        except NoAnswer as error:
+            if not wait_for_server:
+                raise
+            log.warning("waiting for the store", error=str(error))
+
+
+@asynccontextmanager
+async def open_store(settings: Settings) -> AsyncIterator[Store]:
+    """The store for one command. A private server is started for the command unless its tracker runs."""
+    async with command_server(settings) as url:
+        async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
+            yield build_store(connection, settings)
+
+
+def build_store(connection: Connection, settings: Settings, tap: Tap | None = None) -> Store:
+    """The store of this process; ``tap`` as in Counters."""
+    return Store(connection, settings.redis.prefix, store_options(settings), tap=tap)
+
+
+def store_options(settings: Settings) -> StoreOptions:
+    """The store's options, from the settings at the start."""
+    max_outbox = MAX_WAITING if settings.stathat.ezkey or settings.statsd.address else 0
+    return StoreOptions(
+        rules=swarm_rules(settings),
+        scoring_interval_seconds=settings.scoring.interval_seconds,
+        score_history=settings.scoring.history,
+        unique_rules=UniqueRules(
+            mode=settings.uniques.mode,
+            max_outbox=max_outbox,
+            export_torrents=settings.stathat.per_torrent,
+            export_places=settings.stathat.places,
+        ),
+        max_waiting=max(settings.redis.max_waiting // settings.http.workers, MAX_BATCH),
+        max_outbox=max_outbox,
+        exports=exported,
+    )
+
+
+def exported(name: str) -> bool:
+    """Whether a counter is pushed to StatHat or StatsD. The script that counts unique users exports them itself."""
+    return name in _EXPORTED or name.startswith("failures.")
+
+
+def swarm_rules(settings: Settings) -> SwarmRules:
+    """The rules for the swarm scripts, from the current settings."""
+    announce, torrents, users = settings.announce, settings.torrents, settings.users
+    limits, reap_seconds = settings.limits, settings.reaper.interval_seconds
+    return SwarmRules(
+        private=users.private,
+        open=torrents.mode == "open",
+        peer_memory=users.peer_memory_seconds,
+        hnr_min_bytes=users.hnr_min_bytes,
+        hnr_threshold=users.hnr_threshold_seconds,
+        max_gap=_MAX_GAP_INTERVALS * announce.interval_seconds,
+        min_timeout=max(TIMEOUT_INTERVALS * announce.interval_seconds, reap_seconds),
+        max_timeout=max(TIMEOUT_INTERVALS * announce.max_interval_seconds, reap_seconds),
+        max_credit=users.max_credit_bytes_per_second,
+        max_user_credit=users.max_user_credit_bytes_per_second,
+        credit_saved=_CREDIT_SAVED_INTERVALS * announce.interval_seconds,
+        max_torrents=torrents.max_torrents,
+        new_per_address_hour=torrents.new_per_address_hour,
+        new_per_network_hour=torrents.new_per_network_hour,
+        # After an outage every peer gets enough time for one announce, whatever its interval.
+        grace=max(int(reap_seconds), announce.max_interval_seconds + _LATE_SECONDS),
+        forget_after=torrents.forget_after_seconds,
+        early=_early(announce) if limits.enabled else 0,
+        max_per_network_in_swarm=limits.address_entries_per_torrent if limits.enabled else inf,
+        max_per_network=limits.address_entries if limits.enabled else inf,
+        bound_local_networks=limits.private_addresses,
+    )
+
+
+def _early(announce: AnnounceSettings) -> float:
+    """Seconds: EARLY_SECONDS, capped at a quarter of the announce interval."""
+    return min(EARLY_SECONDS, min(announce.interval_seconds, announce.min_interval_seconds) / 4)
