@@ -1,6 +1,6 @@
-"""Removes slices that are over from the counters and distributions: fine ones often, coarse ones now and then.
+"""Removes expired slices of counters and distributions: fine ones often, coarse ones rarely.
 
-Which precisions it is time for, the clock says: whichever tracker gets the job goes on where another left off.
+The clock selects the precisions, so it does not matter which tracker runs the job.
 """
 
 import asyncio
@@ -8,24 +8,24 @@ from collections.abc import Callable
 
 import structlog
 
-from tracker.store.counters import Counters
-from tracker.store.slices import PRECISIONS
+from tracker.store.stats.counters import Counters
+from tracker.store.stats.slices import PRECISIONS
 
 EVERY_SECONDS = 60
 _PAGE = 20
 _VISITS_PER_SLICE = 5
-"""A visit that is missed because no tracker is there at that minute should not matter."""
+"""More than one, so that a missed run does not matter."""
 
 log = structlog.get_logger("tracker.cleaner")
 
 
 def due_precisions(now: float) -> list[int]:
-    """Those that are visited in this minute: each once a minute or five times in the length of its slice."""
+    """The precisions to clean in this minute: each once a minute, or five times per slice."""
     minute = int(now // EVERY_SECONDS)
     return [p for p in PRECISIONS if minute % max(1, p // (EVERY_SECONDS * _VISITS_PER_SLICE)) == 0]
 
 
-class Cleaner:
+class CounterCleaner:
     """``clock`` gives epoch seconds."""
 
     def __init__(self, counters: Counters, clock: Callable[[], float]) -> None:
@@ -33,15 +33,18 @@ class Cleaner:
         self._clock = clock
 
     async def clean_once(self) -> int:
-        """To be called once a minute: how many slices were removed. May be cancelled between pages, and be at work in
-        several trackers at once. Raises StoreAway and redis.exceptions.RedisError."""
+        """Removes expired slices; returns their number. Call this once a minute.
+
+        It may be cancelled between pages, and run in several trackers at once. Raises StoreUnavailable and
+        redis.exceptions.RedisError.
+        """
         removed = entries = 0
         for precision in due_precisions(self._clock()):
             async for page in self._counters.clean(precision, _PAGE):
                 removed += page.slices
                 entries += page.entries
                 if page.wrong:
-                    log.error("the store has keys of a wrong type where counts belong", keys=page.wrong)
+                    log.error("counters with a wrong key type in the store", keys=page.wrong)
                 await asyncio.sleep(0)
         if removed:
             log.debug("removed old slices", slices=removed, counters=entries)

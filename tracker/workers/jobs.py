@@ -1,7 +1,7 @@
-"""Runs the jobs of the queues: claims as many as there is room for, extends their leases, writes how they ended.
+"""Runs the jobs of the queues: claims them, extends their leases, and writes their results.
 
-One loop talks to the store: it writes the results that have come in, claims for the slots that are free, and waits
-until a job ends or half a second has passed. What finishes while a call is under way goes into the next together.
+One loop calls the store: it writes the results so far, claims jobs for the free slots, and waits until a job ends or
+half a second has passed. Results that arrive during a call are written together by the next one.
 """
 
 import asyncio
@@ -16,65 +16,67 @@ from typing import Any, Literal
 import structlog
 from redis.exceptions import RedisError, ResponseError
 
-from tracker.errors import StoreAway
-from tracker.store.connection import Connection
-from tracker.store.job import Claimed, Outcome, Result
-from tracker.store.jobs import MAX_BATCH, Jobs
+from tracker.errors import Postponed, StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.jobs.jobs import MAX_BATCH, Jobs
+from tracker.store.jobs.records import Claimed, Outcome, Result
 
 POLL_SECONDS = 0.5
 STOP_SECONDS = 3.0
 ABANDONED_SECONDS = 86_400.0
-"""A job of a queue that no tracker here knows waits so long before it fails: another may know it."""
+"""How long a job of an unknown queue waits before it fails: another tracker may know the queue."""
 _HOUSEKEEPING_SECONDS = 30.0
 _FIRST_RETRY_SECONDS = 10.0
-_LONGEST_RETRY_SECONDS = 3600.0
-_LAST_WORD_SECONDS = 1.0
+_MAX_RETRY_SECONDS = 3600.0
+_LAST_WRITE_SECONDS = 1.0
 _CANCEL_AGAIN_SECONDS = 10.0
 
-Why = Literal["timeout", "lost", "stopping"]
+CancelReason = Literal["timeout", "lost", "stopping"]
 
 log = structlog.get_logger("tracker.jobs")
 
 
 @dataclass(frozen=True, slots=True)
 class Queue:
-    """What is done with the jobs of a queue.
+    """How to run the jobs of a queue.
 
-    ``handler(payload)`` does one, and raises when it could not; where ``resumes``, it is ``handler(payload, job)``:
-    ``job.cursor`` is what Jobs.save_cursor kept in an earlier run. It may be cancelled, and may run again.
+    ``handler(payload)`` runs one job, and raises if it fails. Where ``resumes`` is set, it is ``handler(payload,
+    job)``, and ``job.cursor`` is the cursor that an earlier run saved by Jobs.save_cursor. A handler may be cancelled
+    and run again. It raises Postponed for a job that cannot run yet.
     """
 
     handler: Callable[..., Awaitable[None]]
     concurrency: int = 1
-    """Jobs at the same time, over all trackers on the store."""
+    """Concurrent jobs, over all trackers on the store."""
     timeout_seconds: float = 1800.0
     resumes: bool = False
 
 
 class _Run:
-    """A job under way. Its token is no name for it: a store that lost its data gives the same out again."""
+    """A running job. Do not key by its token: a store that lost data may issue the same token again."""
 
     def __init__(self, job: Claimed) -> None:
         self.job = job
         self.lease_until = job.lease_until
-        self.why: Why | None = None
+        self.cancel_reason: CancelReason | None = None
+        self.postponed_seconds: float | None = None
         self.task: asyncio.Task[None] | None = None
         self._cancelled_at = 0.0
 
-    def cancel(self, why: Why) -> None:
-        """The first reason holds. Told again after a while, a handler that did not listen is cancelled again."""
+    def cancel(self, reason: CancelReason) -> None:
+        """Cancels the handler; again if it still runs 10 s after the last call. The first reason is kept."""
         now = asyncio.get_running_loop().time()
-        if self.why is not None:
+        if self.cancel_reason is not None:
             if now - self._cancelled_at < _CANCEL_AGAIN_SECONDS:
                 return
-            log.warning("a job does not end though it was cancelled", queue=self.job.queue, job=self.job.id)
-        self.why, self._cancelled_at = self.why or why, now
+            log.warning("cancelled job still running", queue=self.job.queue, job=self.job.id)
+        self.cancel_reason, self._cancelled_at = self.cancel_reason or reason, now
         if self.task is not None:
             self.task.cancel()
 
 
 class JobWorker:
-    """Runs the jobs of ``queues``, and enqueues those of ``periodic`` once in so many seconds (epoch // seconds).
+    """Runs the jobs of ``queues``. Enqueues those of ``periodic`` once per slot of so many seconds (epoch // seconds).
 
     ``clock`` gives epoch seconds. To stop gracefully, await ``drain`` and then cancel ``run``.
     """
@@ -108,54 +110,57 @@ class JobWorker:
 
     @property
     def running(self) -> int:
-        """Jobs under way here."""
+        """The number of jobs running in this process."""
         return len(self._runs)
 
     async def run(self) -> None:
-        """Runs until cancelled, whatever the store does meanwhile. Cancelled once, it stops as ``drain`` does."""
+        """Runs until cancelled; survives errors of the store. When cancelled, it stops as ``drain`` does."""
         try:
             async with asyncio.TaskGroup() as tasks:
                 self._tasks = tasks
-                for part in (self._serve, self._hold_leases, self._enqueue_periodic, self._keep_house):
-                    tasks.create_task(self._persist(part), name=f"jobs {part.__name__}")
+                for part in (self._serve, self._extend_leases, self._enqueue_periodic, self._clean_up):
+                    tasks.create_task(self._restart_on_error(part), name=f"jobs {part.__name__}")
                 try:
-                    await asyncio.Event().wait()  # a claim under way is not cut off when this is cancelled
+                    await asyncio.Event().wait()  # so that a cancellation does not interrupt a claim
                 except asyncio.CancelledError:
                     await self.drain()
                     raise
         finally:
-            with suppress(StoreAway, RedisError, TimeoutError):
-                async with asyncio.timeout(_LAST_WORD_SECONDS):
+            with suppress(StoreUnavailable, RedisError, TimeoutError):
+                async with asyncio.timeout(_LAST_WRITE_SECONDS):
                     await self._write_results()
 
     async def drain(self, seconds: float = STOP_SECONDS) -> None:
-        """Claims no more. Jobs that do not end within ``seconds`` are cancelled and go back, as if never begun."""
+        """Stops claiming.
+
+        Jobs that do not end within ``seconds`` are cancelled and returned; that is not a failed run.
+        """
         self._draining = True
-        async with self._calling:  # what is just being claimed starts or goes back first
-            under_way = self._under_way()
-        if under_way:
-            await asyncio.wait(under_way, timeout=seconds)
+        async with self._calling:  # after a claim that is in progress
+            tasks = self._running_tasks()
+        if tasks:
+            await asyncio.wait(tasks, timeout=seconds)
         for run in list(self._runs):
             run.cancel("stopping")
-        if under_way := self._under_way():
-            await asyncio.wait(under_way, timeout=seconds)
-        with suppress(StoreAway, RedisError, TimeoutError):
-            async with asyncio.timeout(_LAST_WORD_SECONDS), self._calling:
+        if tasks := self._running_tasks():
+            await asyncio.wait(tasks, timeout=seconds)
+        with suppress(StoreUnavailable, RedisError, TimeoutError):
+            async with asyncio.timeout(_LAST_WRITE_SECONDS), self._calling:
                 await self._write_results()
 
-    def _under_way(self) -> set[asyncio.Task[None]]:
+    def _running_tasks(self) -> set[asyncio.Task[None]]:
         return {run.task for run in self._runs if run.task is not None}
 
-    async def _persist(self, part: Callable[[], Awaitable[None]]) -> None:
-        """Each part starts again when the store is back; nothing in them is worth dying for."""
+    async def _restart_on_error(self, part: Callable[[], Awaitable[None]]) -> None:
+        """Runs ``part`` again after every error of the store."""
         while True:
             try:
                 await part()
-            except StoreAway:
+            except StoreUnavailable:
                 await asyncio.sleep(0.1)
                 await self._connection.until_back()
             except RedisError as error:
-                log.error("the job queue failed", error=str(error))
+                log.error("job queue error", error=str(error))
                 await asyncio.sleep(1)
 
     # Claiming and writing
@@ -183,13 +188,15 @@ class JobWorker:
             run.task = self._tasks.create_task(self._work(run), name=f"job {job.queue} {job.id}")
 
     async def _write_results(self) -> None:
-        """Results that could not be written stay for the next time; written twice, the second is void."""
+        """Writes the results. After an error they are written again; a second write has no effect."""
         while batch := self._results[:MAX_BATCH]:
             statuses = await self._jobs.finish(batch)
             del self._results[: len(batch)]
             for result, status in zip(batch, statuses, strict=True):
                 if not status and result.outcome != "returned":
-                    log.warning("a job's result is void", queue=result.job.queue, job=result.job.id)
+                    log.warning(
+                        "job result discarded: the lease was lost", queue=result.job.queue, job=result.job.id
+                    )
 
     # One job
 
@@ -204,50 +211,54 @@ class JobWorker:
         finally:
             alarm.cancel()
             self._runs.remove(run)
-            delay = self._backoff_seconds(run.job.retries)
+            delay = run.postponed_seconds or self._backoff_seconds(run.job.retries)
             self._results.append(Result(run.job, outcome, error, delay, loop.time() - began))
             self._wake.set()
         if error:
-            log.warning("a job failed", queue=run.job.queue, job=run.job.id, error=error)
+            log.warning("job failed", queue=run.job.queue, job=run.job.id, error=error)
 
     async def _attempt(self, run: _Run, queue: Queue) -> tuple[Outcome, str]:
         payload = _parse(run.job.payload)
         if payload is None:
-            return "fatal", "its payload is no JSON object"
+            return "fatal", "payload is not a JSON object"
         error = ""
         try:
             await (queue.handler(payload, run.job) if queue.resumes else queue.handler(payload))
         except asyncio.CancelledError as cancelled:
             task = asyncio.current_task()
-            if run.why is None and task is not None and task.cancelling():
-                raise  # the whole worker ends
+            if run.cancel_reason is None and task is not None and task.cancelling():
+                raise  # the worker itself is cancelled
             error = _describe(cancelled)
-        except BaseException as raised:  # noqa: BLE001  # whatever a handler raises is that job's affair
+        except Postponed as later:
+            run.postponed_seconds = later.seconds
+        except BaseException as raised:  # noqa: BLE001  # any error of a handler fails only its job
             error = _describe(raised)
-        if run.why == "timeout":
-            return "failed", f"did not end within {queue.timeout_seconds:g} s"
-        if run.why is not None:
+        if run.cancel_reason == "timeout":
+            return "failed", f"timed out after {queue.timeout_seconds:g} s"
+        if run.cancel_reason is not None:
             return "returned", ""
+        if run.postponed_seconds is not None:
+            return "postponed", ""
         return ("failed", error) if error else ("completed", "")
 
     def _backoff_seconds(self, retries: int) -> float:
-        """Twice as long after each run, and up to half more or less, so that what failed together parts."""
-        return min(self._retry_seconds * 2.0**retries, _LONGEST_RETRY_SECONDS) * random.uniform(0.5, 1.5)
+        """Doubles after each run, with 50 % jitter, so that jobs that failed together do not retry together."""
+        return min(self._retry_seconds * 2.0**retries, _MAX_RETRY_SECONDS) * random.uniform(0.5, 1.5)
 
-    # What else there is to do
+    # Leases, periodic jobs and cleanup
 
-    async def _hold_leases(self) -> None:
-        """Extends leases, and stops what may be somebody else's by now: its lease ended, or nearly, unextended."""
+    async def _extend_leases(self) -> None:
+        """Extends leases. Cancels jobs whose lease has ended or soon ends, because another tracker may claim them."""
         while True:
             await asyncio.sleep(self._tick_seconds)
-            with suppress(StoreAway):
-                await self._extend([run for run in self._runs if run.why != "lost"])
+            with suppress(StoreUnavailable):
+                await self._extend([run for run in self._runs if run.cancel_reason != "lost"])
             now = self._clock()
             for run in list(self._runs):
                 if run.lease_until <= now + self._tick_seconds:
                     run.cancel("lost")
-                elif run.why is not None:
-                    run.cancel(run.why)
+                elif run.cancel_reason is not None:
+                    run.cancel(run.cancel_reason)
 
     async def _extend(self, runs: list[_Run]) -> None:
         if not runs:
@@ -264,23 +275,23 @@ class JobWorker:
                     self._slots[queue] = start
                     try:
                         await self._jobs.enqueue_slot(queue, start, seconds)
-                    except StoreAway:
+                    except StoreUnavailable:
                         del self._slots[queue]
                         raise
-                    except RedisError as error:  # no reason to leave the other queues out
-                        log.error("a periodic job was not enqueued", queue=queue, error=str(error))
+                    except RedisError as error:  # continue with the other queues
+                        log.error("cannot enqueue periodic job", queue=queue, error=str(error))
                     self._wake.set()
             await asyncio.sleep(min(1.0, self._poll_seconds))
 
-    async def _keep_house(self) -> None:
+    async def _clean_up(self) -> None:
         while True:
             await self._jobs.expire()
             for queue in set(await self._jobs.queues()) - self._queues.keys():
                 try:
                     if await self._jobs.abandon(queue, ABANDONED_SECONDS):
-                        log.warning("jobs failed because nobody works on their queue", queue=queue)
-                except ResponseError as error:  # somebody else wrote there
-                    log.error("an unknown queue cannot be looked at", queue=queue, error=str(error))
+                        log.warning("jobs of an unknown queue failed", queue=queue)
+                except ResponseError as error:  # a key of another type
+                    log.error("cannot read unknown queue", queue=queue, error=str(error))
             await asyncio.sleep(_HOUSEKEEPING_SECONDS)
 
 
@@ -293,7 +304,7 @@ def _parse(text: str) -> dict[str, Any] | None:
 
 
 def _describe(error: BaseException) -> str:
-    """What a person reads in the list of failed jobs; an error that cannot even say what it is has its name."""
+    """The error as shown in the list of failed jobs; only its type where its text cannot be made."""
     while isinstance(error, BaseExceptionGroup) and len(error.exceptions) == 1:
         error = error.exceptions[0]
     name = type(error).__name__

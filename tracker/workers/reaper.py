@@ -1,55 +1,71 @@
-"""Removes peers that went silent: expiry events for speed, due lists for promptness, a sweep for truth.
+"""Removes peers that have timed out, by expiry events, due lists and a sweep.
 
-A timeout key that nobody looks at may stay in Redis long after its time, because expired keys are found by
-sampling; a look at it removes it and publishes its expiry at once. So each peer stands in the list of a deadline, and
-when that time has come the whole list is looked at: who has announced since goes on into a later one. Events reap
-what Redis found first, which is all there is when two trackers share a store and one of them is slow. Both may be
-lost; the sweep visits every member of every swarm once per reap interval. The script re-checks everything, so whoever
-comes second does nothing.
+Redis finds expired keys by sampling, so an unread timeout key may stay long after its time. Reading it removes it and
+publishes its expiry event at once. So each peer is in the due list of a deadline. At that time the whole list is read;
+peers that have announced since move to a later list. Events also arrive for keys that Redis
+expires by itself, or that another tracker on the store reads. Events and due lists may be lost. The sweep visits every
+member of every swarm once per reap interval. The script checks each peer again, so removing it a second time does
+nothing.
 """
 
 import asyncio
+import math
 import re
+import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
+from contextlib import suppress
 
 import structlog
 from redis.exceptions import RedisError, ResponseError
 
-from tracker.errors import StoreAway
-from tracker.store.connection import Connection
-from tracker.store.counters import Counters
-from tracker.store.keys import Keys
-from tracker.store.notifications import request_expiry_events
-from tracker.store.reaping import Reaping
-from tracker.store.update import DUE_STEP_SECONDS
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.client.keyspace_events import request_expiry_events
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.counters import Counters
+from tracker.store.swarms.codec import DUE_STEP_SECONDS
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
+from tracker.workers.pace import MAX_PAUSE_SECONDS, Pace
 
 BATCH = 32
-"""Peers to remove in one call of the store, which does nothing else meanwhile: some 2 ms, and announces go between two calls."""
+"""Peers to remove per call. A call blocks the store for about 2 ms; announces run between two calls."""
 DUE_ENTRIES = 128
-"""Entries of a due list looked at in one call. On a usual day nearly all of them are of peers that have announced since."""
-HEARTBEAT_SECONDS = 5.0
+"""Entries of a due list read per call. Nearly all peers in them have usually announced since."""
 SWEEP_BUDGET = 100
+"""Members and swarms visited per call, about."""
 SWEEP_PAUSES = 2
-"""Even in a hurry the sweep rests twice as long as it had to wait for the store, so a third of the store's time is its share at most."""
+"""The sweep pauses at least twice as long as a call took, so it takes at most a third of the store's time."""
 SWEEP_BEHIND = 3
 """The sweep is behind when its last round ended more than this many reap intervals ago."""
-_LOOK_BACK, _LONGEST_LOOK_BACK = 600, 86_400
-"""Seconds: where nobody says how far the lists are worked through, and where that is known; lists expire after a day."""
+_LOOK_BACK, _MAX_LOOK_BACK = 600, 86_400
+"""How far back (s) the due lists are read without a cursor, and with one. Lists expire after a day."""
 _DUE_PAGE = 500
-_MOST_WAITING = 2_000_000
+_MAX_WAITING = 2_000_000
 _PEER = re.compile(r"(\d+):([0-9a-f]{40})", re.ASCII)
-"""Torrent id and peer id, as the keys of timeouts end; whatever else expires under such a name is somebody else's."""
+"""Torrent id and peer id, the end of the key of a timeout. Other expired keys are ignored."""
 _TICK_SECONDS = 0.5
+_SIZE_SECONDS = 10.0
+"""How often a round of the sweep reads how much there is to visit."""
 _SUMMARY_SECONDS = 60.0
 _FORBIDDEN_SECONDS = 60.0
-"""How often a store that forbids subscriptions is asked again."""
+"""How long to wait before the next attempt where the store forbids subscriptions."""
 
 log = structlog.get_logger("tracker.reaper")
 
 
+async def wait_for(event: asyncio.Event, seconds: float) -> None:
+    """Returns when ``event`` is set, or after ``seconds``."""
+    with suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            await event.wait()
+
+
 class Reaper:
-    """``interval`` is the reap interval in seconds, ``clock`` gives epoch seconds."""
+    """``reap_interval`` returns the reap interval (s), ``clock`` epoch seconds, ``timer`` monotonic seconds.
+
+    ``wait`` waits for an event, or so many seconds of ``timer``.
+    """
 
     def __init__(
         self,
@@ -57,18 +73,23 @@ class Reaper:
         connection: Connection,
         keys: Keys,
         counters: Counters,
-        interval: float,
+        reap_interval: Callable[[], float],
         clock: Callable[[], float],
+        timer: Callable[[], float] = time.monotonic,
+        wait: Callable[[asyncio.Event, float], Awaitable[None]] = wait_for,
     ) -> None:
         self._reaping = reaping
         self._connection = connection
         self._keys = keys
         self._counters = counters
-        self.interval = interval
-        """The reap interval; may be changed at any time."""
+        self._reap_interval = reap_interval
+        self._interval = reap_interval()
+        self._interval_since = 0.0
         self._clock = clock
-        self._expired: deque[tuple[str, str]] = deque(maxlen=_MOST_WAITING)
-        self._heard = asyncio.Event()
+        self._timer = timer
+        self._wait = wait
+        self._expired: deque[tuple[str, str]] = deque(maxlen=_MAX_WAITING)
+        self._received = asyncio.Event()
         self._turn = asyncio.Lock()
         self._sweep_now = asyncio.Event()
         self._grace_until = 0.0
@@ -81,50 +102,59 @@ class Reaper:
         self.swept_at = 0.0
         """When the last round of the sweep ended, epoch s; 0 before the first."""
         self.sweep_seconds = 0.0
-        """How long it took."""
+        """The duration of that round."""
+
+    @property
+    def interval(self) -> float:
+        """The current reap interval. Records when it changes, for ``sweep_behind``."""
+        seconds = self._reap_interval()
+        if seconds != self._interval:
+            self._interval, self._interval_since = seconds, self._clock()
+        return seconds
 
     @property
     def listening(self) -> bool:
-        """Is the subscription to expiry events up?"""
+        """Whether the subscription to expiry events is open."""
         return self._listening
 
     @property
-    def deaf(self) -> bool:
-        """Might it hear expiry events, and does not? Where they are off or forbidden the rest does all the work."""
+    def missing_events(self) -> bool:
+        """Whether expiry events are possible but not received. False where they are off or forbidden."""
         return self._events_possible and not self._listening
 
     @property
     def due_behind_seconds(self) -> float:
-        """How long ago the next due list to be worked through was due."""
+        """Seconds since the next unprocessed due list was due; 0 when none is."""
         return 0.0 if self._due_done is None else max(0.0, self._clock() - self._due_done - DUE_STEP_SECONDS)
 
     @property
     def sweep_behind(self) -> bool:
-        """Is the last round of the sweep, or the start, longer ago than it should be?"""
-        since = max(self.swept_at, self._started)
-        return bool(since) and self._clock() - since > SWEEP_BEHIND * self.interval
+        """Whether the last round, the start and the last change of the interval are all too long ago."""
+        interval = self.interval
+        since = max(self.swept_at, self._started, self._interval_since)
+        return bool(since) and self._clock() - since > SWEEP_BEHIND * interval
 
     async def run(self) -> None:
-        """Runs until cancelled, whatever the store does meanwhile."""
+        """Runs until cancelled; survives errors of the store."""
         self._started = self._clock()
         self._sweep_now.set()
         async with asyncio.TaskGroup() as tasks:
             for part in (
                 self._listen,
-                self._reap_heard,
+                self._reap_received,
                 self._reap_due,
                 self._sweep,
-                self._beat,
+                self._send_heartbeats,
                 self._summarize,
             ):
-                tasks.create_task(self._persist(part), name=f"reaper {part.__name__}")
+                tasks.create_task(self._restart_on_error(part), name=f"reaper {part.__name__}")
 
-    async def _persist(self, part: Callable[[], object]) -> None:
-        """Each part starts again when the store is back; nothing in them is worth dying for."""
+    async def _restart_on_error(self, part: Callable[[], object]) -> None:
+        """Runs ``part`` again after every error of the store."""
         while True:
             try:
                 await part()  # type: ignore[misc]  # every part is a coroutine function
-            except StoreAway:
+            except StoreUnavailable:
                 await asyncio.sleep(0.1)
                 await self._connection.until_back()
             except RedisError as error:
@@ -137,38 +167,38 @@ class Reaper:
         if not self._subscriptions_forbidden:
             self._events_possible = await request_expiry_events(self._connection)
         try:
-            await self._hear()
+            await self._receive()
         except ResponseError as error:
             if not self._subscriptions_forbidden:
                 log.warning(
-                    "the store forbids the subscription to expiry events: due lists and the sweep reap alone",
+                    "store forbids the subscription to expiry events; only due lists and the sweep remove peers",
                     error=str(error),
                 )
             self._subscriptions_forbidden, self._events_possible = True, False
             await asyncio.sleep(_FORBIDDEN_SECONDS)
 
-    async def _hear(self) -> None:
-        beginning = self._connection.keyspace_channel(self._keys.timeouts())
-        skip = len(beginning.encode())
+    async def _receive(self) -> None:
+        prefix = self._connection.keyspace_channel(self._keys.timeouts())
+        skip = len(prefix.encode())
         try:
-            async with self._connection.subscription(patterns=[f"{beginning}*"]) as messages:
+            async with self._connection.subscription(patterns=[f"{prefix}*"]) as messages:
                 if self._subscriptions_forbidden:
                     self._events_possible = await request_expiry_events(self._connection)
                 self._listening, self._subscriptions_forbidden = True, False
-                self._sweep_now.set()  # what expired while nobody listened
+                self._sweep_now.set()  # for events lost before the subscription
                 async for channel, event in messages:
                     if event == b"expired" and (
                         peer := _PEER.fullmatch(channel[skip:].decode("ascii", "replace"))
                     ):
                         self._expired.append((peer[1], peer[2]))
-                        self._heard.set()
+                        self._received.set()
         finally:
             self._listening = False
 
-    async def _reap_heard(self) -> None:
+    async def _reap_received(self) -> None:
         while True:
-            await self._heard.wait()
-            self._heard.clear()
+            await self._received.wait()
+            self._received.clear()
             while self._expired:
                 peers = [self._expired.popleft() for _ in range(min(BATCH, len(self._expired)))]
                 async with self._turn:
@@ -179,12 +209,12 @@ class Reaper:
 
     async def _reap_due(self) -> None:
         cursor = await self._reaping.due_cursor()
-        # However long nobody was here: who stands in a list and is alive has to get into a later one.
-        earliest = int(self._clock()) - (_LOOK_BACK if cursor is None else _LONGEST_LOOK_BACK)
+        # Also after a long outage: a live peer in an old list has to move to a later one.
+        earliest = int(self._clock()) - (_LOOK_BACK if cursor is None else _MAX_LOOK_BACK)
         deadline = max(cursor or 0, earliest - earliest % DUE_STEP_SECONDS)
         while True:
             now = self._clock()
-            if deadline > now + DUE_STEP_SECONDS:  # a clock was ahead, and is right again
+            if deadline > now + DUE_STEP_SECONDS:  # a clock that was ahead has been set back
                 deadline = int(now) - int(now) % DUE_STEP_SECONDS
             self._due_done = deadline
             while deadline + DUE_STEP_SECONDS <= now:
@@ -194,14 +224,14 @@ class Reaper:
             await asyncio.sleep(_TICK_SECONDS)
 
     async def _reap_page(self, after: int, now: float) -> int:
-        """Works through the lists due after ``after``, at most a page of them; the answer is the last deadline done."""
+        """Reads the lists due after ``after``, at most one page; returns the last deadline done."""
         last = min(after + _DUE_PAGE * DUE_STEP_SECONDS, int(now) - int(now) % DUE_STEP_SECONDS)
         for deadline in await self._reaping.due_lists(
             range(after + DUE_STEP_SECONDS, last + 1, DUE_STEP_SECONDS)
         ):
             first, seen, reaped = 0, 1, 0
             while seen:
-                # Where all were silent, those that come next in the list will be: why look at them before their turn?
+                # Where all had timed out, the next ones have too: read no more than can be removed.
                 entries = BATCH if reaped == BATCH else DUE_ENTRIES
                 async with self._turn:
                     seen, reaped = await self._reaping.reap_due(deadline, first, entries, BATCH)
@@ -215,72 +245,97 @@ class Reaper:
 
     async def _sweep(self) -> None:
         while True:
-            hurry = self._sweep_now.is_set()
+            hurry, began = self._sweep_now.is_set(), self._timer()
             self._sweep_now.clear()
             if self._reaping.was_set_back:
-                await self._reaping.rewind()
-            await self.sweep_once(0.0 if hurry else self.interval)
-            try:
-                async with asyncio.timeout(self._idle_seconds()):
-                    await self._sweep_now.wait()
-            except TimeoutError:
-                pass
+                await self._reaping.shorten_timeouts()
+            await self.sweep_once(hurry=hurry)
+            await self._wait_for_round(0.0 if hurry else began, self._timer())
 
-    def _idle_seconds(self) -> float:
-        grace = self._grace_until - self._clock()
-        return min(self.interval / 10, grace) if grace > 0 else self.interval / 10
+    async def _wait_for_round(self, began: float, ended: float) -> None:
+        """Waits until an interval after the round began, or until a round is requested.
 
-    async def sweep_once(self, seconds: float) -> None:
-        """Visits every swarm once, spread over about ``seconds`` by the size of what is there, and no faster than others
-        can bear: a round right after a start would else take most of the store's time for as long as it lasts."""
-        began, timer = self._clock(), asyncio.get_running_loop().time
-        total = max(1, await self._reaping.size())
-        cursor = 0
+        ``began`` is 0 after an urgent round, so that the next one starts after a tenth of an interval.
+        """
+        while not self._sweep_now.is_set():
+            now, grace = self._timer(), self._grace_until - self._clock()
+            due = max(began + self.interval, ended + self.interval / 10)
+            if grace > 0:
+                due = min(due, now + grace)
+            if now >= due:
+                return
+            await self._wait(self._sweep_now, min(due - now, MAX_PAUSE_SECONDS))
+
+    async def sweep_once(self, *, hurry: bool) -> None:
+        """Visits every swarm once. The round is spread over most of an interval, unless ``hurry`` is set.
+
+        An urgent round also pauses after each call: without pauses it would take most of the store's time.
+        """
+        began, pace = self._clock(), Pace(self._timer())
+
+        sized_at, logged, cursor = -math.inf, False, 0
         while True:
             cursor, torrent_ids = await self._reaping.page(cursor, SWEEP_BUDGET)
             position = ""
             while torrent_ids:
-                asked = timer()
+                began_call = self._timer()
+                if began_call - sized_at >= _SIZE_SECONDS:
+                    pace.size, sized_at = await self._reaping.size(), began_call
                 step = await self._reaping.sweep(torrent_ids[:SWEEP_BUDGET], position, SWEEP_BUDGET)
-                pause = SWEEP_PAUSES * (timer() - asked)
+                now = self._timer()
+                large = bool(
+                    position or step.position
+                )  # its members are seen twice: as such, and in the arrays
                 torrent_ids, position = torrent_ids[step.done :], step.position
-                self._note(step.reaped, step.repairs, step.forgotten)
-                if not self._sweep_now.is_set():
-                    pause = max(pause, seconds * (step.seen + step.done) / total * 0.9)
-                await asyncio.sleep(pause)
+                self._count_sweep(step.reaped, step.repairs, step.forgotten)
+                pause = pace.pause(now, step.done + step.seen // (2 if large else 1), self.interval)
+                if not logged and pace.is_late(now, self.interval):
+                    logged = True
+                    log.warning("sweep is late", visited=pace.visited, of=pace.size, interval=self.interval)
+                await self._pause(SWEEP_PAUSES * (now - began_call), 0.0 if hurry else pause)
             if not cursor:
                 break
-        self._note(0, await self._reaping.check_totals(), 0)
+        self._count_sweep(0, await self._reaping.check_totals(), 0)
         self.swept_at = self._clock()
         self.sweep_seconds = max(0.0, self.swept_at - began)
 
-    def _note(self, reaped: int, repairs: int, forgotten: int) -> None:
+    async def _pause(self, min_seconds: float, max_seconds: float) -> None:
+        """Waits ``max_seconds``, or only ``min_seconds`` when a round is requested."""
+        min_seconds = min(min_seconds, MAX_PAUSE_SECONDS)
+        await asyncio.sleep(min_seconds)
+        if max_seconds > min_seconds and not self._sweep_now.is_set():
+            await self._wait(self._sweep_now, max_seconds - min_seconds)
+
+    def _count_sweep(self, reaped: int, repairs: int, forgotten: int) -> None:
         self._count(reaped, "sweep")
         if repairs:
             self._counters.count("repairs", by=repairs)
-            log.error("the sweep repaired what did not agree", repairs=repairs)
+            log.error("sweep repaired inconsistent swarms", repairs=repairs)
         if forgotten:
             self._counters.count("forgotten", by=forgotten)
 
     # Heartbeat
 
-    async def _beat(self) -> None:
+    async def _send_heartbeats(self) -> None:
         while True:
-            await self.beat()
+            await self.send_heartbeat()
             await asyncio.sleep(HEARTBEAT_SECONDS)
 
-    async def note_return(self) -> None:
-        """The store is back: whether that was an outage has to be known before the first announce gets through."""
-        await self.beat()
+    async def on_reconnect(self) -> None:
+        """Sends a heartbeat before the first announce, because the heartbeat detects an outage."""
+        await self.send_heartbeat()
         self._sweep_now.set()
 
-    async def beat(self) -> None:
-        """Says that a tracker is here. After an outage, peers that could not announce get one reap interval more."""
+    async def send_heartbeat(self) -> None:
+        """Reports that a tracker is running.
+
+        After an outage, peers that could not announce get one more reap interval.
+        """
         until = await self._reaping.heartbeat()
         grace_until = until + self._reaping.grace_seconds + 1 if until else 0.0
         if grace_until > self._grace_until and grace_until > self._clock():
             log.warning(
-                "reaping waits: nobody could announce while the tracker or its store was away, or the store's clock jumped",
+                "reaping paused: no announces during an outage of tracker or store, or the store's clock jumped",
                 until=until,
             )
         if self._grace_until and self._clock() >= self._grace_until:
@@ -300,5 +355,5 @@ class Reaper:
         while True:
             await asyncio.sleep(_SUMMARY_SECONDS)
             if self._reaped:
-                log.info("reaped silent peers", peers=self._reaped)
+                log.info("removed timed-out peers", peers=self._reaped)
             self._reaped = 0

@@ -1,116 +1,106 @@
-"""Has torrents processed again: walks through all of them and enqueues a job for each that the filter lets through.
+"""Rescores torrents: scans all of them, and enqueues a job for each that matches the filter.
 
-The walk keeps where it is in its own job, so that one that was killed or returned goes on there. The cursor is the
-store's own (ZSCAN), good for as long as that server runs; after its restart the walk begins anew, and what is
-enqueued twice is one job, or is processed once more.
+The scan keeps its cursor in its own job, so a later run of the job resumes there. The cursor is that of ZSCAN, valid
+while the server runs. After a restart of the server the scan starts again. A torrent that is enqueued twice is one job,
+or is scored once more.
 """
 
 import asyncio
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from tracker.store.connection import Connection
-from tracker.store.job import MOST_PRIORITY, PROCESS_TORRENT, Claimed
-from tracker.store.jobs import Jobs, QueueFull
-from tracker.store.keys import Keys
+from tracker.store.client.connection import Connection
+from tracker.store.client.server_info import read_info
+from tracker.store.jobs.jobs import Jobs, QueueFull
+from tracker.store.jobs.records import MAX_PRIORITY, PROCESS_TORRENT, Claimed
+from tracker.store.torrents.scores import Scores
 
 TIMEOUT_SECONDS = 86_400.0
-"""A walk waits for what it enqueues to be done: a million torrents take hours."""
+"""The scan waits for room in the queue: a million torrents take hours."""
 FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
 _PAGE = 500
-_MOST_WAITING = 10 * _PAGE
+_MAX_WAITING = 10 * _PAGE
 _FULL_SECONDS = 0.5
 
 
-class WalkLost(Exception):
-    """Somebody else goes on with this walk."""
+class ScanLost(Exception):
+    """Another tracker continues this scan."""
 
 
 def checked(payload: Mapping[str, Any]) -> dict[str, float]:
-    """The filter in ``payload``: numbers by the names of FILTERS, both ends included. Raises ValueError."""
+    """The filter in ``payload``: inclusive bounds by the names of FILTERS. Raises ValueError."""
     unknown = set(payload) - set(FILTERS)
     if unknown:
         raise ValueError(f"unknown filters: {', '.join(sorted(unknown))}")
     for value in payload.values():
         if isinstance(value, bool) or not isinstance(value, int | float):
-            raise ValueError("a filter takes a number")
+            raise ValueError("a filter must be a number")
     return dict(payload)
 
 
-class Reprocess:
-    """The handler of queue ``reprocess``; ``most_waiting`` jobs may wait before the walk does, ``pause`` s at a time."""
+class Rescore:
+    """The handler of queue ``reprocess``.
+
+    The scan pauses, for ``pause`` s at a time, while ``max_waiting`` jobs wait.
+    """
 
     def __init__(
         self,
         jobs: Jobs,
+        scores: Scores,
         connection: Connection,
-        keys: Keys,
         *,
-        most_waiting: int = _MOST_WAITING,
+        max_waiting: int = _MAX_WAITING,
         pause: float = _FULL_SECONDS,
     ) -> None:
         self._jobs = jobs
+        self._scores = scores
         self._connection = connection
-        self._keys = keys
-        self._most_waiting = most_waiting
+        self._max_waiting = max_waiting
         self._pause = pause
 
     async def handle(self, payload: dict[str, Any], job: Claimed) -> None:
-        """Walks from ``job.cursor`` on; raises WalkLost when the job went to somebody else."""
+        """Scans from ``job.cursor`` on. Raises ScanLost when another tracker has claimed the job."""
         bounds = checked(payload)
         server = await self._server()
         known, _, at = job.cursor.partition(" ")
         cursor = at if known == server and at.isdigit() else "0"
         while True:
-            await self._until_room()
-            after, found = await self._page(cursor)
+            await self._wait_for_room()
+            after, found = await self._scores.page_by_seeders(cursor, _PAGE)
             await self._enqueue(await self._matching(found, bounds))
             cursor = after
             if not await self._jobs.save_cursor(job, f"{server} {cursor}"):
-                raise WalkLost("somebody else goes on with this walk")
+                raise ScanLost("another tracker continues this scan")
             if cursor == "0":
                 return
 
     async def _server(self) -> str:
-        """Which run of which server: a cursor means something to that one only."""
-        answer = await self._connection.command("INFO", "server")
-        if isinstance(answer, dict):
-            return str(answer.get("run_id", ""))
-        lines = answer.decode("utf-8", "replace").splitlines()
-        return next((line.removeprefix("run_id:") for line in lines if line.startswith("run_id:")), "")
+        """The id of the server's run: a cursor is valid for one run only."""
+        return (await read_info(self._connection, "server")).get("run_id", "")
 
-    async def _until_room(self) -> None:
-        while await self._jobs.waiting(PROCESS_TORRENT) >= self._most_waiting:
+    async def _wait_for_room(self) -> None:
+        while await self._jobs.waiting(PROCESS_TORRENT) >= self._max_waiting:
             await asyncio.sleep(self._pause)
-
-    async def _page(self, cursor: str) -> tuple[str, list[tuple[str, float]]]:
-        """(where the next page begins, "0" at the end; torrent ids with their seeders)."""
-        after, found = await self._connection.command(
-            "ZSCAN", self._keys.index("seeders"), cursor, "COUNT", _PAGE
-        )
-        pairs = found if found and isinstance(found[0], tuple) else zip(found[::2], found[1::2], strict=True)
-        return str(int(after)), [(member.decode(), float(seeders)) for member, seeders in pairs]
 
     async def _matching(self, found: Sequence[tuple[str, float]], bounds: Mapping[str, float]) -> list[str]:
         ids = [id for id, seeders in found if _within(seeders, bounds, "seeders")]
         if not ids or not {"min_score", "max_score"} & bounds.keys():
             return ids
-        scores = await self._connection.command("ZMSCORE", self._keys.index("score"), *ids)
-        # A torrent that left the ranking has no score left to speak of.
-        return [
-            id for id, score in zip(ids, scores, strict=True) if _within(float(score or 0), bounds, "score")
-        ]
+        scores = await self._scores.of(ids)
+        # A torrent outside the ranking has no score; it counts as 0.
+        return [id for id, score in zip(ids, scores, strict=True) if _within(score or 0.0, bounds, "score")]
 
     async def _enqueue(self, ids: Sequence[str]) -> None:
         while ids:
             try:
                 await self._jobs.enqueue_many(
-                    PROCESS_TORRENT, [{"torrent_id": id} for id in ids], priority=-MOST_PRIORITY
+                    PROCESS_TORRENT, [{"torrent_id": id} for id in ids], priority=-MAX_PRIORITY
                 )
                 return
             except QueueFull:
                 await asyncio.sleep(self._pause)
 
 
-def _within(value: float, bounds: Mapping[str, float], what: str) -> bool:
-    return bounds.get(f"min_{what}", value) <= value <= bounds.get(f"max_{what}", value)
+def _within(value: float, bounds: Mapping[str, float], name: str) -> bool:
+    return bounds.get(f"min_{name}", value) <= value <= bounds.get(f"max_{name}", value)

@@ -1,11 +1,13 @@
-"""Scores torrents: takes those whose turn it is, asks how their swarms do, and gives them their new scores.
+"""Scores torrents: takes those that are due, and computes their new scores from their swarms.
 
-Each processor works on a batch at a time. Batches are taken one after the other, so that the pace of the whole process is kept
-and only one processor asks the store while nothing is due. When turns come later and later there are more
-processors, which helps where other trackers are asked, because those answer slowly; when nothing waits there are fewer.
+Each processor, a coroutine, scores one batch at a time. Processors take batches one after the other, which keeps the
+pace of the process, and lets only one poll the store while nothing is due. The number of processors grows while
+torrents are scored late, and shrinks when none waits. More processors help where other trackers are asked, because
+those reply slowly.
 """
 
 import asyncio
+import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import replace
@@ -14,50 +16,70 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.bittorrent import InfoHash
-from tracker.counting import Count
-from tracker.errors import ClientError, StoreAway
-from tracker.scoring import Source, factor, next_score
-from tracker.settings import ScoringSettings
-from tracker.store.connection import Connection
-from tracker.store.scores import Scored, Scores, Taken
+from tracker.core.scoring import Source, factor, next_score
+from tracker.errors import ClientError, Postponed, StoreUnavailable
+from tracker.settings.model import ScoringSettings
+from tracker.store.client.connection import Connection
+from tracker.store.stats.count import Count
+from tracker.store.torrents.scores import Leased, Scored, Scores, Taken
 
+SCORE_CAP = 4.0
+"""No score grows beyond it: 8 scorings of a strong swarm reach it, so that a torrent that fades is seen in time."""
+MAX_PROCESSORS = 8
+"""Batches scored concurrently. TRACKER_SCORING__PER_SECOND sets the pace; processors only wait for other trackers."""
 BATCH = 25
-"""Torrents in one call: more would keep announces waiting for longer than a millisecond."""
+"""Torrents per call. More would delay announces by more than a millisecond."""
 ASKING_BATCH = 50
-"""Where other trackers are asked there are few calls, and a request to a tracker is worth more than a millisecond."""
+"""Torrents per call where other trackers are asked: one scrape request holds as many."""
 ASK_SECONDS = 90.0
-"""Well below the length of a lease."""
+"""Well below the lease time."""
 IDLE_SECONDS = 1.0
 ADAPT_SECONDS = 60.0
 WARN_AGAIN_SECONDS = 3600.0
 _PAUSE_SECONDS = 5.0
+_LEASED_SECONDS = 5.0
+"""Maximum delay of a job whose torrent is leased, before it tries again."""
 
 Ask = Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source]]]]
-"""What other trackers say of some torrents. A tracker that did not answer is left out, and so may be a whole torrent."""
+"""Returns other trackers' numbers by torrent; without trackers that did not reply."""
 
 log = structlog.get_logger("tracker.scorer")
 
 
 class Scorer:
-    """``max_peers`` is how many peers one announce here is given by default, ``clock`` gives epoch seconds."""
+    """``peers_default`` returns how many peers an announce gets by default. ``clock`` gives epoch seconds.
+
+    ``timer`` is a monotonic clock in seconds, on which ``sleep`` waits. ``ask_seconds`` is the time limit of ``ask``.
+    """
 
     def __init__(
         self,
         scores: Scores,
         connection: Connection,
         settings: ScoringSettings,
-        max_peers: int,
+        peers_default: Callable[[], int],
         count: Count,
         clock: Callable[[], float],
         ask: Ask | None = None,
+        ask_seconds: float = ASK_SECONDS,
+        timer: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        *,
+        cap: float = SCORE_CAP,
+        max_processors: int = MAX_PROCESSORS,
     ) -> None:
         self._scores = scores
         self._connection = connection
         self._settings = settings
-        self.expect(max_peers)
+        self._cap = cap
+        self._max_processors = max_processors
+        self._peers_default = peers_default
         self._count = count
         self._clock = clock
         self._ask = ask
+        self._ask_seconds = ask_seconds
+        self._timer = timer
+        self._sleep = sleep
         self._batch = max(1, min(ASKING_BATCH if ask else BATCH, int(settings.per_second)))
         self._turn = asyncio.Lock()
         self._free_at = 0.0
@@ -66,17 +88,17 @@ class Scorer:
         self._more = asyncio.Event()
         self._warn_at = 0.0
 
-    def expect(self, max_peers: int) -> None:
-        """So many peers one announce is given from now on."""
-        self._max_peers = max(1, self._settings.max_peers or max_peers)
+    @property
+    def _max_peers(self) -> int:
+        return max(1, self._settings.max_peers or self._peers_default())
 
     @property
     def processors(self) -> int:
-        """How many batches may be under work at the same time."""
+        """How many batches may be scored concurrently."""
         return self._processors
 
     async def run(self) -> None:
-        """Runs until cancelled; what is under work then is given back."""
+        """Runs until cancelled. Returns unfinished batches to the store then."""
         async with asyncio.TaskGroup() as group:
             group.create_task(self._adapt_regularly(), name="scorer adapts")
             while True:
@@ -87,16 +109,20 @@ class Scorer:
                 self._more.clear()
                 await self._more.wait()
 
-    async def process(self, payload: object) -> None:
-        """Handler of the queue process_torrent: scores ``{"torrent_id": …}`` now; raises ClientError for any other payload.
+    async def handle(self, payload: object) -> None:
+        """Handles process_torrent jobs: scores ``{"torrent_id": …}`` now. Raises ClientError for any other payload.
 
-        Nothing happens to a torrent that is not in the ranking, or that is being scored anyway.
+        A torrent outside the ranking is ignored. Raises Postponed for a leased one: the process that holds the lease
+        may have died.
         """
         torrent_id = payload.get("torrent_id") if isinstance(payload, Mapping) else None
         text = str(torrent_id) if isinstance(torrent_id, str | int) else ""
         if not (text.isascii() and text.isdigit() and len(text) <= 15):
-            raise ClientError("a job of process_torrent names a torrent_id")
-        taken = await self._scores.take_one(text)
+            raise ClientError("a job of process_torrent needs a torrent_id")
+        try:
+            taken = await self._scores.take_one(text)
+        except Leased as leased:
+            raise Postponed(min(leased.seconds, _LEASED_SECONDS)) from leased
         if taken is not None:
             self._spend(1)
             await self._score([taken])
@@ -104,40 +130,40 @@ class Scorer:
     # Processors
 
     async def _work(self, number: int) -> None:
-        """One processor, until there are to be fewer; it survives whatever the store does."""
+        """One processor. It ends when there are to be fewer, and survives errors of the store."""
         try:
             while number < self._processors:
                 try:
                     await self._score(await self._next_batch())
-                except StoreAway:
-                    await asyncio.sleep(0.1)
+                except StoreUnavailable:
+                    await self._sleep(0.1)
                     await self._connection.until_back()
                 except RedisError as error:
                     log.error("scoring failed", error=str(error))
-                    await asyncio.sleep(_PAUSE_SECONDS)
+                    await self._sleep(_PAUSE_SECONDS)
         finally:
             self._alive.discard(number)
 
     async def _next_batch(self) -> list[Taken]:
         async with self._turn:
-            await asyncio.sleep(max(0.0, self._free_at - asyncio.get_running_loop().time()))
+            await self._sleep(max(0.0, self._free_at - self._timer()))
             batch = await self._take()
             self._spend(len(batch))
             if not batch:
-                await asyncio.sleep(IDLE_SECONDS)
+                await self._sleep(IDLE_SECONDS)
             return batch
 
     def _spend(self, torrents: int) -> None:
-        now = asyncio.get_running_loop().time()
+        now = self._timer()
         self._free_at = max(now, self._free_at) + torrents / self._settings.per_second
 
     async def _take(self) -> list[Taken]:
-        """Whoever stops in the middle of the call waits for its answer, and gives back what it had got."""
+        """Takes a batch. When cancelled during the call, waits for its reply and returns the batch to the store."""
         taking = asyncio.gather(self._scores.take(self._batch))
         try:
             (batch,) = await asyncio.shield(taking)
         except asyncio.CancelledError:
-            with suppress(StoreAway, RedisError):
+            with suppress(StoreUnavailable, RedisError):
                 await self._scores.give_back((await taking)[0])
             raise
         return batch
@@ -148,64 +174,66 @@ class Scorer:
         finished = False
         try:
             others = await self._ask_others(batch)
-            answer = await self._scores.finish([self._result(taken, others) for taken in batch])
+            results = await self._scores.finish([self._result(taken, others) for taken in batch])
             finished = True
         finally:
             if not finished:
-                with suppress(StoreAway, RedisError):
+                with suppress(StoreUnavailable, RedisError):
                     await self._scores.give_back(batch)
-        if answer.counted:
-            self._count("torrents.processed", by=answer.counted)
-        if answer.void:
-            log.info("scorings came too late, or their torrents are gone", torrents=len(answer.void))
+        if results.counted:
+            self._count("torrents.processed", by=results.counted)
+        if results.void:
+            log.info("scores discarded: lease expired or torrent deleted", torrents=len(results.void))
 
     def _result(self, taken: Taken, others: Mapping[InfoHash, Sequence[Source]]) -> Scored:
-        """Another tracker does not say who is new there: it is by how much the most that any knows has grown. Addresses
-        seen for the first time are new to the torrent, whichever swarm it was where they were seen."""
-        heard = others.get(taken.info_hash, ())
+        """Other trackers do not report new peers; their growth since the last scoring is used instead.
+
+        An address seen for the first time is new to the torrent, in whichever swarm it was seen.
+        """
+        reported = others.get(taken.info_hash, ())
         sources = [Source(taken.seeders + taken.leechers, taken.new, self._max_peers)]
         sources += [
-            replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in heard
+            replace(other, new=max(other.new, taken.new, other.peers - taken.elsewhere)) for other in reported
         ]
-        elsewhere = max((other.peers for other in heard), default=None)
-        score = next_score(taken.score, factor(sources), self._settings.cap)
+        elsewhere = max((other.peers for other in reported), default=None)
+        score = next_score(taken.score, factor(sources), self._cap)
         return Scored(taken, score, elsewhere)
 
     async def _ask_others(self, batch: Sequence[Taken]) -> Mapping[InfoHash, Sequence[Source]]:
-        """What could not be learnt in time is left out: a tracker that is down must not stop the scoring here."""
+        """The replies of other trackers; none after an error, because a tracker that is down must not stop scoring."""
         if self._ask is None:
             return {}
         try:
-            async with asyncio.timeout(ASK_SECONDS):
+            async with asyncio.timeout(self._ask_seconds):
                 return await self._ask([taken.info_hash for taken in batch])
-        except Exception as error:  # noqa: BLE001 - what strangers answer must not end the tracker
-            # Its text may hold their URL, with our passkey there.
-            log.error("asking other trackers failed", error=type(error).__name__)
+        except Exception as error:  # noqa: BLE001 - no error of another tracker may stop scoring
+            # Its text may contain a URL with our passkey.
+            log.error("cannot ask other trackers", error=type(error).__name__)
             return {}
 
     # Concurrency
 
     async def _adapt_regularly(self) -> None:
         while True:
-            await asyncio.sleep(ADAPT_SECONDS)
-            with suppress(StoreAway, RedisError):
+            await self._sleep(ADAPT_SECONDS)
+            with suppress(StoreUnavailable, RedisError):
                 await self.adapt()
 
     async def adapt(self) -> None:
-        """One processor more where torrents wait more than an interval beyond their turn, one fewer where none waits."""
+        """Adds a processor while torrents are more than an interval late; removes one when none waits."""
         lag = await self._scores.lag()
         if not lag.late:
             if not lag.waiting and self._processors > 1:
                 self._processors -= 1
-        elif self._processors < self._settings.processors_max:
+        elif self._processors < self._max_processors:
             self._processors += 1
             self._more.set()
-            log.info("more torrents are scored at the same time", processors=self._processors, late=lag.late)
+            log.info("scoring is late; added a processor", processors=self._processors, late=lag.late)
         elif self._clock() >= self._warn_at:
             self._warn_at = self._clock() + WARN_AGAIN_SECONDS
             log.warning(
-                "scoring is behind: raise TRACKER_SCORING__PER_SECOND, PROCESSORS_MAX or INTERVAL_SECONDS",
+                "scoring is behind; raise TRACKER_SCORING__PER_SECOND or TRACKER_SCORING__INTERVAL_SECONDS",
                 late=lag.late,
                 torrents=lag.count,
-                longest_hours=round(lag.longest_seconds / 3600, 1),
+                max_late_hours=round(lag.longest_seconds / 3600, 1),
             )

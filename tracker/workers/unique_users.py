@@ -1,41 +1,46 @@
-"""Counts unique users behind the announce path: joins wait here, are given their place, and go to the store in batches.
+"""Counts unique users outside the announce path: queues joins, looks up their places, and sends them in batches.
 
-An announce only appends to a bounded queue; what does not fit is dropped, and the drop counted. A batch that the store
-may or may not have counted is kept and sent again: the markers in the store let it count nothing twice.
+An announce only appends to a bounded queue. A join that does not fit is dropped and counted as dropped. A batch without
+a reply of the store is sent again; markers in the store prevent counting it twice.
 """
 
 import asyncio
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable
 
 import structlog
 from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import Address, InfoHash
-from tracker.counting import Count
-from tracker.errors import StoreAway
+from tracker.errors import StoreUnavailable
 from tracker.geoip import Place
-from tracker.settings import UniqueSettings
-from tracker.store.connection import Connection
-from tracker.store.metrics import NOWHERE, PlaceNames, place_names, user_name
-from tracker.store.uniques import MAX_BATCH, Sighting, Uniques
+from tracker.settings.model import UniqueSettings
+from tracker.store.client.connection import Connection
+from tracker.store.stats.count import Count
+from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
+from tracker.store.stats.unique_users import MAX_BATCH, Uniques, UniqueUserEvent
 
+MAX_WAITING = 100_000
+"""Joins that may wait in one process: 20 MB, and minutes of the store's absence. Further ones are dropped."""
 LINGER_SECONDS = 0.25
-"""How long the first of a batch may wait for others. The store's work for a batch is shared by all in it."""
+"""How long the first join of a batch waits for others, because the store's work per batch is shared."""
 REFRESH_SECONDS = 10.0
 LOG_SECONDS = 60.0
 FLUSH_SECONDS = 4.0
-"""How long a graceful stop may take for what still waits."""
+"""Time limit of the last batches at a graceful stop."""
 _PAUSE_SECONDS = 1.0
-_MOST_TRIES = 5
-_LOOKUPS_AT_ONCE = 16
+_MAX_ATTEMPTS = 5
+_LOOKUPS_PER_TURN = 16
 
-log = structlog.get_logger("tracker.tally")
+log = structlog.get_logger("tracker.unique_users")
 
 
-class Tally:
-    """``lookup`` knows where an address is, ``refresh`` is called every 10 s (GeoIP), ``count`` takes the counters'
-    names, and ``clock`` gives epoch seconds."""
+class UniqueUserCounter:
+    """``lookup`` returns the place of an address; ``refresh`` (GeoIP) is called every 10 s.
+
+    ``clock`` gives epoch seconds. ``count`` increments counters by name. Nothing is sent before ``ready`` is set.
+    ``flush`` takes at most ``flush_seconds``.
+    """
 
     def __init__(
         self,
@@ -47,31 +52,38 @@ class Tally:
         refresh: Callable[[], None],
         count: Count,
         clock: Callable[[], float],
+        ready: asyncio.Event | None = None,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        flush_seconds: float = FLUSH_SECONDS,
+        max_waiting: int = MAX_WAITING,
     ) -> None:
         self._uniques = uniques
         self._connection = connection
-        self._most_waiting = settings.max_waiting
+        self._max_waiting = max_waiting
         self._ipv6_prefix = settings.ipv6_prefix
         self._lookup = lookup
         self._refresh = refresh
         self._count = count
         self._clock = clock
+        self._ready = ready
+        self._sleep = sleep
+        self._flush_seconds = flush_seconds
         self._waiting: deque[tuple[InfoHash, Address]] = deque()
         self._arrived = asyncio.Event()
         self._sending = asyncio.Lock()
-        self._batch: list[Sighting] = []
+        self._batch: list[UniqueUserEvent] = []
         self._batch_time = 0.0
-        self._tries = 0
+        self._attempts = 0
         self._dropped = 0
 
     @property
     def waiting(self) -> int:
-        """Joins that are not counted yet."""
+        """Joins not counted yet."""
         return len(self._waiting) + len(self._batch)
 
-    def offer(self, info_hash: InfoHash, address: Address) -> None:
-        """Takes a join to be counted later; when too many wait it is dropped."""
-        if len(self._waiting) >= self._most_waiting:
+    def add(self, info_hash: InfoHash, address: Address) -> None:
+        """Queues a join; drops it when the queue is full."""
+        if len(self._waiting) >= self._max_waiting:
             self._drop(1)
             return
         self._waiting.append((info_hash, address))
@@ -82,10 +94,10 @@ class Tally:
         self._count("tally_dropped", by=joins)
 
     async def run(self) -> None:
-        """Runs until cancelled, whatever the store does meanwhile. What waits then is for ``flush``."""
+        """Runs until cancelled; survives errors of the store. Call ``flush`` afterwards."""
         async with asyncio.TaskGroup() as tasks:
-            for part in (self._send_batches, self._refresh_places, self._tell_of_drops):
-                tasks.create_task(part(), name=f"tally {part.__name__}")
+            for part in (self._send_batches, self._refresh_places, self._log_drops):
+                tasks.create_task(part(), name=f"unique users {part.__name__}")
 
     async def _send_batches(self) -> None:
         while True:
@@ -93,76 +105,81 @@ class Tally:
             self._arrived.clear()
             while self.waiting:
                 if self.waiting < MAX_BATCH:
-                    await asyncio.sleep(LINGER_SECONDS)
-                await self._persist()
+                    await self._sleep(LINGER_SECONDS)
+                await self._send_or_wait()
 
-    async def _persist(self) -> None:
-        """Sends one batch, now or when the store is able to take it; gives up on one that it refuses again and again."""
+    async def _send_or_wait(self) -> None:
+        """Sends one batch, or waits until the store is available. Drops a batch that the store refuses five times."""
         try:
             await self._send_one()
-        except StoreAway:
-            await asyncio.sleep(0.1)
+        except StoreUnavailable:
+            await self._sleep(0.1)
             await self._connection.until_back()
-        except OutOfMemoryError:  # nothing was run; what is too much waits here, and no longer than it fits
-            await asyncio.sleep(_PAUSE_SECONDS)
+        except OutOfMemoryError:  # the script did not run; joins wait in the bounded queue
+            await self._sleep(_PAUSE_SECONDS)
         except RedisError as error:
-            log.error("counting unique users failed", error=str(error))
-            self._tries += 1
-            if self._tries >= _MOST_TRIES:
+            log.error("cannot count unique users", error=str(error))
+            self._attempts += 1
+            if self._attempts >= _MAX_ATTEMPTS:
                 self._drop(len(self._batch))
-                self._batch, self._tries = [], 0
-            await asyncio.sleep(_PAUSE_SECONDS)
+                self._batch, self._attempts = [], 0
+            await self._sleep(_PAUSE_SECONDS)
 
     async def _send_one(self) -> None:
+        if self._ready is not None:
+            await self._ready.wait()
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            new = await self._uniques.sight(self._batch, self._batch_time)
-            self._batch, self._tries = [], 0
+            before = self._uniques.skipped
+            new = await self._uniques.count(self._batch, self._batch_time)
+            if skipped := self._uniques.skipped - before:
+                self._count("unique_skipped", by=skipped)
+            self._batch, self._attempts = [], 0
             if new:
                 self._count("unique.new", by=new)
 
     async def _fill(self) -> None:
-        """Takes what waits into the batch. Every few lookups others have their turn: announces do not wait for these."""
+        """Moves waiting joins into the batch. Yields to announces after every 16 lookups."""
         self._batch_time = self._clock()
         while self._waiting and len(self._batch) < MAX_BATCH:
             info_hash, address = self._waiting.popleft()
             user = user_name(address, self._ipv6_prefix)
-            self._batch.append(Sighting(info_hash, user, self._place(address)))
-            if len(self._batch) % _LOOKUPS_AT_ONCE == 0:
+            self._batch.append(UniqueUserEvent(info_hash, user, self._place(address)))
+            if len(self._batch) % _LOOKUPS_PER_TURN == 0:
                 await asyncio.sleep(0)
 
     def _place(self, address: Address) -> PlaceNames:
         place = self._lookup(address)
         if place is None:
             return NOWHERE
-        return place_names(place.country, place.subdivision, place.city, place.postcode)
+        return place_names(place.country_name, place.city, place.postcode)
 
     async def flush(self) -> None:
-        """Counts all that waits, at a graceful stop; what the store does not take in time is dropped."""
+        """Counts what is waiting, at a graceful stop. Drops what the store does not accept in time."""
         try:
-            async with asyncio.timeout(FLUSH_SECONDS):
+            async with asyncio.timeout(self._flush_seconds):
                 while self.waiting:
                     await self._send_one()
-        except (StoreAway, RedisError, TimeoutError) as error:
-            log.warning("joins were not tallied at the stop", joins=self.waiting, error=str(error))
+        except (StoreUnavailable, RedisError, TimeoutError) as error:
+            log.warning("unique users not counted at shutdown", joins=self.waiting, error=str(error))
             self._drop(self.waiting)
             self._waiting.clear()
             self._batch = []
 
     async def _refresh_places(self) -> None:
         while True:
-            await asyncio.sleep(REFRESH_SECONDS)
+            await self._sleep(REFRESH_SECONDS)
             self._refresh()
 
-    async def _tell_of_drops(self) -> None:
-        """One line a minute at most."""
-        told = 0
+    async def _log_drops(self) -> None:
+        """Logs at most once a minute."""
+        logged = 0
         while True:
-            await asyncio.sleep(LOG_SECONDS)
-            if self._dropped > told:
+            await self._sleep(LOG_SECONDS)
+            if self._dropped > logged:
                 log.warning(
-                    "joins were not tallied: too many wait, or the store refuses them",
-                    joins=self._dropped - told,
+                    "unique users not counted: queue full, or refused by the store",
+                    joins=self._dropped - logged,
                 )
-                told = self._dropped
+                logged = self._dropped

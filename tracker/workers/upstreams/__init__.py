@@ -1,8 +1,8 @@
-"""Asks other trackers about torrents: how many seeders, leechers and completions they know.
+"""Asks other trackers ("upstreams") for the seeders, leechers and completions of torrents.
 
-A tracker is scraped, many torrents at a time. Only where the settings want addresses of peers is it sent an announce
-too, as an observer: ``stopped`` and without a port, so that nothing there counts us or hands us out. Requests that
-its host's budget does not cover are left out rather than kept waiting, and a tracker that fails again and again rests.
+A tracker is scraped for many torrents at a time. If the settings ask for addresses of peers, it is also sent an
+announce as an observer: ``stopped`` and without a port, so that it neither counts us nor lists us as a peer. Requests
+beyond a host's budget are skipped, not queued. A tracker that fails repeatedly is paused.
 """
 
 import asyncio
@@ -15,19 +15,21 @@ import structlog
 from aiohttp import ClientSession
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
-from tracker.settings import ScoringSettings
-from tracker.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.answers import Answer, OtherTracker
+from tracker.settings.model import ScoringSettings
+from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
 from tracker.workers.upstreams.budget import Budget
 from tracker.workers.upstreams.http import HttpTracker, open_session
+from tracker.workers.upstreams.protocol import Counts, OtherTracker
 from tracker.workers.upstreams.udp import UdpTracker
 from tracker.workers.upstreams.upstream import Observer, Upstream
 
-__all__ = ["Answer", "Upstreams"]
+__all__ = ["Counts", "Upstreams"]
 
 MAX_PEERS_WANTED = 200
+TIMEOUT_SECONDS = 10.0
+"""Time limit of one request. A slower tracker is paused like one that is down."""
 WITHIN_SECONDS = 75.0
-"""Longer than any one request may take: a tracker that is silent has failed by then."""
+"""Longer than any single request: a tracker that has not replied by then has failed."""
 
 OnPeer = Callable[[InfoHash, Address], None]
 
@@ -35,10 +37,10 @@ log = structlog.get_logger("tracker.upstreams")
 
 
 class Upstreams:
-    """``async with`` opens and closes what it asks through. ``monotonic`` is in seconds.
+    """``async with`` opens and closes the connections. ``monotonic`` is in seconds.
 
-    ``on_peer`` is handed each routable address of a peer that an observer is told, at most ``upstream_max_peers`` for
-    each torrent, tracker and family; nothing is observed unless ``upstream_peers`` is set.
+    ``on_peer`` is called with each routable address of a peer that a tracker returns, at most ``upstream_max_peers``
+    per torrent, tracker and family. Without the setting ``upstream_peers`` no announce is sent.
     """
 
     def __init__(
@@ -46,15 +48,17 @@ class Upstreams:
         settings: ScoringSettings,
         monotonic: Callable[[], float] = time.monotonic,
         on_peer: OnPeer | None = None,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
         self._settings = settings
+        self._timeout_seconds = timeout_seconds
         self._monotonic = monotonic
         self._observer = _observer(settings, on_peer) if settings.upstream_peers else None
         self._session: ClientSession | None = None
         self._upstreams: list[Upstream] = []
 
     def __bool__(self) -> bool:
-        """Is there anybody to ask?"""
+        """Whether any tracker is configured."""
         return bool(self._settings.upstreams)
 
     async def __aenter__(self) -> "Upstreams":
@@ -62,7 +66,7 @@ class Upstreams:
         for upstream in self._upstreams:
             if not upstream.can_be_asked:
                 log.warning(
-                    "another tracker is never asked: its URL names no scrape, and peers are not asked for",
+                    "upstream tracker unused: its URL has no scrape, and upstream_peers is off",
                     tracker=upstream.name,
                 )
         return self
@@ -79,33 +83,31 @@ class Upstreams:
             await self._session.close()
         self._upstreams, self._session = [], None
 
-    async def ask(self, info_hash: InfoHash) -> list[Answer]:
-        """What each tracker says, in the order of the settings. Never raises for what a tracker does."""
+    async def ask(self, info_hash: InfoHash) -> list[Counts]:
+        """The counts of each tracker, in the order of the settings. Never raises for errors of a tracker."""
         return (await self.ask_many([info_hash]))[info_hash]
 
     async def ask_many(
         self, info_hashes: Iterable[InfoHash], within_seconds: float = WITHIN_SECONDS
-    ) -> dict[InfoHash, list[Answer]]:
-        """The same for many torrents in as few requests as can be: 50 of them are one scrape for each tracker.
+    ) -> dict[InfoHash, list[Counts]]:
+        """The counts of many torrents in few requests: up to 50 torrents take one scrape per tracker.
 
-        What has been said ``within_seconds`` counts, whoever is still being asked.
+        Returns after ``within_seconds`` with the replies received by then.
         """
-        asked = list(dict.fromkeys(info_hashes))
-        heard: list[dict[InfoHash, Answer]] = [{} for _ in self._upstreams]
+        requested = list(dict.fromkeys(info_hashes))
+        received: list[dict[InfoHash, Counts]] = [{} for _ in self._upstreams]
         async with asyncio.TaskGroup() as tasks:
             asking = [
-                tasks.create_task(each.ask(asked, answers), name=each.name)
-                for each, answers in zip(self._upstreams, heard, strict=True)
+                tasks.create_task(each.ask(requested, found), name=each.name)
+                for each, found in zip(self._upstreams, received, strict=True)
             ]
             late = (await asyncio.wait(asking, timeout=within_seconds))[1] if asking else ()
             for task in late:
                 task.cancel()
-        silent = [Answer(each.name, error="did not answer in time") for each in self._upstreams]
+        missing = [Counts(each.name, error="no reply in time") for each in self._upstreams]
         return {
-            info_hash: [
-                answers.get(info_hash, nothing) for answers, nothing in zip(heard, silent, strict=True)
-            ]
-            for info_hash in asked
+            info_hash: [found.get(info_hash, none) for found, none in zip(received, missing, strict=True)]
+            for info_hash in requested
         }
 
     def _open(self) -> Iterator[Upstream]:
@@ -117,7 +119,7 @@ class Upstreams:
             yield Upstream(parsed, self._tracker(parsed), budget, self._monotonic, self._observer)
 
     def _tracker(self, url: TrackerUrl) -> OtherTracker:
-        timeout = self._settings.upstream_timeout_seconds
+        timeout = self._timeout_seconds
         if url.scheme == "udp":
             return UdpTracker(url, timeout, self._monotonic)
         if self._session is None:
@@ -126,7 +128,7 @@ class Upstreams:
 
 
 def _observer(settings: ScoringSettings, on_peer: OnPeer | None) -> Observer:
-    """A new identity at each start. It lacks a byte, because seeders are told of leechers only."""
+    """A new peer id at each start. It is one byte short of complete, because trackers list seeders to leechers only."""
     peer_id = PeerId(b"-SK0001-" + secrets.token_hex(6).encode())
     key = secrets.token_bytes(4)
     wanted = min(settings.upstream_max_peers, MAX_PEERS_WANTED)

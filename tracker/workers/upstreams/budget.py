@@ -1,51 +1,51 @@
-"""How often another tracker may be asked: so many requests a minute to a host, and none while it rests."""
+"""Limits of requests to other trackers: a budget per host and minute, and pauses after failures."""
 
 import random
 
-FIRST_REST_SECONDS = 60.0
-LONGEST_REST_SECONDS = 3600.0
+FIRST_PAUSE_SECONDS = 60.0
+MAX_PAUSE_SECONDS = 3600.0
 _JITTER = 0.25
 
 
 class Budget:
-    """At most ``per_minute`` requests in any minute: a quarter of them at once, the others spread over it."""
+    """At most ``per_minute`` requests in any minute: up to a quarter at once, the others spread over the minute."""
 
     def __init__(self, per_minute: float, now: float) -> None:
-        self._most = max(1.0, per_minute / 4)
-        steady = per_minute - self._most if per_minute >= 2 else per_minute
+        self._max_tokens = max(1.0, per_minute / 4)
+        steady = per_minute - self._max_tokens if per_minute >= 2 else per_minute
         self._per_second = steady / 60
-        self._left = self._most
+        self._tokens = self._max_tokens
         self._at = now
 
     def take(self, now: float) -> bool:
-        """Takes one request out of it; false when there is none left."""
-        self._left = min(self._most, self._left + max(0.0, now - self._at) * self._per_second)
+        """Takes one request; false when none is left."""
+        self._tokens = min(self._max_tokens, self._tokens + max(0.0, now - self._at) * self._per_second)
         self._at = now
-        if self._left < 1:
+        if self._tokens < 1:
             return False
-        self._left -= 1
+        self._tokens -= 1
         return True
 
 
-class Rest:
-    """Rests after failures in a row, longer each time: a minute, two, up to an hour, give or take a quarter.
+class Backoff:
+    """Pauses after failures in a row: one minute, then twice as long each time, up to an hour, with 25 % jitter.
 
-    After a rest one request is let through. When it fails too, the next rest begins.
+    After a pause one trial request is allowed. If it fails, the next pause begins.
     """
 
     def __init__(self) -> None:
         self._failures = 0
-        self._rests = 0
+        self._pauses = 0
         self._until = 0.0
 
     @property
-    def resting(self) -> bool:
-        """Has it failed too often since it last succeeded?"""
-        return self._rests > 0
+    def active(self) -> bool:
+        """Whether it has failed too often since the last success."""
+        return self._pauses > 0
 
-    def admits(self, now: float, trial_seconds: float) -> bool:
-        """Whether it may be asked now. A trial keeps others away for so long, or until its outcome is known."""
-        if not self.resting:
+    def allows(self, now: float, trial_seconds: float) -> bool:
+        """Whether a request is allowed now. A trial excludes others for ``trial_seconds``, or until it ends."""
+        if not self.active:
             return True
         if now < self._until:
             return False
@@ -53,19 +53,19 @@ class Rest:
         return True
 
     def succeeded(self) -> bool:
-        """Whether that ended its rests."""
-        was_resting = self.resting
-        self._failures = self._rests = 0
-        return was_resting
+        """Ends the pauses; true if there was one."""
+        was_active = self.active
+        self._failures = self._pauses = 0
+        return was_active
 
     def failed(self, now: float, limit: int) -> float | None:
-        """``limit`` failures in a row make it rest. The seconds of its first rest where this begins it."""
+        """``limit`` failures in a row begin a pause. Returns its seconds if it is the first one."""
         self._failures += 1
-        if not self.resting and self._failures < limit:
+        if not self.active and self._failures < limit:
             return None
-        began = not self.resting
-        seconds = min(LONGEST_REST_SECONDS, FIRST_REST_SECONDS * 2.0 ** min(self._rests, 10))
+        began = not self.active
+        seconds = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2.0 ** min(self._pauses, 10))
         seconds *= random.uniform(1 - _JITTER, 1 + _JITTER)
-        self._rests += 1
+        self._pauses += 1
         self._until = now + seconds
         return seconds if began else None

@@ -1,4 +1,4 @@
-"""What is known after asking another tracker, and what may go wrong on the way."""
+"""The interface of a client for another tracker, its result and its error."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -8,18 +8,18 @@ from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 
 
 @dataclass(frozen=True, slots=True)
-class Answer:
-    """One tracker about one torrent. Where ``error`` is set the figures say nothing."""
+class Counts:
+    """One tracker's counts for one torrent. They mean nothing where ``error`` is set."""
 
     tracker: str
-    """Its URL, without passkeys."""
+    """The announce URL, with secrets masked."""
     seeders: int = 0
     leechers: int = 0
     completions: int = 0
     error: str | None = None
-    """Why there are no figures, in a few words without secrets."""
+    """Why there are no counts: a short text without secrets."""
     skipped: bool = False
-    """It was not asked at all: its budget is used up, it rests after failures, or its URL names no scrape."""
+    """No request was sent: the budget is used up, the tracker is paused, or its URL has no scrape."""
 
     @property
     def peers(self) -> int:
@@ -27,11 +27,11 @@ class Answer:
 
 
 class Unreachable(Exception):
-    """A tracker cannot be reached, does not answer in time or says that it cannot answer. The text is ours."""
+    """A tracker cannot be reached, does not reply in time, or reports an error. The text is our own."""
 
 
 class OtherTracker(Protocol):
-    """How a tracker is asked, by whatever protocol; raises TrackerRefusal, TrackerReplyError and Unreachable."""
+    """A client for one tracker over some protocol. Raises TrackerRefusal, TrackerReplyError and Unreachable."""
 
     max_scrape: int
 

@@ -1,4 +1,4 @@
-"""One other tracker: whether it may be asked now, what it says, and when it has failed too often."""
+"""One other tracker: sends requests within its budget and collects the counts; pauses after failures."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -9,36 +9,36 @@ import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, is_routable, unmap
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.tracker_url import TrackerUrl
-from tracker.wire.compact import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
-from tracker.workers.upstreams.answers import Answer, OtherTracker, Unreachable
-from tracker.workers.upstreams.budget import Budget, Rest
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
+from tracker.wire.tracker_url import TrackerUrl
+from tracker.workers.upstreams.budget import Backoff, Budget
+from tracker.workers.upstreams.protocol import Counts, OtherTracker, Unreachable
 
-AT_ONCE = 4
-"""Requests in flight to one tracker."""
-FAILURES = 3
-REFUSED_SCRAPES = 10
-REFUSED_ANNOUNCES = 3
-"""Outcomes of a kind in a row after which it rests. Who refuses one observer refuses the next."""
+MAX_IN_FLIGHT = 4
+"""Concurrent requests to one tracker."""
+MAX_FAILURES = 3
+MAX_REFUSED_SCRAPES = 10
+MAX_REFUSED_ANNOUNCES = 3
+"""Failures or refusals in a row before a pause. A tracker that refuses one observer refuses all."""
 _TRIAL_SECONDS = 120.0
-_LONGEST_TEXT = 120
+_MAX_TEXT_LENGTH = 120
 
-Asked = TypeVar("Asked")
-Answered = TypeVar("Answered")
+Request = TypeVar("Request")
+Reply = TypeVar("Reply")
 
 log = structlog.get_logger("tracker.upstreams")
 
 
 @dataclass(frozen=True, slots=True)
 class Observer:
-    """How peers are asked for, and who hears of them."""
+    """``announce`` makes the announce of a torrent; ``on_peer`` is called with each address in its reply."""
 
     announce: Callable[[InfoHash], Announce]
     on_peer: Callable[[InfoHash, Address], None]
 
 
-class _NoAnswer(Exception):
-    """``skipped``: it was not asked. ``refused``: it answered, and said no."""
+class _NoCounts(Exception):
+    """``skipped``: no request was sent. ``refused``: the tracker refused the request."""
 
     def __init__(self, text: str, *, skipped: bool = False, refused: bool = False) -> None:
         super().__init__(text)
@@ -48,7 +48,7 @@ class _NoAnswer(Exception):
 
 
 class Upstream:
-    """``budget`` may be shared with other trackers of the same host; without ``observer`` it is scraped only."""
+    """``budget`` is shared by trackers on the same host. Without ``observer`` the tracker is only scraped."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class Upstream:
         self._budget = budget
         self._monotonic = monotonic
         self._observer = observer
-        self._scrapes = Rest()
-        self._announces = Rest()
-        self._turns = asyncio.Semaphore(AT_ONCE)
+        self._scrapes = Backoff()
+        self._announces = Backoff()
+        self._turns = asyncio.Semaphore(MAX_IN_FLIGHT)
 
     @property
     def can_be_asked(self) -> bool:
@@ -75,118 +75,117 @@ class Upstream:
     async def close(self) -> None:
         await self._tracker.close()
 
-    async def ask(self, info_hashes: Sequence[InfoHash], answers: dict[InfoHash, Answer]) -> None:
-        """Enters what it says of each torrent as it says it; figures of an announce count where a scrape gave none."""
+    async def ask(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> None:
+        """Adds the counts of each torrent to ``found`` as replies arrive.
+
+        The counts of an announce are used where a scrape gave none.
+        """
         if self._tracker.scrapes:
-            observable = await self._scrape(info_hashes, answers)
+            observable = await self._scrape(info_hashes, found)
         else:
             observable = list(info_hashes)
-            text = "its URL names no scrape"
-            answers |= dict.fromkeys(info_hashes, Answer(self.name, error=text, skipped=True))
+            text = "URL without a scrape"
+            found |= dict.fromkeys(info_hashes, Counts(self.name, error=text, skipped=True))
         if self._observer is not None:
             async with asyncio.TaskGroup() as tasks:
                 for info_hash in observable:
-                    tasks.create_task(self._observe(self._observer, info_hash, answers))
+                    tasks.create_task(self._observe(self._observer, info_hash, found))
 
-    async def _scrape(
-        self, info_hashes: Sequence[InfoHash], answers: dict[InfoHash, Answer]
-    ) -> list[InfoHash]:
-        """Enters an answer for each torrent; gives those that the tracker may have peers of."""
+    async def _scrape(self, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Counts]) -> list[InfoHash]:
+        """Adds counts or an error for each torrent. Returns the torrents of which the tracker may have peers."""
         observable: list[InfoHash] = []
         at = 0
         while batch := info_hashes[at : at + self._tracker.max_scrape]:
             try:
-                files = await self._attempt(self._scrapes, REFUSED_SCRAPES, self._tracker.scrape, batch)
-            except _NoAnswer as why:
-                answers |= dict.fromkeys(batch, self._unanswered(why))
+                files = await self._attempt(self._scrapes, MAX_REFUSED_SCRAPES, self._tracker.scrape, batch)
+            except _NoCounts as why:
+                found |= dict.fromkeys(batch, self._failed_counts(why))
                 observable += batch if why.refused else ()
                 at += len(batch)
             else:
                 for info_hash, file in files.items():
-                    answers[info_hash] = Answer(self.name, file.seeders, file.leechers, file.completions)
-                observable += (info_hash for info_hash in files if answers[info_hash].peers)
+                    found[info_hash] = Counts(self.name, file.seeders, file.leechers, file.completions)
+                observable += (info_hash for info_hash in files if found[info_hash].peers)
                 at += len(files)
         return observable
 
-    async def _observe(
-        self, observer: Observer, info_hash: InfoHash, answers: dict[InfoHash, Answer]
-    ) -> None:
+    async def _observe(self, observer: Observer, info_hash: InfoHash, found: dict[InfoHash, Counts]) -> None:
         announce = observer.announce(info_hash)
-        request = self._tracker.announce if answers[info_hash].error is not None else self._ask_for_peers
+        request = self._tracker.announce if found[info_hash].error is not None else self._ask_for_peers
         try:
-            reply = await self._attempt(self._announces, REFUSED_ANNOUNCES, request, announce)
-        except _NoAnswer as why:
+            reply = await self._attempt(self._announces, MAX_REFUSED_ANNOUNCES, request, announce)
+        except _NoCounts as why:
             if not self._tracker.scrapes:
-                answers[info_hash] = self._unanswered(why)
+                found[info_hash] = self._failed_counts(why)
             return
         addresses = _addresses(reply)
-        if answers[info_hash].error is not None:
-            # Figures are optional in an announce's answer; then the peers that it names are there at least.
+        if found[info_hash].error is not None:
+            # Counts are optional in an announce reply. Without them, the listed peers are a lower bound.
             leechers = max(reply.leechers, len(addresses) - reply.seeders)
-            answers[info_hash] = Answer(self.name, reply.seeders, leechers, reply.completions)
+            found[info_hash] = Counts(self.name, reply.seeders, leechers, reply.completions)
         for address in addresses:
             if is_routable(address):
                 observer.on_peer(info_hash, address)
 
     async def _ask_for_peers(self, announce: Announce) -> AnnounceReply:
-        """Many trackers name no peers to one who stops: they need not be bothered with every torrent."""
+        """Raises TrackerRefusal for a reply without peers: many trackers return none to a stopped peer."""
         reply = await self._tracker.announce(announce)
         if reply.seeders + reply.leechers and not (reply.peers or reply.peers6):
             raise TrackerRefusal("no peers for an observer")
         return reply
 
-    def _unanswered(self, why: _NoAnswer) -> Answer:
-        return Answer(self.name, error=why.text, skipped=why.skipped)
+    def _failed_counts(self, why: _NoCounts) -> Counts:
+        return Counts(self.name, error=why.text, skipped=why.skipped)
 
     async def _attempt(
         self,
-        rest: Rest,
-        refusals: int,
-        request: Callable[[Asked], Awaitable[Answered]],
-        what: Asked,
-    ) -> Answered:
-        """One request, where it may be made at all. Raises _NoAnswer."""
+        backoff: Backoff,
+        max_refusals: int,
+        request: Callable[[Request], Awaitable[Reply]],
+        argument: Request,
+    ) -> Reply:
+        """Sends one request if backoff and budget allow it. Raises _NoCounts."""
         async with self._turns:
             now = self._monotonic()
-            if not rest.admits(now, _TRIAL_SECONDS):
-                raise _NoAnswer("it rests after failures", skipped=True)
+            if not backoff.allows(now, _TRIAL_SECONDS):
+                raise _NoCounts("paused after failures", skipped=True)
             if not self._budget.take(now):
-                raise _NoAnswer("its host was asked often enough for now", skipped=True)
+                raise _NoCounts("request budget of the host used up", skipped=True)
             try:
-                answered = await request(what)
+                reply = await request(argument)
             except TrackerRefusal as refusal:
-                text = f"it refused: {self._readable(refusal.text)}"
-                self._failed(rest, refusals, text)
-                raise _NoAnswer(text, refused=True) from None
+                text = f"refused: {self._readable(refusal.text)}"
+                self._failed(backoff, max_refusals, text)
+                raise _NoCounts(text, refused=True) from None
             except (TrackerReplyError, Unreachable) as error:
-                self._failed(rest, FAILURES, str(error))
-                raise _NoAnswer(str(error)) from None
-            if rest.succeeded():
-                log.info("another tracker answers again", tracker=self.name, asked=self._kind(rest))
-            return answered
+                self._failed(backoff, MAX_FAILURES, str(error))
+                raise _NoCounts(str(error)) from None
+            if backoff.succeeded():
+                log.info("upstream tracker available again", tracker=self.name, request=self._kind(backoff))
+            return reply
 
-    def _failed(self, rest: Rest, limit: int, text: str) -> None:
-        seconds = rest.failed(self._monotonic(), limit)
+    def _failed(self, backoff: Backoff, limit: int, text: str) -> None:
+        seconds = backoff.failed(self._monotonic(), limit)
         if seconds is not None:
             log.warning(
-                "another tracker rests after failures",
+                "upstream tracker paused after failures",
                 tracker=self.name,
-                asked=self._kind(rest),
+                request=self._kind(backoff),
                 last=text,
                 seconds=round(seconds),
             )
 
-    def _kind(self, rest: Rest) -> str:
-        return "scrape" if rest is self._scrapes else "announce"
+    def _kind(self, backoff: Backoff) -> str:
+        return "scrape" if backoff is self._scrapes else "announce"
 
     def _readable(self, text: str) -> str:
-        """What a stranger wrote, fit for one line of ours. It may repeat the passkey that it was sent."""
+        """A tracker's text, made printable and cut, with secrets masked: it may repeat our passkey."""
         text = "".join(character if character.isprintable() else " " for character in self._url.hide(text))
-        return text[:_LONGEST_TEXT] or "without a reason"
+        return text[:_MAX_TEXT_LENGTH] or "without a reason"
 
 
 def _addresses(reply: AnnounceReply) -> list[Address]:
-    """The peers' addresses, each once."""
+    """The distinct addresses of the peers."""
     packed = ((reply.peers, ENDPOINT_LENGTH), (reply.peers6, ENDPOINT6_LENGTH))
     return list(
         dict.fromkeys(unmap(address) for peers, size in packed for address, _ in split_endpoints(peers, size))

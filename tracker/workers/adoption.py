@@ -1,0 +1,70 @@
+"""Adds users and allowed clients that a site wrote directly into the store to the lists of them.
+
+It scans the store's keys at the start and once per reap interval.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.users.adoption import KEYS_A_STEP, START, Adoption
+
+PAUSES = 4
+"""The pause after a step is at least four times as long as the step: the scan takes a fifth of the store's time."""
+_ERROR_SECONDS = 60.0
+
+log = structlog.get_logger("tracker.store")
+
+
+class AdoptionWorker:
+    """``interval`` returns the seconds per round. ``wanted`` returns whether the tracker has users or an allow-list.
+
+    Without both there is nothing to list.
+    """
+
+    def __init__(self, adoption: Adoption, interval: Callable[[], float], wanted: Callable[[], bool]) -> None:
+        self._adoption = adoption
+        self._interval = interval
+        self._wanted = wanted
+
+    async def run(self) -> None:
+        """Runs until cancelled. After an error of the store it waits a minute."""
+        seconds = 0.0
+        while True:
+            try:
+                await self.round(seconds)
+            except (StoreUnavailable, RedisError) as error:
+                if isinstance(error, RedisError):
+                    log.error("cannot list users and clients written by the site", error=str(error))
+                await asyncio.sleep(_ERROR_SECONDS)
+                continue
+            await asyncio.sleep(self._interval() / 10)
+            seconds = 0.9 * self._interval()
+
+    async def round(self, seconds: float) -> None:
+        """Scans every key once, spread over about ``seconds``.
+
+        Raises StoreUnavailable and redis.exceptions.RedisError.
+        """
+        if not self._wanted():
+            return
+        timer = asyncio.get_running_loop().time
+        cursor, users, clients, unusable, scanned = START, 0, 0, 0, 0
+        end = timer() + seconds
+        while True:
+            began = timer()
+            step = await self._adoption.step(cursor)
+            cursor, scanned = step.cursor, scanned + KEYS_A_STEP
+            users, clients = users + len(step.users), clients + len(step.clients)
+            unusable += len(step.unusable)
+            if cursor == START:
+                break
+            steps_left = max(1.0, (step.keys - scanned) / KEYS_A_STEP)
+            await asyncio.sleep(max(PAUSES * (timer() - began), (end - timer()) / steps_left))
+        if users or clients:
+            log.info("listed users and clients written by the site", users=users, clients=clients)
+        if unusable:
+            log.warning("invalid user ids: not positive numbers, or used twice", ids=unusable)

@@ -1,0 +1,162 @@
+"""Counts joins and refusals per client program, outside the announce path; sends the counts to the store every 3 s.
+
+Clients can invent names, so the number of different names between two batches is bounded. Further ones are dropped and
+counted as dropped. The most frequent names of the last batch keep their entries, so a flood of invented names does not
+displace the real ones. A batch without a reply of the store is sent again; the store counts it once.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from heapq import nlargest
+from typing import NamedTuple
+
+import structlog
+from redis.exceptions import OutOfMemoryError, RedisError
+
+from tracker.bittorrent import PeerId
+from tracker.errors import StoreUnavailable
+from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, Software, shown
+from tracker.store.stats.count import Count
+
+SEND_SECONDS = 3.0
+MAX_WAITING = 1000
+"""Different (program, reason) pairs between two batches."""
+KEPT_NAMES = 200
+"""The most frequent pairs of a batch, which keep their entries for the next one."""
+LOG_SECONDS = 60.0
+FLUSH_SECONDS = 3.0
+"""Time limit of the last batches at a graceful stop."""
+_MAX_ATTEMPTS = 5
+
+log = structlog.get_logger("tracker.software")
+
+
+class _Batch(NamedTuple):
+    number: int
+    counts: dict[ClientEvent, int]
+    time: float
+
+
+class ClientSoftwareCounter:
+    """``name`` says which program a peer id names, ``count`` takes the counters' names, ``clock`` gives epoch seconds.
+    ``flush`` takes at most ``flush_seconds``."""
+
+    def __init__(
+        self,
+        software: Software,
+        *,
+        name: Callable[[PeerId], str],
+        count: Count,
+        clock: Callable[[], float],
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        flush_seconds: float = FLUSH_SECONDS,
+    ) -> None:
+        self._software = software
+        self._name = name
+        self._count = count
+        self._clock = clock
+        self._sleep = sleep
+        self._flush_seconds = flush_seconds
+        self._counts: dict[ClientEvent, int] = {}
+        self._batch: _Batch | None = None
+        self._batches = 0
+        self._attempts = 0
+        self._sending = asyncio.Lock()
+        self._dropped = 0
+
+    @property
+    def waiting(self) -> int:
+        """Joins and refusals not yet confirmed by the store."""
+        return sum(self._counts.values()) + (sum(self._batch.counts.values()) if self._batch else 0)
+
+    def add(self, peer_id: PeerId, label: str) -> None:
+        """Counts a join, or a refusal with this failure ``label``. Takes a few microseconds."""
+        pair = self._name(peer_id), label
+        known = self._counts.get(pair)
+        if known is not None:
+            self._counts[pair] = known + 1
+        elif len(self._counts) < MAX_WAITING:
+            self._counts[pair] = 1
+        else:
+            self._drop(1)
+
+    def _drop(self, events: int) -> None:
+        self._dropped += events
+        self._count("software_dropped", by=events)
+
+    async def run(self) -> None:
+        """Runs until cancelled; survives errors of the store. Call ``flush`` afterwards."""
+        async with asyncio.TaskGroup() as tasks:
+            for part in (self._send_regularly, self._log_drops):
+                tasks.create_task(part(), name=f"software {part.__name__}")
+
+    async def _send_regularly(self) -> None:
+        while True:
+            await self._sleep(SEND_SECONDS)
+            try:
+                await self._send()
+            except (StoreUnavailable, OutOfMemoryError):
+                pass  # retried with the next batch; the queue is bounded
+            except RedisError as error:
+                log.error("cannot count client programs", error=str(error))
+                self._drop_bad_batch()
+
+    def _drop_bad_batch(self) -> None:
+        """Drops a batch that the store has refused five times, so that others can follow."""
+        self._attempts += 1
+        if self._attempts >= _MAX_ATTEMPTS and self._batch is not None:
+            self._drop(sum(self._batch.counts.values()))
+            self._batch, self._attempts = None, 0
+
+    async def _send(self) -> None:
+        """Sends all current counts, batch by batch."""
+        async with self._sending:
+            if self._batch is not None:
+                await self._send_batch(self._batch)
+            sent = {pair: number for pair, number in self._counts.items() if number}
+            waiting = list(sent)
+            for at in range(0, len(waiting), MAX_BATCH):
+                self._batch = self._take(waiting[at : at + MAX_BATCH])
+                await self._send_batch(self._batch)
+            if sent:
+                self._keep_frequent(sent)
+
+    def _take(self, pairs: Sequence[ClientEvent]) -> _Batch:
+        """A batch of these pairs. Names that become equal when they are cleaned for storage add up."""
+        batch: dict[ClientEvent, int] = {}
+        for each in pairs:
+            stored = shown(*each)
+            batch[stored] = batch.get(stored, 0) + self._counts[each]
+            self._counts[each] = 0
+        self._batches += 1
+        return _Batch(self._batches, batch, self._clock())
+
+    async def _send_batch(self, batch: _Batch) -> None:
+        await self._software.add(batch.number, batch.counts, batch.time)
+        self._batch, self._attempts = None, 0
+
+    def _keep_frequent(self, sent: Mapping[ClientEvent, int]) -> None:
+        frequent = set(nlargest(KEPT_NAMES, self._counts, key=lambda pair: sent.get(pair, 0)))
+        self._counts = {pair: number for pair, number in self._counts.items() if number or pair in frequent}
+
+    async def flush(self) -> None:
+        """Sends what is waiting, at a graceful stop. Drops what the store does not accept in time."""
+        try:
+            async with asyncio.timeout(self._flush_seconds):
+                await self._send()
+        except (StoreUnavailable, RedisError, TimeoutError) as error:
+            log.warning("client programs not counted at shutdown", events=self.waiting, error=str(error))
+            self._drop(self.waiting)
+            self._counts, self._batch = {}, None
+
+    async def _log_drops(self) -> None:
+        """Logs at most once a minute."""
+        logged = 0
+        while True:
+            await self._sleep(LOG_SECONDS)
+            if self._dropped > logged:
+                log.warning(
+                    "client programs not counted: too many names, or refused by the store",
+                    events=self._dropped - logged,
+                )
+                logged = self._dropped

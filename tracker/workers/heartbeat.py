@@ -1,0 +1,28 @@
+"""The heartbeat of each web process: peers can announce.
+
+The background process sends one too, but may be suspended while web processes serve. Without their heartbeat that would
+look like an outage, and no time in a swarm would count.
+"""
+
+import asyncio
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
+
+log = structlog.get_logger("tracker.heartbeat")
+
+
+async def send_heartbeats(reaping: Reaping, connection: Connection) -> None:
+    """Runs until cancelled; survives errors of the store. The reaper, not this, detects steps of the store's clock."""
+    while True:
+        try:
+            await reaping.beat()
+        except StoreUnavailable:
+            await connection.until_back()
+        except RedisError as error:
+            log.error("heartbeat failed", error=str(error))
+        await asyncio.sleep(HEARTBEAT_SECONDS)
