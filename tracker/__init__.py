@@ -9,9 +9,9 @@ The rings, outside in; imports point down only (tests/test_architecture.py holds
     wire                  pure bytes <-> nouns, beside the rings
     bittorrent, errors    the nouns everybody shares
 
-The path of an announce, one direction, one round trip to the store:
-frontends/door.py -> wire/query.py parse -> announce.py -> store/swarms.py -> lua/announce.lua
--> back out through wire/http.py encode.
+The path of an announce, one direction, one round trip to the store: frontends/http/fast_protocol.py ->
+wire/http_request.py parse -> announce.py -> store/swarms/swarms.py -> lua/announce.lua -> back out through
+wire/http_reply.py encode.
 """
 
 __version__ = "0.1.0"

@@ -1,7 +1,7 @@
 """``python -m tracker`` and the script ``tracker`` are the ``tracker`` command.
 
-SIGHUP is held back from the first line on: it would end a tracker whose modules are still being imported. start.py lets it
-through once it is heeded, cli.py at once for every other command.
+SIGHUP is blocked from the first line on: by default it would end a tracker that is still importing its modules.
+app/start.py unblocks it after installing a handler; cli/main.py unblocks it at once for every other command.
 """
 
 import signal
@@ -9,9 +9,9 @@ import signal
 
 def main() -> None:
     signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGHUP})
-    from tracker import cli  # noqa: PLC0415  # not before the line above
+    from tracker.cli import main  # noqa: PLC0415
 
-    cli.main()
+    main.main()
 
 
 if __name__ == "__main__":

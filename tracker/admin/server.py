@@ -1,35 +1,38 @@
-"""The admin port: one application, what guards it, and the sockets it listens on."""
+"""The admin port: its aiohttp application, middlewares and listeners."""
 
 import asyncio
 import contextlib
 from collections.abc import AsyncIterator, Sequence
+from urllib.parse import urlsplit
 
 from aiohttp import web
 
-from tracker.admin import api, metrics, pages, sign_in, static_files
-from tracker.admin.auth import ACCESS, Access, admitted
-from tracker.admin.connections import Limits, serving, sized
-from tracker.admin.desk import Desk
-from tracker.admin.hosts import Hosts, checked
-from tracker.admin.problems import explained
-from tracker.admin.stopping import STOPPING
-from tracker.listeners import open_listeners
-from tracker.settings import AdminSettings
+from tracker.admin import api, metrics, pages
+from tracker.admin.auth.auth import ACCESS, Access, access_middleware
+from tracker.admin.auth.hosts import Hosts, host_middleware
+from tracker.admin.context import AdminContext
+from tracker.admin.http import static_files
+from tracker.admin.http.connections import Limits, serving, size_limit_middleware
+from tracker.admin.http.problems import problem_middleware
+from tracker.admin.http.stopping import STOPPING
+from tracker.admin.pages import sign_in
+from tracker.settings.model import AdminSettings
+from tracker.system.listeners import open_listeners
 
 
 @contextlib.asynccontextmanager
 async def serve_admin(
-    desk: Desk, settings: AdminSettings, limits: Limits | None = None
+    context: AdminContext, settings: AdminSettings, limits: Limits | None = None
 ) -> AsyncIterator[tuple[str, ...]]:
-    """Serves until the block is left; gives the addresses, with real ports where 0 was asked for.
+    """Serves until the block is left; yields the addresses, with real ports in place of 0.
 
-    Leaving it closes the sockets first, ends streams, and gives what is in the making a few seconds. Raises StartupError
-    when an address cannot be had.
+    Leaving the block closes the sockets, ends event streams, and gives requests in flight a few seconds. Raises
+    StartupError for an address that is not available.
     """
     listeners = await open_listeners(settings.listen)
     addresses = tuple(listener.address for listener in listeners)
     try:
-        app = make_app(desk, settings, addresses)
+        app = make_app(context, settings, addresses)
     except BaseException:
         for listener in listeners:
             listener.close()
@@ -38,10 +41,20 @@ async def serve_admin(
         yield addresses
 
 
-def make_app(desk: Desk, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
-    """What answers at these addresses."""
-    access = Access(desk.stores.tokens, asyncio.get_running_loop().time)
-    guards = [explained, sized, checked(Hosts(settings.hosts, addresses)), admitted(access)]
+def _names(settings: AdminSettings) -> list[str]:
+    """The host names that browsers may use."""
+    return [*settings.hosts, *([urlsplit(settings.url).hostname or ""] if settings.url else [])]
+
+
+def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
+    """The application for these addresses."""
+    access = Access(context.stores.tokens, asyncio.get_running_loop().time)
+    guards = [
+        problem_middleware,
+        size_limit_middleware,
+        host_middleware(Hosts(_names(settings), addresses)),
+        access_middleware(access),
+    ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access
     app[STOPPING] = stopping = asyncio.Event()
@@ -50,19 +63,19 @@ def make_app(desk: Desk, settings: AdminSettings, addresses: Sequence[str]) -> w
         stopping.set()
 
     app.on_shutdown.append(stop)
-    app.add_routes([*_probes(desk), *sign_in.routes(desk), *static_files.routes()])
+    app.add_routes([*_probes(context), *sign_in.routes(context), *static_files.routes()])
     for part in (metrics, api, pages):
-        app.add_routes(part.routes(desk))
+        app.add_routes(part.routes(context))
     pages.setup(app)
     return app
 
 
-def _probes(desk: Desk) -> list[web.AbstractRouteDef]:
+def _probes(context: AdminContext) -> list[web.AbstractRouteDef]:
     async def health(_request: web.Request) -> web.Response:
         return web.Response(text="alive\n")
 
     async def ready(_request: web.Request) -> web.Response:
-        problems = desk.problems()
+        problems = context.problems()
         if problems:
             return web.Response(status=503, text="".join(f"{problem}\n" for problem in problems))
         return web.Response(text="ready\n")

@@ -1,22 +1,22 @@
-"""Whether this tracker is fit to serve, and why not: for /ready, on both ports.
+"""Whether this tracker is ready, and if not, why: for /ready on both ports.
 
-Nothing here asks the store: what the loops have noticed anyway is looked at, so that anybody may ask at any rate.
+A check reads what the loops know already and sends the store no command, so clients may call it at any rate.
 """
 
 from collections.abc import Callable
 
-from tracker.store.connection import Connection
+from tracker.store.client.connection import Connection
 from tracker.workers.reaper import Reaper
 
-STORE_AWAY = "the store does not answer"
-DEAF = "expiry events of the store are not heard"
+STORE_UNAVAILABLE = "the store does not answer"
+NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
 SWEEP_BEHIND = "the sweep is behind"
 STOPPING = "shutting down"
-NOBODY_SERVES = "no web process serves"
+NO_WEB_PROCESS = "no web process is running"
 
 
 class Readiness:
-    """``stopping`` says whether the stop has begun. Where another process reaps there is no ``reaper``."""
+    """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps."""
 
     def __init__(self, connection: Connection, stopping: Callable[[], bool], reaper: Reaper | None) -> None:
         self._connection = connection
@@ -24,11 +24,11 @@ class Readiness:
         self._reaper = reaper
 
     def problems(self) -> list[str]:
-        """Fixed texts, fit for anybody; none when all is well. What follows from a store that is away is left out."""
+        """Fixed public texts; empty if ready. Problems that an unavailable store causes are left out."""
         found = [STOPPING] if self._stopping() else []
         if self._connection.away:
-            return [*found, STORE_AWAY]
+            return [*found, STORE_UNAVAILABLE]
         if self._reaper is not None:
-            found += [DEAF] if self._reaper.deaf else []
+            found += [NO_EXPIRY_EVENTS] if self._reaper.missing_events else []
             found += [SWEEP_BEHIND] if self._reaper.sweep_behind else []
         return found

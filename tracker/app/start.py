@@ -1,7 +1,7 @@
-"""The start of a tracker, in the order that has it answer soonest.
+"""Starts a tracker, in the order that takes the least time until it serves.
 
-The private store comes first, for it may have much to load. While it does so everything else is imported, which takes
-longer than all that is left to do then.
+The private store starts first, because it may have much data to load. Meanwhile everything else is imported: that takes
+longer than all later steps.
 """
 
 import asyncio
@@ -14,71 +14,80 @@ from typing import TYPE_CHECKING, Any
 
 import structlog
 
-from tracker.reloading import Reload
-from tracker.settings import Settings
-from tracker.store_server import open_server
+from tracker.settings.model import Settings
+from tracker.settings.reload import Reload
+from tracker.valkey.opening import open_server
 
 if TYPE_CHECKING:
-    from tracker.service import Banner
+    from tracker.app.service import Banner
 
 STOP_SECONDS = 10
-"""After a signal, and the delay that the settings ask for, everything has ended by then, one way or another."""
-_LAST_SECONDS = 3.0
-"""Of these, what the private store gets for its end."""
+"""Maximum time from a signal, plus the delay in the settings, to the end of the process."""
+_STORE_STOP_SECONDS = 3.0
+"""The part of STOP_SECONDS that is kept for the end of the private store."""
 
 log = structlog.get_logger("tracker")
 
 
-class Stop(asyncio.Event):
+class ShutdownEvent(asyncio.Event):
     """Set by the first signal."""
 
     deadline = 0.0
-    """When the process has to be gone, by the loop's clock."""
+    """When the process must have ended, by the loop's clock."""
     opening: asyncio.Task[Any] | None = None
-    """What waits for the private store, and need not wait any longer then."""
+    """The task that starts the tracker; None once it serves. A signal cancels it."""
 
 
 async def serve(
-    settings: Settings, ready: "Callable[[Banner], None]", read_again: Callable[[], Settings]
+    settings: Settings, ready: "Callable[[Banner], None]", read_settings: Callable[[], Settings]
 ) -> None:
-    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start. On SIGHUP it goes by what ``read_again``
-    gives, which raises SettingsError."""
-    _write_no_cores()
-    loop, stop = asyncio.get_running_loop(), Stop()
-    reload = Reload(read_again)
-    _heed_signals(stop, STOP_SECONDS + settings.http.stop_delay_seconds, reload)
+    """Serves until SIGTERM or SIGINT; raises StartupError when it cannot start.
+
+    SIGHUP calls ``read_settings``, which may raise SettingsError, and applies the result.
+    """
+    _disable_core_files()
+    loop, stop = asyncio.get_running_loop(), ShutdownEvent()
+    reload = Reload(read_settings)
+    _install_signal_handlers(stop, STOP_SECONDS + settings.http.stop_delay_seconds, reload)
     async with AsyncExitStack() as stack:
         stop.opening = task = asyncio.current_task()
+        message = "stopped before the private store was ready"
+
+        def serving(banner: "Banner") -> None:
+            stop.opening = None
+            ready(banner)
+
         try:
             server = await stack.enter_async_context(open_server(settings, _import_service))
+            from tracker.app import service  # noqa: PLC0415
+
+            message = "stopped before the tracker served"
+            await service.serve(settings, server, stop, serving, reload)
         except asyncio.CancelledError:
             if task is None or not stop.is_set():
                 raise
             task.uncancel()
-            log.info("stopped before the private store was ready")
+            log.info(message)
             return
         finally:
             stop.opening = None
-        from tracker import service  # noqa: PLC0415  # imported by now
-
-        await service.serve(settings, server, stop, ready, reload)
         if server.private is not None:
-            await server.private.compact(stop.deadline - _LAST_SECONDS - loop.time())
+            await server.private.compact(stop.deadline - _STORE_STOP_SECONDS - loop.time())
     log.info("stopped")
 
 
-def _write_no_cores() -> None:
-    """A core file would hold passwords and passkeys. Children inherit this; who wants one raises the limit (prlimit)."""
-    _, most = resource.getrlimit(resource.RLIMIT_CORE)
-    resource.setrlimit(resource.RLIMIT_CORE, (0, most))
+def _disable_core_files() -> None:
+    """A core file would contain passwords and passkeys. Children inherit the limit; `prlimit` raises it if needed."""
+    _, hard_limit = resource.getrlimit(resource.RLIMIT_CORE)
+    resource.setrlimit(resource.RLIMIT_CORE, (0, hard_limit))
 
 
 def _import_service() -> None:
-    import tracker.service  # noqa: F401, PLC0415
+    import tracker.app.service  # noqa: F401, PLC0415
 
 
-def _heed_signals(stop: Stop, seconds: float, reload: Reload) -> None:
-    """The first SIGTERM or SIGINT stops gracefully, for at most so many ``seconds``; the second at once. SIGHUP reloads."""
+def _install_signal_handlers(stop: ShutdownEvent, seconds: float, reload: Reload) -> None:
+    """The first SIGTERM or SIGINT stops gracefully within ``seconds``, the second at once. SIGHUP reloads settings."""
     loop = asyncio.get_running_loop()
 
     def on_signal() -> None:
@@ -95,10 +104,10 @@ def _heed_signals(stop: Stop, seconds: float, reload: Reload) -> None:
     in_terminal = os.isatty(0)
 
     def on_hangup() -> None:
-        if in_terminal and not os.isatty(0):  # its window was closed: nobody asked for anything
+        if in_terminal and not os.isatty(0):  # the terminal was closed: this is no request to reload
             on_signal()
         else:
             reload.asked.set()
 
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
-    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # one that came before now is heard
+    signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers one that came before now

@@ -1,8 +1,10 @@
-"""The web processes of one tracker: as many as are wanted, all on the same sockets, each started anew when it ends.
+"""Runs the web processes of one tracker on the same sockets, and replaces each one that ends.
 
-The parent opens the sockets and hands each process copies of them through a private pair of sockets, together with the
-settings, so that no secret stands in a command line or an environment. On the same pair it says once a second why the
-tracker is not ready, if it is not, and which settings have changed when some have; and hears the process's figures; its end tells either that the other is gone.
+The parent opens the sockets and passes copies of them to each process, with the settings, through a private socket
+pair. So no secret is in a command line or an environment.
+
+On the same pair the parent sends a status message every second (why the tracker is not ready) and changed settings.
+The process sends its telemetry. End of file means that the other side has ended.
 """
 
 import asyncio
@@ -21,34 +23,34 @@ from typing import Any
 
 import structlog
 
-from tracker import logs
-from tracker.child import Child, start_child
 from tracker.errors import StartupError
-from tracker.listeners import Listener
-from tracker.loops import running
-from tracker.reloading import values_of
-from tracker.settings import PREFIX, Settings
-from tracker.telemetry import Histogram, Snapshot, merged
+from tracker.runtime.telemetry import Histogram, Snapshot, merged
+from tracker.settings.model import PREFIX, Settings
+from tracker.settings.reload import values_of
+from tracker.system import logs
+from tracker.system.child_process import ChildProcess, start_child_process
+from tracker.system.event_loop import running
+from tracker.system.listeners import Listener
 
 START_SECONDS = 30.0
-"""How long a process may take until it serves."""
+"""Maximum time from the start of a process until it serves."""
 STOP_SECONDS = 8.0
-"""How long one may take to answer what is in flight when the tracker stops."""
-NEWS_SECONDS = 1.0
-MOST_SILENT = 60
-"""A process that has let so many of our news go by without any of its own hangs, and makes room for another."""
-_SHORTEST_PAUSE = 0.5
-_LONGEST_PAUSE = 10.0
+"""Maximum time for answering requests in flight when the tracker stops."""
+STATUS_SECONDS = 1.0
+MAX_UNANSWERED = 60
+"""A process that leaves more status messages than this unanswered is ended and replaced."""
+_MIN_PAUSE = 0.5
+_MAX_PAUSE = 10.0
 _LENGTH = struct.Struct(">I")
-_LONGEST_LINE = 1_000_000
-_MODULE = "tracker.web_process"
+_MAX_LINE = 1_000_000
+_MODULE = "tracker.app.web_process"
 
 log = structlog.get_logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)
-class Orders:
-    """What a web process is told once. ``url`` is the store's, ``addresses`` what the sockets are bound to."""
+class WorkerConfig:
+    """Sent to a web process once. ``url`` is the store's; ``addresses`` are those of the sockets."""
 
     settings: Settings
     url: str
@@ -56,15 +58,15 @@ class Orders:
     addresses: tuple[str, ...]
 
 
-def send_orders(pair: socket.socket, orders: Orders, sockets: Sequence[socket.socket]) -> None:
-    """Blocks until the process at the other end has taken them."""
-    body = pickle.dumps(orders)
+def send_config(pair: socket.socket, config: WorkerConfig, sockets: Sequence[socket.socket]) -> None:
+    """Blocks until the process has received ``config`` and ``sockets``."""
+    body = pickle.dumps(config)
     socket.send_fds(pair, [_LENGTH.pack(len(body))], [each.fileno() for each in sockets])
     pair.sendall(body)
 
 
-def receive_orders(pair: socket.socket) -> tuple[Orders, list[socket.socket]]:
-    """Blocks; raises EOFError when the parent is gone before it said anything."""
+def receive_config(pair: socket.socket) -> tuple[WorkerConfig, list[socket.socket]]:
+    """Blocks until the parent has sent both; raises EOFError if it ends first."""
     head, descriptors, _, _ = socket.recv_fds(pair, _LENGTH.size, 64)
     if len(head) < _LENGTH.size:
         raise EOFError("the tracker ended first")
@@ -75,88 +77,90 @@ def receive_orders(pair: socket.socket) -> tuple[Orders, list[socket.socket]]:
         if not part:
             raise EOFError("the tracker ended first")
         body += part
-    orders: Orders = pickle.loads(bytes(body))  # noqa: S301  # from our parent, through a pair only it holds
-    return orders, [socket.socket(fileno=descriptor) for descriptor in descriptors]
+    config: WorkerConfig = pickle.loads(bytes(body))  # noqa: S301  # from our parent, through a pair only it holds
+    return config, [socket.socket(fileno=descriptor) for descriptor in descriptors]
 
 
-def encode_news(news: Any) -> bytes:
-    return json.dumps(news).encode() + b"\n"
+def encode_message(message: Any) -> bytes:
+    return json.dumps(message).encode() + b"\n"
 
 
 def encode_snapshot(snapshot: Snapshot) -> bytes:
-    return encode_news(asdict(snapshot))
+    return encode_message(asdict(snapshot))
 
 
 def decode_snapshot(line: bytes) -> Snapshot:
-    """Raises ValueError, TypeError or KeyError for what encode_snapshot did not write."""
+    """Raises ValueError, TypeError or KeyError if ``line`` does not come from encode_snapshot."""
     row = json.loads(line)
     histograms = {name: Histogram(**histogram) for name, histogram in row["histograms"].items()}
     return Snapshot(dict(row["counts"]), histograms, dict(row["gauges"]))
 
 
 class WebProcess:
-    """One of them, from its start to its end."""
+    """One web process, as the parent sees it."""
 
-    def __init__(self, child: Child, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+    def __init__(
+        self, child: ChildProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+    ) -> None:
         self.child = child
         self.snapshot = Snapshot()
         self.serving = asyncio.Event()
-        self.silent = 0
-        """How many times it was told something since it was last heard: while this process stands still, nobody is late."""
+        self.unanswered = 0
+        """Status messages since its last reply: counted, not timed, so a stalled parent does not kill its children."""
         self._reader = reader
         self._writer = writer
 
     async def listen(self) -> None:
-        """Hears its figures until it ends."""
+        """Receives the process's telemetry until the process ends."""
         with suppress(OSError, ValueError):
             while line := await self._reader.readline():
-                self.silent = 0
+                self.unanswered = 0
                 with suppress(ValueError, TypeError, KeyError):
                     self.snapshot = decode_snapshot(line)
                 self.serving.set()
 
-    def change(self, values: Mapping[str, Any]) -> None:
-        """``values`` are settings, as reloading.py takes them out."""
-        self._writer.write(encode_news(dict(values)))
+    def apply_values(self, values: Mapping[str, Any]) -> None:
+        """Sends changed settings. ``values`` come from settings.reload.values_of."""
+        self._writer.write(encode_message(dict(values)))
 
-    def tell(self, problems: Sequence[str]) -> None:
-        """A process that does not listen, because it hangs, is told nothing more."""
-        self.silent += 1
-        if self._writer.transport.get_write_buffer_size() < _LONGEST_LINE:
-            self._writer.write(encode_news(list(problems)))
+    def notify(self, problems: Sequence[str]) -> None:
+        """Sends a status message, unless too much is waiting because the process does not read."""
+        self.unanswered += 1
+        if self._writer.transport.get_write_buffer_size() < _MAX_LINE:
+            self._writer.write(encode_message(list(problems)))
 
     async def stop(self, seconds: float) -> None:
-        """It answers what is in flight; what else it has to say is still heard."""
+        """Ends the process after requests in flight, within ``seconds``. Its last telemetry is still received."""
         await self.child.stop(seconds)
 
-    async def end_if_it_hangs(self) -> None:
-        if self.silent > MOST_SILENT and not self.child.ended.is_set():
-            log.error("a web process hangs", pid=self.child.pid)
+    async def end_if_unresponsive(self) -> None:
+        if self.unanswered > MAX_UNANSWERED and not self.child.ended.is_set():
+            log.error("web process not responding; restarting it", pid=self.child.pid)
             await self.child.stop(0)
 
     def close(self) -> None:
-        """Lets go of one that has ended."""
+        """Closes the pipes of a process that has ended."""
         self.child.transport.close()
         self._writer.close()
 
 
-class Workforce:
-    """``problems`` says why the tracker is not ready."""
+class WebProcessPool:
+    """Starts, monitors and replaces web processes. ``problems`` returns why the tracker is not ready."""
 
     def __init__(
-        self, orders: Orders, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
+        self, config: WorkerConfig, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
     ) -> None:
-        self._orders = orders
+        self._config = config
         self._sockets = [listener.socket for listener in listeners]
-        self._stop_seconds = STOP_SECONDS + orders.settings.http.stop_delay_seconds
+        self._stop_seconds = STOP_SECONDS + config.settings.http.stop_delay_seconds
         self._problems = problems
         self._running: set[WebProcess] = set()
-        self._departed = Snapshot()
+        self._ended = Snapshot()
         self._stopping = asyncio.Event()
 
     @property
     def alive(self) -> int:
-        """How many serve."""
+        """The number of processes that serve."""
         return sum(process.serving.is_set() for process in self._running)
 
     @property
@@ -164,25 +168,25 @@ class Workforce:
         return sorted(process.child.pid for process in self._running)
 
     def snapshot(self) -> Snapshot:
-        """The figures of all of them, with what those that have ended had counted."""
-        return merged([self._departed, *(process.snapshot for process in self._running)])
+        """The sums over all processes, including the counts of those that have ended."""
+        return merged([self._ended, *(process.snapshot for process in self._running)])
 
     async def start(self) -> WebProcess:
-        """Starts one; raises StartupError when it ends at once, or the system has no room for it."""
-        orders = self._orders
-        process = await self._spawn(orders)
+        """Starts a process. Raises StartupError if it ends at once or the system cannot start it."""
+        config = self._config
+        process = await self._spawn(config)
         self._running.add(process)
-        if self._orders is not orders:  # settings changed meanwhile
-            process.change(values_of(self._orders.settings))
+        if self._config is not config:  # settings changed meanwhile
+            process.apply_values(values_of(self._config.settings))
         return process
 
-    async def _spawn(self, orders: Orders) -> WebProcess:
+    async def _spawn(self, config: WorkerConfig) -> WebProcess:
         ours, theirs = socket.socketpair()
         try:
-            # -P: no module out of the working directory, which may be one that others write into.
+            # -P: imports nothing from the working directory, which others may be able to write to.
             command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()))
-            child = await start_child(
-                command, logs.pass_on, inherit=theirs.fileno(), environment=_environment()
+            child = await start_child_process(
+                command, logs.write_rendered, inherit=theirs.fileno(), environment=_environment()
             )
         except BaseException as error:
             ours.close()
@@ -192,36 +196,38 @@ class Workforce:
         finally:
             theirs.close()
         try:
-            await asyncio.get_running_loop().run_in_executor(None, send_orders, ours, orders, self._sockets)
-            reader, writer = await asyncio.open_connection(sock=ours, limit=_LONGEST_LINE)
+            await asyncio.get_running_loop().run_in_executor(None, send_config, ours, config, self._sockets)
+            reader, writer = await asyncio.open_connection(sock=ours, limit=_MAX_LINE)
         except BaseException as error:
             ours.close()
             await child.stop(0)
-            if isinstance(error, OSError):  # it ended before it had taken them
-                raise StartupError(f"a web process {await child.last_words()}") from error
+            # OSError: it ended before it had received the configuration. ValueError: the tracker stops meanwhile, and
+            # has closed the sockets to send.
+            if isinstance(error, OSError | ValueError):
+                raise StartupError(f"a web process {await child.describe_end()}") from error
             raise
         return WebProcess(child, reader, writer)
 
     async def keep(self, process: WebProcess) -> None:
-        """Hears a process, and starts another whenever one has ended; returns when the tracker stops."""
-        pause = _SHORTEST_PAUSE
+        """Receives a process's telemetry and replaces it whenever it ends; returns when the tracker stops."""
+        pause = _MIN_PAUSE
         while True:
             await process.listen()
             await process.child.ended.wait()
-            self._part_with(process)
+            self._remove(process)
             if not self._stopping.is_set():
-                log.error("a web process ended", pid=process.child.pid, how=process.child.ending)
+                log.error("web process ended", pid=process.child.pid, how=process.child.ending)
             process.close()
             if self._stopping.is_set():
                 return
-            pause = _SHORTEST_PAUSE if process.serving.is_set() else min(2 * pause, _LONGEST_PAUSE)
+            pause = _MIN_PAUSE if process.serving.is_set() else min(2 * pause, _MAX_PAUSE)
             replacement = await self._replacement(pause)
             if replacement is None:
                 return
             process = replacement
 
     async def _replacement(self, pause: float) -> WebProcess | None:
-        """Another one, as soon as one can be started: the others go on meanwhile. None when the tracker stops first."""
+        """A new process, tried until one starts; None if the tracker stops first. The others keep serving meanwhile."""
         while True:
             await asyncio.sleep(pause)
             if self._stopping.is_set():
@@ -229,55 +235,57 @@ class Workforce:
             try:
                 return await self.start()
             except StartupError as error:
-                log.error("a web process cannot be started again", why=str(error))
-                pause = min(2 * pause, _LONGEST_PAUSE)
+                if self._stopping.is_set():
+                    return None
+                log.error("cannot restart a web process", why=str(error))
+                pause = min(2 * pause, _MAX_PAUSE)
 
-    def _part_with(self, process: WebProcess) -> None:
-        """What it counted stays counted."""
+    def _remove(self, process: WebProcess) -> None:
+        """Removes an ended process, and keeps its counts and histograms."""
         if process in self._running:
             self._running.remove(process)
             last = Snapshot(process.snapshot.counts, process.snapshot.histograms)
-            self._departed = merged([self._departed, last])
+            self._ended = merged([self._ended, last])
 
-    def go_by(self, settings: Settings) -> None:
-        """All of them, and those that will be started in the place of one."""
-        self._orders = replace(self._orders, settings=settings)
+    def apply_settings(self, settings: Settings) -> None:
+        """Sends changed settings to all processes; those started later get them too."""
+        self._config = replace(self._config, settings=settings)
         for process in self._running:
-            process.change(values_of(settings))
+            process.apply_values(values_of(settings))
 
     async def run(self) -> None:
-        """Runs until cancelled: tells them every second how the tracker is, and ends those that hang."""
+        """Runs until cancelled: sends a status message every second, and ends processes that do not respond."""
         while True:
             problems = self._problems()
             for process in list(self._running):
-                process.tell(problems)
-                await process.end_if_it_hangs()
-            await asyncio.sleep(NEWS_SECONDS)
+                process.notify(problems)
+                await process.end_if_unresponsive()
+            await asyncio.sleep(STATUS_SECONDS)
 
     async def stop(self) -> None:
-        """Lets all of them answer what is in flight, and end."""
+        """Ends all processes after they have answered requests in flight."""
         self._stopping.set()
-        # Whoever connected to ours would never be accepted once they have closed theirs.
+        # Nothing would accept a connection to the parent's copies once the processes have closed theirs.
         for sock in self._sockets:
             sock.close()
         await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
 
 
 @asynccontextmanager
-async def open_workforce(
-    orders: Orders, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
-) -> AsyncIterator[Workforce]:
-    """Web processes, serving; leaving the block stops them gracefully. Raises StartupError when one cannot start."""
-    force = Workforce(orders, listeners, problems)
+async def open_web_processes(
+    config: WorkerConfig, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
+) -> AsyncIterator[WebProcessPool]:
+    """Yields once all processes serve, and stops them gracefully on exit. Raises StartupError if one cannot start."""
+    pool = WebProcessPool(config, listeners, problems)
     try:
-        processes = [await force.start() for _ in range(orders.settings.http.workers)]
-        async with running(force.run, *(partial(force.keep, process) for process in processes)):
+        processes = [await pool.start() for _ in range(config.settings.http.workers)]
+        async with running(pool.run, *(partial(pool.keep, process) for process in processes)):
             for process in processes:
                 await _until_serving(process)
-            yield force
-            await force.stop()
+            yield pool
+            await pool.stop()
     finally:
-        await force.stop()
+        await pool.stop()
 
 
 async def _until_serving(process: WebProcess) -> None:
@@ -285,14 +293,14 @@ async def _until_serving(process: WebProcess) -> None:
         async with asyncio.timeout(START_SECONDS):
             while not process.serving.is_set():
                 if process.child.ended.is_set():
-                    raise StartupError(f"a web process {await process.child.last_words()}")
+                    raise StartupError(f"a web process {await process.child.describe_end()}")
                 await asyncio.sleep(0.02)
     except TimeoutError:
         raise StartupError(f"a web process did not serve within {START_SECONDS:.0f} s") from None
 
 
 def _environment() -> dict[str, str]:
-    """Where it finds the package; no setting, for it is told all it needs."""
+    """The environment of a web process: PYTHONPATH with this package, and no settings. WorkerConfig has them all."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith(PREFIX)}
-    folders = [str(Path(__file__).parents[1]), *kept.get("PYTHONPATH", "").split(os.pathsep)]
+    folders = [str(Path(__file__).parents[2]), *kept.get("PYTHONPATH", "").split(os.pathsep)]
     return {**kept, "PYTHONPATH": os.pathsep.join(filter(None, folders))}

@@ -1,4 +1,4 @@
-"""How far long work has come: a bar in a terminal, elsewhere a line now and then; always on standard error."""
+"""Progress of long commands on standard error: a bar in a terminal, occasional lines elsewhere."""
 
 import sys
 import time
@@ -8,12 +8,12 @@ from contextlib import contextmanager
 import typer
 
 EVERY = 1000
-"""Elsewhere than in a terminal, things done between two lines; and no more than one line in a second."""
+"""Items between two lines; at most one line per second."""
 _PAUSE_SECONDS = 1.0
 
 
 class Progress:
-    """Counts what is done; what it shows is up to its kind."""
+    """Counts items; subclasses show the count."""
 
     def __init__(self, what: str, total: int | None) -> None:
         self.what = what
@@ -24,7 +24,7 @@ class Progress:
         self.done += by
 
     def reach(self, done: int) -> None:
-        """Where how much is done is known better than how much was added."""
+        """Sets the count, for callers that know the total instead of the increment."""
         self.advance(done - self.done)
 
     def __str__(self) -> str:
@@ -34,19 +34,19 @@ class Progress:
 class _Lines(Progress):
     def __init__(self, what: str, total: int | None) -> None:
         super().__init__(what, total)
-        self._told = 0
+        self._shown = 0
         self._at = -_PAUSE_SECONDS
 
     def advance(self, by: int = 1) -> None:
         super().advance(by)
-        if self.done - self._told >= EVERY and time.monotonic() - self._at >= _PAUSE_SECONDS:
-            self._told, self._at = self.done, time.monotonic()
+        if self.done - self._shown >= EVERY and time.monotonic() - self._at >= _PAUSE_SECONDS:
+            self._shown, self._at = self.done, time.monotonic()
             typer.echo(str(self), err=True)
 
 
 @contextmanager
 def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Iterator[Progress]:
-    """``what`` is written in front of it. ``quiet`` only counts."""
+    """``what`` is the label. ``quiet`` counts without output."""
     if quiet:
         yield Progress(what, total)
     elif sys.stderr.isatty():
@@ -58,7 +58,7 @@ def progress(what: str, total: int | None = None, *, quiet: bool = False) -> Ite
 
 @contextmanager
 def _bar(what: str, total: int | None) -> Iterator[Progress]:
-    # rich takes its time to import.
+    # rich is slow to import.
     from rich.console import Console  # noqa: PLC0415
     from rich.progress import (  # noqa: PLC0415
         BarColumn,

@@ -1,7 +1,7 @@
-"""What the command line prints: rows by pages, one line for each error, the banner.
+"""Output of the command line: tables by page, errors, notes, the banner of a start.
 
-Names of torrents and clients come from strangers. What could move a cursor, hide or reorder text is shown
-escaped; nothing is read as markup.
+Names of torrents and clients come from strangers. Characters that move the cursor, or hide or reorder text, are
+escaped; nothing is interpreted as markup.
 """
 
 import json
@@ -21,31 +21,31 @@ from tracker import __version__
 if TYPE_CHECKING:
     from rich.console import Console
 
-    from tracker.service import Banner
+    from tracker.app.service import Banner
 
-_LEAST_WIDTH = 10
+_MIN_WIDTH = 10
 _GAP = 3
 _BLOCKS = "▁▂▃▄▅▆▇█"
 
 
 class Moment(int):
-    """Epoch seconds: a number for programs, a date (UTC) for people."""
+    """Epoch seconds: a number in JSON, a date (UTC) in text."""
 
     def __str__(self) -> str:
         try:
             return time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime(self))
-        except (OverflowError, OSError, ValueError):  # somebody else wrote it
+        except (OverflowError, OSError, ValueError):  # written by another program
             return int.__repr__(self)
 
 
 MOMENT = 20
-"""Characters of a date."""
+"""Width of a date in characters."""
 Value = str | int | float | bool | None
 Row = dict[str, Value]
 
 
 def printable(text: str) -> str:
-    """``text`` with everything that is not a visible character or a plain space escaped, as in ``\\x1b``."""
+    """``text`` with everything but visible characters and plain spaces escaped, as in ``\\x1b``."""
     return "".join(
         c if c.isprintable() else c.encode("unicode_escape", "surrogatepass").decode() for c in text
     )
@@ -56,8 +56,13 @@ def say(text: str) -> None:
 
 
 def complain(text: str) -> None:
-    """One line on standard error."""
+    """One error line on standard error."""
     typer.echo(f"error: {printable(text)}", err=True)
+
+
+def note(text: str) -> None:
+    """One line on standard error that is not an error."""
+    typer.echo(f"note: {printable(text)}", err=True)
 
 
 def say_json(row: Row) -> None:
@@ -66,29 +71,29 @@ def say_json(row: Row) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``width`` 0 takes the room that is left."""
+    """``width`` 0: the column shares the remaining width."""
 
     name: str
     width: int = 0
     right: bool = False
 
 
-def fitted(name: str, rows: Iterable[Row], *, right: bool = False, most: int | None = None) -> Column:
-    """As wide as its longest cell, and no wider than ``most``: for rows that are all there beforehand."""
+def fitted(name: str, rows: Iterable[Row], *, right: bool = False, max_width: int | None = None) -> Column:
+    """A column as wide as its widest cell, at most ``max_width``."""
     width = max([len(name), *(len(_cell(row[name])) for row in rows)])
-    return Column(name, width if most is None else min(width, most), right)
+    return Column(name, width if max_width is None else min(width, max_width), right)
 
 
 class Listing:
-    """Rows as they come, a page at a time: a table in a terminal, else tabs; or one JSON object a line."""
+    """Prints rows page by page: a table in a terminal, tab-separated lines elsewhere, or one JSON object per line."""
 
     def __init__(self, columns: Sequence[Column], *, as_json: bool) -> None:
         self._columns = columns
         self._as_json = as_json
         self._console = _console() if sys.stdout.isatty() and not as_json else None
         self._first = True
-        needed = sum((column.width or _LEAST_WIDTH) + _GAP for column in columns)
-        if self._console is not None and self._console.width < needed:  # cells cut in pieces help nobody
+        needed = sum((column.width or _MIN_WIDTH) + _GAP for column in columns)
+        if self._console is not None and self._console.width < needed:  # too narrow for readable cells
             self._console = None
             typer.echo("\t".join(column.name for column in columns))
 
@@ -103,11 +108,11 @@ class Listing:
                 typer.echo("\t".join(_cell(row[column.name]) for column in self._columns))
 
     def _table(self, console: "Console", rows: Iterable[Row]) -> None:
-        from rich import box  # noqa: PLC0415  # rich is for terminals only, and takes its time to import
+        from rich import box  # noqa: PLC0415  # slow to import, and for terminals only
         from rich.table import Table  # noqa: PLC0415
         from rich.text import Text  # noqa: PLC0415
 
-        # Widths are fixed beforehand: pages share their columns, and no page has to wait for the last.
+        # Widths are fixed in advance, so that all pages have the same columns.
         table = Table(
             box=box.SIMPLE_HEAD, show_edge=False, pad_edge=False, show_header=self._first, expand=True
         )
@@ -141,12 +146,12 @@ def _cell(value: Value) -> str:
 
 
 def terminal_width() -> int:
-    """In characters; where there is no terminal, what is usual."""
+    """In characters; 80 if there is no terminal."""
     return shutil.get_terminal_size().columns
 
 
 def sparkline(values: Sequence[float]) -> str:
-    """A block for each value, as high as it is beside the largest; nothing stands for 0."""
+    """One block per value, scaled to the largest; a space for 0."""
     largest = max(values, default=0)
     if largest <= 0:
         return " " * len(values)
@@ -155,7 +160,7 @@ def sparkline(values: Sequence[float]) -> str:
 
 
 def describe(row: Row, *, as_json: bool) -> None:
-    """One thing: a line for each of its properties."""
+    """Prints one record, a line per field."""
     if as_json:
         say_json(row)
         return
@@ -165,24 +170,27 @@ def describe(row: Row, *, as_json: bool) -> None:
 
 
 def banner_text(banner: "Banner", pid: int, *, private: bool) -> str:
-    """What a person wants to know once the tracker serves; announce URLs first."""
+    """Printed when the tracker serves; announce URLs first."""
     urls = announce_urls(banner.addresses, "/<passkey>/announce" if private else "/announce")
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
-    admin = announce_urls(banner.admin, "/")
+    configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
+    admin = list(dict.fromkeys([*configured, *announce_urls(banner.admin, "/")]))
     lines += [("admin" if not number else "", url) for number, url in enumerate(admin)]
     if banner.link and admin:
-        from tracker.store.tokens import LINK_SECONDS  # noqa: PLC0415  # no other line here needs the store
+        from tracker.store.access.tokens import LINK_SECONDS  # noqa: PLC0415  # a slow import that only this line needs
 
-        # Behind the #, so that no browser sends it anywhere in a URL.
+        # Browsers do not send the part after #.
         lines.append(
             ("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)")
         )
     lines += [("store", banner.store), ("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
-    return "\n".join([f"swarmkeeper {__version__} serves", *(f"  {name:<10}{text}" for name, text in lines)])
+    return "\n".join(
+        [f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)]
+    )
 
 
 def announce_urls(addresses: Sequence[str], path: str) -> list[str]:
-    """Where clients may announce. A wildcard address is shown as this machine, and as others see it."""
+    """URLs for the addresses. A wildcard address becomes localhost and this machine's outward address."""
     urls: list[str] = []
     for address in addresses:
         if address.startswith("unix:"):
@@ -196,9 +204,9 @@ def announce_urls(addresses: Sequence[str], path: str) -> list[str]:
 
 
 def outward_address(family: socket.AddressFamily) -> str | None:
-    """The address this machine has towards the world, as it stands in a URL; None when it has no way there.
+    """This machine's address on its default route, as written in a URL; None without a route.
 
-    Connecting a datagram socket only looks a route up: nothing is sent.
+    Connecting a datagram socket only looks up the route: nothing is sent.
     """
     target = "192.0.2.1" if family == socket.AF_INET else "2001:db8::1"
     try:

@@ -1,4 +1,4 @@
-"""What the doctor finds: a line for people."""
+"""The result of one check."""
 
 from dataclasses import dataclass
 from typing import Literal
@@ -8,7 +8,7 @@ Level = Literal["ok", "warning", "wrong"]
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """One line: how it stands with ``subject``, and what to do about it (empty when nothing)."""
+    """The state of ``subject``, and what to do about it (empty: nothing)."""
 
     level: Level
     subject: str
@@ -18,3 +18,14 @@ class Finding:
     def __str__(self) -> str:
         line = f"{self.level:<8} {self.subject:<14} {self.text}"
         return f"{line}: {self.remedy}" if self.remedy else line
+
+
+def megabytes(count: int) -> str:
+    return f"{count / 1024 / 1024:.1f} MB"
+
+
+def ago(seconds: float) -> str:
+    for unit, size in (("days", 86400), ("hours", 3600), ("minutes", 60)):
+        if seconds >= 2 * size:
+            return f"{seconds / size:.0f} {unit}"
+    return f"{seconds:.0f} s"

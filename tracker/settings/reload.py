@@ -1,19 +1,20 @@
-"""Settings that change while the tracker serves: SIGHUP has them read again, and who goes by them told.
+"""Settings that change while the tracker serves: SIGHUP reads them again.
 
-Not every setting can: a port, a store or a number of processes is taken once. Which can is the table here, and a column of
-docs/settings.md.
+A port, the store's address or a number of processes changes by a restart only. The table here lists the settings that
+a reload applies; docs/settings.md has a column for them.
 """
 
 import asyncio
+import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 import structlog
 
 from tracker.errors import SettingsError
-from tracker.settings import FIELDS, Settings, variable
-from tracker.settings_limits import LimitSettings
+from tracker.settings.limits import LimitSettings
+from tracker.settings.model import FIELDS, Settings, variable
 
 RELOADED: Mapping[str, frozenset[str]] = {
     "announce": frozenset(
@@ -31,13 +32,20 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "mode",
             "max_torrents",
             "new_per_address_hour",
+            "new_per_network_hour",
             "forget_after_seconds",
             "full_scrape",
             "max_scrape",
         }
     ),
     "users": frozenset(
-        {"peer_memory_seconds", "hnr_min_bytes", "hnr_threshold_seconds", "max_credit_bytes_per_second"}
+        {
+            "peer_memory_seconds",
+            "hnr_min_bytes",
+            "hnr_threshold_seconds",
+            "max_credit_bytes_per_second",
+            "max_user_credit_bytes_per_second",
+        }
     ),
     "clients": frozenset({"allow_list"}),
     "reaper": frozenset({"interval_seconds"}),
@@ -45,7 +53,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
     "limits": frozenset(LimitSettings.model_fields),
     "log": frozenset({"level", "format"}),
 }
-"""By section: the settings that a running tracker takes over."""
+"""By section: the settings that a reload applies."""
 
 log = structlog.get_logger("tracker")
 
@@ -54,35 +62,30 @@ def is_reloaded(section: str, name: str) -> bool:
     return name in RELOADED.get(section, ())
 
 
-@dataclass(slots=True)
-class Changes:
-    """Who has to hear of other settings, in one process."""
+class LiveSettings:
+    """The settings of one process. A reload replaces ``current``: read it at each use instead of keeping it."""
 
-    _followers: list[Callable[[Settings], None]] = field(default_factory=list)
+    __slots__ = ("current",)
 
-    def follow(self, follower: Callable[[Settings], None]) -> None:
-        """``follower`` is called with all settings in force whenever some of them have changed."""
-        self._followers.append(follower)
-
-    def tell(self, settings: Settings) -> None:
-        for follower in self._followers:
-            follower(settings)
+    def __init__(self, settings: Settings) -> None:
+        self.current = settings
 
 
 def values_of(settings: Settings) -> dict[str, Any]:
-    """What can change, as JSON takes it; no secret is among it."""
+    """The settings that a reload changes, in types of JSON. No secret is among them."""
     included: Any = {section: set(names) for section, names in RELOADED.items()}
     return settings.model_dump(mode="json", include=included)
 
 
 def with_values(settings: Settings, values: Mapping[str, Mapping[str, Any]]) -> Settings:
-    """``settings`` with those of ``values_of``."""
-    parts = {
-        section: type(part).model_validate({**part.model_dump(), **values[section]})
-        for section in values
-        if (part := getattr(settings, section))
-    }
-    return settings.model_copy(update=parts)
+    """``settings`` with those of ``values_of``. A section without a change stays the same object."""
+    changed = {}
+    for section, some in values.items():
+        old = getattr(settings, section)
+        new = type(old).model_validate({**old.model_dump(), **some})
+        if new != old:
+            changed[section] = new
+    return settings.model_copy(update=changed)
 
 
 def differences(old: Settings, new: Settings) -> Iterator[tuple[str, str]]:
@@ -91,29 +94,45 @@ def differences(old: Settings, new: Settings) -> Iterator[tuple[str, str]]:
             yield section, name
 
 
-class Reload:
-    """``read`` reads the settings anew, as at the start; ``asked`` is set by the signal."""
+@dataclass(frozen=True, slots=True)
+class LastReload:
+    """The result of the last SIGHUP at ``at`` (epoch s): names of variables and errors, without secrets."""
 
-    def __init__(self, read: Callable[[], Settings]) -> None:
+    at: float
+    waiting: tuple[str, ...] = ()
+    """Settings changed since the start that need a restart."""
+    problems: tuple[str, ...] = ()
+    """Why nothing changed."""
+
+
+class Reload:
+    """``read`` reads the settings as at the start; the signal sets ``asked``; ``clock`` gives epoch seconds."""
+
+    def __init__(self, read: Callable[[], Settings], clock: Callable[[], float] = time.time) -> None:
         self._read = read
+        self._clock = clock
         self.asked = asyncio.Event()
+        self.last: LastReload | None = None
 
     async def run(self, settings: Settings, take: Callable[[Settings], None]) -> None:
-        """Runs until cancelled. ``settings`` are those of the start; ``take`` is given those in force when they change."""
+        """Runs until cancelled. ``settings`` are those of the start; ``take`` receives changed settings."""
         while True:
             await self.asked.wait()
             self.asked.clear()
             try:
                 wanted = await asyncio.to_thread(self._read)
             except SettingsError as error:
-                log.error("the settings are wrong, and stay as they were", problems=str(error).splitlines())
+                problems = str(error).splitlines()
+                waiting = self.last.waiting if self.last else ()
+                self.last = LastReload(self._clock(), waiting, tuple(problems))
+                log.error("settings are invalid; nothing changed", problems=problems)
                 continue
             settings = self._taken(settings, wanted, take)
 
-    @staticmethod
-    def _taken(settings: Settings, wanted: Settings, take: Callable[[Settings], None]) -> Settings:
+    def _taken(self, settings: Settings, wanted: Settings, take: Callable[[Settings], None]) -> Settings:
         changed = [variable(*each) for each in differences(settings, wanted) if is_reloaded(*each)]
         waiting = [variable(*each) for each in differences(settings, wanted) if not is_reloaded(*each)]
+        self.last = LastReload(self._clock(), tuple(waiting))
         if changed:
             settings = with_values(settings, values_of(wanted))
             take(settings)

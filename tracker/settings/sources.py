@@ -1,7 +1,7 @@
-"""Where settings come from, first wins: TRACKER_… variables, a ``.env`` file in the working directory, a
-TOML file (``--config``), the defaults. The only reader of the environment.
+"""Reads settings from TRACKER_… variables, ``.env`` in the working directory, and a TOML file (``--config``).
 
-A misspelt name would leave its default in force without a word, so every name with our prefix is looked at.
+The first source that gives a setting wins; the rest are defaults. No other module reads the environment. Every name
+with our prefix is checked: a misspelt one would otherwise leave its default in force without a word.
 """
 
 import difflib
@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
+from stat import S_ISREG
 from typing import Any
 
 from dotenv.parser import parse_stream
@@ -24,13 +25,14 @@ from pydantic_settings import (
 )
 
 from tracker.errors import SettingsError
-from tracker.settings import FIELDS, PREFIX, Settings, variable
+from tracker.settings.model import FIELDS, PREFIX, Settings, variable
+from tracker.settings.removed import REMOVED
 
 ENV_FILE = Path(".env")
 
 
 class _Names(Settings, BaseSettings):
-    """What pydantic-settings looks for; never made, for ``load`` also has to see the names that nobody knows."""
+    """What pydantic-settings looks for. It is never instantiated, because ``load`` also checks unknown names."""
 
     model_config = SettingsConfigDict(
         env_prefix=PREFIX,
@@ -43,7 +45,8 @@ class _Names(Settings, BaseSettings):
     )
 
 
-_VARIABLES = {variable(*field): field for field in FIELDS}
+_VARIABLES = frozenset(variable(*field) for field in FIELDS)
+_REMOVED_VARIABLES = {variable(*field): value for field, value in REMOVED.items()}
 _DOTTED = [".".join(field) for field in FIELDS]
 
 # What Kubernetes and Docker put into the environment for a service or a linked container named `tracker…`.
@@ -55,17 +58,19 @@ _FOREIGN_VALUE = re.compile(r"(tcp|udp)://")
 
 @dataclass(frozen=True, slots=True)
 class _Source:
-    """What one place says: the values, its unknown names as problems, and how it writes a setting's name."""
+    """One source: its values, a line for each unknown and each removed name, and how it spells a setting's name."""
 
     values: Mapping[str, Mapping[str, Any]]
     unknown: Sequence[str]
+    removed: Sequence[str]
     name: Callable[[str, str], str]
 
 
 def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
-    """The settings in force; raises SettingsError, which names all that is wrong with them.
+    """The current settings. Raises SettingsError, which lists every mistake.
 
-    ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable counts as unset.
+    ``config`` is a TOML file that must exist; ``env_file`` may be missing. An empty variable counts as unset. Removed
+    settings are ignored and listed in ``Settings.ignored``.
     """
     sources = [] if config is None else [_from_toml(config)]
     sources += [_from_env_file(env_file), _from_environment()]
@@ -82,22 +87,23 @@ def load(config: Path | None = None, env_file: Path = ENV_FILE) -> Settings:
         raise SettingsError([*unknown, *_invalid(error, names)]) from None  # its own text shows the values
     if unknown:
         raise SettingsError(unknown)
-    return settings
+    return settings.with_ignored(tuple(line for source in sources for line in source.removed))
 
 
 def _from_environment() -> _Source:
     source = EnvSettingsSource(_Names)
-    return _Source(_known(source()), _unknown_variables(source.env_vars, ""), variable)
+    unknown, removed = _check_variables(source.env_vars, "")
+    return _Source(_known(source()), unknown, removed, variable)
 
 
 def _from_env_file(path: Path) -> _Source:
     where = f" in {path}"
-    if not _is_file(path):  # a directory of that name is somebody's virtual environment
-        return _Source({}, (), variable)
+    if not _is_file(path):  # a directory named .env is often a Python environment
+        return _Source({}, (), (), variable)
     _check_env_file(path)
     source = DotEnvSettingsSource(_Names, env_file=path)
-    unknown = _unknown_variables(source.env_vars, where)
-    return _Source(_known(source()), unknown, lambda section, name: variable(section, name) + where)
+    unknown, removed = _check_variables(source.env_vars, where)
+    return _Source(_known(source()), unknown, removed, lambda section, name: variable(section, name) + where)
 
 
 def _from_toml(path: Path) -> _Source:
@@ -106,12 +112,18 @@ def _from_toml(path: Path) -> _Source:
     with _readable(path):
         data = TomlConfigSettingsSource(_Names, path).toml_data
     sections = {section: part for section, part in data.items() if section in Settings.model_fields}
-    if odd := [section for section, part in sections.items() if not isinstance(part, dict)]:
-        raise SettingsError(f"{path}: {section} must be a table of settings, [{section}]" for section in odd)
+    if invalid := [section for section, part in sections.items() if not isinstance(part, dict)]:
+        raise SettingsError(
+            f"{path}: {section} must be a table of settings, [{section}]" for section in invalid
+        )
+    given = [(section, name) for section, part in sections.items() for name in part]
     unknown = [section for section in data if section not in sections]
-    unknown += [f"{s}.{name}" for s, part in sections.items() for name in part if (s, name) not in FIELDS]
+    unknown += [".".join(field) for field in given if field not in FIELDS and field not in REMOVED]
     lines = [f"{dotted} in {path} is not a setting{_nearest(dotted, _DOTTED)}" for dotted in unknown]
-    return _Source(_known(data), lines, lambda section, name: f"{section}.{name} in {path}")
+    removed = [
+        _ignored(f"{'.'.join(field)} in {path}", REMOVED[field]) for field in given if field in REMOVED
+    ]
+    return _Source(_known(data), lines, removed, lambda section, name: f"{section}.{name} in {path}")
 
 
 def _known(data: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
@@ -135,28 +147,43 @@ def _readable(path: Path) -> Iterator[None]:
 
 
 def _is_file(path: Path) -> bool:
-    """Raises SettingsError where nobody can tell, as in a directory that we may not enter."""
+    """Raises SettingsError if that cannot be found out, as in a folder that the tracker may not enter."""
     with _readable(path):
-        return path.is_file()
+        try:
+            return S_ISREG(path.stat().st_mode)  # is_file() hides such errors from Python 3.14 on
+        except (FileNotFoundError, NotADirectoryError):
+            return False
 
 
 def _check_env_file(path: Path) -> None:
-    """The library skips lines that it does not understand; a setting lost so would be missed too late."""
+    """Refuses lines that the library would skip silently, a setting among them."""
     with _readable(path), path.open(encoding="utf-8") as file:
         bindings = list(parse_stream(file))
-    odd = [b.original for b in bindings if b.error or (b.value is None and (b.key or "").startswith(PREFIX))]
-    if odd:
-        lines = [text.line + len(text.string) - len(text.string.lstrip("\n")) for text in odd]
+    bad = [b.original for b in bindings if b.error or (b.value is None and (b.key or "").startswith(PREFIX))]
+    if bad:
+        lines = [text.line + len(text.string) - len(text.string.lstrip("\n")) for text in bad]
         raise SettingsError(f"{path} line {line}: write NAME=value" for line in lines)
 
 
-def _unknown_variables(present: Mapping[str, str | None], where: str) -> list[str]:
-    """A line for each name that begins with the prefix, holds something, and is no setting."""
-    return [
-        f"{name}{where} is not a setting{_nearest(name, list(_VARIABLES))}"
-        for name, value in ((name.upper(), value) for name, value in present.items())
-        if value and name.startswith(PREFIX) and name not in _VARIABLES and not _foreign(name, value)
+def _check_variables(present: Mapping[str, str | None], where: str) -> tuple[list[str], list[str]]:
+    """A line for each non-empty name with the prefix that is no setting, and for each that no longer is one."""
+    given = {name.upper(): value for name, value in present.items() if value}
+    others = {
+        name: value for name, value in given.items() if name.startswith(PREFIX) and name not in _VARIABLES
+    }
+    unknown = [
+        f"{name}{where} is not a setting{_nearest(name, sorted(_VARIABLES))}"
+        for name, value in others.items()
+        if name not in _REMOVED_VARIABLES and not _foreign(name, value)
     ]
+    removed = [
+        _ignored(f"{name}{where}", _REMOVED_VARIABLES[name]) for name in others if name in _REMOVED_VARIABLES
+    ]
+    return unknown, removed
+
+
+def _ignored(name: str, value: str) -> str:
+    return f"{name} is ignored: it is no longer a setting (always {value})"
 
 
 def _foreign(name: str, value: str) -> bool:
@@ -164,14 +191,14 @@ def _foreign(name: str, value: str) -> bool:
 
 
 def _nearest(name: str, names: list[str]) -> str:
-    # Without the prefix, which would make everything look alike.
+    # Compared without the prefix, which would make all names look alike.
     bare = {known.removeprefix(PREFIX): known for known in names}
     found = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.5)
     return f"; did you mean {bare[found[0]]}?" if found else "; `tracker settings` lists them all"
 
 
 def _invalid(error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:
-    """One line for each setting, without the value: it may be a secret."""
+    """One line per setting, without the value: it may be a secret."""
     lines: dict[tuple[str, ...], str] = {}
     for detail in error.errors(include_input=False, include_url=False, include_context=False):
         field = tuple(str(part) for part in detail["loc"][:2])

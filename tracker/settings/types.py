@@ -1,4 +1,4 @@
-"""How the values of settings are written, and what a section of them is. settings.py says which there are."""
+"""Types of the values of settings, and the base class of a section."""
 
 import json
 import re
@@ -16,14 +16,15 @@ from pydantic import (
     field_validator,
 )
 
-from tracker.tracker_url import parse_tracker_url
+from tracker.wire.tracker_url import parse_tracker_url
 
-MOST_SECONDS, MOST_BYTES = 10**12, 2**53 - 1
-"""More than anybody means, and as much as the store takes for the end of a key, and its scripts count exactly."""
+MAX_SECONDS, MAX_BYTES = 10**12, 2**53 - 1
+"""Upper bounds of settings: the store accepts expiry times up to the first, its scripts count exactly up to the
+second."""
 
 
 def _network(value: object) -> object:
-    # Parsed here, not by pydantic's union: that would complain twice, and about neither in words of its own.
+    # Parsed here, because pydantic reports two errors for a union, both without the reason.
     return ip_network(value.strip()) if isinstance(value, str) else value
 
 
@@ -31,23 +32,23 @@ Network = Annotated[IPv4Network | IPv6Network, BeforeValidator(_network)]
 
 
 def _web_address(value: str) -> str:
-    """The complaint shows no value: somebody may have put a key into it."""
+    """The error does not show the value: it may contain a key."""
     try:
         parts = urlsplit(value)
-        sound = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
     except ValueError:
-        sound = False
-    if not sound or re.search(r"[@?#\s]", value) or not value.isprintable():
+        valid = False
+    if not valid or re.search(r"[@?#\s]", value) or not value.isprintable():
         raise ValueError("must be an http:// or https:// URL without user, query and fragment")
     return value.rstrip("/")
 
 
 WebAddress = Annotated[str, AfterValidator(_web_address)]
-"""The URL of a server, without a slash at its end."""
+"""The URL of a server, without a trailing slash."""
 
 
 def host_and_port(address: str) -> tuple[str, int]:
-    """Out of ``host:port`` or ``[ipv6]:port``; raises ValueError."""
+    """Parses ``host:port`` or ``[ipv6]:port``; raises ValueError."""
     found = re.fullmatch(r"(?:\[([0-9A-Fa-f:.]+)\]|([^\s:\[\]/@]+)):([0-9]{1,5})", address)
     if found is None or not 0 < int(found[3]) < 65536:
         raise ValueError("must be written host:port or [ipv6]:port")
@@ -63,7 +64,7 @@ UdpAddress = Annotated[str, AfterValidator(_udp_address)]
 
 
 def split_address(address: str) -> tuple[str, int]:
-    """(host without brackets, port) of an address to listen on; raises ValueError. Port 0 lets the system choose."""
+    """(host without brackets, port) of a listen address; raises ValueError. With port 0 the system chooses."""
     host, colon, port = address.rpartition(":")
     bracketed = host.startswith("[") and host.endswith("]")
     usable = colon and host and (bracketed or ":" not in host)
@@ -82,31 +83,44 @@ ListenAddress = Annotated[str, AfterValidator(_listen_address)]
 """``host:port``, ``[ipv6]:port`` or ``unix:/path``."""
 
 
+def _site_url(value: str) -> str:
+    """Browsers open a port published on ``0.0.0.0`` or ``[::]`` as localhost."""
+    parts = urlsplit(_web_address(value))
+    if parts.path:
+        raise ValueError("must be an http:// or https:// URL without a path")
+    wildcard = re.match(r"0\.0\.0\.0|\[::\]", parts.netloc)
+    return f"{parts.scheme}://{'localhost' + parts.netloc[wildcard.end() :] if wildcard else parts.netloc}"
+
+
+SiteUrl = Annotated[str, AfterValidator(_site_url)]
+"""The URL of a site as browsers show it, without a path."""
+
+
 def _announce_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
-    """The complaint counts them, for each may hold a passkey."""
+    """The error names the position in the list, because a URL may contain a passkey."""
     for number, url in enumerate(urls, 1):
         try:
             parse_tracker_url(url.get_secret_value())
         except ValueError:
             raise ValueError(
-                f"number {number} is no announce URL: http, https or udp, a host, and for udp a port"
+                f"number {number} is not an announce URL: http, https or udp, a host, and for udp a port"
             ) from None
     return urls
 
 
 AnnounceUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_announce_urls)]
-"""Other trackers; tracker_url.py says what may be one, and shows it without its passkey."""
+"""Other trackers; tracker_url.py validates the URLs and masks their passkeys."""
 
 
 class Section(BaseModel):
-    """One part's settings: frozen, and nothing unknown gets in."""
+    """The settings of one part: frozen, without unknown fields."""
 
     model_config = ConfigDict(frozen=True, extra="forbid")
 
     @field_validator("*", mode="before")
     @classmethod
     def _split_lists(cls, value: object, info: ValidationInfo) -> object:
-        """A list may be written as text: comma-separated, or as JSON."""
+        """Parses a list written as text: comma-separated or JSON."""
         name = info.field_name or ""
         if not isinstance(value, str) or get_origin(cls.model_fields[name].annotation) is not tuple:
             return value
@@ -116,7 +130,7 @@ class Section(BaseModel):
 def _items(text: str) -> list[Any]:
     try:
         parsed = json.loads(text)
-    except ValueError:  # `[::]:6969,0.0.0.0:6969` looks like JSON only at first sight
+    except ValueError:  # `[::]:6969,0.0.0.0:6969` begins like JSON
         parsed = None
     if isinstance(parsed, list):
         return parsed

@@ -1,13 +1,12 @@
-"""A child process that never outlives the tracker, and whose log is heard.
+"""A child process that ends with the tracker, and whose output the tracker reads.
 
-On Linux the kernel sees to the first: the child asks for SIGTERM at its parent's death, then becomes
-the program wanted, so no process is added. The kernel means the *thread* that started it: start children
-from the main thread, whose end is the process's. Elsewhere a small supervisor stays between the two
-and reads a pipe that closes when the tracker is gone.
+On Linux the kernel ends it: the child requests SIGTERM for its parent's death, then executes the program. No process is
+added. The kernel watches the *thread* that started the child, so start children from the main thread. On other systems
+a small supervisor process stays between the two; it reads a pipe that closes when the tracker ends.
 
-A child has a session of its own, so a Ctrl-C in the terminal reaches the tracker only, which stops its
-children when it no longer needs them. SIGHUP means nothing to it: settings are the tracker's affair. What it writes comes through a pipe: no file that grows, and its
-last words are at hand.
+A child has its own session: Ctrl-C in a terminal reaches only the tracker, which then stops its children. The child
+ignores SIGHUP, because only the tracker reloads settings. Its output comes through a pipe, so no log file grows, and
+the last lines can be quoted in an error.
 """
 
 import asyncio
@@ -19,8 +18,8 @@ from collections import deque
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 
-# Both run under `python -I -S -c`, before anything of ours is imported; their arguments are the
-# descriptor that the program is to inherit, the tracker's pid, and the program's command line.
+# Both run under `python -I -S -c`, without the tracker's modules. Arguments: the descriptor that the program inherits,
+# the tracker's pid, and the program's command line.
 _DIE_WITH_PARENT = """
 import ctypes, os, signal, sys
 signal.signal(signal.SIGHUP, signal.SIG_IGN)
@@ -40,7 +39,7 @@ running = []
 def end(*_):
     for child in running:
         child.terminate()
-def wait_for_the_tracker_to_go():
+def wait_for_the_tracker_to_end():
     os.read(0, 1)
     end()
 signal.signal(signal.SIGTERM, end)
@@ -51,63 +50,63 @@ try:
 except OSError as error:
     sys.exit(f"cannot run {sys.argv[3]}: {error.strerror}")
 os.close(inherited)
-threading.Thread(target=wait_for_the_tracker_to_go, daemon=True).start()
+threading.Thread(target=wait_for_the_tracker_to_end, daemon=True).start()
 status = running[0].wait()
 os._exit(status if status >= 0 else 128 - status)
 """
 HAS_PARENT_DEATH_SIGNAL = sys.platform == "linux"
 
 
-class Child(asyncio.SubprocessProtocol):
-    """The running process: passes its lines on, keeps the last, knows when it ended."""
+class ChildProcess(asyncio.SubprocessProtocol):
+    """The running process. Passes each line of output on, keeps the last ones, and sets ``ended``."""
 
     transport: asyncio.SubprocessTransport
 
-    def __init__(self, hear: Callable[[str], None], lifeline: int | None) -> None:
+    def __init__(self, on_line: Callable[[str], None], parent_pipe: int | None) -> None:
         self.ended = asyncio.Event()
-        self._hear = hear
-        self._lifeline = lifeline
-        self._silent = asyncio.Event()
-        self._unfinished = b""
+        self._on_line = on_line
+        self._parent_pipe = parent_pipe
+        self._output_closed = asyncio.Event()
+        self._partial_line = b""
         self._lines: deque[str] = deque(maxlen=3)
 
     @property
     def pid(self) -> int:
-        """Of the process; where it is supervised, of its supervisor."""
+        """Of the process, or of its supervisor."""
         return self.transport.get_pid()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # which of the bases it is depends on the loop
+        self.transport = transport  # type: ignore[assignment]  # the base class depends on the loop
 
     def pipe_data_received(self, _fd: int, data: bytes) -> None:
-        *lines, rest = (self._unfinished + data).split(b"\n")
-        self._unfinished = rest[:8192]
+        *lines, rest = (self._partial_line + data).split(b"\n")
+        self._partial_line = rest[:8192]
         for line in lines:
             if text := line.decode(errors="replace").strip():
                 self._lines.append(text)
-                self._hear(text)
+                self._on_line(text)
 
     def process_exited(self) -> None:
         self.ended.set()
 
     def connection_lost(self, _error: Exception | None) -> None:
-        self._silent.set()
+        self._output_closed.set()
 
-    async def last_words(self) -> str:
-        """How it ended, with the end of its log, in one line. Only for one that has ended."""
+    async def describe_end(self) -> str:
+        """How it ended, and its last lines of output, as one line. Call it after the end only."""
         with suppress(TimeoutError):
             async with asyncio.timeout(1):  # a grandchild may hold the pipe open
-                await self._silent.wait()
+                await self._output_closed.wait()
         return f"ended with {self.ending}, saying: {' / '.join(self._lines) or 'nothing'}"
 
     @property
     def ending(self) -> str:
-        """The signal or status it ended with."""
+        """The signal or exit status."""
         status = self.transport.get_returncode()
         return f"signal {-status}" if status is not None and status < 0 else f"status {status}"
 
     async def stop(self, seconds: float) -> None:
-        """SIGTERM, and SIGKILL when that is not obeyed in time or we are cancelled."""
+        """Sends SIGTERM; SIGKILL after ``seconds``, or when cancelled."""
         try:
             if not self.ended.is_set():
                 with suppress(ProcessLookupError):
@@ -122,35 +121,35 @@ class Child(asyncio.SubprocessProtocol):
 
     def _kill(self) -> None:
         if not self.ended.is_set():
-            # The whole session: where there is a supervisor, it and what it supervises.
+            # The whole session: the supervisor, if there is one, and the program.
             with suppress(ProcessLookupError, PermissionError):
                 os.killpg(self.pid, signal.SIGKILL)
-        if self._lifeline is not None:
-            os.close(self._lifeline)
-            self._lifeline = None
+        if self._parent_pipe is not None:
+            os.close(self._parent_pipe)
+            self._parent_pipe = None
 
 
-async def start_child(
+async def start_child_process(
     command: Sequence[str],
-    hear: Callable[[str], None],
+    on_line: Callable[[str], None],
     *,
     inherit: int,
     environment: Mapping[str, str] | None = None,
     supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
-) -> Child:
-    """Run ``command`` (an absolute path and its arguments), with files private to the owner.
+) -> ChildProcess:
+    """Runs ``command`` (an absolute path and its arguments); the files it creates are readable by their owner only.
 
-    ``hear`` gets each line it writes; ``inherit`` is a descriptor it keeps open while it lives; ``environment`` is
-    its own, this process's where it is not given. Raises
-    OSError when no process can be started; a program that cannot be run ends at once and says so.
+    ``on_line`` receives each line of output. ``inherit`` is a descriptor that the process keeps open. ``environment``
+    defaults to this process's. Raises OSError if no process can be started. If the program cannot be executed, the
+    process ends at once with an error line.
     """
     code = _SUPERVISE if supervised else _DIE_WITH_PARENT
-    ears, lifeline = os.pipe() if supervised else (None, None)
+    stdin_pipe, parent_pipe = os.pipe() if supervised else (None, None)
     try:
         _, child = await asyncio.get_running_loop().subprocess_exec(
-            lambda: Child(hear, lifeline),
+            lambda: ChildProcess(on_line, parent_pipe),
             *(sys.executable, "-I", "-S", "-c", code, str(inherit), str(os.getpid()), *command),
-            stdin=subprocess.DEVNULL if ears is None else ears,
+            stdin=subprocess.DEVNULL if stdin_pipe is None else stdin_pipe,
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             pass_fds=(inherit,),
@@ -158,10 +157,10 @@ async def start_child(
             env=environment,
         )
     except BaseException:
-        if lifeline is not None:
-            os.close(lifeline)
+        if parent_pipe is not None:
+            os.close(parent_pipe)
         raise
     finally:
-        if ears is not None:
-            os.close(ears)
+        if stdin_pipe is not None:
+            os.close(stdin_pipe)
     return child

@@ -1,4 +1,4 @@
-"""Loops that run as long as what they serve."""
+"""The event loop: which one, background coroutines, and the garbage collector."""
 
 import asyncio
 import gc
@@ -13,9 +13,9 @@ Loop = Callable[[], Coroutine[Any, Any, None]]
 
 
 def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
-    """What makes the fastest loop there is; None for asyncio's own."""
+    """The factory of uvloop; None for asyncio's loop."""
     try:
-        import uvloop  # noqa: PLC0415  # a tracker without it is slower and works
+        import uvloop  # noqa: PLC0415  # optional: the tracker works without it, but slower
     except ImportError:
         return None
     return uvloop.new_event_loop
@@ -25,8 +25,8 @@ def new_event_loop() -> Callable[[], asyncio.AbstractEventLoop] | None:
 async def running(*loops: Loop) -> AsyncIterator[None]:
     """Runs coroutines until the block is left.
 
-    One that fails takes everything down: half a tracker is worse than none. An error that is alone comes
-    out as itself, not in a group.
+    If one fails, all are cancelled, and so is the block: a partly running tracker would go unnoticed. A single error is
+    raised as itself, several as a group.
     """
     others = asyncio.all_tasks()
     try:
@@ -41,10 +41,10 @@ async def running(*loops: Loop) -> AsyncIterator[None]:
 
 
 async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -> None:
-    """Cancels ``tasks`` until they end, the second time with all that began after ``others``.
+    """Cancels ``tasks`` until they end; from the second time on with all tasks that are not in ``others``.
 
-    Once is not enough: redis-py sends through asyncio.wait_for, which before Python 3.12 forgets a
-    cancellation that comes at the moment of its success, and a TaskGroup cancels what is in it only once.
+    One cancellation may be lost: redis-py uses asyncio.wait_for, which before Python 3.12 drops a cancellation at the
+    moment of its success, and a TaskGroup cancels its tasks only once.
     """
     for task in tasks:
         task.cancel()
@@ -53,12 +53,12 @@ async def _end(tasks: set[asyncio.Task[None]], others: set[asyncio.Task[Any]]) -
             task.cancel()
 
 
-def spare_the_collector() -> None:
-    """For the end of a start, in each process that answers.
+def freeze_gc() -> None:
+    """Call at the end of the start, in each process that answers requests.
 
-    Nearly all that an announce makes is freed by reference counts; what the start made, some 90,000 objects, stays for ever.
-    With Python's defaults the cycle collector runs every few announces, and now and then walks through all of that, which
-    holds everybody up for 20 to 60 ms. Afterwards it sees only what came later: 3 ms with 100,000 objects more.
+    Reference counts free nearly everything that an announce allocates; the 90,000 objects of the start stay for ever.
+    With Python's defaults the cycle collector runs every few announces and sometimes scans all of them, which stops the
+    process for 20 to 60 ms. After the freeze it scans only later objects: 3 ms for 100,000.
     """
     gc.collect()
     gc.freeze()

@@ -1,9 +1,8 @@
-"""The sockets a front end listens on: TCP over both families, and unix sockets.
+"""Listening sockets: TCP over IPv4 and IPv6, and unix sockets.
 
-IPv6 sockets take IPv6 only, whatever the system's default is, so ``0.0.0.0:6969`` and ``[::]:6969``
-live side by side and an IPv4 peer is never seen as a mapped IPv6 one.
-A unix socket gets mode 0660: who may write to it may speak for any client, so put the proxy's user
-into the tracker's group.
+IPv6 sockets accept IPv6 only, regardless of the system's default. So ``0.0.0.0:6969`` and ``[::]:6969`` can be used
+together, and no IPv4 peer appears as a mapped IPv6 address. A unix socket gets mode 0660: whoever may write to it can
+speak for any client, so add the proxy's user to the tracker's group.
 """
 
 import asyncio
@@ -21,22 +20,22 @@ from typing import Any
 import structlog
 
 from tracker.errors import StartupError
-from tracker.setting_types import split_address
+from tracker.settings.types import split_address
 
 BACKLOG = 2048
-"""Connections that may wait to be accepted; the system may cap it lower (`net.core.somaxconn`)."""
+"""Length of the accept queue; the system may limit it further (`net.core.somaxconn`)."""
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
 _QUEUE = struct.Struct("24xII")
-"""Where a listening socket's TCP_INFO has it and its limit, in the places of segments not acknowledged and selectively so (Linux)."""
+"""Linux stores the length and the limit of the queue in TCP_INFO, as tcpi_unacked and tcpi_sacked."""
 UNIX_MODE = 0o660
 
-# From Python 3.13 on a server removes the file of its socket when it closes: in a web process that would be everybody's.
+# From Python 3.13 on a server removes its socket file when it closes. Web processes share that file.
 _KEEP_FILE: Mapping[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL)
 _REASONS = {
-    errno.EADDRINUSE: "it is in use by another process",
-    errno.EACCES: "this user may not (ports below 1024 need a privilege)",
-    errno.EADDRNOTAVAIL: "this machine has no such address",
+    errno.EADDRINUSE: "the address is in use by another process",
+    errno.EACCES: "permission denied (ports below 1024 need a privilege)",
+    errno.EADDRNOTAVAIL: "this machine does not have the address",
 }
 
 log = structlog.get_logger()
@@ -46,7 +45,7 @@ log = structlog.get_logger()
 class Listener:
     """A bound, listening socket; ``address`` is written as in the settings, with the real port.
 
-    Without a ``path`` a unix socket's file is somebody else's, who opened it and has handed on a copy.
+    A unix socket without a ``path`` is a copy: its file belongs to the process that opened it.
     """
 
     socket: socket.socket
@@ -60,16 +59,22 @@ class Listener:
 
     @property
     def queue(self) -> tuple[int, int]:
-        """Connections that wait to be accepted, and how many may; no one where the system does not say."""
+        """Length and limit of the accept queue; length 0 if the system does not report it."""
         if self.is_unix or _TCP_INFO is None or sys.platform != "linux":
             return 0, BACKLOG
-        length, most = _QUEUE.unpack(self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE.size))
-        return length, most
+        length, limit = _QUEUE.unpack(self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE.size))
+        return length, limit
+
+    def limit_buffers(self, receive_bytes: int, send_bytes: int) -> None:
+        """Limits the system's buffers of connections accepted from now on; Linux doubles the values for its
+        overhead."""
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
+        self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
-        """Starts to hand connections to protocols that ``server`` makes, until what it gives is closed.
+        """Passes connections to protocols made by ``server``, until the returned server is closed.
 
-        The socket goes on listening, and may be accepted from again; a unix socket's file stays.
+        The socket still listens then and can be used again; the file of a unix socket stays.
         """
         loop, sock = asyncio.get_running_loop(), self.socket.dup()
         options: Mapping[str, Any] = {"sock": sock, "backlog": BACKLOG, "start_serving": False}
@@ -79,22 +84,22 @@ class Listener:
             accepting = await loop.create_server(server, **options)
         try:
             await accepting.start_serving()
-        except BaseException:  # cancelled: nobody else would close it
+        except BaseException:  # cancelled: the caller has no reference to it
             accepting.close()
             raise
         return accepting
 
     def close(self) -> None:
-        """Close the socket; a unix socket's file goes too, unless somebody else's has taken its place."""
+        """Closes the socket, and removes the file of a unix socket unless another process has replaced it."""
         self.socket.close()
         if self.path is not None and _inode(self.path) == self.inode:
             self.path.unlink(missing_ok=True)
 
 
 async def open_listeners(listen: Sequence[str]) -> list[Listener]:
-    """Open every address (``host:port``, ``[ipv6]:port``, ``unix:/path``) or none: StartupError says why.
+    """Opens all addresses (``host:port``, ``[ipv6]:port``, ``unix:/path``), or raises StartupError and opens none.
 
-    IPv6 addresses on a system without IPv6 are left out with a warning, as long as one listener works.
+    On a system without IPv6, IPv6 addresses are skipped with a warning, as long as one address works.
     """
     listeners: list[Listener] = []
     try:
@@ -102,7 +107,7 @@ async def open_listeners(listen: Sequence[str]) -> list[Listener]:
             listeners += await _open(text)
         if not listeners:
             raise StartupError(
-                f"cannot listen on {', '.join(listen) or 'nothing'}: name an address that works"
+                f"cannot listen on {', '.join(listen) or 'no address'}: configure a usable address"
             )
     except BaseException:
         for listener in listeners:
@@ -130,7 +135,7 @@ async def _open(text: str) -> list[Listener]:
 
 
 def _open_tcp(text: str, family: int, address: Any) -> Listener | None:
-    """A listening TCP socket, or None where the system has no IPv6 at all."""
+    """A listening TCP socket; None for an IPv6 address on a system without IPv6."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
         try:
@@ -144,7 +149,7 @@ def _open_tcp(text: str, family: int, address: Any) -> Listener | None:
     except OSError as error:
         if not _lacks_ipv6(error, family, address[0]):
             raise
-        log.warning("IPv6 is not available here: going on without", listen=text)
+        log.warning("IPv6 is not available; address skipped", listen=text)
         return None
 
 
@@ -157,7 +162,7 @@ def _listening(sock: socket.socket, address: Any) -> Listener:
 
 
 def _lacks_ipv6(error: OSError, family: int, host: str) -> bool:
-    """Whether the system is to blame; an address of another machine is the operator's mistake."""
+    """Whether the system lacks IPv6. An address that belongs to another machine is a mistake in the settings."""
     everywhere = host in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
     return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere
 
@@ -167,7 +172,7 @@ def _open_unix(path: Path) -> Listener:
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(path))
-        path.chmod(UNIX_MODE)  # nobody can connect before listen(), so there is no moment of another mode
+        path.chmod(UNIX_MODE)  # before listen(), so nobody connects with the default mode
         sock.listen(BACKLOG)
         sock.setblocking(False)
         return Listener(sock, f"unix:{path}", path, _inode(path))
@@ -177,13 +182,13 @@ def _open_unix(path: Path) -> Listener:
 
 
 def _remove_stale(path: Path) -> None:
-    """Remove what a killed tracker left; refuse what is no socket or still answers."""
+    """Removes the socket of a killed tracker. Refuses other files, and a socket that still answers."""
     try:
         mode = path.lstat().st_mode
     except FileNotFoundError:
         return
     if not stat.S_ISSOCK(mode):
-        raise StartupError(f"cannot listen on unix:{path}: a file that is not a socket is in the way")
+        raise StartupError(f"cannot listen on unix:{path}: the file exists and is not a socket")
     with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
         probe.setblocking(False)
         try:

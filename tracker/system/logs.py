@@ -1,9 +1,8 @@
-"""Logs: structlog and the standard library through one renderer, to standard error; never a passkey.
+"""Logs: structlog and the standard library through one renderer, to standard error, without secrets.
 
-Lines are masked after their values became text and before they are rendered, so that nothing gets out by way
-of an exception, an object's repr or a library's own message. They are written by a thread: a reader that
-stops reading (a full pipe, a paused terminal) must not stop the tracker. When it does not catch up, lines
-are dropped, and how many is said as soon as it reads on.
+Values are masked after their conversion to text and before rendering, so that no exception, repr or library message
+shows a secret. A thread writes the lines, because a reader that stops (a full pipe, a paused terminal) must not block
+the tracker. If the queue is full, lines are dropped; a warning says how many when the reader continues.
 """
 
 import contextlib
@@ -22,30 +21,32 @@ from structlog.typing import Processor
 
 MASK = "***"
 WAITING_LINES = 10_000
-"""Lines that may wait for a slow reader."""
+"""Maximum number of lines that wait for a slow reader."""
 _CLOSE_SECONDS = 2.0
 
 _NAMES = r"(?:pass(?:key|word|wd|phrase)|secret|token|authorization|cookie)"
 _SECRET_KEY = re.compile(_NAMES, re.IGNORECASE)
 _SECRETS = (
-    # /<passkey>/announce, also with doubled slashes; not a host before /announce, nor our own announce.py.
+    # A server quotes the arguments of an unknown command; a passkey may be among them.
+    (re.compile(r",? with args beginning with[^\n]*", re.IGNORECASE), ""),
+    # /<passkey>/announce, also with doubled slashes; not a host before /announce, and not announce.py.
     (
         re.compile(r"(?<!:)(?<!:/)/[^/\s?\"']+(/+(?:announce|scrape)(?![\w]|\.py\b|\.lua\b))", re.IGNORECASE),
         rf"/{MASK}\1",
     ),
-    # scheme://user:password@host; greedy, for an unescaped @ or / may be part of the password.
+    # scheme://user:password@host; greedy, because an unescaped @ or / may be part of the password.
     (re.compile(r"(\w://)[^\s\"'<>]*@"), rf"\1{MASK}@"),
     # ?passkey=…, password='…', "token": "…"
     (
         re.compile(rf"({_NAMES}[\"']?\s*[=:]\s*b?)(\"[^\"]*\"|'[^']*'|[^\s&,;)}}\]]+)", re.IGNORECASE),
         rf"\1{MASK}",
     ),
-    # A client's own secret, which tells its announces from a stranger's.
+    # The secret by which a client proves that an announce is its own.
     (re.compile(r"([?&]key=)[^\s&]+", re.IGNORECASE), rf"\1{MASK}"),
-    # Tokens, sign-in links and sessions of the admin port, wherever they stand.
+    # Tokens, sign-in links and sessions of the admin port.
     (re.compile(r"(swk_[0-9a-f]{0,12})_[\w-]+"), rf"\1_{MASK}"),
     (re.compile(r"(sign-in#|tracker_session=)[\w-]+"), rf"\1{MASK}"),
-    # The key of a user in the store is named by the passkey.
+    # The key of a user in the store contains the passkey.
     (re.compile(r"(:user:)[^\s\"',)\]]+"), rf"\1{MASK}"),
 )
 
@@ -53,11 +54,11 @@ _SECRETS = (
 _CONTROL = re.compile(r"[\x00-\x08\x0b-\x1f\x7f-\x9f\u2028\u2029]")
 _MANY_LINES = frozenset({"exception", "stack"})
 _PLAIN = (int, float, type(None))
-_DEEPEST = 4
+_MAX_DEPTH = 4
 
 
 class Choices(Protocol):
-    """What the settings say about logs."""
+    """The settings of the log."""
 
     @property
     def level(self) -> str: ...
@@ -66,10 +67,10 @@ class Choices(Protocol):
 
 
 def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
-    """Send all logs of this process to ``stream`` (standard error); a later call replaces an earlier one.
+    """Sends all logs of this process to ``stream`` (default: standard error); replaces an earlier configuration.
 
-    ``choices.format`` ``auto`` is human in a terminal and JSON elsewhere. What still waits is written
-    at the end of the process; ``Writer.close`` does so earlier.
+    ``choices.format`` ``auto`` means human in a terminal and JSON elsewhere. Waiting lines are written at the end of
+    the process, or by ``Writer.close``.
     """
     stream = sys.stderr if stream is None else stream
     human = choices.format == "human" or (choices.format == "auto" and stream.isatty())
@@ -87,7 +88,7 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
         ],
         wrapper_class=structlog.stdlib.BoundLogger,
         logger_factory=structlog.stdlib.LoggerFactory(),
-        cache_logger_on_first_use=False,  # a logger made before this call must follow it
+        cache_logger_on_first_use=False,  # existing loggers must use the new configuration
     )
     root = logging.getLogger()
     for old in [handler for handler in root.handlers if isinstance(handler, Writer)]:
@@ -99,8 +100,8 @@ def configure(choices: Choices, stream: IO[str] | None = None) -> "Writer":
     return writer
 
 
-def pass_on(line: str) -> None:
-    """Writes a line that another process of ours has rendered. In turn with our own: a stream is not for two threads."""
+def write_rendered(line: str) -> None:
+    """Writes a line rendered by another process of the tracker. Only the writer's thread writes to the stream."""
     writers = [handler for handler in logging.getLogger().handlers if isinstance(handler, Writer)]
     if writers:
         writers[0].put(line)
@@ -126,7 +127,7 @@ def _formatter(shared: list[Processor], human: bool, colours: bool) -> logging.F
         renderer = structlog.dev.ConsoleRenderer(
             colors=colours,
             pad_event_to=0,
-            exception_formatter=structlog.dev.plain_traceback,  # the pretty ones show local variables
+            exception_formatter=structlog.dev.plain_traceback,  # the default formatter shows local variables
         )
     return structlog.stdlib.ProcessorFormatter(
         foreign_pre_chain=shared,
@@ -135,7 +136,7 @@ def _formatter(shared: list[Processor], human: bool, colours: bool) -> logging.F
 
 
 def mask_event(_logger: Any, _method: str, event: MutableMapping[str, Any]) -> MutableMapping[str, Any]:
-    """A structlog processor: nothing secret and no control character is left in any value."""
+    """A structlog processor that masks secrets and escapes control characters in all values."""
     for name, value in event.items():
         if not name.startswith("_"):  # the formatter's own
             event[name] = _masked(name, value, 0)
@@ -147,15 +148,15 @@ def _masked(name: str, value: object, depth: int) -> object:
         return value
     if _SECRET_KEY.search(name):
         return MASK
-    if isinstance(value, dict) and depth < _DEEPEST:
+    if isinstance(value, dict) and depth < _MAX_DEPTH:
         return {_text(k): _masked(str(k), v, depth + 1) for k, v in value.items()}
-    if isinstance(value, list | tuple | set | frozenset) and depth < _DEEPEST:
+    if isinstance(value, list | tuple | set | frozenset) and depth < _MAX_DEPTH:
         return [_masked("", item, depth + 1) for item in value]
     return _text(value, lines=name in _MANY_LINES)
 
 
 def _text(value: object, lines: bool = False) -> str:
-    """Masked text on one line, so that what a client sent cannot write lines or colours of its own."""
+    """Masked text on one line: bytes from clients cannot add lines or colours to the log."""
     text = mask(value if isinstance(value, str) else _safe_repr(value))
     text = _CONTROL.sub(lambda found: found.group().encode("unicode_escape").decode(), text)
     return text if lines else text.replace("\n", "\\n")
@@ -164,21 +165,21 @@ def _text(value: object, lines: bool = False) -> str:
 def _safe_repr(value: object) -> str:
     try:
         return str(value) if isinstance(value, BaseException | os.PathLike) else repr(value)
-    except Exception as error:  # noqa: BLE001  # a broken repr must not lose the line
+    except Exception as error:  # noqa: BLE001  # a failing repr must not lose the line
         return f"<{type(value).__name__}: {type(error).__name__} in its repr>"
 
 
 def mask(text: str) -> str:
-    """``text`` without passkeys, passwords and tokens, wherever they are known to stand."""
+    """``text`` with passkeys, passwords and tokens masked in all known places."""
     for pattern, replacement in _SECRETS:
         text = pattern.sub(replacement, text)
     return text
 
 
 class Writer(logging.Handler):
-    """Renders in the caller's thread and writes in one of its own; a full queue drops lines and counts them.
+    """Renders in the caller's thread and writes in its own. If its queue is full, it drops lines and counts them.
 
-    A thread does not outlive a fork: a child process calls ``configure`` again.
+    Threads do not survive a fork, so a child process calls ``configure`` again.
     """
 
     def __init__(self, stream: IO[str], waiting: int = WAITING_LINES) -> None:
@@ -192,19 +193,19 @@ class Writer(logging.Handler):
     def emit(self, record: logging.LogRecord) -> None:
         try:
             line = self.format(record)
-        except Exception as error:  # noqa: BLE001  # the library's report would show the arguments unmasked
+        except Exception as error:  # noqa: BLE001  # logging's own error report would show unmasked arguments
             line = f"a log line of {record.name} could not be written: {type(error).__name__}"
         self.put(line)
 
     def put(self, line: str) -> None:
-        """Writes a line as it is, after those that wait."""
+        """Queues a rendered line."""
         try:
             self._queue.put_nowait(line)
         except queue.Full:
             self._dropped += 1
 
     def flush(self) -> None:
-        """Wait, but not for long, until what waits is written."""
+        """Waits until the queue is written, at most 2 seconds."""
         written = threading.Event()
         deadline = time.monotonic() + _CLOSE_SECONDS
         with contextlib.suppress(queue.Full):
@@ -212,7 +213,7 @@ class Writer(logging.Handler):
             written.wait(max(0.0, deadline - time.monotonic()))
 
     def close(self) -> None:
-        """Write what waits and end the thread; a reader that does not read is not waited for."""
+        """Writes the queue and ends the thread; waits at most 2 seconds for a slow reader."""
         if self._thread.is_alive():
             with contextlib.suppress(queue.Full):
                 self._queue.put(None, timeout=_CLOSE_SECONDS)
@@ -230,9 +231,7 @@ class Writer(logging.Handler):
                 self._write(self.format(_dropped_record(dropped)))
 
     def _write(self, line: str) -> None:
-        with contextlib.suppress(
-            OSError, ValueError
-        ):  # the reader is gone, or the stream is closed: carry on
+        with contextlib.suppress(OSError, ValueError):  # the reader is gone or the stream is closed: continue
             try:
                 self._stream.write(line + "\n")
             except UnicodeEncodeError:
@@ -241,5 +240,5 @@ class Writer(logging.Handler):
 
 
 def _dropped_record(lines: int) -> logging.LogRecord:
-    text = f"{lines} log lines dropped: their reader is too slow"
-    return logging.LogRecord("tracker.logs", logging.WARNING, __file__, 0, text, None, None)
+    text = f"{lines} log lines dropped: the reader is too slow"
+    return logging.LogRecord("tracker.system.logs", logging.WARNING, __file__, 0, text, None, None)

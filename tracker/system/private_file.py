@@ -1,4 +1,4 @@
-"""Files that only their owner can read, and that are there whole or not at all."""
+"""Writes files atomically, readable by their owner only."""
 
 import errno
 import os
@@ -12,14 +12,14 @@ from typing import IO
 
 @contextmanager
 def private_file(path: Path) -> Iterator[IO[bytes]]:
-    """A file that takes the place of ``path`` when the block ends well; meanwhile its ``name`` is another one.
+    """A temporary file that replaces ``path`` when the block succeeds.
 
-    Raises OSError, also where something else than a file is there: a device or a pipe would be one no more.
+    Raises OSError, also if ``path`` is not a regular file: a device or pipe would be replaced by a file.
     """
     _check_place(path)
     temporary = path.with_name(f".{path.name}.{secrets.token_hex(4)}")
     try:
-        with open(str(temporary), "xb", opener=_for_us_alone) as file:  # a Path's open takes no opener
+        with open(str(temporary), "xb", opener=_open_private) as file:  # Path.open takes no opener
             yield file
             file.flush()
             os.fsync(file.fileno())
@@ -28,23 +28,23 @@ def private_file(path: Path) -> Iterator[IO[bytes]]:
         with suppress(OSError):
             temporary.unlink()
         if isinstance(error, OSError) and error.filename == str(temporary):
-            error.filename = str(path)  # nobody knows the other name
+            error.filename = str(path)  # the temporary name means nothing to the user
         raise
     sync_directory(path.parent)
 
 
 def _check_place(path: Path) -> None:
-    """A link is no file either: /dev/stdout is one."""
+    """Refuses links too: /dev/stdout is one."""
     try:
         mode = path.lstat().st_mode
-    except OSError:  # nothing is there, or opening the file says what is wrong
+    except OSError:  # no such file; other errors appear when the file is opened
         return
     if not stat.S_ISREG(mode):
-        raise FileExistsError(errno.EEXIST, "is there already, and is no plain file", str(path))
+        raise FileExistsError(errno.EEXIST, "exists and is not a regular file", str(path))
 
 
 def sync_directory(path: Path) -> None:
-    """Files that were made or renamed there are so after a power failure, too; where the file system can say that."""
+    """Makes new and renamed files in ``path`` survive a power failure, if the file system supports it."""
     with suppress(OSError):
         descriptor = os.open(path, os.O_RDONLY)
         try:
@@ -53,5 +53,5 @@ def sync_directory(path: Path) -> None:
             os.close(descriptor)
 
 
-def _for_us_alone(path: str, flags: int) -> int:
+def _open_private(path: str, flags: int) -> int:
     return os.open(path, flags, 0o600)

@@ -1,11 +1,11 @@
-"""How the private store comes by its memory: mimalloc, and huge pages.
+"""Memory of the private store: mimalloc and huge pages.
 
-**mimalloc.** The wheel's server is built on the C library's allocator. A script call takes in and lets go of thousands of small
-strings, and from glibc each gets the piece of its size that was given back last, which lies anywhere among the data. mimalloc
-hands out the pieces of one page before it goes to the next, so that they lie together. docs/decisions/0019 has what that spares.
+mimalloc: the packaged server uses the C library's allocator. A script call allocates and frees thousands of small
+strings. glibc reuses the block that was freed last, so they scatter among the data. mimalloc fills one page before the
+next, so they stay together. Measurements: docs/decisions/0019.
 
-**Huge pages.** An announce reads a dozen places of a large memory, and most of them want an entry of the page table that no cache
-holds. docs/decisions/0018 has what pages of 2 MB spare, and what became of the reasons why Redis goes without.
+Huge pages: an announce reads a dozen places in a large memory, and most reads miss the cache of page-table entries.
+Pages of 2 MB avoid that. Measurements, and why Redis advises against huge pages: docs/decisions/0018.
 """
 
 import os
@@ -22,9 +22,9 @@ from tempfile import TemporaryDirectory
 import structlog
 
 _SINCE = (5, 8)
-"""The Linux that, where a huge page is shared with a forked child, copies a small part of it at a write and not all."""
+"""Since this Linux, a write to a huge page shared with a forked child copies a small part of it instead of all."""
 _SMALL_PAGE = 4096
-"""Where pages are larger, a huge one is as well: 512 MB with pages of 64 kB."""
+"""With larger pages, huge pages are larger too: 512 MB with pages of 64 kB."""
 _TRIAL_SECONDS = 10.0
 
 log = structlog.get_logger("tracker.valkey")
@@ -34,9 +34,10 @@ log = structlog.get_logger("tracker.valkey")
 def server_environment(
     binary: Path, inherited: Mapping[str, str] = os.environ, release: str = platform.release()
 ) -> Iterator[dict[str, str]]:
-    """What the server ``binary`` inherits: nothing of ours, and its allocator unless somebody said what is to be loaded first.
+    """The environment of the server ``binary``: no TRACKER_* variables, plus LD_PRELOAD for mimalloc unless one is set.
 
-    Holds until the server has loaded its libraries, and at least until it answers. Blocks for some 10 ms, in which it is tried.
+    Keep the context open until the server answers: it holds links that the loader needs. Blocks for some 10 ms to test
+    the allocator.
     """
     passed = {name: value for name, value in inherited.items() if not name.startswith("TRACKER_")}
     library = _library()
@@ -48,21 +49,21 @@ def server_environment(
         try:
             folders = [stack.enter_context(_links(library)), passed.get("LD_LIBRARY_PATH")]
             chosen |= {"LD_PRELOAD": str(library), "LD_LIBRARY_PATH": ":".join(filter(None, folders))}
-            why = _what_is_wrong(binary, chosen)
+            why = _preload_problem(binary, chosen)
         except (OSError, subprocess.TimeoutExpired) as error:
             why = str(error)
         if why:
-            log.warning("the private store goes without mimalloc, and an announce costs more", why=why)
+            log.warning("mimalloc not available; announces will be slower", why=why)
         yield passed if why else chosen
 
 
 def server_options(environment: Mapping[str, str]) -> dict[str, str]:
-    """Its configuration by name: where the system gives everybody huge pages, it would forbid them to its allocator."""
+    """Extra server options: ``disable-thp no`` when the allocator uses huge pages."""
     return {"disable-thp": "no"} if environment.get("MIMALLOC_ALLOW_THP") == "1" else {}
 
 
 def _library() -> Path | None:
-    """Where mimalloc lies, or None where it is not installed."""
+    """The path of mimalloc; None if it is not installed."""
     if sys.platform != "linux":
         return None
     with suppress(PackageNotFoundError):
@@ -73,10 +74,11 @@ def _library() -> Path | None:
 
 @contextmanager
 def _links(library: Path) -> Iterator[str]:
-    """Where the loader finds what ``library`` says it needs: a folder that nobody else can write to.
+    """A private folder with the libraries that ``library`` needs, for the loader's search path.
 
-    It names libatomic.so.1, of which it uses nothing, and which many systems have only together with a compiler; and where
-    what is to be loaded first cannot be given what it needs, no program starts. The library itself will do for it.
+    mimalloc names libatomic.so.1 but uses nothing of it, and many systems install that only with a compiler. A
+    preloaded library with a missing dependency stops every program, so the folder links libatomic.so.1 to mimalloc
+    itself.
     """
     with TemporaryDirectory(prefix="swarmkeeper-", ignore_cleanup_errors=True) as folder:
         Path(folder, "libatomic.so.1").symlink_to(library)
@@ -89,8 +91,8 @@ def _may_have_huge_pages(release: str) -> bool:
     return modern and os.sysconf("SC_PAGE_SIZE") == _SMALL_PAGE
 
 
-def _what_is_wrong(binary: Path, environment: Mapping[str, str]) -> str:
-    """Why the server would not start so, or not with what it is to load; empty when nothing is wrong."""
+def _preload_problem(binary: Path, environment: Mapping[str, str]) -> str:
+    """Why the server does not start in this environment; empty if it does."""
     tried = subprocess.run(  # noqa: S603  # our own wheel's program
         [binary, "--version"], env=dict(environment), capture_output=True, timeout=_TRIAL_SECONDS, check=False
     )

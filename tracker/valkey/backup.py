@@ -1,7 +1,7 @@
-"""Copies of the private store, taken beside a running tracker, and put back into a data directory.
+"""Backup and restore of the private store.
 
-A copy is a snapshot of everything at one moment, which the server itself writes (BGSAVE: it forks, and goes on
-answering). It is put back as the base of the append-only files, for the server ignores a snapshot that lies beside them.
+A backup is a snapshot that the server writes while it keeps answering (BGSAVE). A restore makes it the base of the
+append-only file: a server with an append-only file ignores a snapshot beside it.
 """
 
 import asyncio
@@ -11,37 +11,40 @@ import re
 import shutil
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import structlog
 from redis.exceptions import ResponseError
 
-from tracker.data_directory import FILES, MANIFEST, NEW_FILES, DataDirectory
 from tracker.errors import StartupError
-from tracker.private_file import private_file, sync_directory
-from tracker.store.connection import Connection, connect
-from tracker.valkey import EmbeddedValkey, server_binary
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.server_info import read_info
+from tracker.system.private_file import private_file, sync_directory
+from tracker.valkey.data_directory import FILES, MANIFEST, NEW_FILES, STAGING, DataDirectory
+from tracker.valkey.server import EmbeddedValkey, server_binary
 
 _BASE = "appendonly.aof.1.base.rdb"
 _MAGIC = re.compile(rb"REDIS[0-9]{4}|VALKEY[0-9]{3}")
 _POLL_SECONDS = 0.05
 _FAILED_POLLS = 20
-"""A save that was asked for and is neither under way nor done for so many looks has failed."""
+"""A save that is neither running nor done for this many polls has failed."""
+
+Prepare = Callable[[Connection], Awaitable[None]]
+"""Changes a backup before it is restored, over a connection to a server that has loaded it."""
 
 log = structlog.get_logger("tracker.backup")
 
 
 class BackupError(StartupError):
-    """The text is the one line the operator reads."""
+    """The text is one line for the operator."""
 
 
 async def copy_store(connection: Connection, directory: Path, target: Path) -> int:
-    """Writes a checked copy of the private store in ``directory`` to ``target``; its size in bytes.
+    """Writes a checked backup of the private store in ``directory`` to ``target``; returns its size in bytes.
 
-    Raises BackupError, OSError, and what the store raises; then there is no new ``target``.
+    Raises BackupError, OSError and errors of the store; then ``target`` is unchanged.
     """
     with _alone(directory):
         snapshot = directory / await _snapshot_name(connection)
@@ -54,20 +57,20 @@ async def copy_store(connection: Connection, directory: Path, target: Path) -> i
 
 
 def _check_target(target: Path, snapshot: Path) -> None:
-    """The snapshot is removed in the end."""
+    """Refuses the snapshot's own path, because the snapshot is deleted at the end."""
     if target.resolve() == snapshot.resolve():
-        raise BackupError(f"{target} is where the store itself writes: choose another name")
+        raise BackupError(f"{target} is the store's own snapshot file: choose another name")
 
 
 @contextmanager
 def _alone(directory: Path) -> Iterator[None]:
-    """One copy at a time: the snapshot has one name."""
+    """Allows one backup at a time: the snapshot has a fixed name."""
     lock = os.open(directory / "backup.lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
     try:
         fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         yield
     except BlockingIOError:
-        raise BackupError("another backup of this store is under way") from None
+        raise BackupError("another backup of this store is running") from None
     finally:
         os.close(lock)
 
@@ -76,9 +79,7 @@ async def _save(connection: Connection) -> None:
     before = int((await _persistence(connection))["rdb_saves"])
     while True:
         try:
-            await connection.command(
-                "BGSAVE", "SCHEDULE"
-            )  # behind a rewrite of the append-only file, if one runs
+            await connection.command("BGSAVE", "SCHEDULE")  # after a running rewrite of the append-only file
             break
         except ResponseError as error:
             if "in progress" not in str(error):
@@ -88,25 +89,22 @@ async def _save(connection: Connection) -> None:
     while True:
         await asyncio.sleep(_POLL_SECONDS)
         state = await _persistence(connection)
-        if int(state["rdb_bgsave_in_progress"]):  # it is among the saves from its beginning
+        if int(state["rdb_bgsave_in_progress"]):  # rdb_saves counts it from its start
             continue
         if int(state["rdb_saves"]) > before and state["rdb_last_bgsave_status"] == "ok":
             return
         idle = 0 if int(state["aof_rewrite_in_progress"]) else idle + 1
         if idle > _FAILED_POLLS:
-            raise BackupError(
-                "the store could not write its snapshot: see its log, and the space on the disk"
-            )
+            raise BackupError("the store could not write its snapshot: check its log and the free disk space")
 
 
-async def _persistence(connection: Connection) -> dict[str, Any]:
-    return dict(await connection.command("INFO", "persistence"))
+async def _persistence(connection: Connection) -> dict[str, str]:
+    return await read_info(connection, "persistence")
 
 
 async def _snapshot_name(connection: Connection) -> str:
-    answer = await connection.command("CONFIG", "GET", "dbfilename")
-    name = next(iter(answer.values())) if isinstance(answer, dict) else answer[1]
-    return Path(name.decode() if isinstance(name, bytes) else name).name
+    _, name = await connection.command("CONFIG", "GET", "dbfilename")
+    return Path(name.decode()).name
 
 
 def _copy_checked(source: Path, target: Path) -> int:
@@ -118,12 +116,12 @@ def _copy_checked(source: Path, target: Path) -> int:
 
 
 def check_copy(path: Path, shown: str = "") -> None:
-    """Raises BackupError unless the server's own check finds ``path`` whole, and of a version it can read."""
+    """Raises BackupError unless the server's check accepts the file ``path``."""
     shown = shown or path.name
     with path.open("rb") as file:
         if not _MAGIC.match(file.read(9)):
-            raise BackupError(f"{shown} is no copy of a store")
-    # The server is its own checker, when called by that name.
+            raise BackupError(f"{shown} is not a backup of a store")
+    # Run under this name, the server binary checks the file.
     command = ["valkey-check-rdb", str(path)]
     done = subprocess.run(command, executable=server_binary(), capture_output=True, check=False)  # noqa: S603  # ours
     if done.returncode:
@@ -132,11 +130,12 @@ def check_copy(path: Path, shown: str = "") -> None:
         raise BackupError(f"{shown} is damaged: {re.sub(r'^[^]]*] ', '', reason) or 'its check failed'}")
 
 
-async def restore_store(source: Path, directory: Path, *, replace: bool) -> tuple[int, Path | None]:
-    """Makes ``directory`` hold the copy ``source``: (how many keys, where what was there before lies now).
+async def restore_store(source: Path, directory: Path, prepare: Prepare, *, replace: bool) -> Path | None:
+    """Restores the backup ``source`` into ``directory``; returns the new location of previous data.
 
-    Raises StartupError while a tracker uses the directory, where it holds data already (unless ``replace``), and for a
-    copy that the server cannot load; then the directory is as it was.
+    The backup is loaded in a staging folder first, and changed by ``prepare``. Raises StartupError if a tracker uses
+    the directory, if it holds data (unless ``replace``), or if the server cannot load the backup. Then the directory is
+    unchanged.
     """
     await asyncio.to_thread(check_copy, source)
     data = DataDirectory(directory, log)
@@ -144,57 +143,49 @@ async def restore_store(source: Path, directory: Path, *, replace: bool) -> tupl
     try:
         server_lock = await data.lock_for_server()
         try:
-            before = await asyncio.to_thread(_place, source, data.path, replace=replace)
+            if (data.path / FILES).exists() and not replace:
+                raise BackupError(f"{data.path} already holds a store: use --replace to move it aside")
+            await _prepare(source, data.path / STAGING, prepare)
+            return await asyncio.to_thread(_place, data.path)
         finally:
+            shutil.rmtree(data.path / STAGING, ignore_errors=True)
             os.close(server_lock)
     finally:
         data.release()
-    try:
-        return await _count_keys(directory), before
-    except BaseException:
-        _put_back(data.path, before)
-        raise
 
 
-def _place(source: Path, directory: Path, *, replace: bool) -> Path | None:
-    """An end at any moment leaves the old data or the new: between the two renames the next start does the second."""
-    files = directory / FILES
-    if files.exists() and not replace:
-        raise BackupError(f"{directory} holds a store already: give --replace to put it aside")
-    new = directory / NEW_FILES
-    try:
-        _make_ready(source, new)
-        before = None
-        if files.exists():
-            before = directory / f"{FILES}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
-            files.rename(before)
-    except BaseException:
-        shutil.rmtree(new, ignore_errors=True)
-        raise
+async def _prepare(source: Path, staging: Path, prepare: Prepare) -> None:
+    """Loads the backup in a staging folder and changes it there."""
+    await asyncio.to_thread(_make_ready, source, staging)
+    async with EmbeddedValkey(staging, log) as server:
+        connection = Connection(connect(server.url, connect_timeout=5), timeout=10)
+        try:
+            await prepare(connection)
+        finally:
+            await connection.close()
+
+
+def _place(directory: Path) -> Path | None:
+    """Leaves the old or the new data if interrupted; after the first of the last two renames, the next start completes
+    it."""
+    files, new = directory / FILES, directory / NEW_FILES
+    shutil.rmtree(new, ignore_errors=True)
+    (directory / STAGING / FILES).rename(new)
+    before = None
+    if files.exists():
+        before = directory / f"{FILES}.before-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}"
+        files.rename(before)
     new.rename(files)
     sync_directory(directory)
     return before
 
 
-def _make_ready(source: Path, new: Path) -> None:
-    shutil.rmtree(new, ignore_errors=True)
-    new.mkdir(mode=0o700)
+def _make_ready(source: Path, staging: Path) -> None:
+    shutil.rmtree(staging, ignore_errors=True)
+    new = staging / FILES
+    for folder in (staging, new):
+        folder.mkdir(mode=0o700)
     with private_file(new / _BASE) as base, source.open("rb") as copy:
         shutil.copyfileobj(copy, base, 1 << 20)
     with private_file(new / MANIFEST) as manifest:
         manifest.write(f"file {_BASE} seq 1 type b\n".encode())
-
-
-def _put_back(directory: Path, before: Path | None) -> None:
-    shutil.rmtree(directory / FILES, ignore_errors=True)
-    if before is not None:
-        before.rename(directory / FILES)
-
-
-async def _count_keys(directory: Path) -> int:
-    async with EmbeddedValkey(directory, log) as server:
-        connection = Connection(connect(server.url, connect_timeout=5), timeout=10)
-        try:
-            return int(await connection.command("DBSIZE"))
-        finally:
-            await connection.close()

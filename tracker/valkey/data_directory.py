@@ -1,4 +1,4 @@
-"""The directory that the private store's data lies in: who may read it, and whose it is."""
+"""The private store's data directory: its locks and its permissions."""
 
 import asyncio
 import fcntl
@@ -13,19 +13,21 @@ from structlog.typing import FilteringBoundLogger
 from tracker.errors import StartupError
 
 FILES = "appendonlydir"
-"""Where in it the server keeps its data."""
+"""The server's data, inside the directory."""
 NEW_FILES = f"{FILES}.new"
-"""Where a restore makes the data ready that will be put there."""
+"""Data prepared by a restore, which replaces FILES."""
+STAGING = "restore.tmp"
+"""Where a restore loads and changes the data."""
 MANIFEST = "appendonly.aof.manifest"
-"""The file that names the others; a restore writes it last."""
+"""Lists the other files; a restore writes it last."""
 WAIT_SECONDS = 15.0
-"""How long a predecessor that is still going may take."""
+"""How long to wait for a predecessor that is still stopping."""
 
 
 class DataDirectory:
-    """Two lock files and a mode. See tracker/valkey.py for what each lock is for.
+    """Two lock files and the permissions. tracker/valkey/server.py explains each lock.
 
-    The locks are the kernel's (flock), so they end with their holders and never have to be cleared away.
+    The locks are the kernel's (flock): they end with their holders and need no cleaning up.
     """
 
     def __init__(self, path: Path, log: FilteringBoundLogger) -> None:
@@ -35,24 +37,24 @@ class DataDirectory:
 
     @property
     def locked(self) -> bool:
-        """Whether it is ours."""
+        """Whether this process holds the directory."""
         return self._lock is not None
 
     async def claim(self) -> None:
-        """Make the directory and take it. Raises StartupError when it cannot be used or is in use."""
+        """Creates and locks the directory. Raises StartupError if it is unusable or in use."""
         if self._lock is not None:
             return
         self._prepare()
-        # A holder that has died leaves the lock to its children for a moment, which are dying too.
-        self._lock = await self._acquire("tracker.lock", wait_for_the_living=False)
+        # The children of a dead holder keep the lock for a moment, until they end too.
+        self._lock = await self._acquire("tracker.lock", wait_while_running=False)
         self._write(f"{os.getpid()}\n".encode())
 
     def publish_socket(self, path: Path) -> None:
-        """Tell other processes of this user where the server listens."""
+        """Stores the server's socket path for other processes of this user."""
         self._write(f"{os.getpid()}\n".encode() + os.fsencode(path))
 
     def published_socket(self) -> Path | None:
-        """Where the server of whoever holds the directory listens, or held it last."""
+        """The socket path of the server of the current or last holder."""
         try:
             _, _, name = (self.path / "tracker.lock").read_bytes().partition(b"\n")
         except OSError:
@@ -60,16 +62,16 @@ class DataDirectory:
         return Path(os.fsdecode(name)) if name else None
 
     async def lock_for_server(self) -> int:
-        """A locked descriptor for the server to inherit; waits for the last server to be gone."""
-        return await self._acquire("server.lock", wait_for_the_living=True)
+        """A locked descriptor for the server to inherit; waits for the end of the last server."""
+        return await self._acquire("server.lock", wait_while_running=True)
 
     def finish_restore(self) -> None:
-        """Put in its place what a restore had made ready when it was cut off, instead of beginning with nothing.
-
-        Only for who holds both locks. What was never to take effect is removed.
-        """
+        """Completes an interrupted restore whose data is ready, and removes incomplete data. Call it with both locks
+        held."""
         new, files = self.path / NEW_FILES, self.path / FILES
         try:
+            if (self.path / STAGING).exists():
+                shutil.rmtree(self.path / STAGING)
             if (new / MANIFEST).exists() and not files.exists():
                 new.rename(files)
                 self._log.warning("finished a restore that was interrupted", directory=str(self.path))
@@ -79,10 +81,10 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def appended_bytes(self) -> int:
-        """What the server has written since it last rewrote its append-only file: a start runs it command by command."""
+        """Bytes that the server wrote since the last rewrite of its append-only file; a start runs them as commands."""
         try:
             return sum(path.stat().st_size for path in (self.path / FILES).glob("*.incr.aof"))
-        except OSError:  # gone between the list and the look
+        except OSError:  # removed between glob and stat
             return 0
 
     def release(self) -> None:
@@ -103,12 +105,12 @@ class DataDirectory:
             self.path.mkdir(mode=0o700, parents=True, exist_ok=True)
             mode = stat.S_IMODE(self.path.stat().st_mode)
             if mode & 0o077:
-                self._close_to_others(mode)
+                self._make_private(mode)
         except OSError as error:
             raise self._unusable(error) from error
 
-    def _close_to_others(self, mode: int) -> None:
-        """Only a directory of our own: closing one that holds other things could break what uses them."""
+    def _make_private(self, mode: int) -> None:
+        """Only for a directory of the tracker's own: other programs may use the files of another one."""
         if any(self.path.iterdir()) and not (self.path / "tracker.lock").exists():
             self._log.warning(
                 "data directory is open to other users", directory=str(self.path), mode=f"{mode:o}"
@@ -116,7 +118,7 @@ class DataDirectory:
         else:
             self.path.chmod(0o700)
 
-    async def _acquire(self, name: str, *, wait_for_the_living: bool) -> int:
+    async def _acquire(self, name: str, *, wait_while_running: bool) -> int:
         try:
             lock = os.open(self.path / name, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
         except OSError as error:
@@ -125,7 +127,7 @@ class DataDirectory:
             deadline = time.monotonic() + WAIT_SECONDS
             while not self._try_lock(lock):
                 pid = _written_pid(lock)
-                if time.monotonic() > deadline or not (wait_for_the_living or _is_gone(pid)):
+                if time.monotonic() > deadline or not (wait_while_running or _is_gone(pid)):
                     raise self._in_use(name, pid)
                 await asyncio.sleep(0.05)
         except BaseException:
@@ -145,11 +147,11 @@ class DataDirectory:
     def _in_use(self, name: str, pid: int | None) -> StartupError:
         if name == "server.lock":
             return StartupError(
-                f"data directory {self.path} is in use by the store of a tracker that ended "
-                f"(still there after {WAIT_SECONDS:.0f} s)"
+                f"data directory {self.path} is in use by the private store of a stopped tracker "
+                f"(still running after {WAIT_SECONDS:.0f} s)"
             )
         return StartupError(
-            f"data directory {self.path} is in use by another tracker (pid {pid or 'unknown'}): stop that one, "
+            f"data directory {self.path} is in use by another tracker (pid {pid or 'unknown'}): stop it, "
             "or choose another directory with TRACKER_DATA__DIRECTORY"
         )
 
@@ -163,7 +165,7 @@ def _written_pid(lock: int) -> int | None:
 
 
 def _is_gone(pid: int | None) -> bool:
-    """Whether that process has ended; one that cannot be seen (None) has not."""
+    """Whether the process has ended; False for an unknown pid."""
     if pid is None:
         return False
     try:

@@ -1,7 +1,6 @@
-"""The server behind the store: the operator's own, or a private one in the data directory that is started when nobody
-else runs it.
+"""Opens the server of the store: an external one, or the private one, which is started unless it is running.
 
-Knows nothing of what is in the store: so a tracker that starts has its server loading before the rest is imported.
+This module knows nothing of the store's contents, so a tracker can start its server before it imports the rest.
 """
 
 import asyncio
@@ -16,35 +15,35 @@ from pathlib import Path
 import structlog
 
 from tracker.errors import StartupError
-from tracker.settings import Settings
-from tracker.valkey import EmbeddedValkey
+from tracker.settings.model import Settings
+from tracker.valkey.server import EmbeddedValkey
 
-TURN_SECONDS = 15.0
-"""How long a start may wait for commands that use the private store just now, and they for it."""
+LOCK_SECONDS = 15.0
+"""How long a start may wait for commands that use the private store, and a command for others."""
 
 log = structlog.get_logger("tracker")
 
 
 @dataclass(frozen=True, slots=True)
 class StoreServer:
-    """What a tracker serves from."""
+    """The server of a tracker's store."""
 
     url: str
     data: str
-    """Where the data lies, for people."""
+    """The location of the data, as text for operators."""
     private: EmbeddedValkey | None
 
 
 @asynccontextmanager
 async def open_server(settings: Settings, meanwhile: Callable[[], object]) -> AsyncIterator[StoreServer]:
-    """For a tracker that serves. ``meanwhile`` is called once, while a private server loads its data."""
+    """For `tracker serve`. ``meanwhile`` is called once, while a private server loads its data."""
     if settings.redis.url is not None:
         meanwhile()
         yield StoreServer(settings.redis.url.get_secret_value(), "in that server", None)
         return
     directory = settings.data.directory
-    server = EmbeddedValkey(directory, log)
-    async with _turn(directory):
+    server = EmbeddedValkey(directory, log, max_memory_mb=settings.data.max_memory_mb)
+    async with _start_lock(directory):
         await server.start(meanwhile)
     async with server:
         yield StoreServer(server.url, str(directory.absolute()), server)
@@ -52,13 +51,13 @@ async def open_server(settings: Settings, meanwhile: Callable[[], object]) -> As
 
 @asynccontextmanager
 async def command_server(settings: Settings) -> AsyncIterator[str]:
-    """The URL, for the length of one command: of the server a running tracker uses, or one started for the moment."""
+    """The URL of the running tracker's server, or of a private server that runs for the duration of a command."""
     if settings.redis.url is not None:
         yield settings.redis.url.get_secret_value()
         return
-    server = EmbeddedValkey(settings.data.directory, log)
-    async with _turn(settings.data.directory):
-        # Nobody else is in the middle of a command: what runs now is a tracker's, and stays.
+    server = EmbeddedValkey(settings.data.directory, log, max_memory_mb=settings.data.max_memory_mb)
+    async with _start_lock(settings.data.directory):
+        # No other command holds the lock, so a running server belongs to a tracker and stays.
         if not await server.is_running():
             async with server:
                 yield server.url
@@ -67,16 +66,15 @@ async def command_server(settings: Settings) -> AsyncIterator[str]:
 
 
 @asynccontextmanager
-async def _turn(directory: Path) -> AsyncIterator[None]:
-    """The right to start the private store: for a tracker's start, or for the length of a command.
+async def _start_lock(directory: Path) -> AsyncIterator[None]:
+    """The lock for starting the private store, held during a tracker's start or a command.
 
-    So commands wait for each other instead of being refused, and none uses a store that another is
-    about to stop. The lock is the kernel's, on the directory itself; a file system that knows no such
-    lock (NFS) goes without.
+    Commands wait for each other instead of failing, and none uses a server that another is about to stop. The lock is
+    the kernel's, on the directory itself. On a file system without such locks (NFS) there is none.
     """
     handle = _open_directory(directory)
     try:
-        deadline = time.monotonic() + TURN_SECONDS
+        deadline = time.monotonic() + LOCK_SECONDS
         while not _try_lock(handle):
             if time.monotonic() > deadline:
                 raise StartupError(

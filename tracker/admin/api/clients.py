@@ -1,11 +1,11 @@
-"""/clients: the allow-list; /software: which programs were seen."""
+"""/clients: the allow-list; /software: client statistics."""
 
 from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tracker.admin import operations
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
     LineText,
@@ -18,12 +18,12 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.routing import not_found
 
-endpoints = Endpoints("clients", "The allow-list of client programs, and the programs that were seen.")
+endpoints = Endpoints("clients", "The allow-list of clients, and client statistics.")
 
 
 def _as_shown(text: object) -> object:
-    """As lists show it, also where the escapes were taken for those of the URL."""
-    return operations.shown_prefix(operations.parse_prefix(text)) if isinstance(text, str) else text
+    """The prefix as lists show it, also if a proxy decoded its escapes."""
+    return operations.format_prefix(operations.parse_prefix(text)) if isinstance(text, str) else text
 
 
 PrefixText = Annotated[
@@ -31,71 +31,72 @@ PrefixText = Annotated[
     BeforeValidator(_as_shown),
     Field(
         pattern="^(%[0-9A-Fa-f]{2}|[!-$&-~]){1,20}$",
-        description="The beginning of a peer id, 1 to 20 bytes, as lists show it: what is not plain text is `%` and two "
-        "hexadecimal digits.",
+        description="Peer id prefix, 1 to 20 bytes; non-printable bytes are percent-encoded.",
         examples=["-TR40", "%00%FF"],
     ),
 ]
 
 
-class ClientRow(Answer):
-    """The programs whose peer ids begin so are let in."""
+class ClientRow(Reply):
+    """An entry of the allow-list: clients with this peer id prefix are allowed."""
 
     prefix: str
     name: str
 
 
 class ClientPage(CursorPage[ClientRow]):
-    """A page of the allow-list, in no order."""
+    """A page of the allow-list, unordered."""
 
 
 class ClientPut(Body):
-    """What the program is called."""
+    """The name of the client."""
 
-    name: LineText = Field("", description="For people.")
+    name: LineText = Field("", description="Optional display name.")
 
 
-class SoftwareRow(Answer):
-    """A program and how often it was seen."""
+class SoftwareRow(Reply):
+    """A client with its count."""
 
     name: str = Field(
-        description="Such as `qBittorrent 5.0.2`; of failures `qBittorrent 5.0.2: unknown torrent`."
+        description="Such as `qBittorrent 5.0.2`; for failures `qBittorrent 5.0.2: unknown torrent`."
     )
     count: int
 
 
 class SoftwarePage(OffsetPage[SoftwareRow]):
-    """Programs, the most frequent first."""
+    """Clients, highest count first."""
 
 
 class SoftwareQuery(Paged):
     period: Period = "all"
 
 
-@endpoints.get("/clients", "List allowed programs")
+@endpoints.get("/clients", "List allowed clients")
 async def list_all(call: Call, query: Scanned) -> ClientPage:
-    """The list holds where TRACKER_CLIENTS__ALLOW_LIST is on."""
+    """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
     after, found = await call.stores.clients.page(query.cursor, query.limit)
-    items = [ClientRow(prefix=operations.shown_prefix(prefix), name=name) for prefix, name in found]
+    items = [ClientRow(prefix=operations.format_prefix(prefix), name=name) for prefix, name in found]
     return ClientPage(**scan_of(after, items))
 
 
-@endpoints.put("/clients/{prefix}", "Allow a program")
+@endpoints.put("/clients/{prefix}", "Allow a client")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     wanted = operations.parse_prefix(prefix)
     await call.stores.clients.allow(wanted, body.name)
-    return ClientRow(prefix=operations.shown_prefix(wanted), name=body.name)
+    return ClientRow(prefix=operations.format_prefix(wanted), name=body.name)
 
 
-@endpoints.delete("/clients/{prefix}", "Take a program off the list", errors={404: "It is not on the list."})
+@endpoints.delete(
+    "/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."}
+)
 async def disallow(call: Call, prefix: PrefixText) -> None:
     if not await call.stores.clients.disallow(operations.parse_prefix(prefix)):
-        raise not_found("prefix on the list")
+        raise not_found("prefix")
 
 
-@endpoints.get("/software/{kind}", "Programs that were seen")
+@endpoints.get("/software/{kind}", "List clients by count")
 async def software(call: Call, kind: Literal["joins", "failures"], query: SoftwareQuery) -> SoftwarePage:
-    """By joins, or by refusals and their reason. What programs call themselves is theirs; rare ones are forgotten."""
+    """By joins, or by refusals and their reason. Names are self-reported. Rare clients are dropped."""
     seen = call.stores.software
     found = await seen.top(kind, query.period, query.limit, query.offset)
     items = [SoftwareRow(name=name, count=number) for name, number in found]

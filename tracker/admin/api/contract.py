@@ -1,55 +1,54 @@
-"""How an endpoint is declared: once, as a function whose signature says what goes in and what comes out.
+"""Declares an endpoint once: as a function whose signature names the request and the reply.
 
     @endpoints.get("/torrents/{info_hash}", "A torrent")
     async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails: ...
 
-A parameter whose name stands in the path is a part of the path, ``query`` a model of the query string, and ``body`` a
-model of the JSON body; a ``Form`` among its alternatives is read from multipart/form-data. The answer is a model, or
-None for 204. The route, the checks of what comes in (reading.py) and the OpenAPI document (openapi.py) all come from
-this one declaration; the docstring is the description.
+A parameter named in the path is a path parameter. ``query`` is a model of the query string, ``body`` a model of the
+body: a ``Body`` is JSON, a ``Form`` is multipart/form-data. Each operation takes one kind of body, because some client
+generators cannot handle two. The reply is a model, or None for 204. The route (routing.py), the validation of requests
+(reading.py) and the OpenAPI document (openapi.py) come from this declaration. The docstring is the description.
 """
 
 import inspect
 import re
-import types
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, Union, cast, get_args, get_origin
+from typing import Any, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, create_model
 
-from tracker.admin.auth import Identity
-from tracker.admin.desk import Desk
-from tracker.stores import Stores
+from tracker.admin.auth.auth import Identity
+from tracker.admin.context import AdminContext
+from tracker.store.store import Store
 
 _PLACEHOLDER = re.compile(r"\{(\w+)\}")
 
 
 @dataclass(frozen=True, slots=True)
 class Call:
-    """One request: who asks, and what the answer is made from."""
+    """One request: the caller's identity, and the context of the admin port."""
 
-    desk: Desk
+    context: AdminContext
     identity: Identity
 
     @property
-    def stores(self) -> Stores:
-        return self.desk.stores
+    def stores(self) -> Store:
+        return self.context.stores
 
     @property
     def is_full(self) -> bool:
-        """Whether the one who asks may see secrets."""
+        """Whether the caller may see secrets."""
         return self.identity.scope == "full"
 
 
 class Query(BaseModel):
-    """A query string. Names that it does not have are refused, so that typing errors show."""
+    """A query string. Unknown names are refused, so that typing errors show."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
 class Body(BaseModel):
-    """A JSON object. Names that it does not have are refused."""
+    """A JSON object. Unknown names are refused."""
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
@@ -60,19 +59,19 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
-class Answer(BaseModel):
-    """What an endpoint answers."""
+class Reply(BaseModel):
+    """The JSON that an endpoint sends back."""
 
     model_config = ConfigDict(frozen=True)
 
 
-Handler = Callable[..., Awaitable[Answer | None]]
+Handler = Callable[..., Awaitable[Reply | None]]
 H = TypeVar("H", bound=Handler)
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoint:
-    """One declared endpoint. ``errors`` are those of its own: openapi.py adds what every endpoint may answer."""
+    """One declared endpoint. ``errors`` are its own; openapi.py adds those of every endpoint."""
 
     method: str
     path: str
@@ -81,26 +80,25 @@ class Endpoint:
     summary: str
     description: str
     status: int
-    answer: type[Answer] | None
+    reply: type[Reply] | None
     path_model: type[BaseModel] | None
     query: type[Query] | None
-    body: type[Body] | None
-    form: type[Form] | None
+    body: type[Body] | type[Form] | None
     errors: Mapping[int, str]
     full_only: bool
     known: str
-    """When the answer's ``new`` is false it is 200 instead of ``status``, and this is why; empty: never."""
+    """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
     location: str
 
     @property
     def name(self) -> str:
-        """As clients made from the document call it."""
+        """The operationId, which names methods of generated clients."""
         return f"{self.tag.replace('-', '_')}_{self.handler.__name__}"
 
 
 @dataclass(frozen=True, slots=True)
 class Endpoints:
-    """The endpoints about one subject."""
+    """The endpoints of one subject."""
 
     tag: str
     about: str
@@ -133,12 +131,11 @@ class Endpoints:
         known: str = "",
         location: str = "",
     ) -> Callable[[H], H]:
-        """``full_only``: a GET that needs scope full, too. ``location``: where the new thing is, with fields of the answer."""
+        """``full_only``: a GET that needs scope full too. ``location``: path of the new resource, with reply fields."""
 
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
-            answer = hints["return"]
-            body, form = _bodies(hints.get("body"))
+            reply = hints["return"]
             self.all.append(
                 Endpoint(
                     method=method,
@@ -147,12 +144,11 @@ class Endpoints:
                     tag=self.tag,
                     summary=summary,
                     description=inspect.getdoc(handler) or "",
-                    status=204 if answer is None else status,
-                    answer=answer,
+                    status=204 if reply is None else status,
+                    reply=reply,
                     path_model=_path_model(path, hints),
                     query=hints.get("query"),
-                    body=body,
-                    form=form,
+                    body=hints.get("body"),
                     errors=errors or {},
                     full_only=full_only,
                     known=known,
@@ -162,13 +158,6 @@ class Endpoints:
             return handler
 
         return declare
-
-
-def _bodies(hint: Any) -> tuple[type[Body] | None, type[Form] | None]:
-    kinds = get_args(hint) if get_origin(hint) in (Union, types.UnionType) else (hint,)
-    body = next((kind for kind in kinds if kind is not None and issubclass(kind, Body)), None)
-    form = next((kind for kind in kinds if kind is not None and issubclass(kind, Form)), None)
-    return body, form
 
 
 def _path_model(path: str, hints: Mapping[str, Any]) -> type[BaseModel] | None:

@@ -1,42 +1,42 @@
-"""/denials: torrents that are forbidden, registered or not."""
+"""/denials: the deny list."""
 
 from pydantic import Field
 
-from tracker.admin import operations
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, ReasonText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 
-endpoints = Endpoints("denials", "Torrents that are forbidden, whether they are registered or not.")
+endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
 
 
-class DenialRow(Answer):
-    """A forbidden torrent."""
+class DenialRow(Reply):
+    """A denied torrent."""
 
     info_hash: str
-    reason: str = Field(description="Shown to whoever announces it.")
+    reason: str = Field(description="Clients show it to their users.")
 
 
 class ListedDenial(DenialRow):
-    """A forbidden torrent of the list."""
+    """An entry of the deny list."""
 
     since: Moment
 
 
 class DenialPage(OffsetPage[ListedDenial]):
-    """A page of forbidden torrents, the last forbidden first."""
+    """A page of denied torrents, newest first."""
 
 
 class DenialPut(Body):
-    """Why a torrent is forbidden."""
+    """Why a torrent is denied."""
 
     reason: ReasonText = operations.NOT_SERVED
 
 
-@endpoints.get("/denials", "List forbidden torrents")
+@endpoints.get("/denials", "List denied torrents")
 async def list_all(call: Call, query: Paged) -> DenialPage:
-    """What a site wrote into Redis by itself holds at once, and is listed a little later."""
+    """Denials that a site writes into Redis apply immediately and are listed a little later."""
     torrents = call.stores.torrents
     found = await torrents.denials(query.offset, query.limit)
     items = [
@@ -46,17 +46,15 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
     return DenialPage(**page_of(query, items, await torrents.denial_count()))
 
 
-@endpoints.put("/denials/{info_hash}", "Forbid a torrent")
+@endpoints.put("/denials/{info_hash}", "Deny a torrent")
 async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
-    """From the very next announce; its registration and figures stay."""
+    """Applies immediately. Its registration and statistics stay."""
     wanted = parse_info_hash(info_hash)
     await call.stores.torrents.deny(wanted, body.reason)
     return DenialRow(info_hash=wanted.hex(), reason=body.reason)
 
 
-@endpoints.delete(
-    "/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not forbidden."}
-)
+@endpoints.delete("/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not denied."})
 async def allow(call: Call, info_hash: InfoHashText) -> None:
     if not await call.stores.torrents.allow(parse_info_hash(info_hash)):
         raise not_found("denial")

@@ -5,64 +5,67 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker.admin import operations
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints, Query
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, page_of
 from tracker.admin.api.routing import conflict, not_found
 from tracker.errors import ClientError
-from tracker.store.job import Enqueued, Job
-from tracker.store.jobs import QueueFull
+from tracker.store.jobs.jobs import QueueFull
+from tracker.store.jobs.records import Enqueued, Job
 
-endpoints = Endpoints("jobs", "Background jobs: what waits, runs, and was done.")
+endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
-_UNKNOWN_QUEUE = {404: "No job was ever put into such a queue."}
-_FULL = {409: "Too many jobs wait in this queue already."}
-_UNKNOWN_JOB = {404: "There is no such job (any more)."}
+_UNKNOWN_QUEUE = {404: "Unknown queue."}
+_FULL = {409: "The queue is full."}
+_UNKNOWN_JOB = {404: "Unknown or deleted job."}
 
 QueueText = Annotated[
-    str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="The name of a queue.", examples=["reprocess"])
+    str, Field(pattern="^[a-z][a-z0-9_]{0,63}$", description="Queue name.", examples=["reprocess"])
 ]
-JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="The id of a job.", examples=["42"])]
+JobIdText = Annotated[str, Field(pattern="^[0-9]{1,20}$", description="Job ID.", examples=["42"])]
 
 
-class QueueRow(Answer):
-    """A queue, and how many jobs it has of each status."""
+class QueueRow(Reply):
+    """A queue with its number of jobs by status."""
 
     name: str
     pending: int
     running: int
-    retry: int = Field(description="Failed, and to be tried again.")
+    retry: int = Field(description="Failed, waiting for a retry.")
     completed: int
     failed: int
 
 
-class Queues(Answer):
-    """Every queue that ever had a job."""
+class Queues(Reply):
+    """All queues that have had a job."""
 
     items: list[QueueRow]
 
 
-class JobRow(Answer):
+class JobRow(Reply):
     """A job."""
 
     id: str
     queue: str
     status: str
+    fingerprint: str = Field(
+        description="Equal for jobs with the same queue and payload; only one of them can be pending or running."
+    )
     payload: str = Field(description="JSON.")
     retries: int
     max_retries: int
     priority: int
     run_after: Moment | None
     deadline: Moment | None
-    error: str = Field(description="Why the last run failed.")
-    cursor: str = Field(description="How far a job that goes on where it was has come.")
+    error: str = Field(description="Last error.")
+    cursor: str = Field(description="Progress of a resumable job.")
     created: Moment | None
     started: Moment | None
     finished: Moment | None
 
 
 class JobPage(OffsetPage[JobRow]):
-    """A page of jobs: finished ones from the newest on, those that wait by when they may run."""
+    """A page of jobs: finished ones newest first, pending ones by `run_after`."""
 
 
 class JobQuery(Paged):
@@ -71,17 +74,17 @@ class JobQuery(Paged):
 
 class PurgeQuery(Query):
     status: Literal["pending", "retry", "completed", "failed"]
-    before: Whole | None = Field(None, description="Only those that finished before (epoch s).")
+    before: Whole | None = Field(None, description="Only jobs that finished before this time (epoch s).")
 
 
-class Purged(Answer):
-    """How many jobs were deleted."""
+class Purged(Reply):
+    """Number of deleted jobs."""
 
     deleted: int
 
 
 class ReprocessFilter(Body):
-    """Which torrents; all of them where nothing is said."""
+    """Selects torrents; empty: all."""
 
     min_score: float | None = Field(None, allow_inf_nan=False)
     max_score: float | None = Field(None, allow_inf_nan=False)
@@ -89,11 +92,11 @@ class ReprocessFilter(Body):
     max_seeders: Count | None = None
 
 
-class JobEnqueued(Answer):
-    """A job that waits to run."""
+class JobEnqueued(Reply):
+    """A queued job."""
 
     id: str
-    new: bool = Field(description="false: the same one was under way already, and still is.")
+    new: bool = Field(description="false: the same job was already pending or running.")
 
 
 @endpoints.get("/queues", "List queues")
@@ -113,7 +116,7 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
 
 @endpoints.delete("/queues/{queue}/jobs", "Delete jobs of a queue", errors=_UNKNOWN_QUEUE)
 async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
-    """Those of one status. Jobs that run cannot be deleted."""
+    """Deletes jobs of one status. Running jobs cannot be deleted."""
     await _check(call, queue)
     return Purged(deleted=await call.stores.jobs.purge(queue, query.status, query.before))
 
@@ -134,10 +137,10 @@ async def show(call: Call, id: JobIdText) -> JobRow:
 @endpoints.post(
     "/jobs/{id}/retry",
     "Run a job again",
-    errors={**_UNKNOWN_JOB, 409: "It waits or runs already, or is done, or the same payload is under way."},
+    errors={**_UNKNOWN_JOB, 409: "It is pending, running or completed, or a job with the same payload is."},
 )
 async def retry(call: Call, id: JobIdText) -> JobRow:
-    """One that failed, with all of its retries; one that waits to retry, at once."""
+    """A failed job starts over with all its retries. A job waiting for a retry runs immediately."""
     job = await show(call, id)
     try:
         await call.stores.jobs.retry(id)
@@ -149,17 +152,15 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
     return job if again is None else _row(again)
 
 
-@endpoints.post(
-    "/reprocess", "Have torrents scored again", status=202, errors=_FULL, location="/jobs/{answer.id}"
-)
+@endpoints.post("/reprocess", "Rescore torrents", status=202, errors=_FULL, location="/jobs/{reply.id}")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
-    """All of them, or those that fit; in the background."""
-    return await _enqueued(operations.reprocess(call.stores.jobs, **body.model_dump()))
+    """Queues a job that rescores all matching torrents."""
+    return await _enqueued(operations.rescore(call.stores.jobs, **body.model_dump()))
 
 
-@endpoints.post("/sweep", "Have every swarm visited", status=202, errors=_FULL, location="/jobs/{answer.id}")
+@endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=_FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
-    """At once, in the background: silent peers, repairs, torrents to forget."""
+    """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
     return await _enqueued(operations.sweep(call.stores.jobs))
 
 

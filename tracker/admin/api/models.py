@@ -1,11 +1,11 @@
-"""What several endpoints have in common: kinds of text, pages of lists, months."""
+"""Types that several endpoints share: kinds of text, pages of lists, months."""
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
 from pydantic import BeforeValidator, Field
 
-from tracker.admin.api.contract import Answer, Query
-from tracker.admin.operations import MOST
+from tracker.admin.api.contract import Query, Reply
+from tracker.operations import MAX_INTEGER
 
 T = TypeVar("T")
 
@@ -19,14 +19,14 @@ InfoHashText = Annotated[
 ]
 UserIdText = Annotated[
     str,
-    Field(pattern="^[1-9][0-9]{0,14}$", description="The id of a user: a decimal number.", examples=["7"]),
+    Field(pattern="^[1-9][0-9]{0,14}$", description="User ID, a decimal number.", examples=["7"]),
 ]
 LineText = Annotated[
     str,
     Field(
         max_length=1000,
         pattern="^[^\\u0000-\\u001f\\u007f]*$",
-        description="One line of text, of any characters.",
+        description="One line of text.",
     ),
 ]
 ReasonText = Annotated[
@@ -35,86 +35,93 @@ ReasonText = Annotated[
         min_length=1,
         max_length=1000,
         pattern="^[^\\u0000-\\u001f\\u007f]*$",
-        description="Shown to whoever announces the torrent.",
+        description="Clients show it to their users.",
         examples=["taken down by request"],
     ),
 ]
 Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000])]
 Factor = Annotated[
-    float, Field(ge=0, le=1000, allow_inf_nan=False, description="Six decimals are kept.", examples=[2.0])
+    float, Field(ge=0, le=1000, allow_inf_nan=False, description="Rounded to six decimals.", examples=[2.0])
 ]
 
 
 def _digits(value: object) -> object:
-    """Of a query string: int() would also take signs, spaces, fractions and underscores."""
+    """Digits only: int() also accepts signs, spaces and underscores."""
     if isinstance(value, str) and not (value.isascii() and value.isdigit() and len(value) <= 20):
-        raise ValueError("write a whole number in digits")
+        raise ValueError("must be a whole number in digits")
     return value
+
+
+def number(value: object) -> object:
+    """A number of a query string where only some numbers are valid."""
+    return int(value) if isinstance(value, str) and _digits(value) else value
 
 
 def _true_or_false(value: object) -> object:
     if isinstance(value, str) and value not in ("true", "false"):
-        raise ValueError("write true or false")
+        raise ValueError("must be true or false")
     return value
 
 
+def _lower(value: object) -> object:
+    return value.lower() if isinstance(value, str) else value
+
+
 def _integral(value: object) -> object:
-    """JSON knows one kind of numbers: 2.0 is a whole one."""
+    """JSON has one kind of number: 2.0 is an integer."""
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
-# Bounds stand before the validator: behind it they are held, but not described.
-Whole = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_digits)]
+# The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
+Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_digits)]
 """A number in a query string."""
 Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_digits)]
 Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(_digits)]
-Count = Annotated[int, Field(ge=0, le=MOST), BeforeValidator(_integral)]
+Count = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_integral)]
 """A number in JSON."""
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
-"""A yes or no in a query string or a form."""
+"""A boolean in a query string."""
+FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_lower)]
+"""A boolean in a form; generated Python clients send ``False``."""
 
 
 class Paged(Query):
-    """A list in an order: pages by place."""
+    """An ordered list, paged by offset."""
 
     offset: Whole = Field(
-        0, ge=0, le=MOST, description="How many to leave out; `next_offset` of the page before."
+        0, ge=0, le=MAX_INTEGER, description="How many items to skip: `next_offset` of the previous page."
     )
-    limit: Limit = Field(100, description="How many to answer at most.")
+    limit: Limit = Field(100, description="Max items per page.")
 
 
-class OffsetPage(Answer, Generic[T]):
-    """A page of a list in an order."""
+class OffsetPage(Reply, Generic[T]):
+    """A page of an ordered list."""
 
     items: list[T]
-    total: int | None = Field(
-        description="How many there are in all; null where counting them would be dear."
-    )
-    next_offset: int | None = Field(description="The `offset` of the next page; null at the end.")
+    total: int | None = Field(description="Total number of items; null where counting is too expensive.")
+    next_offset: int | None = Field(description="`offset` of the next page; null on the last.")
 
 
 def page_of(query: Paged, items: list[Any], total: int | None) -> dict[str, Any]:
-    """The fields of an OffsetPage. Without a total a full page may have another after it."""
+    """The fields of an OffsetPage. Without a total, a full page may be followed by an empty one."""
     after = query.offset + query.limit
     more = len(items) >= query.limit if total is None else after < total
-    return {"items": items, "total": total, "next_offset": after if more and after <= MOST else None}
+    return {"items": items, "total": total, "next_offset": after if more and after <= MAX_INTEGER else None}
 
 
 class Scanned(Query):
-    """A list in no order: pages by cursor."""
+    """An unordered list, paged by cursor."""
 
-    cursor: Cursor = Field(0, description="`next_cursor` of the page before; 0 begins.")
-    limit: Limit = Field(100, description="About how many to answer; a page may have more, or none.")
+    cursor: Cursor = Field(0, description="`next_cursor` of the previous page; 0 for the first.")
+    limit: Limit = Field(100, description="Approximate items per page; a page may have more, or none.")
 
 
-class CursorPage(Answer, Generic[T]):
-    """A page of a list in no order. One that changes meanwhile may be missed, or come twice."""
+class CursorPage(Reply, Generic[T]):
+    """A page of an unordered list. Items that change between pages may be missing or repeated."""
 
     items: list[T]
-    total: int | None = Field(
-        description="How many there are in all; null where counting them would be dear."
-    )
-    next_cursor: str | None = Field(description="The `cursor` of the next page; null at the end.")
+    total: int | None = Field(description="Total number of items; null where counting is too expensive.")
+    next_cursor: str | None = Field(description="`cursor` of the next page; null on the last.")
 
 
 def scan_of(after: int, items: list[Any], total: int | None = None) -> dict[str, Any]:

@@ -1,4 +1,4 @@
-"""The OpenAPI 3.1 document, made from the declared endpoints."""
+"""Builds the OpenAPI 3.1 document from the declared endpoints."""
 
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
@@ -7,53 +7,50 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import Answer, Endpoint, Endpoints
-from tracker.admin.api.reading import JSON
+from tracker.admin.api.contract import Endpoint, Endpoints, Reply
+from tracker.admin.api.reading import JSON, media_type
 from tracker.admin.api.routing import ROOT
-from tracker.admin.auth import CSRF_HEADER
-from tracker.admin.cookies import COOKIE
-from tracker.admin.posted import MULTIPART
-from tracker.admin.problems import CONTENT_TYPE
+from tracker.admin.auth.auth import CSRF_HEADER
+from tracker.admin.http.cookies import COOKIE
+from tracker.admin.http.problems import CONTENT_TYPE
 
 REF = "#/components/schemas/{model}"
 Schema = dict[str, Any]
 
-_ABOUT = """Everything that can be seen and done on this tracker.
+_ABOUT = """The admin API of this tracker.
 
-A program sends a token as `Authorization: Bearer …`. Scope `read` may use GET; every other method, and what shows
-secrets, needs scope `full`. Times are epoch seconds (UTC), info hashes and peer ids hexadecimal digits. Lists come in
-pages: send `next_offset` back as `offset`, or `next_cursor` as `cursor`, until it is null. Errors are problem details
-(RFC 9457). Unknown parameters and fields are refused.
+Send a token as `Authorization: Bearer …`. Scope `read` allows GET. All other methods, and endpoints that show secrets,
+need scope `full`. Times are epoch seconds (UTC). Info hashes and peer ids are hexadecimal digits. Lists are paged: send
+`next_offset` back as `offset`, or `next_cursor` as `cursor`, until it is null. Errors are problem details (RFC 9457).
+Unknown parameters and fields are refused.
 """
 _BODY_ERRORS = {
-    400: "The body is no JSON document, or no form.",
-    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES, or than 64 KiB where it is JSON.",
-    415: "The body is of another type than one of those named.",
+    400: "The body is not valid JSON or not a valid form.",
+    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES; for JSON, larger than 64 KiB.",
+    415: "Unsupported content type.",
 }
 
 
-class InvalidField(Answer):
-    """What is wrong with one field."""
+class InvalidField(Reply):
+    """An invalid parameter or field."""
 
     place: Literal["path", "query", "body"] = Field(alias="in")
     field: str
     message: str
 
 
-class ProblemDetails(Answer):
+class ProblemDetails(Reply):
     """Why a request was refused (RFC 9457)."""
 
     type: str = Field(examples=["about:blank"])
     title: str
     status: int
-    detail: str | None = Field(None, description="What is wrong, and what to do, for people.")
-    errors: list[InvalidField] | None = Field(
-        None, description="Of 422: the fields that are not as they should be."
-    )
+    detail: str | None = Field(None, description="The cause, and what to do about it.")
+    errors: list[InvalidField] | None = Field(None, description="For status 422: the invalid fields.")
 
 
 def document(groups: Sequence[Endpoints]) -> Schema:
-    """The document about these endpoints."""
+    """The document of these endpoints."""
     endpoints = [endpoint for group in groups for endpoint in group.all]
     references, components = _schemas(endpoints)
     paths: dict[str, Schema] = {}
@@ -82,13 +79,13 @@ _SECURITY: Schema = {
     "bearer": {
         "type": "http",
         "scheme": "bearer",
-        "description": "A token of `tracker token create`, of POST /api/v1/tokens or of the dashboard.",
+        "description": "A token from `tracker token create`, POST /api/v1/tokens or the dashboard.",
     },
     "session": {
         "type": "apiKey",
         "in": "cookie",
         "name": COOKIE,
-        "description": f"A browser that is signed in. What changes something needs the header `{CSRF_HEADER}` as well.",
+        "description": f"The session of a signed-in browser. Changes also need the header `{CSRF_HEADER}`.",
     },
 }
 
@@ -97,11 +94,10 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     """(the reference to each model, all schemas by name)."""
     wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ProblemDetails, "serialization"): None}
     for endpoint in endpoints:
-        if endpoint.answer is not None:
-            wanted[endpoint.answer, "serialization"] = None
-        for model in (endpoint.body, endpoint.form):
-            if model is not None:
-                wanted[model, "validation"] = None
+        if endpoint.reply is not None:
+            wanted[endpoint.reply, "serialization"] = None
+        if endpoint.body is not None:
+            wanted[endpoint.body, "validation"] = None
     found, definitions = models_json_schema(list(wanted), ref_template=REF)
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 
@@ -121,9 +117,8 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
     ]
     if parameters:
         operation["parameters"] = parameters
-    bodies = [(JSON, endpoint.body), (MULTIPART, endpoint.form)]
-    content = {kind: {"schema": references[model]} for kind, model in bodies if model is not None}
-    if content:
+    if endpoint.body is not None:
+        content = {media_type(endpoint.body): {"schema": references[endpoint.body]}}
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = _responses(endpoint, references)
     return operation
@@ -133,7 +128,7 @@ def _parameters(place: Literal["path", "query"], model: type[BaseModel] | None) 
     if model is None:
         return []
     schema = model.model_json_schema(ref_template=REF)
-    assert "$defs" not in schema, "a parameter of a model has no place in a query string"
+    assert "$defs" not in schema, "query parameters cannot be models"
     return [
         {
             "name": name,
@@ -146,7 +141,7 @@ def _parameters(place: Literal["path", "query"], model: type[BaseModel] | None) 
 
 
 def _parameter(schema: Schema) -> Schema:
-    """A parameter that is left out is left out: none can be null."""
+    """A parameter cannot be null: drop the null variant and a null default."""
     schema.pop("title", None)
     kinds = [kind for kind in schema.pop("anyOf", []) if kind != {"type": "null"}]
     if kinds:
@@ -165,17 +160,17 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
             "content": _success(endpoint, references)["content"],
         }
     errors = {
-        401: "No token or session, or one that is unknown or revoked.",
-        403: "This needs scope full, or the host, origin or CSRF token is wrong.",
-        431: "The address or a header is too long.",
-        429: "Too many failed attempts to be let in.",
-        503: "The store does not answer: try again soon.",
-        422: "Parameters or fields are not as they should be, or more than there are.",
+        401: "Missing, unknown or revoked token or session.",
+        403: "Scope full is needed, or the origin or CSRF token is wrong.",
+        431: "The URL or a header is too long.",
+        429: "Too many failed authentication attempts.",
+        503: "The store is unavailable or full; try again later.",
+        422: "Invalid or unknown parameters or fields.",
     }
-    if endpoint.body is not None or endpoint.form is not None:
+    if endpoint.body is not None:
         errors |= _BODY_ERRORS
     if endpoint.path_model is not None:
-        errors[404] = "There is nothing at this address."
+        errors[404] = "Not found."
     errors |= endpoint.errors
     content = {CONTENT_TYPE: {"schema": references[ProblemDetails]}}
     for status, description in sorted(errors.items()):
@@ -184,15 +179,15 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
 
 
 def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
-    if endpoint.answer is None:
+    if endpoint.reply is None:
         return {"description": "Done."}
     success: Schema = {
-        "description": (endpoint.answer.__doc__ or endpoint.summary).splitlines()[0],
-        "content": {JSON: {"schema": references[endpoint.answer]}},
+        "description": (endpoint.reply.__doc__ or endpoint.summary).splitlines()[0],
+        "content": {JSON: {"schema": references[endpoint.reply]}},
     }
     if endpoint.location:
         where = {
-            "description": "Where it is from now on.",
+            "description": "The path of the new resource.",
             "schema": {"type": "string", "format": "uri-reference"},
         }
         success["headers"] = {"Location": where}

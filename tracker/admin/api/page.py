@@ -1,4 +1,4 @@
-"""/api: the description of the API for people, drawn from the OpenAPI document."""
+"""/api: the HTML reference of the API, rendered from the OpenAPI document."""
 
 import asyncio
 from typing import Any
@@ -12,19 +12,19 @@ from tracker.admin.pages.rendering import render
 
 
 def routes(document: Schema) -> list[web.AbstractRouteDef]:
-    drawn: list[Markup] = []
+    rendered: list[Markup] = []
 
     async def show(request: web.Request) -> web.Response:
-        if not drawn:  # it takes long enough to be worth a thread, and is the same for everybody
+        if not rendered:  # slow enough for a thread, and the same for every user
             template = aiohttp_jinja2.get_env(request.app).get_template("parts/api_body.html")
-            drawn.append(Markup(await asyncio.to_thread(template.render, context(document))))  # noqa: S704  # escaped there
-        return render(request, "api.html", {"body": drawn[0]})
+            rendered.append(Markup(await asyncio.to_thread(template.render, variables(document))))  # noqa: S704  # escaped there
+        return render(request, "api.html", {"body": rendered[0]})
 
     return [web.get("/api", show)]
 
 
-def context(document: Schema) -> dict[str, Any]:
-    """What parts/api_body.html is drawn from."""
+def variables(document: Schema) -> dict[str, Any]:
+    """The variables of parts/api_body.html."""
     return {
         "document": document,
         "groups": _groups(document),
@@ -35,7 +35,7 @@ def context(document: Schema) -> dict[str, Any]:
 
 
 def _groups(document: Schema) -> list[dict[str, Any]]:
-    """The operations by subject, in the order of the document."""
+    """The operations by tag, in the order of the document."""
     operations = [
         {"method": method.upper(), "path": path, **operation}
         for path, methods in document["paths"].items()
@@ -48,7 +48,7 @@ def _groups(document: Schema) -> list[dict[str, Any]]:
 
 
 def _schemas(document: Schema) -> list[dict[str, Any]]:
-    """Every model with its fields."""
+    """Every schema with its fields."""
     return [
         {
             "name": name,
@@ -72,16 +72,16 @@ def _model(schema: Schema) -> str:
 
 
 def prose(text: str) -> Markup:
-    """What stands between backticks, as code; everything is escaped."""
+    """Text with backticks as code; everything is escaped."""
     parts = text.split("`")
-    return Markup("").join(  # nothing of ours in it
+    return Markup("").join(
         Markup("<code>{}</code>").format(part) if number % 2 else escape(part)
         for number, part in enumerate(parts)
     )
 
 
 def kind(schema: Schema) -> str:
-    """A JSON Schema in a few words, such as ``list of PeerRow`` or ``integer or null``."""
+    """A short name of a JSON Schema, such as ``list of PeerRow`` or ``integer or null``."""
     if "$ref" in schema:
         return _model(schema)
     if "anyOf" in schema:

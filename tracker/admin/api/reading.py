@@ -1,7 +1,7 @@
-"""What comes in with a request, checked against an endpoint's declaration.
+"""Reads and validates a request against the declaration of its endpoint.
 
-Everything wrong with it is a Problem: 400 for what is no JSON or no form at all, 415 for another kind of body, 422 with
-the list of fields for what does not fit the models. What was sent is not repeated, except the names of fields.
+Errors are Problems: 400 for a body that is no JSON or no form, 415 for another content type, 422 with a list of fields
+for what does not fit the models. Errors name fields, and never repeat the values that were sent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -13,25 +13,25 @@ from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 
 from tracker.admin.api.contract import Body, Endpoint, Form
-from tracker.admin.connections import check_size
-from tracker.admin.multipart import File, parse_form
-from tracker.admin.posted import MULTIPART
-from tracker.admin.problems import Problem
+from tracker.admin.http.connections import check_size
+from tracker.admin.http.form_body import MULTIPART
+from tracker.admin.http.multipart import File, parse_form
+from tracker.admin.http.problems import Problem
 
 JSON = "application/json"
-MOST_JSON_BYTES = 65_536
-"""Of a JSON body. The longest that makes sense is half of that; what is wrong with a large one takes seconds to tell."""
+MAX_JSON_BYTES = 65_536
+"""The largest valid JSON body is half of that; listing the errors of a large one takes seconds."""
 
-_MOST_LISTED = 20
-_LONGEST_NAME = 100
-_LONGEST_TEXT = 200
+_MAX_LISTED = 20
+_MAX_NAME_LENGTH = 100
+_MAX_TEXT_LENGTH = 200
 
 Place = Literal["path", "query", "body"]
 M = TypeVar("M", bound=BaseModel)
 
 
 async def read(endpoint: Endpoint, request: web.Request) -> dict[str, Any]:
-    """The arguments of the endpoint's handler, besides the call. Raises Problem."""
+    """The arguments of the endpoint's handler, without the call. Raises Problem."""
     arguments: dict[str, Any] = {}
     if endpoint.path_model is not None:
         parts = _checked(endpoint.path_model, dict(request.match_info), "path")
@@ -39,42 +39,46 @@ async def read(endpoint: Endpoint, request: web.Request) -> dict[str, Any]:
     if endpoint.query is not None:
         arguments["query"] = _checked(endpoint.query, _single(request.query, "query"), "query")
     elif request.query_string:
-        raise invalid([("query", name, "there is no such parameter") for name in request.query])
-    if endpoint.body is not None or endpoint.form is not None:
-        arguments["body"] = await _body(endpoint, request)
+        raise invalid([("query", name, "unknown parameter") for name in request.query])
+    if endpoint.body is not None:
+        arguments["body"] = await _body(endpoint.body, request)
     return arguments
 
 
-async def _body(endpoint: Endpoint, request: web.Request) -> Body | Form:
-    if endpoint.body is not None and request.content_type == JSON:
-        return await _json(endpoint.body, request)
-    if endpoint.form is not None and request.content_type == MULTIPART:
-        return _checked(endpoint.form, await _fields(request), "body")
-    kinds = [kind for kind, model in ((JSON, endpoint.body), (MULTIPART, endpoint.form)) if model]
-    raise Problem(415, detail=f"send a body of type {' or '.join(kinds)}")
+def media_type(model: type[Body] | type[Form]) -> str:
+    """The content type of a body of this model."""
+    return MULTIPART if issubclass(model, Form) else JSON
+
+
+async def _body(model: type[Body] | type[Form], request: web.Request) -> Body | Form:
+    if request.content_type != media_type(model):
+        raise Problem(415, detail=f"send a body of type {media_type(model)}")
+    if issubclass(model, Form):
+        return _checked(model, await _fields(request), "body")
+    return await _json(model, request)
 
 
 async def _json(model: type[Body], request: web.Request) -> Body:
-    check_size(request, MOST_JSON_BYTES)
+    check_size(request, MAX_JSON_BYTES)
     data = await _data(request)
-    if len(data) > MOST_JSON_BYTES:  # it did not say so beforehand
-        raise web.HTTPRequestEntityTooLarge(max_size=MOST_JSON_BYTES, actual_size=len(data))
+    if len(data) > MAX_JSON_BYTES:  # no Content-Length announced it
+        raise web.HTTPRequestEntityTooLarge(max_size=MAX_JSON_BYTES, actual_size=len(data))
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         if any(problem["type"] == "json_invalid" for problem in problems):
-            raise Problem(400, detail="the body is not a JSON document") from None
+            raise Problem(400, detail="the body is not valid JSON") from None
         raise invalid(_listed(problems, "body")) from None
 
 
 async def _fields(request: web.Request) -> dict[str, Any]:
-    """The fields of a form: texts, and the contents of files."""
+    """The fields of a form: texts, and contents of files."""
     data = await _data(request)
     try:
         found = parse_form(request.headers["Content-Type"], data)
     except ValueError:
-        raise Problem(400, detail="the body is not a well-formed form") from None
+        raise Problem(400, detail="malformed form body") from None
     contents = [(name, field.content if isinstance(field, File) else field) for name, field in found]
     return _single(MultiDict(contents), "body")
 
@@ -83,14 +87,14 @@ async def _data(request: web.Request) -> bytes:
     try:
         return await request.read()
     except HttpProcessingError:
-        raise Problem(400, detail="the body is not encoded as its headers say") from None
+        raise Problem(400, detail="the body does not match its encoding headers") from None
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:
-    """Raises Problem where a name stands twice: which of the two was meant nobody knows."""
+    """Raises Problem for a name given twice: which of the two is meant is unknown."""
     twice = {name for name in values if len(values.getall(name)) > 1}
     if twice:
-        raise invalid([(place, name, "give it once only") for name in sorted(twice)])
+        raise invalid([(place, name, "given more than once") for name in sorted(twice)])
     return dict(values)
 
 
@@ -107,15 +111,19 @@ def _listed(problems: Iterable[Mapping[str, Any]], place: Place) -> list[tuple[P
 
 
 def invalid(problems: Iterable[tuple[Place, str, str]], detail: str = "") -> Problem:
-    """422 for (where it stood, the field's name, what is wrong with it)."""
+    """Status 422. ``problems``: (place, field name, message)."""
     listed = [
-        {"in": place, "field": _clean(field)[:_LONGEST_NAME], "message": _clean(message)[:_LONGEST_TEXT]}
+        {
+            "in": place,
+            "field": _clean(field)[:_MAX_NAME_LENGTH],
+            "message": _clean(message)[:_MAX_TEXT_LENGTH],
+        }
         for place, field, message in problems
-    ][:_MOST_LISTED]
-    return Problem(422, detail=detail or "some fields are not as they should be", errors=listed)
+    ][:_MAX_LISTED]
+    return Problem(422, detail=detail or "some fields are invalid", errors=listed)
 
 
 def _clean(text: str) -> str:
-    """Without what UTF-8 cannot hold, and what would not print."""
+    """Replaces what UTF-8 cannot encode, and what is not printable."""
     printable = (character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return "".join(printable)

@@ -1,89 +1,96 @@
-"""/settings, /health and /doctor: how the tracker is set up, and how it does."""
+"""/settings, /health and /doctor: configuration and health of the tracker."""
 
+from dataclasses import asdict
 from typing import Literal
 
 from pydantic import Field
 
-from tracker import __version__, doctor
-from tracker.admin.api.contract import Answer, Call, Endpoints
-from tracker.settings_page import describe
+from tracker import __version__
+from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.doctor import checks
+from tracker.settings.reference import describe
 
-endpoints = Endpoints("system", "How the tracker is set up, and how it does.")
+endpoints = Endpoints("system", "Configuration and health of the tracker.")
 
 
-class SettingRow(Answer):
-    """A setting in force. Passwords and tokens are masked."""
+class SettingRow(Reply):
+    """A setting and its current value. Passwords and tokens are masked."""
 
     name: str
     value: str
     default: str
     sentence: str
+    reloaded: bool = Field(description="true: SIGHUP reloads it; false: a restart is needed.")
+    waiting: bool = Field(description="true: changed since the start; a restart is needed.")
     allowed: str
 
 
-class SettingList(Answer):
-    """Every setting."""
+class SettingList(Reply):
+    """All settings."""
 
     items: list[SettingRow]
 
 
-class Health(Answer):
-    """How the tracker does."""
+class Health(Reply):
+    """Health of the tracker."""
 
     ready: bool
-    problems: list[str] = Field(description="Why it is not ready; empty when it is.")
+    problems: list[str] = Field(description="Why it is not ready; empty if ready.")
     version: str
-    store: str = Field(description="The store's server and version.")
-    geoip: str = Field(description="The database of places, or why there is none; empty when none is named.")
+    store: str = Field(description="Server software of the store and its version.")
+    geoip: str = Field(description="The GeoIP database, or why it is not usable; empty if none is set.")
 
 
-class FindingRow(Answer):
-    """One thing that was looked at, and what to do about it."""
+class FindingRow(Reply):
+    """The result of one check."""
 
     level: Literal["ok", "warning", "wrong"]
     subject: str
     text: str
-    remedy: str = Field(description="Empty when there is nothing to do.")
+    remedy: str = Field(description="Empty if there is nothing to do.")
 
 
-class Findings(Answer):
-    """What `tracker doctor` finds."""
+class Findings(Reply):
+    """The results of all checks, as of `tracker doctor`."""
 
     items: list[FindingRow]
 
 
-@endpoints.get("/settings", "Settings in force")
+@endpoints.get("/settings", "List settings")
 async def settings(call: Call) -> SettingList:
-    described = describe(call.desk.settings)
+    last = call.context.last_reload()
+    waiting = last.waiting if last else ()
     return SettingList(
         items=[
-            SettingRow(name=d.name, value=d.value, default=d.default, sentence=d.sentence, allowed=d.allowed)
-            for d in described
+            SettingRow(**asdict(each), waiting=each.name in waiting)
+            for each in describe(call.context.settings)
         ]
     )
 
 
-@endpoints.get("/health", "How the tracker does")
+@endpoints.get("/health", "Show health")
 async def health(call: Call) -> Health:
-    """Answers 200 as long as it can: `ready` says whether peers are served."""
-    desk = call.desk
-    problems = list(desk.problems())
-    database = desk.places.describe()
+    """Always 200 if the tracker responds; `ready` says whether it serves peers."""
+    context = call.context
+    problems = list(context.problems())
+    database = context.places.describe()
     return Health(
         ready=not problems,
         problems=problems,
         version=__version__,
-        store=desk.server,
-        geoip=str(database) if database else desk.places.problem,
+        store=context.server,
+        geoip=str(database) if database else context.places.problem,
     )
 
 
-@endpoints.get("/doctor", "Look everything over")
+@endpoints.get("/doctor", "Run health checks")
 async def examine(call: Call) -> Findings:
-    """Store and settings. Nothing is changed."""
-    desk, stores = call.desk, call.stores
-    patient = doctor.Patient(stores.connection, stores.keys, stores.counters, desk.settings, desk.clock)
-    found = [each async for each in doctor.examine(patient)]
+    """Checks the store and the settings. Changes nothing."""
+    context, stores = call.context, call.stores
+    checked = checks.DoctorContext(
+        stores.connection, stores.keys, stores.counters, context.settings, context.clock
+    )
+    found = [each async for each in checks.run_checks(checked)]
     return Findings(
         items=[FindingRow(level=f.level, subject=f.subject, text=f.text, remedy=f.remedy) for f in found]
     )

@@ -1,35 +1,35 @@
-"""/tokens: who may use the admin port. Only scope full sees them."""
+"""/tokens: tokens for the admin port. Only scope full sees them."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Moment
 from tracker.admin.api.routing import conflict, not_found
 from tracker.errors import ClientError
-from tracker.store.tokens import Token
+from tracker.store.access.tokens import Token
 
-endpoints = Endpoints("tokens", "Who may use the admin port.")
+endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
 
 TokenIdText = Annotated[
     str,
-    Field(pattern="^[0-9a-f]{12}$", description="The id of a token, no secret.", examples=["0123456789ab"]),
+    Field(pattern="^[0-9a-f]{12}$", description="Token ID; not secret.", examples=["0123456789ab"]),
 ]
 
 
-class TokenRow(Answer):
-    """A token, without its secret, which is stored nowhere."""
+class TokenRow(Reply):
+    """A token without its secret, which is not stored."""
 
     token_id: str
     name: str
     scope: Literal["read", "full"]
     created: Moment
-    last_used: Moment | None = Field(description="A minute coarse; null when it never was.")
+    last_used: Moment | None = Field(description="Precise to a minute; null if never used.")
 
 
-class TokenList(Answer):
-    """Every token, the oldest first."""
+class TokenList(Reply):
+    """All tokens, oldest first."""
 
     items: list[TokenRow]
 
@@ -41,16 +41,18 @@ class TokenNew(Body):
         min_length=1,
         max_length=64,
         pattern="^[^\\u0000-\\u001f\\u007f]*$",
-        description="Who or what uses it. No two tokens have the same.",
+        description="Unique name of its user.",
         examples=["site"],
     )
-    scope: Literal["read", "full"] = Field("read", description="`read` may look, and sees no passkeys.")
+    scope: Literal["read", "full"] = Field(
+        "read", description="`read`: GET only, without passkeys. `full`: everything."
+    )
 
 
 class TokenCreated(TokenRow):
-    """A new token and its secret, told once."""
+    """A new token with its secret, shown once."""
 
-    token: str = Field(description="To be sent as `Authorization: Bearer …`.")
+    token: str = Field(description="Send it as `Authorization: Bearer …`.")
 
 
 @endpoints.get("/tokens", "List tokens", full_only=True)
@@ -60,23 +62,23 @@ async def list_all(call: Call) -> TokenList:
 
 @endpoints.post(
     "/tokens",
-    "Make a token",
+    "Create a token",
     status=201,
-    errors={409: "A token with this name exists, or there are too many."},
+    errors={409: "The name is taken, or there are too many tokens."},
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
     try:
         token, text = await call.stores.tokens.create(body.name, body.scope)
     except ClientError as error:
-        if error.text.startswith("a token's name"):
+        if error.text.startswith("a token name"):
             raise
         raise conflict(error) from error
     return TokenCreated(**_fields(token), token=text)
 
 
-@endpoints.delete("/tokens/{token_id}", "Revoke a token", errors={404: "There is no such token."})
+@endpoints.delete("/tokens/{token_id}", "Revoke a token", errors={404: "Unknown token."})
 async def revoke(call: Call, token_id: TokenIdText) -> None:
-    """The very next request with it is refused, and whoever signed in with it is signed out."""
+    """Requests with it are refused immediately, and its sessions end."""
     try:
         await call.stores.tokens.revoke(token_id)
     except ClientError as error:

@@ -1,48 +1,50 @@
-"""/torrents: the register, and changes of it; what one torrent has is in swarms.py."""
+"""/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
 
+from collections.abc import Sequence
 from typing import Any, Literal
 
 from pydantic import Field, model_validator
 
-from tracker.admin import operations
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints, Form
-from tracker.admin.api.models import Factor, Flag, InfoHashText, LineText, Paged, ReasonText, page_of
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
+from tracker.admin.api.models import Factor, FormFlag, InfoHashText, LineText, Paged, ReasonText, page_of
 from tracker.admin.api.routing import conflict, not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.torrents import Torrent
+from tracker.store.torrents.torrents import Torrent
 
-endpoints = Endpoints("torrents", "What may be announced, with its figures.")
+endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
-_UNKNOWN = {404: "There is no such torrent."}
-_ID_TAKEN = {409: "It is registered with an id that is not a number, which only a site can have written."}
+_UNKNOWN = {404: "Unknown torrent."}
+_KNOWN = "Already registered; name and flags were updated."
+_ID_TAKEN = {409: "Its torrent ID is not a number; only a site can have written it."}
 
 
-class TorrentRow(Answer):
-    """A torrent and its figures."""
+class TorrentRow(Reply):
+    """A torrent with its statistics."""
 
     info_hash: str
-    torrent_id: str = Field(description="By this number Redis knows it.")
+    torrent_id: str = Field(description="Torrent ID: its number in Redis.")
     name: str
     state: operations.State = Field(
-        description="`denied` goes before `disabled`; `unregistered` ones are left over from a removal."
+        description="`denied` takes precedence over `disabled`; `unregistered`: removed, but peers remain."
     )
-    reason: str = Field(description="What peers are told when it is disabled or denied.")
+    reason: str = Field(description="Reason shown to peers if disabled or denied.")
     private: bool
     seeders: int
     leechers: int
-    snatches: int = Field(description="How often it was downloaded completely.")
+    snatches: int = Field(description="Completed downloads.")
     announces: int
-    score: float | None = Field(description="null when it is not in the ranking.")
+    score: float | None = Field(description="null if not ranked.")
 
 
-class TorrentPage(Answer):
-    """A page of torrents: by `offset` in an order, by `cursor` of a search."""
+class TorrentPage(Reply):
+    """A page of torrents; paged by `offset`, or by `cursor` for a search."""
 
     items: list[TorrentRow]
-    total: int | None = Field(description="How many there are in all; null of a search.")
-    next_offset: int | None = Field(description="The `offset` of the next page; null at the end.")
-    next_cursor: str | None = Field(description="The `cursor` of a search's next page; null at the end.")
+    total: int | None = Field(description="Total number of torrents; null for a search.")
+    next_offset: int | None = Field(description="`offset` of the next page; null on the last.")
+    next_cursor: str | None = Field(description="`cursor` of the next page of a search; null on the last.")
 
 
 class TorrentQuery(Paged):
@@ -50,14 +52,14 @@ class TorrentQuery(Paged):
         None,
         min_length=1,
         max_length=200,
-        description="A part of a name, in any case, or the beginning of an info hash. A search has no order and takes "
+        description="Part of a name (case-insensitive) or start of an info hash. A search is unordered: it takes "
         "`cursor` instead of `sort`, `order` and `offset`.",
     )
     cursor: str = Field(
-        "", pattern="^[0-9A-Za-z]{0,64}$", description="`next_cursor` of a search's page before."
+        "", pattern="^[0-9A-Za-z]{0,64}$", description="`next_cursor` of the previous page of a search."
     )
     sort: Literal["seeders", "leechers", "snatches", "score"] = Field(
-        "seeders", description="By `score`, only torrents that have one are listed."
+        "seeders", description="`score` lists ranked torrents only."
     )
     order: Literal["asc", "desc"] = "desc"
 
@@ -65,60 +67,60 @@ class TorrentQuery(Paged):
     def _one_or_the_other(self) -> "TorrentQuery":
         sorting = self.model_fields_set & {"sort", "order", "offset"}
         if self.q is not None and sorting:
-            raise ValueError("a search (q) takes cursor, and not sort, order or offset")
+            raise ValueError("a search (q) takes cursor instead of sort, order and offset")
         if self.q is None and self.cursor:
-            raise ValueError("cursor belongs to a search (q)")
+            raise ValueError("cursor needs a search (q)")
         return self
 
 
 class TorrentNew(Body):
-    """A torrent by its info hash. Of a known one, what is left out or null stays."""
+    """A torrent by info hash. Omitted and null fields of an existing torrent are unchanged."""
 
     info_hash: str = Field(
         pattern="^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
-        description="40 hexadecimal digits, or the 64 of a v2 torrent, which clients announce by the first 40.",
+        description="40 hexadecimal digits, or 64 for a v2 torrent (announced by the first 40).",
         examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
     )
     name: LineText | None = None
     private: bool | None = None
-    enabled: bool | None = Field(None, description="A new one is, unless this is false.")
+    enabled: bool | None = Field(None, description="Default for a new torrent: true.")
     reason: ReasonText | None = None
-    multi_up: Factor | None = Field(None, description="What is uploaded counts so many times for the user.")
-    multi_dn: Factor | None = Field(None, description="What is downloaded counts so many times for the user.")
-    reset_score: bool = Field(False, description="Let the score of a known torrent begin anew.")
+    multi_up: Factor | None = Field(None, description="Upload multiplier.")
+    multi_dn: Factor | None = Field(None, description="Download multiplier.")
+    reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
 
 
 class TorrentUpload(Form):
-    """A torrent by its .torrent file."""
+    """A torrent by .torrent file."""
 
     file: bytes = Field(description="The .torrent file.")
-    name: LineText | None = Field(None, description="Instead of the file's own name.")
-    private: Flag = Field(False, description="Mark as private even when the file does not.")
-    reset_score: Flag = Field(False, description="Let the score of a known torrent begin anew.")
+    name: LineText | None = Field(None, description="Overrides the name in the file.")
+    private: FormFlag = Field(False, description="Mark as private even if the file is not.")
+    reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
 
 
 class TorrentEdit(Body):
-    """What is to change; what is left out or null stays."""
+    """Changes; omitted and null fields are unchanged."""
 
     name: LineText | None = None
-    enabled: bool | None = Field(None, description="false refuses announces, and keeps the figures.")
+    enabled: bool | None = Field(None, description="false: announces are refused; statistics stay.")
     reason: ReasonText | None = None
     private: bool | None = None
     multi_up: Factor | None = None
     multi_dn: Factor | None = None
 
 
-class Registered(Answer):
-    """A torrent that was registered."""
+class Registered(Reply):
+    """A registered torrent."""
 
     info_hash: str
     torrent_id: str
-    new: bool = Field(description="false: it had been registered, and keeps its id and figures.")
+    new: bool = Field(description="false: already registered; torrent ID and statistics stay.")
     name: str
 
 
-class RegisteredAll(Answer):
-    """What was registered: two torrents of a hybrid file, one otherwise."""
+class RegisteredAll(Reply):
+    """The registered torrents: two for a hybrid file, else one."""
 
     torrents: list[Registered]
     new: bool = Field(description="Whether any of them is new.")
@@ -139,36 +141,50 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     "/torrents",
     "Register a torrent",
     status=201,
-    known="They were registered already, and got the name and marks that were sent.",
+    known=_KNOWN,
     errors=_ID_TAKEN,
-    location="/torrents/{answer.torrents[0].info_hash}",
+    location="/torrents/{reply.torrents[0].info_hash}",
 )
-async def create(call: Call, body: TorrentNew | TorrentUpload) -> RegisteredAll:
-    """By info hash, or by .torrent file. A hybrid file is registered under its v1 and its v2 hash."""
-    torrents = call.stores.torrents
-    if isinstance(body, TorrentUpload):
-        added = await operations.add_file(
-            torrents,
-            body.file,
-            name=body.name,
-            private=body.private,
-            reset_score=body.reset_score,
-            max_bytes=call.desk.settings.admin.max_upload_bytes,
+async def create(call: Call, body: TorrentNew) -> RegisteredAll:
+    """By its info hash. `POST /torrent-files` takes .torrent files."""
+    fields = operations.torrent_fields(
+        name=body.name,
+        private=body.private,
+        enabled=body.enabled,
+        reason=body.reason,
+        multi_up=body.multi_up,
+        multi_dn=body.multi_dn,
+    )
+    info_hash, torrents = operations.parse_hash(body.info_hash), call.stores.torrents
+    try:
+        return _registered(
+            [await operations.add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)]
         )
-    else:
-        fields = operations.torrent_fields(
-            name=body.name,
-            private=body.private,
-            enabled=body.enabled,
-            reason=body.reason,
-            multi_up=body.multi_up,
-            multi_dn=body.multi_dn,
-        )
-        info_hash = operations.parse_hash(body.info_hash)
-        try:
-            added = [await operations.add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)]
-        except ClientError as error:
-            raise conflict(error) from error
+    except ClientError as error:
+        raise conflict(error) from error
+
+
+@endpoints.post(
+    "/torrent-files",
+    "Register a torrent by file",
+    status=201,
+    known=_KNOWN,
+    location="/torrents/{reply.torrents[0].info_hash}",
+)
+async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
+    """A hybrid file is registered under both its v1 and v2 hash."""
+    added = await operations.add_file(
+        call.stores.torrents,
+        body.file,
+        name=body.name,
+        private=body.private,
+        reset_score=body.reset_score,
+        max_bytes=call.context.settings.admin.max_upload_bytes,
+    )
+    return _registered(added)
+
+
+def _registered(added: Sequence[operations.Added]) -> RegisteredAll:
     registered = [
         Registered(info_hash=a.info_hash.hex(), torrent_id=a.torrent_id, new=a.new, name=a.name)
         for a in added
@@ -178,7 +194,7 @@ async def create(call: Call, body: TorrentNew | TorrentUpload) -> RegisteredAll:
 
 @endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors=_UNKNOWN)
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
-    """Disabling holds from the very next announce; without a reason peers read a fixed one."""
+    """Disabling applies immediately; without a reason peers see a default one."""
     torrents, wanted = call.stores.torrents, parse_info_hash(info_hash)
     found = await torrents.get(wanted)
     if found is None or not found.registered:
@@ -189,8 +205,8 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
 
 @endpoints.delete("/torrents/{info_hash}", "Remove a torrent", errors=_UNKNOWN)
 async def remove(call: Call, info_hash: InfoHashText) -> None:
-    """Takes the registration away; peers in the swarm go when they fall silent. On a tracker in open mode the next
-    announce registers it anew: deny it instead."""
+    """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
+    instead."""
     if not await call.stores.torrents.remove(parse_info_hash(info_hash)):
         raise not_found("torrent")
 

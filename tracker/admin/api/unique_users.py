@@ -1,36 +1,49 @@
-"""/uniques: unique users by place, torrent and month."""
+"""/uniques: unique users by location, torrent and month."""
 
 from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker.admin.api.contract import Answer, Call, Endpoints, Query
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import OffsetPage, Paged, Period, page_of
 
 endpoints = Endpoints(
-    "uniques", "Unique users by country, city, postcode and torrent, of all time and by month."
+    "uniques", "Unique users by country, city, postcode and torrent, all-time and by month."
 )
+
+_INFO_HASH = len("torrents.") + 40
 
 MetricText = Annotated[
     str,
     Field(
         max_length=300,
-        pattern=r"^(countries|cities|postcodes|torrents)\.[^:\u0000-\u0020]+\.users$",
-        description="A metric as docs/uniques.md names them; in the address `/` is `%2F`, and `%` is `%25`.",
-        examples=["countries.GB.users"],
+        pattern=r"^(countries|torrents)\.[^:\u0000-\u0020]+\.users$",
+        description="Metric name, see docs/uniques.md; in the URL write `%` as `%25`.",
+        examples=["countries.United_Kingdom.users"],
     ),
 ]
 
 
-class UniquesRow(Answer):
-    """Unique users of a place or a torrent."""
+class UniquesRow(Reply):
+    """Unique users of a location or torrent."""
 
-    name: str = Field(description="A place, or the info hash of a torrent.")
+    name: str = Field(description="`<country>`, `<country>/<city>`, `<country>/<postcode>` or an info hash.")
     users: int
 
 
+Exceed = Annotated[
+    int,
+    Field(
+        description="Max error of the counts of this period, normally 0: so many markers of counted users were deleted "
+        "because the store was short of memory."
+    ),
+]
+
+
 class UniquesPage(OffsetPage[UniquesRow]):
-    """Places or torrents, most users first."""
+    """Locations or torrents, highest count first."""
+
+    may_exceed: Exceed
 
 
 class UniquesQuery(Paged):
@@ -41,29 +54,32 @@ class FigureQuery(Query):
     period: Period = "all"
 
 
-class Figure(Answer):
+class Figure(Reply):
     """Unique users of a metric."""
 
     metric: str
     period: str
     users: int
+    may_exceed: Exceed
 
 
-@endpoints.get("/uniques/{scope}", "Places and torrents by unique users")
+@endpoints.get("/uniques/{scope}", "List locations or torrents by unique users")
 async def top(
     call: Call, scope: Literal["countries", "cities", "postcodes", "torrents"], query: UniquesQuery
 ) -> UniquesPage:
-    """Months are kept for 13 months. Without a GeoIP database nobody is counted by place."""
+    """Monthly counts are kept for 13 months. Locations need a GeoIP database."""
     found = await call.stores.uniques.top(scope, query.period, query.limit, query.offset)
     items = [UniquesRow(name=name, users=users) for name, users in found]
-    return UniquesPage(**page_of(query, items, None))
+    exceed = await call.stores.uniques.may_exceed(query.period)
+    return UniquesPage(**page_of(query, items, None), may_exceed=exceed)
 
 
-@endpoints.get("/uniques/metrics/{metric}", "Unique users of one metric")
+@endpoints.get("/uniques/metrics/{metric}", "Show unique users of a metric")
 async def figure(call: Call, metric: MetricText, query: FigureQuery) -> Figure:
-    """0 where nobody was counted."""
+    """0 if nothing was counted."""
     month = None if query.period == "all" else query.period
-    if metric.startswith("torrents."):  # an info hash may be written either way
-        metric = metric.lower()
+    if metric.startswith("torrents."):  # info hashes are case-insensitive
+        metric = metric[:_INFO_HASH].lower() + metric[_INFO_HASH:]
     users = await call.stores.uniques.figure(metric, month)
-    return Figure(metric=metric, period=query.period, users=users)
+    exceed = await call.stores.uniques.may_exceed(query.period)
+    return Figure(metric=metric, period=query.period, users=users, may_exceed=exceed)

@@ -1,12 +1,12 @@
-"""/users: the users of a private tracker. Passkeys are secrets: only who has scope full reads them."""
+"""/users: the users of a private tracker. Passkeys are secrets: only scope full reads them."""
 
 import asyncio
 from typing import Any, Literal
 
 from pydantic import Field
 
-from tracker.admin import operations
-from tracker.admin.api.contract import Answer, Body, Call, Endpoints
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
     Moment,
@@ -19,100 +19,106 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.routing import conflict, not_found
 from tracker.errors import ClientError
-from tracker.store.torrents import Torrent
-from tracker.store.users import User
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.users import User
 
-endpoints = Endpoints("users", "Users of a private tracker: passkeys, permissions, totals, hit and runs.")
+endpoints = Endpoints("users", "Users of a private tracker: passkeys, permissions, totals, hit-and-runs.")
 
-_UNKNOWN = {404: "There is no such user."}
+_UNKNOWN = {404: "Unknown user."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]
 
 
-class UserRow(Answer):
-    """A user and the totals."""
+class UserRow(Reply):
+    """A user with totals."""
 
     user_id: str
     enabled: bool
     can_leech: bool
-    uploaded: int = Field(description="Bytes, with the torrents' multipliers.")
-    downloaded: int = Field(description="Bytes, with the torrents' multipliers.")
+    uploaded: int = Field(description="Bytes, multiplied by the torrents' multipliers.")
+    downloaded: int = Field(description="Bytes, multiplied by the torrents' multipliers.")
     snatches: int
     announces: int
 
 
 class UserPage(OffsetPage[UserRow]):
-    """A page of users, by id."""
+    """A page of users, ordered by ID."""
 
 
-class SetSizes(Answer):
-    """On how many torrents a user is or was."""
+class SetSizes(Reply):
+    """Numbers of the user's torrents by state."""
 
     active: int
     complete: int
     incomplete: int
-    hnr: int = Field(description="Hit and runs that are not made up for.")
+    hnr: int = Field(description="Uncleared hit-and-runs.")
 
 
 class UserDetails(UserRow):
-    """A user, with what a list leaves out."""
+    """A user in full."""
 
-    passkey: str | None = Field(description="null for whoever has scope read.")
+    passkey: str | None = Field(description="null for scope `read`.")
     torrents: SetSizes
+    unreported: int = Field(
+        description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
+    )
 
 
-class Passkey(Answer):
-    """A user's passkey, told once."""
+class Passkey(Reply):
+    """A user's passkey, shown once."""
 
     user_id: str
     passkey: str
-    announce_path: str = Field(description="What follows the tracker's host and port in the announce URL.")
+    announce_path: str = Field(description="Path of the announce URL, after host and port.")
 
 
 class UserNew(Body):
     """A new user."""
 
-    user_id: UserIdText | None = Field(None, description="The next free number when left out.")
-    can_leech: bool = Field(True, description="false: may seed only.")
+    user_id: UserIdText | None = Field(None, description="Default: the next free number.")
+    can_leech: bool = Field(True, description="false: downloading is blocked.")
 
 
 class UserEdit(Body):
-    """What is to change; what is left out or null stays."""
+    """Changes; omitted and null fields are unchanged."""
 
-    enabled: bool | None = Field(None, description="false refuses the user from the very next announce.")
+    enabled: bool | None = Field(None, description="false: announces are refused immediately.")
     can_leech: bool | None = None
 
 
-class UserTorrent(Answer):
-    """What a user did on a torrent, added up over all of the user's programs."""
+class UserTorrent(Reply):
+    """A user's totals on a torrent, over all of the user's clients."""
 
     torrent_id: str
-    info_hash: str | None = Field(description="null when the torrent is gone.")
+    info_hash: str | None = Field(description="null if the torrent was removed.")
     name: str
     uploaded: int
     downloaded: int
     total_seconds: int
     seed_seconds: int
     completed_at: Moment | None
-    peers: int = Field(description="Programs of the user there now.")
+    peers: int = Field(description="The user's active clients on the torrent.")
+    unreported: int = Field(
+        description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
+    )
 
 
 class UserTorrentPage(CursorPage[UserTorrent]):
-    """A page of a user's torrents, in no order."""
+    """A page of a user's torrents, unordered."""
 
 
-class Debt(Answer):
-    """A user's hit and runs."""
+class HitAndRuns(Reply):
+    """A user with hit-and-runs."""
 
     user_id: str
     torrents: int
 
 
-class DebtPage(OffsetPage[Debt]):
-    """Users with hit and runs, most first."""
+class HitAndRunsPage(OffsetPage[HitAndRuns]):
+    """Users with hit-and-runs, highest count first."""
 
 
-class Forgiven(Answer):
-    """How many hit and runs were taken away."""
+class Forgiven(Reply):
+    """Number of forgiven hit-and-runs."""
 
     forgiven: int
 
@@ -129,7 +135,7 @@ def _fields(user: User) -> dict[str, Any]:
     return {name: getattr(user, name) for name in UserRow.model_fields}
 
 
-def _told(user: User) -> Passkey:
+def _passkey(user: User) -> Passkey:
     return Passkey(user_id=user.user_id, passkey=user.passkey, announce_path=f"/{user.passkey}/announce")
 
 
@@ -145,12 +151,12 @@ async def list_all(call: Call, query: Paged) -> UserPage:
     "Add a user",
     status=201,
     errors={409: "A user with this id exists."},
-    location="/users/{answer.user_id}",
+    location="/users/{reply.user_id}",
 )
 async def create(call: Call, body: UserNew) -> Passkey:
-    """With a new passkey of 160 random bits, which is told in this answer."""
+    """The response contains the new passkey of 160 random bits."""
     try:
-        return _told(await call.stores.users.add(body.user_id, can_leech=body.can_leech))
+        return _passkey(await call.stores.users.add(body.user_id, can_leech=body.can_leech))
     except ClientError as error:
         raise conflict(error) from error
 
@@ -159,7 +165,12 @@ async def create(call: Call, body: UserNew) -> Passkey:
 async def show(call: Call, user_id: UserIdText) -> UserDetails:
     user = await _known(call, user_id)
     sizes = SetSizes(**await call.stores.users.set_sizes(user_id))
-    return UserDetails(**_fields(user), passkey=user.passkey if call.is_full else None, torrents=sizes)
+    return UserDetails(
+        **_fields(user),
+        passkey=user.passkey if call.is_full else None,
+        torrents=sizes,
+        unreported=user.unreported,
+    )
 
 
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN)
@@ -169,16 +180,16 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     return UserRow(**_fields(await _known(call, user_id)))
 
 
-@endpoints.post("/users/{user_id}/passkey", "Give a new passkey", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/passkey", "Replace the passkey", errors=_UNKNOWN)
 async def rotate(call: Call, user_id: UserIdText) -> Passkey:
-    """The old one is unknown at once. The new one is told in this answer."""
+    """The old passkey stops working immediately. The response contains the new one."""
     user = await _known(call, user_id)
-    return _told(await call.stores.users.rotate(user.passkey))
+    return _passkey(await call.stores.users.rotate(user.passkey))
 
 
 @endpoints.delete("/users/{user_id}", "Delete a user", errors=_UNKNOWN)
 async def delete(call: Call, user_id: UserIdText) -> None:
-    """With all totals."""
+    """Deletes all totals too."""
     try:
         await call.stores.users.delete(user_id)
     except ClientError as error:
@@ -199,7 +210,7 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Sc
 
 
 def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str]) -> UserTorrent:
-    whole = operations.whole
+    whole = operations.to_integer
     return UserTorrent(
         torrent_id=torrent_id,
         info_hash=torrent.info_hash.hex() if torrent else None,
@@ -210,32 +221,35 @@ def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str
         seed_seconds=whole(share.get("seed_time")),
         completed_at=whole(share.get("completed_at")) or None,
         peers=whole(share.get("peers")),
+        unreported=whole(share.get("unreported")),
     )
 
 
-@endpoints.post("/users/{user_id}/forgive", "Forgive hit and runs", errors=_UNKNOWN)
+@endpoints.post("/users/{user_id}/forgive", "Forgive all hit-and-runs", errors=_UNKNOWN)
 async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
-    """All of the user's. As much as makes a hit and run, downloaded from now on, makes one again."""
+    """Past downloads do not count again; new downloads above the threshold do."""
     await _known(call, user_id)
     return Forgiven(forgiven=await call.stores.users.forgive(user_id))
 
 
 @endpoints.post(
-    "/users/{user_id}/forgive/{torrent_id}", "Forgive a hit and run", errors={404: "There is no such debt."}
+    "/users/{user_id}/forgive/{torrent_id}",
+    "Forgive one hit-and-run",
+    errors={404: "Unknown user or hit-and-run."},
 )
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
-    """Of one torrent, by its `torrent_id`."""
+    """By `torrent_id`."""
     await _known(call, user_id)
     forgiven = await call.stores.users.forgive(user_id, torrent_id)
     if not forgiven:
-        raise not_found("hit and run")
+        raise not_found("hit-and-run")
     return Forgiven(forgiven=forgiven)
 
 
-@endpoints.get("/hit-and-runs", "List who owes")
-async def hit_and_runs(call: Call, query: Paged) -> DebtPage:
-    """Users who took and left, most torrents first."""
+@endpoints.get("/hit-and-runs", "List users with hit-and-runs")
+async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
+    """Highest count first."""
     users = call.stores.users
     found = await users.hit_and_runs(query.offset, query.limit)
-    items = [Debt(user_id=user_id, torrents=number) for user_id, number in found]
-    return DebtPage(**page_of(query, items, await users.hit_and_run_count()))
+    items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
+    return HitAndRunsPage(**page_of(query, items, await users.hit_and_run_count()))

@@ -1,8 +1,7 @@
-"""How often signing in may fail: so many times a minute from one address, and from all of them together.
+"""Rate limit for failed authentication, per address and in total.
 
-Only failures are counted, and only failures are put off: who has a good token is let in however many bad ones came from
-the same address, which may be that of a proxy. Guessing 256 bits is hopeless anyway; what this keeps small is the work
-and the noise.
+Only failures count, and only failures are delayed. A valid token is always accepted, because its address may be that of
+a proxy. Tokens of 256 bits cannot be guessed; the limit bounds load and log lines.
 """
 
 from collections import OrderedDict
@@ -10,8 +9,8 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
-MOST_ADDRESSES = 4096
-"""Addresses remembered; beyond that the one that failed longest ago is forgotten."""
+MAX_ADDRESSES = 4096
+"""Max addresses kept; beyond that the one with the oldest failure is dropped."""
 
 
 @dataclass(slots=True)
@@ -22,7 +21,7 @@ class _Bucket:
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """``burst`` failures at once, then one every ``seconds``."""
+    """Allows ``burst`` failures at once, then one every ``seconds``."""
 
     burst: int
     seconds: float
@@ -33,7 +32,7 @@ OVERALL = Pace(200, 0.3)
 
 
 class Attempts:
-    """Failed attempts. ``clock`` gives seconds that only grow."""
+    """Counts failed attempts. ``clock`` returns monotonic seconds."""
 
     def __init__(
         self, clock: Callable[[], float], per_address: Pace = PER_ADDRESS, overall: Pace = OVERALL
@@ -45,12 +44,12 @@ class Attempts:
         self._all = _Bucket(overall.burst, clock())
 
     def failed(self, address: str) -> float:
-        """Notes a failure; 0.0, or the seconds to wait when there were too many."""
+        """Counts a failure. Returns 0.0, or the seconds to wait if there were too many."""
         now = self._clock()
         name = _network(address)
         bucket = self._buckets.setdefault(name, _Bucket(self._per_address.burst, now))
         self._buckets.move_to_end(name)
-        while len(self._buckets) > MOST_ADDRESSES:
+        while len(self._buckets) > MAX_ADDRESSES:
             self._buckets.popitem(last=False)
         return max(_take(bucket, self._per_address, now), _take(self._all, self._overall, now))
 
@@ -65,7 +64,7 @@ def _take(bucket: _Bucket, pace: Pace, now: float) -> float:
 
 
 def _network(address: str) -> str:
-    """The address, of IPv6 its /64: who has one has all of it."""
+    """The address; for IPv6 its /64, because a client usually controls all of it."""
     try:
         found = ip_address(address.partition("%")[0])
     except ValueError:  # a unix socket has none

@@ -1,8 +1,8 @@
-"""Who is asking, and what that lets through. Everything is refused that is not allowed here, also what does not exist.
+"""Authentication and authorization. Everything not allowed here is refused, including unknown paths.
 
-A program sends a token (``Authorization: Bearer …``); a browser has a session, whose cookie the sign-in set. Reading
-needs the scope ``read``, every other method ``full``. A cookie comes along whoever made the browser send it, so with one
-a change also needs the session's CSRF token and the origin of a page of ours.
+Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. GET and HEAD
+need scope ``read``, all other methods ``full``. Browsers attach cookies to cross-site requests too, so a change with a
+cookie also needs the session's CSRF token and an Origin of this port.
 """
 
 import asyncio
@@ -16,26 +16,27 @@ import structlog
 from aiohttp import web
 from aiohttp.typedefs import Middleware
 
-from tracker.admin.attempts import Attempts
-from tracker.admin.cookies import cookie_of
-from tracker.admin.hosts import SAFE_METHODS, came_from_a_page
-from tracker.admin.posted import MULTIPART, URL_ENCODED, posted
-from tracker.admin.problems import Handler, Problem, asked_for
-from tracker.admin.scrapers import Scrapers
-from tracker.errors import StoreAway
-from tracker.store.tokens import Tokens
+from tracker.admin.auth.attempts import Attempts
+from tracker.admin.auth.hosts import SAFE_METHODS, came_from_a_page
+from tracker.admin.auth.metrics_auth_cache import MetricsAuthCache
+from tracker.admin.http.connections import mark_anonymous, mark_authenticated
+from tracker.admin.http.cookies import cookie_of
+from tracker.admin.http.form_body import MULTIPART, URL_ENCODED, read_form_body
+from tracker.admin.http.problems import Handler, Problem, describe_request
+from tracker.errors import StoreUnavailable
+from tracker.store.access.tokens import Tokens
 
 OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})
-"""The routes that need no token: what they show is the same for everybody, and no figure of the tracker."""
+"""The routes without authentication. They show nothing about the tracker but its health."""
 ANY_SCOPE = frozenset({"/sign-out"})
-"""The routes that change something, and are allowed with every scope."""
+"""The routes that change something and need no scope ``full``."""
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
 SIGN_IN = "/sign-in"
 METRICS = "/metrics"
 
 _CHECKS_AT_ONCE = 16
-"""Credentials looked up at a time, so that bad ones never take all lines to the store."""
+"""Max concurrent credential lookups, so that invalid ones never occupy all store connections."""
 
 
 log = structlog.get_logger("tracker.admin")
@@ -43,7 +44,7 @@ log = structlog.get_logger("tracker.admin")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """Who is asking. ``csrf`` is what a page's forms must send; empty where a token was sent with the request itself."""
+    """The authenticated caller. ``csrf`` must come with forms; empty for a caller with a token."""
 
     name: str
     scope: Literal["read", "full"]
@@ -54,22 +55,22 @@ IDENTITY = web.RequestKey("identity", Identity)
 
 
 def require_full(identity: Identity) -> None:
-    """Raises Problem (403) for whoever may only read."""
+    """Raises Problem (403) for scope ``read``."""
     if identity.scope != "full":
-        raise Problem(403, detail="this needs a token of scope full: yours may only read")
+        raise Problem(403, detail="a token with scope full is needed; yours has scope read")
 
 
 class Access:
-    """Tells who is asking, and lets through what they may do."""
+    """Authenticates requests and checks their permissions."""
 
     def __init__(self, tokens: Tokens, clock: Callable[[], float]) -> None:
         self.attempts = Attempts(clock)
-        self._scrapers: Scrapers[Identity] = Scrapers(clock)
+        self._metrics_auth_cache: MetricsAuthCache[Identity] = MetricsAuthCache(clock)
         self._tokens = tokens
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
     async def identify(self, request: web.Request) -> Identity | None:
-        """Who is asking, as of this moment; None for nobody we know. An Authorization header outweighs a cookie."""
+        """The caller; None if unknown. An Authorization header takes precedence over a cookie."""
         given = request.headers.getall("Authorization", [])
         secret = cookie_of(request)
         async with self._checks:
@@ -83,24 +84,28 @@ class Access:
             return Identity(session.name, session.scope, session.csrf) if session else None
 
     def note_failure(self, request: web.Request) -> float:
-        """Somebody tried and was nobody: 0.0, or the seconds to wait when that happened too often."""
+        """Counts a failed authentication. Returns 0.0, or the seconds to wait if there were too many."""
         wait = self.attempts.failed(request.remote or "")
         if not wait:
             log.warning(
-                "refused at the admin port", address=request.remote or "unix", what=asked_for(request)
+                "admin authentication failed",
+                address=request.remote or "unix",
+                what=describe_request(request),
             )
         return wait
 
     async def admit(self, request: web.Request) -> None:
-        """Puts the identity into the request; raises what refuses it."""
-        # By the route that was found, not by the text of the path: the two may differ in escapes and dots.
+        """Stores the identity in the request. Raises Problem or a redirect to the sign-in."""
+        # Decide by the matched route, not by the path text: the two may differ in escapes and dots.
         resource = request.match_info.route.resource
         route = resource.canonical if resource is not None else ""
         if route in OPEN:
+            mark_anonymous(request)
             return
         identity = await self._known(request, route)
         if identity is None:
             raise self._unknown(request)
+        mark_authenticated(request)
         if request.method not in SAFE_METHODS:
             if route not in ANY_SCOPE:
                 require_full(identity)
@@ -109,22 +114,22 @@ class Access:
         request[IDENTITY] = identity
 
     async def _known(self, request: web.Request, route: str) -> Identity | None:
-        """Who is asking. The figures of the tracker are shown without the store too, to whoever read them before."""
+        """The caller. Without the store, /metrics accepts tokens from its cache."""
         secret = request.headers.get("Authorization", "") if route == METRICS else ""
         if not secret or request.method not in SAFE_METHODS:
             return await self.identify(request)
         try:
             identity = await self.identify(request)
-        except StoreAway:
-            identity = self._scrapers.recall(secret)
+        except StoreUnavailable:
+            identity = self._metrics_auth_cache.recall(secret)
             if identity is None:
                 raise
         else:
-            self._scrapers.note(secret, identity)
+            self._metrics_auth_cache.note(secret, identity)
         return identity
 
     def _unknown(self, request: web.Request) -> Exception:
-        """A page sends a browser to the sign-in, everything else says what is missing."""
+        """The refusal: a redirect to the sign-in for pages, else a Problem."""
         page = not request.path.startswith(("/api/", "/metrics")) and request.path != "/api"
         streamed = "text/event-stream" in request.headers.get("Accept", "")
         tried, part = "Authorization" in request.headers, "HX-Request" in request.headers
@@ -136,9 +141,7 @@ class Access:
         if part:
             headers["HX-Redirect"] = SIGN_IN
         detail = (
-            "this token is unknown or revoked"
-            if tried
-            else "sign in, or send a token as Authorization: Bearer …"
+            "unknown or revoked token" if tried else "sign in, or send a token as Authorization: Bearer …"
         )
         return Problem(401, detail=detail, headers=headers)
 
@@ -146,23 +149,23 @@ class Access:
 ACCESS = web.AppKey("access", Access)
 
 
-def admitted(access: Access) -> Middleware:
+def access_middleware(access: Access) -> Middleware:
     @web.middleware
     async def admit(request: web.Request, handler: Handler) -> web.StreamResponse:
         await access.admit(request)
-        answer = await handler(request)
+        response = await handler(request)
         identity = request.get(IDENTITY)
         if identity is not None and request.method not in SAFE_METHODS:
-            # The path of what went well names what was changed: hashes and ids, which handlers have checked.
-            what = f"{request.method} {request.path}" if answer.status < 400 else asked_for(request)
-            log.info("changed by hand", by=identity.name, what=what, status=answer.status)
-        return answer
+            # Log the path only on success: handlers have validated the hashes and IDs in it.
+            what = f"{request.method} {request.path}" if response.status < 400 else describe_request(request)
+            log.info("admin change", by=identity.name, what=what, status=response.status)
+        return response
 
     return admit
 
 
 async def still_signed_in(request: web.Request) -> bool:
-    """Whether who asked would still be let in: for answers that go on for long, to be asked now and then."""
+    """Whether the caller is still authenticated; event streams ask it periodically."""
     return await request.app[ACCESS].identify(request) is not None
 
 
@@ -175,10 +178,10 @@ def too_many(wait: float) -> Problem:
 
 async def _check_csrf(request: web.Request, expected: str) -> None:
     if not came_from_a_page(request):
-        raise Problem(403, detail="a change by a signed-in browser must say from which page it came")
+        raise Problem(403, detail="missing Origin header")
     given = request.headers.get(CSRF_HEADER)
     if given is None and request.content_type in (URL_ENCODED, MULTIPART):
-        field = (await posted(request)).get(CSRF_FIELD)
+        field = (await read_form_body(request)).get(CSRF_FIELD)
         given = field if isinstance(field, str) else None
     if given is None or not hmac.compare_digest(given.encode("utf-8", "replace"), expected.encode()):
-        raise Problem(403, detail="the CSRF token is missing or wrong: load the page again")
+        raise Problem(403, detail="missing or wrong CSRF token; reload the page")

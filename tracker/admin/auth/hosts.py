@@ -1,8 +1,8 @@
-"""Under which names the admin port answers, and from which pages it takes orders.
+"""Checks the Host and Origin of requests to the admin port.
 
-A page of a stranger can have its own name resolve to 127.0.0.1 and then read what answers there (DNS rebinding): so
-only names on a list are answered. It can also have a visitor's browser send forms here: so whatever changes something
-must come from a page of ours, as the browser says in Origin and Sec-Fetch-Site. Programs send neither, and have tokens.
+Against DNS rebinding (a foreign page makes its own name resolve to 127.0.0.1), only names on a list are served.
+Against cross-site forms, a change must come from a page of this port, as Origin and Sec-Fetch-Site say. Programs send
+neither header; they have tokens.
 """
 
 from collections.abc import Iterable
@@ -13,14 +13,14 @@ from aiohttp import web
 from aiohttp.typedefs import Middleware
 from multidict import MultiMapping
 
-from tracker.admin.problems import Handler, Problem
+from tracker.admin.http.problems import Handler, Problem
 
 SAFE_METHODS = frozenset({"GET", "HEAD"})
-"""Those that change nothing; OPTIONS is not answered at all, for no other site may ask."""
+"""Methods that change nothing. OPTIONS is not served, because no other site may call this port."""
 
 
 class Hosts:
-    """The names that are ours: ``localhost``, loopback addresses, ``configured`` ones and the address a request came to."""
+    """The valid host names: ``localhost``, loopback addresses, ``configured`` names, and the local address."""
 
     def __init__(self, configured: Iterable[str], addresses: Iterable[str] = ()) -> None:
         self._configured = frozenset(_host(name) for name in configured)
@@ -28,18 +28,18 @@ class Hosts:
         self._names = {"localhost", "127.0.0.1", "::1"} | self._configured | (listened - {"0.0.0.0", "::"})
 
     def check(self, method: str, path: str, headers: MultiMapping[str], local: str | None = None) -> None:
-        """Raises Problem unless a request was sent to one of our names and, if it may change something, by a page of ours.
+        """Raises Problem for an unknown host name, and for a change from another site.
 
-        ``local`` is the address its connection came to.
+        ``local`` is the local address of the connection.
         """
         given = headers.getall("Host", [])
         if len(given) != 1 or not path.startswith("/"):
-            raise Problem(400, detail="a request needs one Host header, and a path that begins with a slash")
+            raise Problem(400, detail="exactly one Host header and a path starting with / are required")
         name = _authority(given[0])
         if name is None or not (name[0] in self._names or (local and name[0] == _host(local))):
             raise Problem(
                 421,
-                detail="the admin port does not answer under this name: add it to TRACKER_ADMIN__HOSTS",
+                detail="unknown host name; add it to TRACKER_ADMIN__HOSTS",
             )
         if method not in SAFE_METHODS:
             self._check_origin(headers, given[0])
@@ -49,13 +49,13 @@ class Hosts:
         site = headers.get("Sec-Fetch-Site", "same-origin")
         ours = all(self._is_ours(origin, host) for origin in origins)
         if not ours or site not in ("same-origin", "none"):
-            raise Problem(403, detail="this came from a page of another site")
+            raise Problem(403, detail="cross-site request refused")
 
     def _is_ours(self, origin: str, host: str) -> bool:
-        """Whether a page with this origin was served by us: under the very host and port that it now sends to.
+        """Whether a page with this origin was served by this port: under the host and port it now sends to.
 
-        A proxy may pass another Host on than the browser sent; then a configured name does, on the scheme's own port.
-        Another port of the same machine is another site, although cookies know no ports.
+        A proxy may pass on another Host than the browser sent; then a configured name on the default port is accepted.
+        Another port of the same host is another site, although cookies ignore ports.
         """
         parts = urlsplit(origin)
         if parts.scheme not in ("http", "https") or f"{parts.scheme}://{parts.netloc}" != origin:
@@ -70,11 +70,11 @@ class Hosts:
 
 
 def came_from_a_page(request: web.Request) -> bool:
-    """Whether a browser says where this request came from; that it is a good place, Hosts.check has seen to."""
+    """Whether the request has an Origin header; Hosts.check has validated it."""
     return "Origin" in request.headers
 
 
-def checked(hosts: Hosts) -> Middleware:
+def host_middleware(hosts: Hosts) -> Middleware:
     @web.middleware
     async def check(request: web.Request, handler: Handler) -> web.StreamResponse:
         hosts.check(request.method, request.raw_path, request.headers, _local_address(request))
@@ -84,7 +84,7 @@ def checked(hosts: Hosts) -> Middleware:
 
 
 def _authority(text: str) -> tuple[str, int | None] | None:
-    """(host, port) as in a Host header; None when it is neither."""
+    """(host, port) of a Host header; None if malformed."""
     try:
         parts = urlsplit(f"//{text}")
         host, port = parts.hostname, parts.port
@@ -96,7 +96,7 @@ def _authority(text: str) -> tuple[str, int | None] | None:
 
 
 def _host(text: str) -> str:
-    """A host name or address in its one spelling, without brackets and the last dot."""
+    """A host name or address in canonical form, without brackets and trailing dot."""
     host = text.strip().strip("[]").lower().removesuffix(".")
     try:
         address = ip_address(host)
@@ -107,6 +107,6 @@ def _host(text: str) -> str:
 
 
 def _local_address(request: web.Request) -> str | None:
-    """The address the connection came to: where all of them are listened on, it is one of those."""
+    """The local address of the connection, which a wildcard listener does not know in advance."""
     name = request.transport.get_extra_info("sockname") if request.transport is not None else None
     return str(name[0]).partition("%")[0] if isinstance(name, tuple) else None

@@ -1,7 +1,7 @@
-"""The cookie of a signed-in browser: one for TLS, which browsers take from nobody else, and a plain one without.
+"""The session cookie: a ``__Host-`` cookie over TLS, a plain one without TLS.
 
-Where TLS is spoken the plain one counts for nothing. Another host of the same domain, and whoever sits on a line without
-TLS, can put a cookie of that name into a browser (cookie tossing): its owner would work in a session of theirs.
+Over TLS the plain cookie is ignored. Another host of the same domain, or an attacker on a connection without TLS, could
+set it (cookie tossing), and the user would work in the attacker's session.
 """
 
 from ipaddress import ip_address
@@ -10,20 +10,20 @@ from aiohttp import web
 
 COOKIE = "tracker_session"
 SECURE_COOKIE = "__Host-tracker_session"
-"""Its name over TLS: browsers take this one from no other host, and from nobody without TLS."""
+"""Name over TLS: browsers accept it only from this host and only over TLS."""
 
 
 def cookie_of(request: web.Request) -> str:
-    """The secret of the session that the browser says it has, if any."""
+    """The session secret that the browser sent; empty if none."""
     secret = request.cookies.get(SECURE_COOKIE)
     if not secret and not came_by_tls(request):
         secret = request.cookies.get(COOKIE)
     return secret or ""
 
 
-def set_cookie(request: web.Request, answer: web.Response, secret: str, seconds: int) -> None:
+def set_cookie(request: web.Request, response: web.Response, secret: str, seconds: int) -> None:
     secure = came_by_tls(request)
-    answer.set_cookie(
+    response.set_cookie(
         SECURE_COOKIE if secure else COOKIE,
         secret,
         max_age=seconds,
@@ -34,16 +34,16 @@ def set_cookie(request: web.Request, answer: web.Response, secret: str, seconds:
     )
 
 
-def delete_cookies(answer: web.Response) -> None:
+def delete_cookies(response: web.Response) -> None:
     for name, secure in ((COOKIE, False), (SECURE_COOKIE, True)):
-        answer.del_cookie(name, path="/", secure=secure, httponly=True, samesite="Strict")
+        response.del_cookie(name, path="/", secure=secure, httponly=True, samesite="Strict")
 
 
 def came_by_tls(request: web.BaseRequest) -> bool:
-    """Whether the browser speaks TLS, to a proxy. Who lies about it in their own request harms only their own cookie.
+    """Whether the browser uses TLS, to a proxy. A client that forges it affects only its own cookie.
 
-    The proxy says so; or the browser does, by where its form came from, or by telling of its sites at all (Sec-Fetch-Site):
-    that is for TLS and for this machine only.
+    Signs of TLS: the proxy's X-Forwarded-Proto, an https Origin, or Sec-Fetch-Site, which browsers send only over TLS
+    and to loopback hosts.
     """
     headers = request.headers
     forwarded = headers.get("X-Forwarded-Proto", "").partition(",")[0].strip().lower()

@@ -1,8 +1,8 @@
-"""Headers of every answer: what a browser may do with it."""
+"""Security headers of every response."""
 
 from aiohttp import web
 
-from tracker.admin.cookies import came_by_tls
+from tracker.admin.http.cookies import came_by_tls
 
 POLICY = "; ".join(
     (
@@ -21,21 +21,21 @@ HEADERS = {
     "Content-Security-Policy": POLICY,
     "X-Content-Type-Options": "nosniff",
     "X-Frame-Options": "DENY",
-    # Not no-referrer: with it browsers send ``Origin: null`` along with our own forms.
+    # Not no-referrer: with it browsers send ``Origin: null`` with the forms of this port.
     "Referrer-Policy": "same-origin",
     "Cross-Origin-Opener-Policy": "same-origin",
     "Cross-Origin-Resource-Policy": "same-origin",
     "Permissions-Policy": "camera=(), geolocation=(), microphone=(), payment=(), usb=()",
 }
 TLS_ONLY = "max-age=15552000"
-"""For half a year of this name alone: a name that was reached by TLS is not asked for without it."""
+"""Half a year, without subdomains."""
 JSON_TYPES = frozenset({"application/json", "application/problem+json"})
 JSON_FILE = 'attachment; filename="api.json"'
-"""No browser shows it as a page, or saves it under a name of somebody's choosing."""
+"""Browsers neither render JSON as a page nor save it under a name from the URL."""
 
 
 def add_headers(request: web.BaseRequest, response: web.StreamResponse) -> None:
-    """To an answer that is about to be sent. Nothing is kept by browsers and proxies that does not say it may be."""
+    """Add the headers to a response about to be sent. Responses without Cache-Control are not cached."""
     response.headers.update(HEADERS)
     if came_by_tls(request):
         response.headers["Strict-Transport-Security"] = TLS_ONLY

@@ -1,15 +1,15 @@
-"""multipart/form-data (RFC 7578) from memory, as UTF-8: what files are sent with.
+"""Parses multipart/form-data (RFC 7578) in memory, as UTF-8.
 
-aiohttp's own reader keeps files in temporary files, leaves them open where a form breaks off, and decodes texts by
-whatever codec a part names, some of which take hours for what a port lets in. A body here is as large as the port lets
-in at most, so nothing is gained by the first.
+aiohttp's reader writes files to temporary files, leaves them open if a form breaks off, and decodes text by any codec
+that a part names; some codecs take hours for a body of the max size. The port limits body sizes, so temporary files are
+not needed.
 """
 
 import re
 from typing import NamedTuple
 
-MOST_FIELDS = 128
-"""A page sends up to a hundred files at once."""
+MAX_FIELDS = 128
+"""The upload page sends up to 100 files at once."""
 
 _BOUNDARY = re.compile(r"""boundary=(?:"([^"]{1,70})"|([^\s;"]{1,70}))""", re.IGNORECASE)
 _DISPOSITION = re.compile(rb"(?:^|\r\n)content-disposition:[ \t]*form-data((?:;[^\r\n]*)?)", re.IGNORECASE)
@@ -17,7 +17,7 @@ _PARAMETER = re.compile(rb"""[; \t](name|filename)=(?:"([^"]*)"|([^\s;"]+))""", 
 
 
 class File(NamedTuple):
-    """A file as it came; ``name`` is its sender's, and empty where none was chosen."""
+    """An uploaded file. ``name`` is as sent; empty if no file was chosen."""
 
     name: str
     content: bytes
@@ -27,12 +27,12 @@ Field = str | File
 
 
 def parse_form(content_type: str, body: bytes) -> list[tuple[str, Field]]:
-    """The fields in their order; raises ValueError for what is no form."""
+    """The fields in order. Raises ValueError for a malformed form."""
     named = _BOUNDARY.search(content_type)
     if named is None:
         raise ValueError("no boundary")
     boundary = (named[1] or named[2]).encode("ascii")
-    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MOST_FIELDS + 1)
+    _, *parts = (b"\r\n" + body).split(b"\r\n--" + boundary, MAX_FIELDS + 1)
     if not parts or not parts.pop().startswith(b"--"):
         raise ValueError("no end, or too many fields")
     return [_field(part) for part in parts]

@@ -1,7 +1,7 @@
-"""Problem details (RFC 9457): how the admin side says no, on every path and for every reason.
+"""Problem details (RFC 9457): the error responses of the admin port.
 
-A handler raises ``Problem``; what else it raises becomes one here. Nothing internal is shown: what the tracker itself
-did wrong is in its log.
+A handler raises ``Problem``; this module turns all other exceptions into one. Internal errors are logged, and the
+response shows no details of them.
 """
 
 from collections.abc import Awaitable, Callable, Mapping
@@ -15,11 +15,11 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.web_protocol import RequestPayloadError
 from redis.exceptions import OutOfMemoryError
 
-from tracker.errors import ClientError, StoreAway
+from tracker.errors import ClientError, StoreUnavailable
 
 CONTENT_TYPE = "application/problem+json"
 RETRY_SECONDS = 2
-"""When to come back while the store is away."""
+"""Retry-After while the store is unavailable."""
 
 Handler = Callable[[web.Request], Awaitable[web.StreamResponse]]
 
@@ -27,9 +27,9 @@ log = structlog.get_logger("tracker.admin")
 
 
 class Problem(Exception):
-    """Why a request is refused. ``detail`` is for people: what is wrong, and what to do. ``extra`` are further members.
+    """An error response. ``detail`` names the cause and what to do; ``extra`` are additional members.
 
-    ``title`` is the name of the status unless given.
+    ``title`` defaults to the name of the status.
     """
 
     def __init__(
@@ -65,68 +65,66 @@ class Problem(Exception):
 
 def store_away() -> Problem:
     return Problem(
-        503, detail="the store does not answer: try again soon", headers={"Retry-After": str(RETRY_SECONDS)}
+        503, detail="store unavailable; try again later", headers={"Retry-After": str(RETRY_SECONDS)}
     )
 
 
 def store_full() -> Problem:
-    return Problem(503, detail="the store is full: it takes nothing new until there is room")
+    return Problem(503, detail="store full; no new data is accepted until memory is freed")
 
 
 def from_http(error: web.HTTPException) -> Problem:
-    """What aiohttp refuses by itself."""
+    """The Problem for an exception of aiohttp."""
     headers = {name: error.headers[name] for name in ("Allow", "Retry-After") if name in error.headers}
     details = {
-        404: "there is nothing at this address",
-        405: f"this address takes {headers.get('Allow', 'other methods')}",
-        413: "the request is too large; for uploads TRACKER_ADMIN__MAX_UPLOAD_BYTES says how large",
-        417: "the only expectation that can be met is 100-continue",
+        404: "page not found",
+        405: f"method not allowed; allowed: {headers.get('Allow', 'others')}",
+        413: "request too large; TRACKER_ADMIN__MAX_UPLOAD_BYTES limits uploads",
+        417: "only the expectation 100-continue is supported",
     }
     return Problem(error.status, detail=details.get(error.status, ""), headers=headers)
 
 
 def internal(route: str, error: BaseException) -> Problem:
-    """Something of ours went wrong: the log says what, and at which route."""
-    log.error("an admin request failed", route=route, exc_info=error)
-    return Problem(500, detail="something went wrong here: the tracker's log says what")
+    """Logs an internal error with its route."""
+    log.error("admin request failed", route=route, exc_info=error)
+    return Problem(500, detail="internal error; see the tracker's log")
 
 
 @web.middleware
-async def explained(request: web.Request, handler: Handler) -> web.StreamResponse:
-    """The outermost middleware: whatever is raised becomes an answer."""
+async def problem_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost middleware: turns every exception into a response."""
     try:
         return await handler(request)
-    except ConnectionError:  # who asked is gone
+    except ConnectionError:  # the client disconnected
         raise
     except web.HTTPException as error:
         if error.status < 400:
             raise
         problem = from_http(error)
-    except Exception as error:  # noqa: BLE001  # told in the log, and not to a stranger
+    except Exception as error:  # noqa: BLE001  # logged in full, without details in the response
         problem = _problem_of(request, error)
     if request.writer.output_size > 0:
-        raise ConnectionAbortedError(
-            "the answer is already on its way"
-        )  # its breaking off is all that can be said
+        raise ConnectionAbortedError("the response has already begun")  # the client sees a broken response
     return problem.response()
 
 
 def _problem_of(request: web.Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
-    if isinstance(error, StoreAway):
+    if isinstance(error, StoreUnavailable):
         return store_away()
     if isinstance(error, OutOfMemoryError):
         return store_full()
     if isinstance(error, ClientError):
         return Problem(400, detail=error.text)
     if isinstance(error, RequestPayloadError | HttpProcessingError):
-        return Problem(400, detail="the body of the request is malformed")
-    return internal(asked_for(request), error)
+        return Problem(400, detail="malformed request body")
+    return internal(describe_request(request), error)
 
 
-def asked_for(request: web.Request) -> str:
-    """What a request asks for, as it may stand in a log: its route, for the path itself may hold a passkey."""
+def describe_request(request: web.Request) -> str:
+    """Method and route for the log. The path itself may contain a passkey."""
     resource = request.match_info.route.resource
     return f"{request.method} {resource.canonical if resource is not None else '-'}"
 

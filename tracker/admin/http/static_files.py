@@ -1,6 +1,6 @@
-"""/static/: the files of the dashboard, the same for everybody, out of memory.
+"""/static/: the files of the dashboard, served from memory.
 
-They are read once, at the start, and a request names one of them or none: no path leads anywhere else.
+They are read once, at startup. A request path is only a key of that table, so it cannot reach other files.
 """
 
 import gzip
@@ -14,7 +14,7 @@ from importlib.resources.abc import Traversable
 
 from aiohttp import web
 
-from tracker.admin.problems import Problem
+from tracker.admin.http.problems import Problem
 
 _FOR_EVER = "public, max-age=31536000, immutable"
 _ASK_AGAIN = "no-cache"
@@ -25,7 +25,7 @@ _TYPES = {
     ".woff2": "font/woff2",
 }
 _GAINS_FROM_GZIP = ("text/", "image/svg", "application/json")
-_LEAST_GZIPPED = 1024
+_MIN_GZIPPED_BYTES = 1024
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class StaticFile:
 
 @cache
 def read_all() -> dict[str, StaticFile]:
-    """Every file below static/ by its path there."""
+    """All files in static/, by relative path."""
     return {path: _read(path, file) for path, file in _walk(files("tracker.admin") / "static", "")}
 
 
@@ -56,7 +56,7 @@ def _read(path: str, file: Traversable) -> StaticFile:
     content = file.read_bytes()
     suffix = path[path.rfind(".") :]
     kind = _TYPES.get(suffix) or mimetypes.guess_type(path)[0] or "application/octet-stream"
-    worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _LEAST_GZIPPED
+    worth = kind.startswith(_GAINS_FROM_GZIP) and len(content) >= _MIN_GZIPPED_BYTES
     gzipped = gzip.compress(content, mtime=0) if worth else None
     return StaticFile(content, gzipped, kind, hashlib.sha256(content).hexdigest()[:20])
 
@@ -67,21 +67,21 @@ def routes() -> list[web.AbstractRouteDef]:
     async def serve(request: web.Request) -> web.Response:
         file = found.get(request.match_info["path"])
         if file is None:
-            raise Problem(404, detail="there is no such file")
-        answer = web.Response()
-        answer.headers["Cache-Control"] = _FOR_EVER if request.query.get("v") else _ASK_AGAIN
-        answer.headers["Vary"] = "Accept-Encoding"
-        answer.etag = file.etag
+            raise Problem(404, detail="unknown file")
+        response = web.Response()
+        response.headers["Cache-Control"] = _FOR_EVER if request.query.get("v") else _ASK_AGAIN
+        response.headers["Vary"] = "Accept-Encoding"
+        response.etag = file.etag
         if any(tag.value in (file.etag, "*") for tag in request.if_none_match or ()):
-            answer.set_status(304)
-            return answer
-        answer.content_type = file.content_type
-        if answer.content_type.startswith("text/"):
-            answer.charset = "utf-8"
-        answer.body = file.content
+            response.set_status(304)
+            return response
+        response.content_type = file.content_type
+        if response.content_type.startswith("text/"):
+            response.charset = "utf-8"
+        response.body = file.content
         if file.gzipped is not None and "gzip" in request.headers.get("Accept-Encoding", ""):
-            answer.headers["Content-Encoding"] = "gzip"
-            answer.body = file.gzipped
-        return answer
+            response.headers["Content-Encoding"] = "gzip"
+            response.body = file.gzipped
+        return response
 
     return [web.get("/static/{path:.+}", serve)]

@@ -1,8 +1,8 @@
-"""How answers without end learn that the port closes."""
+"""Tells event streams that the port closes."""
 
 import asyncio
 
 from aiohttp import web
 
 STOPPING = web.AppKey("stopping", asyncio.Event)
-"""Set when the port closes: streams of events end then."""
+"""Set when the port closes; event streams then end."""

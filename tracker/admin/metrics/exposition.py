@@ -1,4 +1,4 @@
-"""From figures to the families that prometheus-client writes out."""
+"""Converts telemetry into the metric families of prometheus-client."""
 
 import platform
 from collections.abc import Iterable, Iterator, Sequence
@@ -10,19 +10,19 @@ from prometheus_client.core import CounterMetricFamily, GaugeMetricFamily, Histo
 from prometheus_client.registry import Collector
 
 from tracker import __version__
-from tracker.admin.desk import Desk
-from tracker.admin.metrics.reading import StoreFigures
+from tracker.admin.context import AdminContext
+from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
-from tracker.store.job import STATUSES
-from tracker.telemetry import BOUNDS, Histogram, Snapshot
+from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
+from tracker.store.jobs.records import STATUSES
 
-MOST_REASONS = 100
-"""Reasons of failures are fixed texts, a few dozen; should that ever change, the rest is ``other``."""
-MOST_QUEUES = 50
-LONGEST_LABEL = 100
+MAX_REASONS = 100
+"""Failure reasons are a few dozen fixed texts. Beyond the max, further ones become ``other``."""
+MAX_QUEUES = 50
+MAX_LABEL_LENGTH = 100
 
 PROCESS = CollectorRegistry()
-"""What prometheus-client knows of the process that answers: its memory, files and CPU time, Python's version and collector."""
+"""Metrics of the serving process: memory, files, CPU time, Python version, garbage collector."""
 ProcessCollector(registry=PROCESS)
 PlatformCollector(registry=PROCESS)
 GCCollector(registry=PROCESS)
@@ -30,12 +30,12 @@ GCCollector(registry=PROCESS)
 
 @dataclass(frozen=True, slots=True)
 class Scrape(Collector):
-    """Everything for one answer."""
+    """The metrics of one scrape."""
 
     snapshot: Snapshot
-    store: StoreFigures
+    store: StoreReadings
     about: dict[Source, float]
-    """What neither of the two tells."""
+    """Metrics of neither source."""
 
     def collect(self) -> Iterator[Metric]:
         yield from PROCESS.collect()
@@ -44,16 +44,16 @@ class Scrape(Collector):
         yield from _families(values, self.snapshot)
 
 
-def about(desk: Desk, started: float) -> dict[Source, float]:
-    """Of the tracker itself; ``started`` in epoch seconds."""
+def about(context: AdminContext, started: float) -> dict[Source, float]:
+    """Metrics of the tracker itself; ``started``: epoch seconds."""
     values: dict[Source, float] = {
-        ("tracker_build_info", (__version__, platform.python_version(), desk.server)): 1,
+        ("tracker_build_info", (__version__, platform.python_version(), context.server)): 1,
         ("tracker_start_time_seconds", ()): started,
-        ("tracker_ready", ()): int(not desk.problems()),
-        ("tracker_reap_interval_seconds", ()): desk.settings.reaper.interval_seconds,
+        ("tracker_ready", ()): int(not context.problems()),
+        ("tracker_reap_interval_seconds", ()): context.settings.reaper.interval_seconds,
     }
-    if desk.settings.geoip.database is not None:
-        database = desk.places.describe()
+    if context.settings.geoip.database is not None:
+        database = context.places.describe()
         values["tracker_geoip_usable", ()] = int(database is not None)
         if database is not None and database.built is not None:
             values["tracker_geoip_build_timestamp_seconds", ()] = database.built.timestamp()
@@ -67,7 +67,9 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
         source = None if name in COUNTED else _source(name)
         if source is None:
             continue
-        if source[0] == "tracker_job_changes_total":  # the first failure of a queue is a rise from 0 as well
+        if (
+            source[0] == "tracker_job_changes_total"
+        ):  # so that the first failure of a queue shows as an increase
             for status in STATUSES:
                 values.setdefault((source[0], (source[1][0], status)), 0)
         _add(values, source, number)
@@ -75,10 +77,10 @@ def _counted(snapshot: Snapshot) -> dict[Source, float]:
 
 
 def _source(name: str) -> Source | None:
-    """Of a counter whose name has a part that is a label."""
+    """The metric of a counter whose name contains a label; None if unknown."""
     kind, _, rest = name.partition(".")
     if kind == "failures":
-        return "tracker_failures_total", (rest[:LONGEST_LABEL],)
+        return "tracker_failures_total", (rest[:MAX_LABEL_LENGTH],)
     if kind == "jobs":
         queue, _, status = rest.partition(".")
         return ("tracker_job_changes_total", (queue, status)) if status in STATUSES else None
@@ -90,22 +92,22 @@ def _add(values: dict[Source, float], source: Source, number: float) -> None:
 
 
 def _capped(values: dict[Source, float]) -> dict[Source, float]:
-    """Those that came first keep their labels, so that no counter falls."""
+    """Bounds the number of labels. The first ones keep theirs, so that no counter decreases."""
     kept: dict[Source, float] = {}
     reasons: set[str] = set()
     queues: set[str] = set()
     for (metric, labels), number in values.items():
         if metric == "tracker_failures_total":
-            _add(kept, (metric, (_known(labels[0], reasons, MOST_REASONS),)), number)
+            _add(kept, (metric, (_known(labels[0], reasons, MAX_REASONS),)), number)
         elif metric == "tracker_job_changes_total":
-            _add(kept, (metric, (_known(labels[0], queues, MOST_QUEUES), labels[1])), number)
+            _add(kept, (metric, (_known(labels[0], queues, MAX_QUEUES), labels[1])), number)
         else:
             kept[metric, labels] = number
     return kept
 
 
-def _known(label: str, known: set[str], most: int) -> str:
-    if label not in known and len(known) >= most:
+def _known(label: str, known: set[str], max_labels: int) -> str:
+    if label not in known and len(known) >= max_labels:
         return "other"
     known.add(label)
     return label
@@ -115,14 +117,14 @@ def _gauges(snapshot: Snapshot) -> dict[Source, float]:
     values: dict[Source, float] = {
         (metric, ()): snapshot.gauges[name] for name, metric in GAUGES.items() if name in snapshot.gauges
     }
-    if not values.get(("tracker_sweep_end_timestamp_seconds", ())):  # no round has ended yet
+    if not values.get(("tracker_sweep_end_timestamp_seconds", ())):  # no complete round yet
         values.pop(("tracker_sweep_end_timestamp_seconds", ()), None)
         values.pop(("tracker_sweep_last_seconds", ()), None)
     return values
 
 
 def _families(values: dict[Source, float], snapshot: Snapshot) -> Iterator[Metric]:
-    """In the order of the table; metrics of which nothing is known are left out."""
+    """In the order of the table, without metrics that have no value."""
     samples: dict[str, list[tuple[Sequence[str], float]]] = {}
     for (name, labels), value in values.items():
         samples.setdefault(name, []).append((labels, value))

@@ -1,12 +1,12 @@
-"""Every metric: its name, kind and labels, what it says, and whose figure it is. docs/metrics.md is made from this.
+"""All metrics: name, kind, labels, help text and scope. The table of docs/metrics.md is made from this.
 
-``COUNTED`` and ``GAUGES`` say which of them carry what a process counts under which name (tracker/telemetry.py).
+``COUNTED``, ``HISTOGRAMS`` and ``GAUGES`` map the names of tracker/runtime/telemetry.py to metrics.
 """
 
 from typing import Literal, NamedTuple
 
 Kind = Literal["counter", "gauge", "histogram", "info"]
-Whose = Literal["tracker", "store"]
+Scope = Literal["tracker", "store"]
 
 
 class Metric(NamedTuple):
@@ -14,166 +14,190 @@ class Metric(NamedTuple):
     kind: Kind
     help: str
     labels: tuple[str, ...] = ()
-    whose: Whose = "tracker"
-    """``tracker``: of this tracker, all of its processes together; ``store``: the same on every tracker of one store."""
+    scope: Scope = "tracker"
+    """``tracker``: sum over the processes of this tracker; ``store``: equal on every tracker of the store."""
 
 
 _TRACKER = (
     Metric(
         "tracker_build_info",
         "info",
-        "Versions: of the tracker, of Python, and of the store's server",
+        "Versions of the tracker, Python and the store server",
         ("version", "python", "store"),
     ),
-    Metric("tracker_start_time_seconds", "gauge", "When this tracker started, in seconds since 1970"),
-    Metric("tracker_ready", "gauge", "1 when the tracker is ready to serve, as /ready says"),
-    Metric("tracker_processes", "gauge", "Processes of this tracker that are at work"),
+    Metric("tracker_start_time_seconds", "gauge", "Start time of this tracker, in epoch seconds"),
+    Metric("tracker_ready", "gauge", "1 if the tracker is ready, like /ready; else 0"),
+    Metric("tracker_processes", "gauge", "Running processes of this tracker"),
     Metric(
         "tracker_requests_total",
         "counter",
-        "Announces and scrapes, answered or refused; other was refused before it was known to be either",
+        "Announces and scrapes by result; kind other: refused before the kind was known",
         ("kind", "result"),
     ),
-    Metric("tracker_announces_total", "counter", "Announces answered, by the address family", ("family",)),
-    Metric("tracker_announce_events_total", "counter", "Announces answered, by their event", ("event",)),
-    Metric("tracker_scrapes_total", "counter", "Scrapes answered, by the address family", ("family",)),
-    Metric("tracker_failures_total", "counter", "Requests refused, by reason", ("reason",)),
+    Metric("tracker_announces_total", "counter", "Answered announces, by address family", ("family",)),
+    Metric("tracker_announce_events_total", "counter", "Answered announces, by event", ("event",)),
+    Metric("tracker_scrapes_total", "counter", "Answered scrapes, by address family", ("family",)),
+    Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
     Metric(
         "tracker_limited_total",
         "counter",
-        "Requests that a limit on addresses made a difference to, by what it counts and what was done",
+        "Rate-limited requests, by limit and action",
         ("limit", "action"),
     ),
-    Metric("tracker_joins_total", "counter", "Peers that joined a swarm, by the address family", ("family",)),
+    Metric("tracker_joins_total", "counter", "Peers that joined a swarm, by address family", ("family",)),
     Metric(
         "tracker_reported_bytes_total",
         "counter",
-        "Bytes that peers say they have moved",
+        "Bytes transferred, as reported by peers",
         ("direction", "family"),
     ),
-    Metric("tracker_announce_seconds", "histogram", "Time from an announce read to its answer ready"),
-    Metric("tracker_announce_batch_size", "histogram", "Announces that shared one call of the store"),
-    Metric("tracker_announces_in_flight", "gauge", "Announces that wait for the store or are with it"),
-    Metric("tracker_announces_waiting", "gauge", "Announces that wait for the next call of the store"),
-    Metric("tracker_http_connections", "gauge", "Connections of peers and proxies that are open"),
-    Metric("tracker_asyncio_tasks", "gauge", "Tasks of the event loops: a number that only grows is a leak"),
-    Metric("tracker_reaps_total", "counter", "Silent peers removed, by what found them", ("cause",)),
+    Metric(
+        "tracker_announce_seconds", "histogram", "Announce latency: time from request read to reply ready"
+    ),
+    Metric("tracker_announce_batch_size", "histogram", "Announces per store call"),
+    Metric(
+        "tracker_announces_in_flight", "gauge", "Announces waiting for the store or being processed by it"
+    ),
+    Metric("tracker_announces_waiting", "gauge", "Announces waiting for the next store call"),
+    Metric("tracker_http_connections", "gauge", "Open connections of peers and proxies"),
+    Metric("tracker_asyncio_tasks", "gauge", "Tasks of the event loops; steady growth indicates a leak"),
+    Metric("tracker_reaps_total", "counter", "Timed-out peers removed, by trigger", ("cause",)),
     Metric(
         "tracker_reap_lag_seconds",
         "histogram",
-        "Time from the timeout of a peer to its removal, where a due list found it",
+        "Time from timeout to removal of peers found by a due list",
     ),
+    Metric("tracker_reap_behind_seconds", "gauge", "Age of the oldest unprocessed due list"),
     Metric(
-        "tracker_reap_behind_seconds", "gauge", "How long ago the next due list to be worked through was due"
+        "tracker_reap_interval_seconds",
+        "gauge",
+        "Configured reap interval; a sweep round should not take longer",
     ),
-    Metric(
-        "tracker_reap_interval_seconds", "gauge", "The reap interval, as set: a sweep takes about as long"
-    ),
-    Metric("tracker_sweep_repairs_total", "counter", "What the sweep had to repair; must stay 0"),
-    Metric("tracker_sweep_last_seconds", "gauge", "How long the last whole round of the sweep took"),
+    Metric("tracker_sweep_repairs_total", "counter", "Repairs made by the sweep; 0 expected"),
+    Metric("tracker_sweep_last_seconds", "gauge", "Duration of the last complete sweep round"),
     Metric(
         "tracker_sweep_end_timestamp_seconds",
         "gauge",
-        "When the last whole round of the sweep ended, in seconds since 1970; missing before the first",
+        "End of the last complete sweep round, in epoch seconds; missing before the first",
     ),
-    Metric("tracker_torrents_forgotten_total", "counter", "Empty torrents forgotten in open mode"),
-    Metric("tracker_torrents_scored_total", "counter", "Torrents scored, each at most once an hour"),
-    Metric("tracker_new_unique_users_total", "counter", "Addresses that were new to a torrent"),
-    Metric("tracker_joins_waiting", "gauge", "Joins that unique users have yet to hear of"),
+    Metric("tracker_torrents_forgotten_total", "counter", "Empty torrents removed in open mode"),
     Metric(
-        "tracker_joins_dropped_total", "counter", "Joins that unique users did not hear of: too many waited"
+        "tracker_torrents_forgotten_full_total",
+        "counter",
+        "Empty torrents removed to make room for a new torrent",
     ),
-    Metric("tracker_software_waiting", "gauge", "Joins and refusals that the counts of programs lack so far"),
+    Metric("tracker_torrents_scored_total", "counter", "Scored torrents, each at most once an hour"),
+    Metric("tracker_new_unique_users_total", "counter", "New unique users: addresses new to a torrent"),
+    Metric(
+        "tracker_unique_users_skipped_total",
+        "counter",
+        "Joins of new unique users not counted because the store was more than 80 % full",
+    ),
+    Metric(
+        "tracker_unique_markers_deleted_total",
+        "counter",
+        "Unique-user markers deleted because the store was short of memory",
+    ),
+    Metric("tracker_joins_waiting", "gauge", "Joins queued for the unique-user count"),
+    Metric(
+        "tracker_joins_dropped_total",
+        "counter",
+        "Joins missing from the unique-user count because its queue was full",
+    ),
+    Metric("tracker_software_waiting", "gauge", "Joins and refusals queued for the client-software count"),
     Metric(
         "tracker_software_dropped_total",
         "counter",
-        "Joins and refusals whose client program was not counted: too many different ones",
+        "Joins and refusals missing from the client-software count because of too many distinct clients",
+    ),
+    Metric("tracker_geoip_misses_total", "counter", "GeoIP lookups of unknown addresses"),
+    Metric("tracker_geoip_usable", "gauge", "1 if the configured GeoIP database is in use, else 0"),
+    Metric(
+        "tracker_geoip_build_timestamp_seconds", "gauge", "Build time of the GeoIP database, in epoch seconds"
     ),
     Metric(
-        "tracker_geoip_misses_total", "counter", "Lookups of addresses that the GeoIP database does not know"
+        "tracker_job_changes_total",
+        "counter",
+        "Job status changes, by queue and new status",
+        ("queue", "status"),
     ),
-    Metric(
-        "tracker_geoip_usable", "gauge", "1 when the GeoIP database that is set is in use, 0 when it is not"
-    ),
-    Metric("tracker_geoip_build_timestamp_seconds", "gauge", "When the GeoIP database was made"),
-    Metric("tracker_job_changes_total", "counter", "Jobs that got a status, by queue", ("queue", "status")),
     Metric(
         "tracker_figures_total",
         "counter",
-        "Figures for StatHat or StatsD that were sent, or refused there and dropped",
+        "Samples for StatHat or StatsD: sent, or dropped because the receiver refused them",
         ("receiver", "outcome"),
     ),
     Metric(
         "tracker_figure_requests_failed_total",
         "counter",
-        "Requests to StatHat or StatsD that failed",
+        "Failed requests to StatHat or StatsD",
         ("receiver",),
     ),
     Metric(
         "tracker_store_round_trips_total",
         "counter",
-        "Round trips to the store, by how they ended",
+        "Round trips to the store, by outcome",
         ("outcome",),
     ),
-    Metric("tracker_store_round_trip_seconds", "histogram", "Time of a round trip to the store"),
+    Metric("tracker_store_round_trip_seconds", "histogram", "Duration of a round trip to the store"),
     Metric(
         "tracker_processes_without_store",
         "gauge",
-        "Processes of this tracker that wait for the store to come back",
+        "Processes of this tracker waiting for the store",
     ),
     Metric(
         "tracker_store_up",
         "gauge",
-        "1 when the store answered this scrape; the figures of the store need that",
+        "1 if the store answered this scrape; else its metrics are missing",
     ),
 )
 
 _STORE = (
-    Metric("tracker_torrents", "gauge", "Torrents known", (), "store"),
-    Metric("tracker_peers", "gauge", "Active peers, by what they are", ("state",), "store"),
+    Metric("tracker_torrents", "gauge", "Registered torrents", (), "store"),
+    Metric("tracker_peers", "gauge", "Active peers, by state", ("state",), "store"),
     Metric(
         "tracker_limited_subjects",
         "gauge",
-        "Addresses, and their torrents and peers, that are over a limit",
+        "Subjects over a rate limit: addresses, and their torrents and peers",
         (),
         "store",
     ),
     Metric("tracker_users", "gauge", "Users (private mode)", (), "store"),
     Metric("tracker_scored_torrents", "gauge", "Torrents in the ranking", (), "store"),
-    Metric("tracker_scores_due", "gauge", "Torrents whose turn to be scored has come", (), "store"),
-    Metric("tracker_scores_late", "gauge", "Torrents whose turn came more than an interval ago", (), "store"),
+    Metric("tracker_scores_due", "gauge", "Torrents due for scoring", (), "store"),
     Metric(
-        "tracker_scores_oldest_seconds", "gauge", "Time since the scoring that is longest ago", (), "store"
+        "tracker_scores_late", "gauge", "Torrents overdue for scoring by more than one interval", (), "store"
     ),
-    Metric("tracker_jobs", "gauge", "Jobs there are, by queue and status", ("queue", "status"), "store"),
+    Metric("tracker_scores_oldest_seconds", "gauge", "Time since the oldest scoring", (), "store"),
+    Metric("tracker_jobs", "gauge", "Jobs, by queue and status", ("queue", "status"), "store"),
     Metric(
-        "tracker_figures_waiting", "gauge", "Figures that wait to be sent to StatHat or StatsD", (), "store"
+        "tracker_figures_waiting", "gauge", "Samples waiting to be sent to StatHat or StatsD", (), "store"
     ),
     Metric(
         "tracker_store_events_total",
         "counter",
-        "What happened on all trackers of the store together, since its beginning",
+        "Events on all trackers of the store, since its creation",
         ("event",),
         "store",
     ),
     Metric(
         "tracker_store_credit_cut_bytes_total",
         "counter",
-        "Bytes not credited: moved faster than allowed",
+        "Bytes not credited because the rate exceeded the limit",
         (),
         "store",
     ),
     Metric(
         "tracker_store_memory_bytes",
         "gauge",
-        "Memory that the store uses (missing where INFO is forbidden)",
+        "Memory used by the store; missing if INFO is forbidden",
         (),
         "store",
     ),
     Metric(
         "tracker_store_memory_limit_bytes",
         "gauge",
-        "Memory that the store may use, where there is a limit",
+        "Memory limit of the store; missing if unlimited",
         (),
         "store",
     ),
@@ -211,8 +235,11 @@ COUNTED: dict[str, Source] = {
     },
     "repairs": ("tracker_sweep_repairs_total", ()),
     "forgotten": ("tracker_torrents_forgotten_total", ()),
+    "forgotten.full": ("tracker_torrents_forgotten_full_total", ()),
     "torrents.processed": ("tracker_torrents_scored_total", ()),
     "unique.new": ("tracker_new_unique_users_total", ()),
+    "unique_forgotten": ("tracker_unique_markers_deleted_total", ()),
+    "unique_skipped": ("tracker_unique_users_skipped_total", ()),
     "tally_dropped": ("tracker_joins_dropped_total", ()),
     "software_dropped": ("tracker_software_dropped_total", ()),
     **{
@@ -229,7 +256,7 @@ COUNTED: dict[str, Source] = {
         for outcome in ("answered", "error", "refused", "timeout", "unreachable")
     },
 }
-"""Counted from the start, so that the first of a kind is seen as a rise from 0."""
+"""Exposed as 0 from the start, so that the first event shows as an increase."""
 
 HISTOGRAMS = {
     "announce_seconds": "tracker_announce_seconds",
@@ -262,15 +289,16 @@ EVENTS = (
     "forgotten",
     "tally_dropped",
     "software_dropped",
+    "unique_skipped",
     "outbox_dropped",
 )
-"""Global figures of the store that only ever grow, unless somebody wipes them."""
+"""All-time totals of the store; they only grow, except on a reset."""
 
 
 def as_markdown() -> str:
     """The table of docs/metrics.md."""
-    lines = ["| metric | kind | labels | whose | what it says |", "|---|---|---|---|---|"]
+    lines = ["| metric | kind | labels | scope | meaning |", "|---|---|---|---|---|"]
     for metric in METRICS:
         labels = ", ".join(f"`{label}`" for label in metric.labels)
-        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.whose} | {metric.help} |")
+        lines.append(f"| `{metric.name}` | {metric.kind} | {labels} | {metric.scope} | {metric.help} |")
     return "\n".join(lines) + "\n"

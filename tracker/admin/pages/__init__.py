@@ -1,11 +1,11 @@
-"""The dashboard: pages made on the server, enlivened by htmx, a stream of figures, and charts."""
+"""The dashboard: pages rendered on the server, with htmx, live updates and charts."""
 
 from aiohttp import web
 
-from tracker.admin.desk import Desk
+from tracker.admin.context import AdminContext
 from tracker.admin.pages import (
     clients,
-    denied,
+    deny_list,
     jobs,
     overview,
     system,
@@ -16,31 +16,31 @@ from tracker.admin.pages import (
     users,
     world,
 )
-from tracker.admin.pages.live import Live, Readings
-from tracker.admin.pages.mistakes import shown_as_pages
+from tracker.admin.pages.error_pages import error_page_middleware
+from tracker.admin.pages.live import LatestReading, Live
 from tracker.admin.pages.rendering import setup_templates
 
 
 def setup(app: web.Application) -> None:
-    """Templates for the pages of ``app``, those of other parts among them; and a page for whatever goes wrong."""
+    """Set up templates and error pages for ``app``."""
     setup_templates(app)
-    app.middlewares.insert(0, shown_as_pages)
+    app.middlewares.insert(0, error_page_middleware)
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    """Every page."""
-    readings = Readings(desk)
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    """The routes of all pages."""
+    latest_reading = LatestReading(context)
     return [
-        web.get("/live", Live(desk, readings).handle, allow_head=False),
-        *overview.routes(desk, readings),
-        *torrents.routes(desk),
-        *denied.routes(desk),
-        *torrent.routes(desk),
-        *users.routes(desk),
-        *user.routes(desk),
-        *world.routes(desk),
-        *jobs.routes(desk),
-        *clients.routes(desk),
-        *system.routes(desk),
-        *tokens.routes(desk),
+        web.get("/live", Live(context, latest_reading).handle, allow_head=False),
+        *overview.routes(context, latest_reading),
+        *torrents.routes(context),
+        *deny_list.routes(context),
+        *torrent.routes(context),
+        *users.routes(context),
+        *user.routes(context),
+        *world.routes(context),
+        *jobs.routes(context),
+        *clients.routes(context),
+        *system.routes(context),
+        *tokens.routes(context),
     ]

@@ -1,4 +1,4 @@
-"""The announce URLs that people put into their clients."""
+"""The announce URLs that the dashboard shows."""
 
 from collections.abc import Iterator, Sequence
 
@@ -6,8 +6,9 @@ EVERYWHERE = ("0.0.0.0", "[::]", "*")
 
 
 def announce_urls(listen: Sequence[str], host: str, passkey: str = "") -> list[str]:
-    """One for each address listened on, written as in the settings. Where that is every address of the machine, by the
-    name it was reached under just now (``host``, as in the Host header). In private mode with ``passkey``.
+    """One URL per address in ``listen``. Wildcard addresses are replaced by ``host``, the Host header of the request.
+
+    ``passkey`` is part of the URL in private mode.
     """
     path = f"/{passkey}/announce" if passkey else "/announce"
     return list(dict.fromkeys(f"http://{place}{path}" for place in _places(listen, _name(host))))
@@ -18,7 +19,7 @@ def _places(listen: Sequence[str], name: str) -> Iterator[str]:
         if address.startswith("unix:"):
             continue
         at, _, port = address.rpartition(":")
-        if port == "0":  # the system chooses one: nobody knows it beforehand
+        if port == "0":  # chosen by the system at startup
             continue
         at = name if at in EVERYWHERE else at
         yield at if port == "80" else f"{at}:{port}"

@@ -1,9 +1,9 @@
-"""The page of the deny list: hashes that are refused whether registered or not."""
+"""The page of the deny list: info hashes that are refused even if registered."""
 
 from aiohttp import web
 
-from tracker.admin import operations
-from tracker.admin.desk import Desk
+from tracker import operations
+from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
@@ -11,24 +11,24 @@ from tracker.errors import ClientError
 PAGE = 50
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    torrents = desk.stores.torrents
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    torrents = context.stores.torrents
 
-    async def page(request: web.Request, error: str = "", asked: str = "") -> web.Response:
+    async def page(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
         total = await torrents.denial_count()
-        context = {
+        variables = {
             "denials": await torrents.denials(first, PAGE),
             "first": first + 1,
             "total": total,
-            "earlier": f"/torrents/denied?page={number - 1}" if number > 1 else "",
-            "later": f"/torrents/denied?page={number + 1}" if first + PAGE < total else "",
+            "previous_url": f"/torrents/denied?page={number - 1}" if number > 1 else "",
+            "next_url": f"/torrents/denied?page={number + 1}" if first + PAGE < total else "",
             "error": error,
-            "asked": asked,
-            "now": desk.clock(),
+            "info_hash": info_hash,
+            "now": context.clock(),
         }
-        return render(request, "torrents_denied.html", context, status=422 if error else 200)
+        return render(request, "torrents_denied.html", variables, status=422 if error else 200)
 
     async def show(request: web.Request) -> web.Response:
         return await page(request)

@@ -1,6 +1,6 @@
-"""How figures, times and names are written on the pages: filters of the templates.
+"""Template filters: format numbers, times and names.
 
-Whatever may come from outside is text here and escaped by the template; only what a function builds itself is markup.
+External input stays text, which templates escape; only elements built here are markup.
 """
 
 import time
@@ -16,14 +16,14 @@ _SPANS = (("d", 86_400), ("h", 3600), ("min", 60), ("s", 1))
 
 
 def number(value: float | None) -> str:
-    """``12345`` is 12,345; fractions keep two digits."""
+    """``12345`` -> 12,345; fractions have two digits."""
     if value is None:
         return NOTHING
     return f"{value:,.0f}" if float(value).is_integer() else f"{value:,.2f}"
 
 
 def rate(value: float | None) -> str:
-    """Something per second: two digits say enough where there are few."""
+    """A rate per second; small rates have two decimals."""
     if value is None:
         return NOTHING
     if value == 0 or value >= 100:
@@ -32,7 +32,7 @@ def rate(value: float | None) -> str:
 
 
 def size(count: float | None) -> str:
-    """Bytes, in units of 1024."""
+    """A number of bytes, in binary units."""
     if count is None:
         return NOTHING
     value = float(count)
@@ -44,7 +44,7 @@ def size(count: float | None) -> str:
 
 
 def percent(part: float, whole: float) -> str:
-    """``part`` of ``whole``; small shares do not become 0."""
+    """``part`` of ``whole``; small shares are not rounded to 0."""
     if not whole:
         return NOTHING
     share = 100 * part / whole
@@ -52,7 +52,7 @@ def percent(part: float, whole: float) -> str:
 
 
 def milliseconds(seconds: float | None) -> str:
-    """Seconds, written as milliseconds."""
+    """Seconds as milliseconds."""
     if seconds is None:
         return NOTHING
     value = seconds * 1000
@@ -74,7 +74,7 @@ def duration(seconds: float | None) -> str:
 
 
 def prose(text: str) -> Markup:
-    """A sentence of ours, or of settings: what stands in backticks is code."""
+    """Text with backticks as code; everything is escaped."""
     parts = text.split("`")
     return Markup("").join(
         Markup("<code>{}</code>").format(part) if index % 2 else escape(part)
@@ -83,7 +83,7 @@ def prose(text: str) -> Markup:
 
 
 def moment(at: float | None) -> Markup | str:
-    """An epoch time in UTC, to the second, as an element that says it to machines too."""
+    """An epoch time in UTC, as a ``time`` element."""
     then = _utc(at)
     if then is None:
         return NOTHING
@@ -93,7 +93,7 @@ def moment(at: float | None) -> Markup | str:
 
 
 def ago(at: float | None, now: float | None = None) -> Markup | str:
-    """How long ago an epoch time was, or in how long it will be; the time itself shows on hovering."""
+    """The distance to an epoch time, such as ``5 min ago``; the time itself is the tooltip."""
     then = _utc(at)
     if then is None or at is None:
         return NOTHING
@@ -117,7 +117,7 @@ def _utc(at: float | None) -> datetime | None:
         return None
     try:
         return datetime.fromtimestamp(at, UTC)
-    except (OverflowError, OSError, ValueError):  # somebody else wrote it
+    except (OverflowError, OSError, ValueError):  # written by another program
         return None
 
 

@@ -1,24 +1,24 @@
-"""What a form or an address of the dashboard holds: texts, ticks, files, pages. Other parts have checked who sent it."""
+"""Reads forms and URLs of the dashboard: texts, checkboxes, files, page numbers. Callers are authenticated."""
 
 from aiohttp import web
 from multidict import MultiDictProxy
 
-from tracker.admin.multipart import Field, File
-from tracker.admin.posted import posted
+from tracker.admin.http.form_body import read_form_body
+from tracker.admin.http.multipart import Field, File
 
-_LONGEST = 2000
+_MAX_TEXT_LENGTH = 2000
 _LAST_PAGE = 1_000_000
 _LAST_CURSOR = 2**64 - 1
 
 
 class Form:
-    """Nothing here is believed: texts are as they came, without blanks around them, and cut."""
+    """Form fields as sent: texts are stripped and cut to a max length, not validated."""
 
     def __init__(self, fields: MultiDictProxy[Field]) -> None:
         self._fields = fields
 
     def text(self, name: str) -> str:
-        """Empty when it is not there, or is a file."""
+        """Empty if missing or a file."""
         value = self._fields.get(name, "")
         return clean(value) if isinstance(value, str) else ""
 
@@ -26,28 +26,28 @@ class Form:
         return bool(self.text(name))
 
     def files(self, name: str) -> list[File]:
-        """Those that were chosen: a browser sends an empty one where none was."""
+        """The chosen files. Browsers send an empty part if none was chosen."""
         parts = self._fields.getall(name, [])
         return [part for part in parts if isinstance(part, File) and part.name]
 
 
-def clean(text: str, longest: int = _LONGEST) -> str:
-    """Without what no store and no page could write: halves of characters."""
-    return text[:longest].encode("utf-8", "replace").decode().strip()
+def clean(text: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
+    """Cut, stripped, and without lone surrogates, which cannot be encoded."""
+    return text[:max_length].encode("utf-8", "replace").decode().strip()
 
 
 def page_number(text: str) -> int:
-    """The page asked for; the first where that is none."""
+    """The requested page; 1 if invalid."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 7 else 1
     return min(max(number, 1), _LAST_PAGE)
 
 
 def cursor_number(text: str) -> int:
-    """Where a list in no order goes on; its beginning where that is no cursor of the store."""
+    """The requested cursor; 0 (the beginning) if invalid."""
     number = int(text) if text.isascii() and text.isdigit() and len(text) <= 20 else 0
     return number if number <= _LAST_CURSOR else 0
 
 
 async def read_form(request: web.Request) -> Form:
-    """Raises Problem for a body that is no form, and HTTPRequestEntityTooLarge."""
-    return Form(await posted(request))
+    """Raises Problem for a malformed form, and HTTPRequestEntityTooLarge."""
+    return Form(await read_form_body(request))

@@ -1,32 +1,32 @@
-"""The pages of background jobs: queues, their lists, one job, and what to have done now."""
+"""The pages of background jobs: queues, lists, one job, and actions."""
 
 import json
 from typing import Any
 
 from aiohttp import web
 
-from tracker.admin import operations
-from tracker.admin.desk import Desk
+from tracker import operations
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
-from tracker.admin.problems import Problem
 from tracker.errors import ClientError
-from tracker.store.job import FINISHED, STATUSES, is_queue
+from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
 
 PAGE = 50
 FILTERS = ("min_score", "max_score", "min_seeders", "max_seeders")
-"""The fields of the form that has torrents scored again."""
+"""The fields of the rescoring form."""
 _TONES = {"running": "accent", "retry": "warn", "completed": "good", "failed": "bad"}
-_MOST_QUEUES = 100
+_MAX_QUEUES = 100
 Queues = list[tuple[str, dict[str, int]]]
-"""(name, how many jobs of each status)"""
+"""(name, number of jobs by status)"""
 
 
 class JobPages:
     """Handlers."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._jobs = desk.stores.jobs
+    def __init__(self, context: AdminContext) -> None:
+        self._jobs = context.stores.jobs
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -39,22 +39,22 @@ class JobPages:
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        """With ``queue``, ``status`` and ``page`` in the query; the part that htmx asks for is the queues and the list."""
+        """The query has ``queue``, ``status`` and ``page``. htmx gets only the queues and the list."""
         return await self._page(request)
 
     async def _page(self, request: web.Request, error: str = "", form: Form | None = None) -> web.Response:
-        context = await self._listing(request)
-        context |= {
+        variables = await self._listing(request)
+        variables |= {
             "error": error,
             "filters": {name: form.text(name) if form else "" for name in FILTERS},
         }
         part = wants_part(request) and not error
         return render(
-            request, "parts/jobs.html" if part else "jobs.html", context, status=422 if error else 200
+            request, "parts/jobs.html" if part else "jobs.html", variables, status=422 if error else 200
         )
 
     async def _listing(self, request: web.Request) -> dict[str, Any]:
-        queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MOST_QUEUES]]
+        queues = [(name, await self._jobs.sizes(name)) for name in (await self._jobs.queues())[:_MAX_QUEUES]]
         queue, status = _chosen(queues, request.query.get("queue", ""), request.query.get("status", ""))
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
@@ -71,21 +71,21 @@ class JobPages:
             "here": f"{here}&page={number}",
             "first": first + 1,
             "total": total,
-            "earlier": f"{here}&page={number - 1}" if number > 1 else "",
-            "later": f"{here}&page={number + 1}" if first + PAGE < total else "",
+            "previous_url": f"{here}&page={number - 1}" if number > 1 else "",
+            "next_url": f"{here}&page={number + 1}" if first + PAGE < total else "",
         }
 
     async def show_one(self, request: web.Request) -> web.Response:
         job = await self._jobs.get(request.match_info["id"])
         if job is None:
-            raise Problem(404, detail="there is no such job, or no more")
-        context = {
+            raise Problem(404, detail="unknown or deleted job")
+        variables = {
             "job": job,
             "tones": _TONES,
             "payload": _pretty(job.payload),
             "may_retry": job.status in ("failed", "retry"),
         }
-        return render(request, "job.html", context)
+        return render(request, "job.html", variables)
 
     async def retry(self, request: web.Request) -> web.Response:
         id = request.match_info["id"]
@@ -99,7 +99,7 @@ class JobPages:
         form = await read_form(request)
         queue, status = form.text("queue"), form.text("status")
         if not is_queue(queue) or status not in STATUSES or status == "running":
-            raise Problem(400, detail="name a queue, and a status other than running")
+            raise Problem(400, detail="name a queue and a status other than running")
         await self._jobs.purge(queue, status)
         return done(request, "/jobs", "purged", queue=queue, status=status)
 
@@ -108,9 +108,9 @@ class JobPages:
         try:
             scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
             seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
-            await operations.reprocess(self._jobs, **scores, **seeders)
+            await operations.rescore(self._jobs, **scores, **seeders)
         except (ClientError, ValueError) as error:
-            text = str(error) if isinstance(error, ClientError) else "a filter takes a number, or nothing"
+            text = str(error) if isinstance(error, ClientError) else "a filter must be a number or empty"
             return await self._page(request, text, form)
         return done(request, "/jobs", "reprocess")
 
@@ -119,12 +119,12 @@ class JobPages:
         return done(request, "/jobs", "sweep")
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    return JobPages(desk).routes()
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return JobPages(context).routes()
 
 
 def _chosen(queues: Queues, queue: str, status: str) -> tuple[str, str]:
-    """Which list to show: the one asked for, else what most needs a look."""
+    """The list to show: the requested one, else failed, retry, running or pending jobs."""
     names = [name for name, _ in queues]
     if queue in names:
         sizes = dict(queues)[queue]
@@ -144,10 +144,10 @@ def _first_status(sizes: dict[str, int]) -> str:
 def _pretty(payload: str) -> str:
     try:
         return json.dumps(json.loads(payload), indent=2, ensure_ascii=False)
-    except ValueError:  # somebody else wrote it
+    except ValueError:  # written by another program
         return payload
 
 
 def _number(text: str, kind: type) -> Any:
-    """None for an empty field; raises ValueError."""
+    """None for an empty field. Raises ValueError."""
     return kind(text) if text else None

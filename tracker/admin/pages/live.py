@@ -1,8 +1,8 @@
-"""Figures as they change: server-sent events for every overview that is open.
+"""Live updates: server-sent events for open overview pages.
 
-However many listen, the store is read once a second, and not at all while nobody listens: whoever finds the last
-reading old reads for all. A stream ends when the tracker stops, and when the session or token it was opened with does;
-the browser comes back by itself, and is sent to sign in when it must.
+The store is read at most once a second for all streams together, and never without an open stream: the first stream
+that finds the last reading outdated reads for all. A stream ends when the tracker stops, and when its session or token
+ends; the browser reconnects by itself and is redirected to the sign-in if needed.
 """
 
 import asyncio
@@ -16,58 +16,60 @@ import orjson
 from aiohttp import web
 from redis.exceptions import RedisError
 
-from tracker.admin.auth import IDENTITY, still_signed_in
-from tracker.admin.desk import Desk
-from tracker.admin.pages import figures
-from tracker.admin.pages.figures import Failures, Figures
-from tracker.admin.problems import Problem
-from tracker.admin.stopping import STOPPING
-from tracker.errors import StoreAway
-from tracker.telemetry import BOUNDS
+from tracker.admin.auth.auth import IDENTITY, still_signed_in
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
+from tracker.admin.http.stopping import STOPPING
+from tracker.admin.pages import overview_readings
+from tracker.admin.pages.overview_readings import Failures, OverviewReading
+from tracker.errors import StoreUnavailable
+from tracker.runtime.telemetry import BOUNDS
 
-MOST_STREAMS = 64
-"""Open at once; further ones are asked to come back later."""
-MOST_OF_ONE = 32
-"""Of these, with one token: nobody takes the places of all others."""
+MAX_STREAMS = 64
+"""Max open streams; further ones get status 503."""
+MAX_STREAMS_PER_TOKEN = 32
+"""Max open streams of one token, so that it cannot occupy all of them."""
 PERIOD_SECONDS = 1.0
 FAILURES_SECONDS = 5.0
-"""How often failures by reason are read."""
+"""Interval between reads of failures by reason."""
 QUANTILE_SECONDS = 60
-"""What the 95th percentile is of, as long as somebody looks; at first it is of all since the start."""
+"""The period of the 95th percentile; until it has passed, all announces since the start count."""
 IDENTITY_SECONDS = 2.0
 WRITE_SECONDS = 15.0
-"""A browser that takes nothing for so long is gone."""
+"""A browser that reads nothing for this long is disconnected."""
 RECONNECT_MILLISECONDS = 2000
-AWAY = "The store does not answer."
+AWAY = "The store is unavailable."
 
 
-class Readings:
-    """The newest figures, read at most once a second however many ask. ``monotonic`` gives seconds."""
+class LatestReading:
+    """Caches the newest reading for one second. ``monotonic`` returns seconds."""
 
-    def __init__(self, desk: Desk, monotonic: Callable[[], float] = time.monotonic) -> None:
-        self._desk = desk
+    def __init__(self, context: AdminContext, monotonic: Callable[[], float] = time.monotonic) -> None:
+        self._context = context
         self._monotonic = monotonic
         self._reading = asyncio.Lock()
         self._read_at = self._failures_at = float("-inf")
-        self._figures: Figures | None = None
+        self._latest: OverviewReading | None = None
         self._failures: Failures = []
         self._histograms: deque[tuple[float, list[int]]] = deque(maxlen=QUANTILE_SECONDS + 1)
 
-    async def figures(self) -> Figures:
-        """Raises StoreAway and RedisError."""
+    async def latest(self) -> OverviewReading:
+        """Raises StoreUnavailable and RedisError."""
         async with self._reading:
             now = self._monotonic()
-            if self._figures is None or now - self._read_at >= PERIOD_SECONDS * 0.9:
+            if self._latest is None or now - self._read_at >= PERIOD_SECONDS * 0.9:
                 if now - self._failures_at >= FAILURES_SECONDS:
-                    self._failures = await figures.read_failures(self._desk)
+                    self._failures = await overview_readings.read_failures(self._context)
                     self._failures_at = now
-                self._figures = await figures.read_figures(self._desk, self._failures, self._p95(now))
+                self._latest = await overview_readings.read_overview(
+                    self._context, self._failures, self._p95(now)
+                )
                 self._read_at = now
-            return self._figures
+            return self._latest
 
     def _p95(self, now: float) -> float | None:
-        """Of the announces since the oldest histogram remembered; of all when those are none."""
-        histogram = self._desk.telemetry().histograms.get(figures.LATENCY)
+        """The percentile of announces since the oldest kept histogram; of all announces if there were none."""
+        histogram = self._context.telemetry().histograms.get(overview_readings.LATENCY)
         if histogram is None:
             return None
         while self._histograms and now - self._histograms[0][0] > QUANTILE_SECONDS:
@@ -75,33 +77,33 @@ class Readings:
         before = self._histograms[0][1] if self._histograms else [0] * len(histogram.counts)
         self._histograms.append((now, list(histogram.counts)))
         late = [max(0, count - old) for count, old in zip(histogram.counts, before, strict=True)]
-        bounds = BOUNDS[figures.LATENCY]
-        return figures.quantile(late if sum(late) else histogram.counts, bounds, 0.95)
+        bounds = BOUNDS[overview_readings.LATENCY]
+        return overview_readings.quantile(late if sum(late) else histogram.counts, bounds, 0.95)
 
 
 class Live:
     """The streams: GET /live."""
 
-    def __init__(self, desk: Desk, readings: Readings) -> None:
-        self._desk = desk
-        self._readings = readings
+    def __init__(self, context: AdminContext, latest_reading: LatestReading) -> None:
+        self._context = context
+        self._latest_reading = latest_reading
         self._streams: Counter[str] = Counter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        stopping, who = request.app[STOPPING], request[IDENTITY].name
-        full = self._streams.total() >= MOST_STREAMS or self._streams[who] >= MOST_OF_ONE
+        stopping, name = request.app[STOPPING], request[IDENTITY].name
+        full = self._streams.total() >= MAX_STREAMS or self._streams[name] >= MAX_STREAMS_PER_TOKEN
         if full or stopping.is_set():
-            raise Problem(503, detail="too many streams are open", headers={"Retry-After": "5"})
-        self._streams[who] += 1
+            raise Problem(503, detail="too many open event streams", headers={"Retry-After": "5"})
+        self._streams[name] += 1
         try:
             return await self._stream(request, stopping)
         finally:
-            self._streams -= Counter([who])
+            self._streams -= Counter([name])
 
     async def _stream(self, request: web.Request, stopping: asyncio.Event) -> web.StreamResponse:
         response = web.StreamResponse()
         response.content_type = "text/event-stream"
-        response.headers["X-Accel-Buffering"] = "no"  # or nginx keeps events back
+        response.headers["X-Accel-Buffering"] = "no"  # otherwise nginx buffers events
         await response.prepare(request)
         with suppress(ConnectionError, TimeoutError):
             await _send(response, b"retry: %d\n\n" % RECONNECT_MILLISECONDS)
@@ -124,19 +126,19 @@ class Live:
                     await stopping.wait()
 
     async def _event(self) -> bytes:
-        problems = list(self._desk.problems())
+        problems = list(self._context.problems())
         try:
-            reading = await self._readings.figures()
-        except (StoreAway, RedisError):
+            reading = await self._latest_reading.latest()
+        except (StoreUnavailable, RedisError):
             return _encoded("away", {"problems": problems or [AWAY]})
         return _encoded("figures", message(reading, problems))
 
 
 async def _still_signed_in(request: web.Request) -> bool:
-    """While the store is away nobody can say: the stream stays, for it shows nothing then."""
+    """True while the store is unavailable: the stream stays open and shows no data."""
     try:
         return await still_signed_in(request)
-    except (StoreAway, RedisError):
+    except (StoreUnavailable, RedisError):
         return True
 
 
@@ -145,14 +147,14 @@ async def _send(response: web.StreamResponse, data: bytes) -> None:
         await response.write(data)
 
 
-def message(reading: Figures, problems: Sequence[str]) -> dict[str, Any]:
-    """What live.js puts into the page."""
+def message(reading: OverviewReading, problems: Sequence[str]) -> dict[str, Any]:
+    """The data of a ``figures`` event, for live.js."""
     return {
         "at": int(reading.at),
-        "texts": figures.texts(reading),
-        "tones": figures.tones(reading),
-        "sparks": figures.sparks(reading.window),
-        "charts": {name: draw(reading.window) for name, draw in figures.CHARTS.items()},
+        "texts": overview_readings.texts(reading),
+        "tones": overview_readings.tones(reading),
+        "sparks": overview_readings.sparks(reading.window),
+        "charts": {name: draw(reading.window) for name, draw in overview_readings.CHARTS.items()},
         "failures": reading.failures,
         "problems": problems,
         "requests": reading.totals["requests"],

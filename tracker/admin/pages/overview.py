@@ -1,4 +1,4 @@
-"""The first page: how the tracker does right now, and over the last minutes, hours and days."""
+"""The overview page: current state of the tracker, and charts over minutes, hours and days."""
 
 from typing import Any
 
@@ -6,27 +6,27 @@ import orjson
 from aiohttp import web
 from redis.exceptions import RedisError
 
-from tracker.admin.desk import Desk
-from tracker.admin.pages import figures
-from tracker.admin.pages.addresses import announce_urls
-from tracker.admin.pages.figures import VIEWS, View
-from tracker.admin.pages.live import AWAY, Readings
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
+from tracker.admin.pages import overview_readings
+from tracker.admin.pages.announce_urls import announce_urls
+from tracker.admin.pages.live import AWAY, LatestReading
+from tracker.admin.pages.overview_readings import VIEWS, View
 from tracker.admin.pages.rendering import render
-from tracker.admin.problems import Problem
-from tracker.errors import StoreAway
+from tracker.errors import StoreUnavailable
 
 
-def routes(desk: Desk, readings: Readings) -> list[web.AbstractRouteDef]:
-    """The page, and what its charts are drawn from."""
+def routes(context: AdminContext, latest_reading: LatestReading) -> list[web.AbstractRouteDef]:
+    """The page, and the data of its charts."""
 
     async def overview(request: web.Request) -> web.Response:
-        return render(request, "overview.html", await _context(desk, readings, request))
+        return render(request, "overview.html", await _variables(context, latest_reading, request))
 
     async def charts(request: web.Request) -> web.Response:
-        draw = figures.CHARTS.get(request.match_info["chart"])
+        draw = overview_readings.CHARTS.get(request.match_info["chart"])
         if draw is None:
-            raise Problem(404, detail="there is no such chart")
-        window = await figures.read_window(desk, _view(request))
+            raise Problem(404, detail="unknown chart")
+        window = await overview_readings.read_window(context, _view(request))
         return web.Response(body=orjson.dumps(draw(window)), content_type="application/json")
 
     return [web.get("/", overview), web.get("/figures/{chart}.json", charts)]
@@ -36,31 +36,33 @@ def _view(request: web.Request) -> View:
     return VIEWS.get(request.query.get("view", ""), VIEWS["2m"])
 
 
-async def _context(desk: Desk, readings: Readings, request: web.Request) -> dict[str, Any]:
-    """While the store is away the page still says so, and comes alive when it is back."""
+async def _variables(
+    context: AdminContext, latest_reading: LatestReading, request: web.Request
+) -> dict[str, Any]:
+    """Without the store the page shows the problem, and recovers with the store."""
     view = _view(request)
-    problems = list(desk.problems())
-    context: dict[str, Any] = {
+    problems = list(context.problems())
+    variables: dict[str, Any] = {
         "view": view,
         "views": VIEWS.values(),
-        "server": desk.server,
-        "mode": desk.settings.torrents.mode,
-        "private": desk.settings.users.private,
-        "listen": desk.listening,
-        "announce_urls": announce_urls(desk.listening, request.host),
+        "server": context.server,
+        "mode": context.settings.torrents.mode,
+        "private": context.settings.users.private,
+        "listen": context.listening,
+        "announce_urls": announce_urls(context.listening, request.host),
         "texts": {},
         "tones": {},
         "failures": [],
         "fresh": False,
     }
     try:
-        reading = await readings.figures()
-    except (StoreAway, RedisError):
-        return context | {"problems": problems or [AWAY]}
-    return context | {
+        reading = await latest_reading.latest()
+    except (StoreUnavailable, RedisError):
+        return variables | {"problems": problems or [AWAY]}
+    return variables | {
         "problems": problems,
-        "texts": figures.texts(reading),
-        "tones": figures.tones(reading),
+        "texts": overview_readings.texts(reading),
+        "tones": overview_readings.tones(reading),
         "failures": reading.failures,
         "fresh": not reading.totals["requests"],
     }

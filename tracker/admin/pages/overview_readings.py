@@ -1,6 +1,6 @@
-"""The figures of the overview: read from the store, and written as its tiles, tables and charts show them.
+"""Reads the values of the overview from the store and formats them for its tiles, tables and charts.
 
-The page and the stream of live figures say the same, for both are made here.
+The page and the live updates both use this module, so that they show the same.
 """
 
 import asyncio
@@ -8,28 +8,28 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from tracker.admin.desk import Desk
+from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import milliseconds, number, rate
-from tracker.store.slices import RETAINED, Distribution, start_of
+from tracker.store.stats.slices import RETAINED, Distribution, start_of
 
 COUNTED = ("announces", "scrapes", "joins")
-"""The counters whose rates are shown, beside the failures of all reasons."""
+"""The counters with rates, besides failures."""
 LATENCY = "announce_seconds"
 _REASONS = 100
-"""More kinds of failures than there are: texts of refusals are fixed, but somebody else may have counted."""
+"""Above the number of fixed refusal texts; bounds what other writers of the store may add."""
 _LATE_SECONDS = 2
-"""Counts are written up to a second late, so the newest slices of a second are not whole yet."""
-_LEAST_SHARE = 0.2
-"""A longer slice under way is shown once this share of it is over."""
+"""Counters are flushed up to 1 s late, so the newest one-second slices are incomplete."""
+_MIN_SHARE = 0.2
+"""A longer slice in progress is shown once this share of it has passed."""
 _RATE_SLICES = 5
 
 Failures = list[tuple[str, int, int]]
-"""(reason, in the last two hours, since ever), most of late first."""
+"""(reason, count in the last two hours, total), highest recent count first."""
 
 
 @dataclass(frozen=True, slots=True)
 class View:
-    """How far back charts go."""
+    """A time range of charts; ``precision``: slice length in seconds."""
 
     name: str
     label: str
@@ -43,23 +43,23 @@ VIEWS = {
 
 @dataclass(slots=True)
 class Window:
-    """RETAINED slices at most, oldest first: when each began (epoch s), and what it holds per second."""
+    """Up to RETAINED slices, oldest first: start (epoch s) and rates per second."""
 
     at: list[int] = field(default_factory=list)
     rates: dict[str, list[float]] = field(default_factory=dict)
     latency: list[float | None] = field(default_factory=list)
-    """Mean time of an announce (s), None where there was none."""
+    """Mean announce latency (s); None for slices without announces."""
     slowest: list[float | None] = field(default_factory=list)
 
     def rate(self, name: str) -> float:
-        """Of the last few slices."""
+        """Mean rate of the last few slices."""
         last = self.rates[name][-_RATE_SLICES:]
         return sum(last) / len(last) if last else 0.0
 
 
 @dataclass(slots=True)
-class Figures:
-    """What the overview shows at one moment."""
+class OverviewReading:
+    """The values of the overview at one time."""
 
     at: float
     window: Window
@@ -68,15 +68,15 @@ class Figures:
     torrents: int
     failures: Failures
     mean: float | None
-    """Of an announce in those two minutes (s)."""
+    """Mean announce latency of the last two minutes (s)."""
     p95: float | None
 
 
-async def read_window(desk: Desk, view: View) -> Window:
-    """Rates and latency by slices."""
-    now = desk.clock()
+async def read_window(context: AdminContext, view: View) -> Window:
+    """Read rates and latency by slices."""
+    now = context.clock()
     starts = _starts(now, view.precision)
-    counters = desk.stores.counters
+    counters = context.stores.counters
     reasons = await counters.names("failures.*")
     names = [*COUNTED, *reasons[:_REASONS]]
     counts, (latencies, _) = await asyncio.gather(
@@ -99,19 +99,19 @@ async def read_window(desk: Desk, view: View) -> Window:
 
 
 def _starts(now: float, precision: int) -> list[int]:
-    """Where the slices to show begin; the newest only when it says something."""
+    """Starts of the slices to show; without the newest while it is too incomplete."""
     newest = start_of(now, precision)
     if precision == 1:
         newest -= _LATE_SECONDS
-    elif now - newest < precision * _LEAST_SHARE:
+    elif now - newest < precision * _MIN_SHARE:
         newest -= precision
     oldest = start_of(now, precision) - (RETAINED - 1) * precision
     return list(range(oldest, newest + 1, precision))
 
 
-async def read_failures(desk: Desk) -> Failures:
-    """Refused requests by reason."""
-    counters = desk.stores.counters
+async def read_failures(context: AdminContext) -> Failures:
+    """Read refused requests by reason."""
+    counters = context.stores.counters
     ever = await counters.failures()
     names = (await counters.names("failures.*"))[:_REASONS]
     series = await asyncio.gather(*(counters.series(name, 60) for name in names))
@@ -123,19 +123,21 @@ async def read_failures(desk: Desk) -> Failures:
     return sorted(rows, key=lambda row: (-row[1], -row[2], row[0]))[:_REASONS]
 
 
-async def read_figures(desk: Desk, failures: Failures, p95: float | None) -> Figures:
-    """What changes every second; raises StoreAway and RedisError."""
+async def read_overview(context: AdminContext, failures: Failures, p95: float | None) -> OverviewReading:
+    """Read what changes every second. Raises StoreUnavailable and RedisError."""
     window, totals, torrents = await asyncio.gather(
-        read_window(desk, VIEWS["2m"]), desk.stores.counters.totals(), desk.stores.torrents.count()
+        read_window(context, VIEWS["2m"]), context.stores.counters.totals(), context.stores.torrents.count()
     )
     measured = [value for value in window.latency if value is not None]
     mean = sum(measured) / len(measured) if measured else None
-    return Figures(desk.clock(), window, totals, torrents, failures, mean, p95)
+    return OverviewReading(context.clock(), window, totals, torrents, failures, mean, p95)
 
 
 def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> float | None:
-    """Below which value ``share`` of all lie, by a histogram whose last bucket has no upper bound: interpolated within
-    a bucket; what lies above the last bound is said to lie at it. None when nothing was measured."""
+    """The quantile ``share`` of a histogram whose last bucket is unbounded; None for an empty one.
+
+    Interpolates within a bucket. Values above the last bound count as that bound.
+    """
     wanted, so_far, lower = share * sum(counts), 0.0, 0.0
     if not wanted:
         return None
@@ -146,40 +148,38 @@ def quantile(counts: Sequence[int], bounds: Sequence[float], share: float) -> fl
     return bounds[-1]
 
 
-def texts(figures: Figures) -> dict[str, str]:
-    """The tiles: by the names they have in the page."""
-    totals, window = figures.totals, figures.window
+def texts(reading: OverviewReading) -> dict[str, str]:
+    """The texts of the tiles, by their names in the page."""
+    totals, window = reading.totals, reading.window
     peers = totals["seeders"] + totals["leechers"]
     return {
         "announces": rate(window.rate("announces")),
-        "announces_note": f"{number(totals['announces'])} in all",
+        "announces_note": f"{number(totals['announces'])} total",
         "scrapes": rate(window.rate("scrapes")),
-        "scrapes_note": f"{number(totals['scrapes'])} in all",
+        "scrapes_note": f"{number(totals['scrapes'])} total",
         "joins": rate(window.rate("joins")),
-        "joins_note": "peers that came",
+        "joins_note": "peers joining",
         "failures": rate(window.rate("failures")),
-        "failures_note": "requests refused",
-        "latency": milliseconds(figures.mean),
-        "latency_note": f"95 % below {milliseconds(figures.p95)}"
-        if figures.p95 is not None
-        else "no announce yet",
+        "failures_note": "refused requests",
+        "latency": milliseconds(reading.mean),
+        "latency_note": f"p95 {milliseconds(reading.p95)}" if reading.p95 is not None else "no data yet",
         "peers": number(peers),
         "seeders": number(totals["seeders"]),
         "leechers": number(totals["leechers"]),
-        "torrents": number(figures.torrents),
+        "torrents": number(reading.torrents),
         "reaped": number(totals["reaped"]),
         "repairs": number(totals["repairs"]),
-        "repairs_note": "as it must be" if not totals["repairs"] else "must stay 0: see Doctor",
+        "repairs_note": "OK (0 expected)" if not totals["repairs"] else "0 expected; see Doctor",
     }
 
 
-def tones(figures: Figures) -> dict[str, str]:
-    """Which tiles are a good or a bad sign."""
-    return {"repairs": "bad" if figures.totals["repairs"] else "good"}
+def tones(reading: OverviewReading) -> dict[str, str]:
+    """The colours of tiles that signal good or bad."""
+    return {"repairs": "bad" if reading.totals["repairs"] else "good"}
 
 
 def request_chart(window: Window) -> dict[str, Any]:
-    """As charts.js draws it."""
+    """Request rates in the format of charts.js."""
     shown: tuple[tuple[str, str], ...] = (
         ("Announces", "announces"),
         ("Scrapes", "scrapes"),
@@ -192,12 +192,12 @@ def request_chart(window: Window) -> dict[str, Any]:
 
 
 def latency_chart(window: Window) -> dict[str, Any]:
-    """The same, in milliseconds."""
+    """Latency in milliseconds, in the format of charts.js."""
     return {
         "x": window.at,
         "series": [
             {"name": "Mean", "values": _rounded(window.latency, 3, 1000)},
-            {"name": "Slowest", "values": _rounded(window.slowest, 3, 1000)},
+            {"name": "Maximum", "values": _rounded(window.slowest, 3, 1000)},
         ],
     }
 
@@ -206,7 +206,7 @@ CHARTS: dict[str, Callable[[Window], dict[str, Any]]] = {"requests": request_cha
 
 
 def sparks(window: Window) -> dict[str, list[float | None]]:
-    """The small lines in the tiles."""
+    """The sparklines of the tiles."""
     return {
         **{name: _rounded(values, 2) for name, values in window.rates.items()},
         "latency": _rounded(window.latency, 3, 1000),

@@ -1,7 +1,7 @@
-"""From a template to an answer: what every page is given, and how a form is answered.
+"""Renders templates, and answers forms with redirects.
 
-A form is answered by a redirect to a page that shows it done; ``notice`` names one of NOTICES there, never free text,
-so that no link can put words into the page. Where htmx asks, the same redirect is followed by the browser.
+A successful form redirects to a page that shows the result. Its query names one of NOTICES, never free text, so that a
+link cannot put text into the page. htmx gets the same redirect in a header.
 """
 
 import hashlib
@@ -16,14 +16,14 @@ import jinja2
 from aiohttp import web
 
 from tracker import __version__
-from tracker.admin.auth import IDENTITY
+from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
 
 
 class Link(NamedTuple):
-    """A place in the navigation; ``icon`` names one of parts/icons.html. Readers are not led to what is ``full_only``."""
+    """A navigation link. ``icon``: a name of parts/icons.html; ``full_only``: hidden for scope ``read``."""
 
     href: str
     label: str
@@ -33,7 +33,7 @@ class Link(NamedTuple):
 
 NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
     (
-        "Watch",
+        "Monitoring",
         (
             Link("/", "Overview", "pulse"),
             Link("/torrents", "Torrents", "swarm"),
@@ -41,7 +41,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("/users", "Users", "user"),
         ),
     ),
-    ("Work", (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug"))),
+    ("Operations", (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug"))),
     (
         "System",
         (
@@ -58,24 +58,23 @@ NOTICES: dict[str, str] = {
     "added": "Added.",
     "removed": "Removed.",
     "forgiven": "Forgiven.",
-    "retried": "The job waits to run.",
-    "purged": "Those jobs are gone.",
-    "reprocess": "A walk through the torrents is on its way.",
-    "sweep": "A sweep is on its way.",
-    "revoked": "The token is revoked: whoever uses it is signed out.",
+    "retried": "Job queued.",
+    "purged": "Jobs deleted.",
+    "reprocess": "Rescoring started.",
+    "sweep": "Sweep started.",
+    "revoked": "Token revoked. Everyone signed in with it is signed out.",
 }
-"""What a page may say about what was just done, by the word in its address."""
+"""The notices of pages, by the value of ``notice`` in the query."""
 
 
 def setup_templates(app: web.Application) -> None:
-    """Templates for ``app``."""
+    """Set up the templates of ``app``."""
     app[aiohttp_jinja2.APP_KEY] = _environment()
 
 
 @cache
 def _environment() -> jinja2.Environment:
-    """Made once in a process, for templates take their time to compile: everything is escaped, and a name that is not
-    there is an error."""
+    """Cached, because templates are slow to compile. Everything is escaped; an undefined name is an error."""
     environment = jinja2.Environment(
         loader=jinja2.PackageLoader("tracker.admin", "templates"),
         autoescape=True,
@@ -89,7 +88,7 @@ def _environment() -> jinja2.Environment:
 
 
 def _surroundings(request: web.Request) -> dict[str, Any]:
-    """What base.html needs on every page."""
+    """The variables of base.html."""
     identity = request.get(IDENTITY)
     return {
         "identity": identity,
@@ -102,29 +101,29 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
 
 @cache
 def static(name: str) -> str:
-    """The address of a static file, different whenever its content is."""
+    """The URL of a static file, with a hash of its content."""
     digest = hashlib.sha256(STATIC.joinpath(*name.split("/")).read_bytes()).hexdigest()
     return f"/static/{name}?v={digest[:12]}"
 
 
 def render(
-    request: web.Request, template: str, context: Mapping[str, Any], *, status: int = 200
+    request: web.Request, template: str, variables: Mapping[str, Any], *, status: int = 200
 ) -> web.Response:
-    """A page, or a part of one."""
-    # Not aiohttp_jinja2's context processors: they keep the context in the request under a name that aiohttp warns of.
-    context = {**_surroundings(request), **context}
-    response = aiohttp_jinja2.render_template(template, request, context, status=status)
+    """Render a page, or a part of one."""
+    # No context processors of aiohttp_jinja2: they store the context under a request key that aiohttp warns about.
+    variables = {**_surroundings(request), **variables}
+    response = aiohttp_jinja2.render_template(template, request, variables, status=status)
     response.headers["Vary"] = "HX-Request"
     return response
 
 
 def wants_part(request: web.Request) -> bool:
-    """Whether htmx asks for a part of the page (and not for a page to go back to)."""
+    """Whether htmx requests a part of the page, and not a page of its history."""
     return request.headers.get("HX-Request") == "true" and "HX-History-Restore-Request" not in request.headers
 
 
 def done(request: web.Request, path: str, notice: str = "", **query: str) -> web.Response:
-    """The answer to a form that worked: on to ``path``. ``notice`` is a key of NOTICES."""
+    """A redirect to ``path`` after a successful form. ``notice``: a key of NOTICES."""
     if notice:
         assert notice in NOTICES, notice
         query["notice"] = notice

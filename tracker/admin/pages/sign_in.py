@@ -1,35 +1,35 @@
-"""Signing in with a token or a one-time link, and out again."""
+"""Signing in, with a token or a one-time link, and signing out."""
 
 from typing import Any
 
 import structlog
 from aiohttp import web
 
-from tracker.admin.auth import ACCESS, SIGN_IN, too_many
-from tracker.admin.connections import check_size
-from tracker.admin.cookies import cookie_of, delete_cookies, set_cookie
-from tracker.admin.desk import Desk
+from tracker.admin.auth.auth import ACCESS, SIGN_IN, too_many
+from tracker.admin.context import AdminContext
+from tracker.admin.http.connections import check_size
+from tracker.admin.http.cookies import cookie_of, delete_cookies, set_cookie
+from tracker.admin.http.form_body import read_form_body
 from tracker.admin.pages.rendering import render
-from tracker.admin.posted import posted
-from tracker.store.tokens import Session
+from tracker.store.access.tokens import Session
 
 log = structlog.get_logger("tracker.admin")
 
-_MOST_BYTES = 4096
-"""Of a sign-in form, which anybody may send."""
+_MAX_BYTES = 4096
+"""Max size of a sign-in form, which needs no authentication."""
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    tokens, seconds = desk.stores.tokens, desk.settings.admin.session_seconds
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    tokens, seconds = context.stores.tokens, context.settings.admin.session_seconds
 
     async def show(request: web.Request) -> web.Response:
         return _page(request)
 
-    # No CSRF token guards this form, for there is no session yet that could hold one. Its origin is checked like that of
-    # every change, and who signs in gets a new session whatever the browser had before: nobody can be given one.
+    # This form has no CSRF token, because no session exists yet. Its Origin is checked like that of every change, and a
+    # sign-in always creates a new session, which prevents session fixation.
     async def sign_in(request: web.Request) -> web.Response:
-        check_size(request, _MOST_BYTES)
-        form = await posted(request.clone(client_max_size=_MOST_BYTES))
+        check_size(request, _MAX_BYTES)
+        form = await read_form_body(request.clone(client_max_size=_MAX_BYTES))
         text, link = form.get("token"), form.get("link")
         signed_in: tuple[Session, str] | None = None
         if isinstance(link, str) and link:
@@ -42,15 +42,15 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
             return _page(request, "link" if link else "token", status=403)
         await tokens.sign_out(cookie_of(request))
         log.info("signed in", by=signed_in[0].name, address=request.remote or "unix")
-        answer = _on_to("/")
-        set_cookie(request, answer, signed_in[1], seconds)
-        return answer
+        response = _redirect("/")
+        set_cookie(request, response, signed_in[1], seconds)
+        return response
 
     async def sign_out(request: web.Request) -> web.Response:
         await tokens.sign_out(cookie_of(request))
-        answer = _on_to(SIGN_IN)
-        delete_cookies(answer)
-        return answer
+        response = _redirect(SIGN_IN)
+        delete_cookies(response)
+        return response
 
     return [
         web.get(SIGN_IN, show),
@@ -60,10 +60,10 @@ def routes(desk: Desk) -> list[web.AbstractRouteDef]:
 
 
 def _page(request: web.Request, failed: str = "", status: int = 200) -> web.Response:
-    """``failed`` is what was no good: ``token``, ``link`` or nothing yet."""
-    context: dict[str, Any] = {"failed": failed}
-    return render(request, "sign_in.html", context, status=status)
+    """``failed``: ``token`` or ``link`` if that was invalid, else empty."""
+    variables: dict[str, Any] = {"failed": failed}
+    return render(request, "sign_in.html", variables, status=status)
 
 
-def _on_to(path: str) -> web.Response:
+def _redirect(path: str) -> web.Response:
     return web.Response(status=303, headers={"Location": path})

@@ -1,4 +1,4 @@
-"""The pages of the tracker itself: its settings in force, and what the doctor finds."""
+"""The settings page and the doctor page."""
 
 from collections import Counter
 from collections.abc import Iterator
@@ -6,15 +6,15 @@ from typing import NamedTuple
 
 from aiohttp import web
 
-from tracker.admin.desk import Desk
+from tracker.admin.context import AdminContext
 from tracker.admin.pages.rendering import render, wants_part
-from tracker.doctor import Patient, examine
-from tracker.settings import Settings, variable
-from tracker.settings_page import Described, describe
+from tracker.doctor.checks import DoctorContext, run_checks
+from tracker.settings.model import Settings, variable
+from tracker.settings.reference import Described, describe
 
 
 class Part(NamedTuple):
-    """A section of the settings; ``changed`` of its fields are not at their defaults."""
+    """A section of the settings. ``changed``: number of fields with other values than their defaults."""
 
     name: str
     sentence: str
@@ -22,19 +22,30 @@ class Part(NamedTuple):
     changed: int
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     async def settings(request: web.Request) -> web.Response:
-        context = {"parts": list(_parts(desk.settings)), "wanted": request.query.get("q", "")[:100]}
-        return render(request, "settings.html", context)
+        variables = {
+            "parts": list(_parts(context.settings)),
+            "wanted": request.query.get("q", "")[:100],
+            "last": context.last_reload(),
+        }
+        return render(request, "settings.html", variables)
 
     async def doctor(request: web.Request) -> web.Response:
-        """The examination itself: a few commands to the store."""
-        stores = desk.stores
-        patient = Patient(stores.connection, stores.keys, stores.counters, desk.settings, desk.clock)
-        findings = [finding async for finding in examine(patient)]
+        """Runs the checks: a few store commands."""
+        stores = context.stores
+        checked = DoctorContext(
+            stores.connection, stores.keys, stores.counters, context.settings, context.clock
+        )
+        findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
-        context = {"findings": findings, "levels": levels, "problems": desk.problems(), "at": desk.clock()}
-        return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", context)
+        variables = {
+            "findings": findings,
+            "levels": levels,
+            "problems": context.problems(),
+            "at": context.clock(),
+        }
+        return render(request, "parts/findings.html" if wants_part(request) else "doctor.html", variables)
 
     return [web.get("/settings", settings), web.get("/doctor", doctor)]
 

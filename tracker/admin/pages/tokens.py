@@ -1,40 +1,38 @@
-"""The page of tokens: who may use the admin side, which only scope full sees. The text of a new one is shown once, and
-kept nowhere.
-"""
+"""The page of tokens, for scope full only. A new token is shown once and not stored."""
 
 from aiohttp import web
 
-from tracker.admin.auth import IDENTITY, require_full
-from tracker.admin.desk import Desk
+from tracker.admin.auth.auth import IDENTITY, require_full
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import read_form
 from tracker.admin.pages.rendering import done, render
-from tracker.admin.problems import Problem
 from tracker.errors import ClientError
-from tracker.store.tokens import NAME_LENGTH, Scope
+from tracker.store.access.tokens import NAME_LENGTH, Scope
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    tokens = desk.stores.tokens
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    tokens = context.stores.tokens
 
     async def page(
         request: web.Request, *, secret: str = "", error: str = "", name: str = ""
     ) -> web.Response:
-        context = {
+        variables = {
             "tokens": await tokens.list(),
-            "now": desk.clock(),
+            "now": context.clock(),
             "secret": secret,
             "error": error,
             "name": name,
-            "longest": NAME_LENGTH,
+            "max_name_length": NAME_LENGTH,
         }
-        return render(request, "tokens.html", context, status=422 if error else 200)
+        return render(request, "tokens.html", variables, status=422 if error else 200)
 
     async def show(request: web.Request) -> web.Response:
         require_full(request[IDENTITY])
         return await page(request)
 
     async def create(request: web.Request) -> web.Response:
-        """No redirect: the text is in this answer only. Sent again, the name is taken."""
+        """No redirect, because only this response contains the token. A resend fails: the name is taken."""
         form = await read_form(request)
         name = form.text("name")
         scope: Scope = "full" if form.text("scope") == "full" else "read"

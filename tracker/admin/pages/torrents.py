@@ -1,4 +1,4 @@
-"""The pages of all torrents: searched, sorted, page by page; and registering new ones, from files or info hashes."""
+"""The list of torrents, with search, sorting and paging, and the page that adds torrents."""
 
 from dataclasses import dataclass
 from typing import Any, NamedTuple
@@ -6,25 +6,25 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker.admin import operations
-from tracker.admin.desk import Desk
-from tracker.admin.multipart import File
-from tracker.admin.operations import Added, state_of
-from tracker.admin.pages.addresses import announce_urls
+from tracker import operations
+from tracker.admin.context import AdminContext
+from tracker.admin.http.multipart import File
+from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
+from tracker.operations import Added, state_of
 
 PAGE = 50
-MOST_FILES = 100
-"""Files in one upload; `tracker import` takes any number."""
-_LONGEST_SEARCH = 200
+MAX_FILES = 100
+"""Max files per upload; `tracker import` takes any number."""
+_MAX_SEARCH_LENGTH = 200
 SORTS = {"seeders": "Seeders", "leechers": "Leechers", "snatches": "Snatches", "score": "Score"}
-"""What the list can be sorted by, with the heading of its column."""
+"""Sort orders of the list, with their column headings."""
 
 
 class Heading(NamedTuple):
-    """A column that sorts; ``order`` is ``ascending`` or ``descending`` for the one in force, as in aria-sort."""
+    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
 
     name: str
     label: str
@@ -33,7 +33,7 @@ class Heading(NamedTuple):
 
 
 class Refused(NamedTuple):
-    """A file or info hash that was not registered, and why."""
+    """A refused file or info hash, and the reason."""
 
     what: str
     why: str
@@ -41,7 +41,7 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """What of the list is looked at, as it stands in the address. What makes no sense there is left out."""
+    """The list options in the URL: search text, sorting, page. Invalid values become defaults."""
 
     text: str = ""
     cursor: str = ""
@@ -54,15 +54,15 @@ class Query:
         asked = request.query
         sort = asked.get("sort", "")
         return cls(
-            text=clean(asked.get("q", ""), _LONGEST_SEARCH),
-            cursor=clean(asked.get("cursor", ""), _LONGEST_SEARCH),
+            text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
+            cursor=clean(asked.get("cursor", ""), _MAX_SEARCH_LENGTH),
             sort=sort if sort in SORTS else "seeders",
             ascending=asked.get("order") == "asc",
             page=page_number(asked.get("page", "")),
         )
 
     def href(self, **changes: Any) -> str:
-        """The same list, changed; the address names only what is not the default."""
+        """The URL of this list with changes; defaults are left out."""
         now = {"sort": self.sort, "ascending": self.ascending, "page": self.page, **changes}
         parts = {"q": self.text, "cursor": now.get("cursor", "")} if self.text else {}
         if not self.text:
@@ -73,7 +73,7 @@ class Query:
         return f"/torrents?{query}" if query else "/torrents"
 
     def headings(self) -> list[Heading]:
-        """A click sorts with the most first; a second one turns the order round."""
+        """The first click sorts descending, the second ascending."""
         return [
             Heading(
                 name,
@@ -86,11 +86,11 @@ class Query:
 
 
 class TorrentPages:
-    """Handlers of the list."""
+    """Handlers of /torrents and /torrents/add."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._torrents = desk.stores.torrents
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._torrents = context.stores.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -101,45 +101,45 @@ class TorrentPages:
 
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
         return {
-            "private_mode": self._desk.settings.users.private,
-            "announce_urls": announce_urls(self._desk.listening, request.host),
+            "private_mode": self._context.settings.users.private,
+            "announce_urls": announce_urls(self._context.listening, request.host),
         }
 
     async def show(self, request: web.Request) -> web.Response:
         query = Query.read(request)
-        context = {
+        variables = {
             "query": query,
             "state_of": state_of,
-            "mode": self._desk.settings.torrents.mode,
+            "mode": self._context.settings.torrents.mode,
             "registered": await self._torrents.count(),
             **self._announced_to(request),
             **(await self._found(query) if query.text else await self._sorted(query)),
         }
         template = "parts/torrent_list.html" if wants_part(request) else "torrents.html"
-        return render(request, template, context)
+        return render(request, template, variables)
 
     async def _found(self, query: Query) -> dict[str, Any]:
-        """A search comes in no order that people know: it cannot be sorted, and nobody knows how many there are."""
+        """Search results are unordered and have no known total."""
         after, torrents = await self._torrents.search(query.text, PAGE, query.cursor)
         return {
             "torrents": torrents,
             "headings": [],
-            "earlier": query.href() if query.cursor else "",
-            "later": query.href(cursor=after) if after else "",
+            "previous_url": query.href() if query.cursor else "",
+            "next_url": query.href(cursor=after) if after else "",
             "first": 0,
             "total": None,
         }
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
-        scores = self._desk.stores.scores
+        scores = self._context.stores.scores
         total = await scores.count() if query.sort == "score" else await self._torrents.count()
         first = (query.page - 1) * PAGE
         torrents = await self._torrents.top(query.sort, PAGE, first, ascending=query.ascending)
         return {
             "torrents": torrents,
             "headings": query.headings(),
-            "earlier": query.href(page=query.page - 1) if query.page > 1 else "",
-            "later": query.href(page=query.page + 1) if first + PAGE < total else "",
+            "previous_url": query.href(page=query.page - 1) if query.page > 1 else "",
+            "next_url": query.href(page=query.page + 1) if first + PAGE < total else "",
             "first": first + 1,
             "total": total,
         }
@@ -148,13 +148,13 @@ class TorrentPages:
         return self._answer(request, [], [], 200)
 
     async def add(self, request: web.Request) -> web.Response:
-        """Registers the uploaded files and the info hash in the form. What is wrong with one does not stop the others."""
+        """Registers the uploaded files and the info hash of the form. Valid ones are added if others fail."""
         form = await read_form(request)
         added: list[Added] = []
         refused: list[Refused] = []
         files = form.files("file")
-        if len(files) > MOST_FILES:
-            why = f"at most {MOST_FILES} at a time: `tracker import` takes any number"
+        if len(files) > MAX_FILES:
+            why = f"at most {MAX_FILES} at a time; `tracker import` takes any number"
             refused, files = [Refused(f"{len(files)} files", why)], []
         for file in files:
             try:
@@ -167,13 +167,13 @@ class TorrentPages:
             except ClientError as error:
                 refused.append(Refused(text, str(error)))
         if not added and not refused:
-            refused.append(Refused("", "Choose .torrent files, or write an info hash."))
+            refused.append(Refused("", "Choose .torrent files or enter an info hash."))
         if added and not refused and len({one.name for one in added}) == 1:
             return done(request, f"/torrents/{added[0].info_hash.hex()}", "added")
         return self._answer(request, added, refused, 200 if added else 422)
 
     async def _add_file(self, file: File, form: Form) -> list[Added]:
-        limit = self._desk.settings.admin.max_upload_bytes
+        limit = self._context.settings.admin.max_upload_bytes
         return await operations.add_file(
             self._torrents, file.content, private=form.ticked("private"), max_bytes=limit
         )
@@ -187,15 +187,15 @@ class TorrentPages:
     def _answer(
         self, request: web.Request, added: list[Added], refused: list[Refused], status: int
     ) -> web.Response:
-        context = {
+        variables = {
             "added": added,
             "refused": refused,
-            "most_files": MOST_FILES,
-            "most_bytes": self._desk.settings.admin.max_upload_bytes,
+            "max_files": MAX_FILES,
+            "max_bytes": self._context.settings.admin.max_upload_bytes,
             **self._announced_to(request),
         }
-        return render(request, "torrents_add.html", context, status=status)
+        return render(request, "torrents_add.html", variables, status=status)
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    return TorrentPages(desk).routes()
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return TorrentPages(context).routes()

@@ -1,4 +1,4 @@
-"""The page of one user: totals, the torrents the user has, what is owed, and what can be done about it."""
+"""The page of one user: totals, torrents, hit-and-runs and actions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -7,25 +7,25 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker.admin.desk import Desk
-from tracker.admin.operations import whole
-from tracker.admin.pages.addresses import announce_urls
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
+from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, read_form
 from tracker.admin.pages.rendering import done, render
-from tracker.admin.problems import Problem
-from tracker.store.torrents import Torrent
-from tracker.store.users import SETS, User
+from tracker.operations import to_integer
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.users import SETS, User
 
 PAGE = 50
-LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit and runs"}
-"""The user's sets of torrents, as people read them."""
-ROTATED = "The passkey is new: clients that announce with the old one are refused from now on."
-_LONGEST_ID = 16
+LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
+"""The user's sets of torrents, with their labels."""
+ROTATED = "New passkey created. Announces with the old one are refused."
+_MAX_ID_LENGTH = 16
 
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """What a user has of a torrent. Bytes, seconds and epoch seconds; ``torrent`` is None when it was removed."""
+    """A user's totals on a torrent, in bytes, seconds and epoch seconds. ``torrent``: None if removed."""
 
     torrent_id: str
     torrent: Torrent | None
@@ -34,16 +34,17 @@ class Share:
     total_seconds: int
     seed_seconds: int
     completed_at: int
-    owed_seconds: int
+    remaining_seconds: int
+    unreported: int
 
 
 class UserPage:
-    """Handlers of one user, at /users/<id> and below. The passkey is a secret: only POSTs, which need full access, show it."""
+    """Handlers of /users/<id>. Only POSTs show the passkey, because they need scope ``full``."""
 
-    def __init__(self, desk: Desk) -> None:
-        self._desk = desk
-        self._users = desk.stores.users
-        self._torrents = desk.stores.torrents
+    def __init__(self, context: AdminContext) -> None:
+        self._context = context
+        self._users = context.stores.users
+        self._torrents = context.stores.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         here = "/users/{user_id}"
@@ -62,7 +63,7 @@ class UserPage:
         chosen = asked if asked in SETS else "active"
         after, shares = await self._shares(user, chosen, cursor)
         here = f"/users/{user.user_id}"
-        context = {
+        variables = {
             "user": user,
             "ratio": ratio,
             "chosen": chosen,
@@ -70,12 +71,12 @@ class UserPage:
             "labels": LABELS,
             "sizes": await self._users.set_sizes(user.user_id),
             "shares": shares,
-            "later": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
-            "earlier": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
-            "rules": self._desk.settings.users,
-            "now": self._desk.clock(),
+            "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
+            "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
+            "rules": self._context.settings.users,
+            "now": self._context.clock(),
         }
-        return render(request, "user.html", context)
+        return render(request, "user.html", variables)
 
     async def _shares(self, user: User, name: str, cursor: int) -> tuple[int, list[Share]]:
         after, ids = await self._users.torrents_page(user.user_id, name, cursor, PAGE)
@@ -87,17 +88,18 @@ class UserPage:
         self, torrent_id: str, torrent: Torrent | None, row: Mapping[str, str] | None, name: str
     ) -> Share:
         row = row or {}
-        spent = whole(row.get("total_time"))
-        owed = max(0, self._desk.settings.users.hnr_threshold_seconds - spent) if name == "hnr" else 0
+        spent = to_integer(row.get("total_time"))
+        remaining = max(0, self._context.settings.users.hnr_threshold_seconds - spent) if name == "hnr" else 0
         return Share(
             torrent_id,
             torrent,
-            uploaded=whole(row.get("uploaded")),
-            downloaded=whole(row.get("downloaded")),
+            uploaded=to_integer(row.get("uploaded")),
+            downloaded=to_integer(row.get("downloaded")),
             total_seconds=spent,
-            seed_seconds=whole(row.get("seed_time")),
-            completed_at=whole(row.get("completed_at")),
-            owed_seconds=owed,
+            seed_seconds=to_integer(row.get("seed_time")),
+            completed_at=to_integer(row.get("completed_at")),
+            remaining_seconds=remaining,
+            unreported=to_integer(row.get("unreported")),
         )
 
     async def edit(self, request: web.Request) -> web.Response:
@@ -114,13 +116,13 @@ class UserPage:
         user = await self._user(request)
         return self._show_passkey(request, await self._users.rotate(user.passkey), ROTATED)
 
-    def _show_passkey(self, request: web.Request, user: User, said: str = "") -> web.Response:
-        urls = announce_urls(self._desk.listening, request.host, user.passkey)
-        context: dict[str, Any] = {"user": user, "announce_urls": urls, "said": said}
-        return render(request, "user_passkey.html", context)
+    def _show_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
+        urls = announce_urls(self._context.listening, request.host, user.passkey)
+        variables: dict[str, Any] = {"user": user, "announce_urls": urls, "message": message}
+        return render(request, "user_passkey.html", variables)
 
     async def forgive(self, request: web.Request) -> web.Response:
-        """One hit and run, or all of them."""
+        """Forgives one hit-and-run, or all of them."""
         user, form = await self._user(request), await read_form(request)
         await self._users.forgive(user.user_id, form.text("torrent_id") or None)
         return _back(request, user, "forgiven", set="hnr")
@@ -131,13 +133,13 @@ class UserPage:
         return done(request, "/users", "removed")
 
     async def _user(self, request: web.Request) -> User:
-        """Raises Problem (404); finds by id alone, for what stands in an address is no secret."""
+        """Finds a user by ID only, never by passkey, because URLs are not secret. Raises Problem (404)."""
         user_id = request.match_info["user_id"]
-        number = user_id.isascii() and user_id.isdigit() and len(user_id) <= _LONGEST_ID
+        number = user_id.isascii() and user_id.isdigit() and len(user_id) <= _MAX_ID_LENGTH
         passkey = await self._users.passkey_of(user_id) if number else None
         user = await self._users.get(passkey) if passkey is not None else None
         if user is None:
-            raise Problem(404, detail="there is no such user")
+            raise Problem(404, detail="unknown user")
         return user
 
 
@@ -146,11 +148,11 @@ def _back(request: web.Request, user: User, notice: str, **query: str) -> web.Re
 
 
 def ratio(uploaded: int, downloaded: int) -> str:
-    """What came back of what was taken."""
+    """Uploaded / downloaded."""
     if downloaded:
         return f"{uploaded / downloaded:,.2f}"
     return "∞" if uploaded else "–"
 
 
-def routes(desk: Desk) -> list[web.AbstractRouteDef]:
-    return UserPage(desk).routes()
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return UserPage(context).routes()

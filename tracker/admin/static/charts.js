@@ -1,9 +1,9 @@
-// Charts: every figure.chart is drawn from the JSON its data-chart names, in the colours of the page, and redrawn when
-// those or its width change. The JSON: {"x": [epoch seconds], "series": [{"name": …, "values": [number or null]}]}.
+// Charts: draws every figure.chart from the JSON at its data-chart URL, in the colours of the page. Redraws it when
+// the colours or the width change. The JSON: {"x": [epoch seconds], "series": [{"name": …, "values": [number or null]}]}.
 //
-//   data-kind    "rate" fills the first series, "lines" none, "steps" keeps a value until the next
-//   data-unit    what stands after a value;  data-height  in pixels;  data-scale="log" for what spans decades
-//   data-live    the name under which live.js hands over new points
+//   data-kind    "rate" fills the first series, "lines" none, "steps" holds each value until the next
+//   data-unit    shown after each value;  data-height  in pixels;  data-scale="log" for values that span decades
+//   data-live    the name of the chart in the live updates (live.js)
 
 const charts = new Map();
 const probe = document.createElement("span");
@@ -42,7 +42,7 @@ function timeTicks(self, splits) {
   const span = self.scales.x.max - self.scales.x.min;
   let day = null;
   return splits.map((seconds) => {
-    // A label stands in the middle below its tick: at the right edge it would be cut off.
+    // A label is centred below its tick; at the right edge it would be cut off.
     if (self.valToPos(seconds, "x") > self.bbox.width / devicePixelRatio - 16) return "";
     const when = new Date(seconds * 1000);
     if (span > 86400 * 1.5) {
@@ -55,7 +55,7 @@ function timeTicks(self, splits) {
   });
 }
 
-// 1, 2, 5, 10 … from the one at or below `low` to the one at or above `high`.
+// The steps 1, 2, 5, 10 … from the last one <= `low` to the first one >= `high`.
 function decadesBetween(low, high) {
   const steps = [];
   for (let exponent = Math.floor(Math.log10(low)) - 1; exponent <= Math.ceil(Math.log10(high)); exponent += 1) {
@@ -86,12 +86,12 @@ class Chart {
     this.figure.dataset.chart = source;
     this.source = source;
     try {
-      const answer = await fetch(source, { headers: { Accept: "application/json" }, redirect: "error" });
-      if (!answer.ok) throw new Error(String(answer.status));
-      const data = await answer.json();
+      const response = await fetch(source, { headers: { Accept: "application/json" }, redirect: "error" });
+      if (!response.ok) throw new Error(String(response.status));
+      const data = await response.json();
       if (this.source === source) this.show(data);
     } catch {
-      this.say("This chart could not be loaded.");
+      this.showMessage("Could not load this chart");
     }
   }
 
@@ -104,7 +104,7 @@ class Chart {
     if (!data.x.length || data.series.every((s) => s.values.every((value) => value === null))) {
       this.plot?.destroy();
       this.plot = null;
-      this.say(this.figure.dataset.empty || "Nothing to draw yet.");
+      this.showMessage(this.figure.dataset.empty || "No data yet");
       return;
     }
     if (resized) {
@@ -112,12 +112,12 @@ class Chart {
     } else {
       this.draw();
     }
-    this.tell(null);
+    this.updateLegend(null);
     this.describe();
   }
 
   columns() {
-    // A logarithmic scale has no place for 0.
+    // A logarithmic scale cannot show 0.
     const clean = this.log ? (value) => (value === null || value <= 0 ? null : value) : (value) => value;
     return [this.data.x, ...this.data.series.map((series) => series.values.map(clean))];
   }
@@ -151,7 +151,7 @@ class Chart {
         { ...axis, size: (self, values) => 14 + 6.6 * Math.max(3, ...(values || []).map((text) => (text ?? "").length)), space: 36, values: (self, splits) => splits.map((value) => (value === null ? "" : Math.abs(value) >= 10000 ? compact.format(value) : short.format(value))), ...(this.log ? { splits: (self, index, low, high) => decadesBetween(low, high) } : {}) },
       ],
       series: [{}, ...series],
-      hooks: { setCursor: [(self) => this.tell(self.cursor.idx)] },
+      hooks: { setCursor: [(self) => this.updateLegend(self.cursor.idx)] },
     };
   }
 
@@ -161,8 +161,8 @@ class Chart {
     return steps.length > 1 ? [steps[0], steps[steps.length - 1]] : [steps[0] / 2, steps[0] * 2];
   }
 
-  // Below the chart: the values under the pointer, or the newest.
-  tell(index) {
+  // The legend: the values under the pointer, or the newest ones.
+  updateLegend(index) {
     const last = this.data.x.length - 1;
     const pointed = index !== null && index !== undefined && index <= last;
     const shownAt = pointed ? index : last;
@@ -180,19 +180,19 @@ class Chart {
     this.legend.replaceChildren(...parts, when);
   }
 
-  // For those who cannot see it: from where to where, least, most and newest of each series.
+  // A summary for screen readers: the time range; min, max and newest value of each series.
   describe() {
     const x = this.data.x;
     const sentences = this.data.series.map((series) => {
       const values = series.values.filter((value) => value !== null);
-      if (!values.length) return `${series.name}: nothing.`;
+      if (!values.length) return `${series.name}: no data.`;
       return `${series.name}: from ${shown(Math.min(...values), this.unit)} to ${shown(Math.max(...values), this.unit)}, last ${shown(values[values.length - 1], this.unit)}.`;
     });
     const text = this.figure.querySelector("[data-chart-text]");
     if (text) text.textContent = `From ${at(x[0], this.span)} to ${at(x[x.length - 1], this.span)}. ${sentences.join(" ")}`;
   }
 
-  say(text) {
+  showMessage(text) {
     const said = document.createElement("p");
     said.className = "nothing";
     said.textContent = text;

@@ -1,17 +1,28 @@
-// The overview, kept up to date by a stream of events. While the page is hidden the stream is closed; when it breaks,
-// it is opened again, ever less often up to half a minute, and a session that ended leads to the sign-in page.
+// Live updates of the overview, from server-sent events. A hidden page closes the stream. A broken stream is reopened
+// with growing delays, up to half a minute. When the session has ended, the browser goes to the sign-in page.
+//
+// A tracker that dies or hangs may leave the stream open and silent. The page therefore checks the age of its data:
+// without new data for STALE ms it turns grey and shows since when; without any event for STALE ms readiness is
+// unknown. A stream without any event for SILENT ms is reopened.
 
 import { liveChart, chartOf } from "./charts.js";
 
 const page = document.querySelector("[data-live-page]");
-const LONGEST = 30000;
+const MAX_WAIT = 30000;
+const STALE = 5000;
+const SILENT = 15000;
+const title = document.title;
 let stream = null;
 let wait = 1000;
 let timer = 0;
+let lastEvent = performance.now();
+let lastData = { at: lastEvent, clock: Date.now() };
+let opened = lastEvent;
 let view = document.querySelector("[data-view][aria-current]")?.dataset.view || "2m";
 
 function state(tone, text) {
   const badge = document.querySelector("[data-stream]");
+  badge.classList.toggle("bad", tone === "bad");
   badge.querySelector(".dot").className = `dot ${tone}`;
   const place = badge.querySelector("[data-stream-text]");
   if (place.textContent !== text) place.textContent = text;
@@ -20,14 +31,19 @@ function state(tone, text) {
 function open() {
   clearTimeout(timer);
   stream?.close();
+  opened = performance.now();
   stream = new EventSource(page.dataset.livePage);
   stream.addEventListener("figures", (event) => {
     wait = 1000;
-    state("good", "live");
+    lastEvent = performance.now();
+    lastData = { at: lastEvent, clock: Date.now() };
+    age();
+    state("good", "Live");
     show(JSON.parse(event.data));
   });
   stream.addEventListener("away", (event) => {
-    state("bad", "store away");
+    lastEvent = performance.now();
+    if (!age()) state("bad", "Store unavailable");
     problems(JSON.parse(event.data).problems);
   });
   stream.addEventListener("signed-out", () => {
@@ -35,24 +51,48 @@ function open() {
     location.assign("/sign-in");
   });
   stream.addEventListener("error", () => {
-    state("warn", "connecting …");
-    // CONNECTING: the browser tries again by itself. CLOSED: the answer was no stream.
+    if (!age()) state("warn", "Connecting …");
+    // CONNECTING: the browser retries by itself. CLOSED: the response was no stream.
     if (stream.readyState === EventSource.CLOSED) {
-      timer = setTimeout(comeBack, wait);
-      wait = Math.min(wait * 2, LONGEST);
+      timer = setTimeout(reopen, wait);
+      wait = Math.min(wait * 2, MAX_WAIT);
     }
   });
 }
 
-async function comeBack() {
+// Marks the page as stale or current. Returns whether it is stale.
+function age() {
+  const now = performance.now();
+  const stale = now - lastData.at >= STALE;
+  page.classList.toggle("stale", stale);
+  const wanted = stale ? `No data · ${title}` : title;
+  if (document.title !== wanted) document.title = wanted;
+  if (stale) state("bad", `No data since ${moment(lastData.clock)}`);
+  if (now - lastEvent >= STALE) readiness("", "Readiness unknown");
+  return stale;
+}
+
+function moment(clock) {
+  const when = new Date(clock);
+  const time = when.toLocaleTimeString([], { hour12: false });
+  return when.toDateString() === new Date().toDateString() ? time : `${when.toLocaleDateString()} ${time}`;
+}
+
+setInterval(() => {
+  if (document.hidden) return;
+  age();
+  if (performance.now() - Math.max(lastEvent, opened) >= SILENT && stream.readyState !== EventSource.CLOSED) open();
+}, 1000);
+
+async function reopen() {
   try {
-    const answer = await fetch("/figures/requests.json?view=2m", { redirect: "manual" });
-    if (answer.type === "opaqueredirect" || answer.status === 401) {
+    const response = await fetch("/figures/requests.json?view=2m", { redirect: "manual", signal: AbortSignal.timeout(SILENT) });
+    if (response.type === "opaqueredirect" || response.status === 401) {
       location.assign("/sign-in");
       return;
     }
   } catch {
-    // Nobody answers yet: opening fails too, and waits again.
+    // No response yet: opening fails too, and waits again.
   }
   open();
 }
@@ -77,9 +117,9 @@ function show(figures) {
 
 function spark(svg, values) {
   const numbers = values.map((value) => value ?? 0);
-  const most = Math.max(...numbers, 1e-9);
+  const largest = Math.max(...numbers, 1e-9);
   const step = 120 / Math.max(1, numbers.length - 1);
-  const points = numbers.map((value, index) => `${(index * step).toFixed(1)} ${(27 - 25 * (value / most)).toFixed(1)}`);
+  const points = numbers.map((value, index) => `${(index * step).toFixed(1)} ${(27 - 25 * (value / largest)).toFixed(1)}`);
   const line = points.length ? `M${points.join("L")}` : "";
   svg.querySelector(".line").setAttribute("d", line);
   svg.querySelector(".area").setAttribute("d", line && `${line}L120 28L0 28Z`);
@@ -93,12 +133,12 @@ function failures(rows) {
   const key = JSON.stringify(rows);
   if (table.dataset.key === key) return;
   table.dataset.key = key;
-  body.replaceChildren(...rows.map(([reason, late, ever]) => {
+  body.replaceChildren(...rows.map(([reason, recent, total]) => {
     const row = document.createElement("tr");
     const name = document.createElement("th");
     name.scope = "row";
     name.textContent = reason;
-    const cells = [late, ever].map((count) => {
+    const cells = [recent, total].map((count) => {
       const cell = document.createElement("td");
       cell.className = "number";
       cell.textContent = whole.format(count);
@@ -116,14 +156,18 @@ function problems(list) {
   const text = list.join(" · ");
   if (box.textContent !== text) box.textContent = text;
   box.hidden = !list.length;
-  const ready = document.querySelector("[data-ready]");
-  const tone = list.length ? "bad" : "good";
-  ready.className = `badge ${tone}`;
-  ready.querySelector(".dot").className = `dot ${tone}`;
-  ready.querySelector("[data-ready-text]").textContent = list.length ? "Not ready" : "Ready";
+  if (list.length) readiness("bad", "Not ready");
+  else readiness("good", "Ready");
 }
 
-// How far back: without a new page.
+function readiness(tone, text) {
+  const ready = document.querySelector("[data-ready]");
+  ready.className = `badge ${tone}`;
+  ready.querySelector(".dot").className = `dot ${tone}`;
+  ready.querySelector("[data-ready-text]").textContent = text;
+}
+
+// Changes the time range without loading the page.
 document.addEventListener("click", (event) => {
   const link = event.target instanceof Element && event.target.closest("a[data-view]");
   if (!link || event.ctrlKey || event.metaKey || event.shiftKey) return;
@@ -141,7 +185,7 @@ function load() {
   for (const figure of page.querySelectorAll("figure[data-chart]")) chartOf(figure)?.load(figure.dataset.chart.replace(/view=\w+/, `view=${view}`));
 }
 
-// The longer views change slowly.
+// Longer time ranges change slowly.
 setInterval(() => {
   if (view !== "2m" && !document.hidden) load();
 }, 30000);
@@ -150,12 +194,17 @@ document.addEventListener("visibilitychange", () => {
   if (document.hidden) {
     clearTimeout(timer);
     stream?.close();
-    state("", "paused");
+    state("", "Paused");
   } else {
+    age();
     open();
   }
 });
 addEventListener("pagehide", () => stream?.close());
-addEventListener("pageshow", (event) => { if (event.persisted) open(); });
+addEventListener("pageshow", (event) => {
+  if (!event.persisted) return;
+  age();
+  open();
+});
 
 open();

@@ -1,4 +1,4 @@
-// What every page has: the menu, the switch of colours, things to copy, boxes that ask, and what went wrong.
+// On every page: the menu, the theme switch, copy buttons, confirmations and error notices.
 
 const root = document.documentElement;
 
@@ -21,13 +21,13 @@ function chooseTheme(theme) {
   try {
     localStorage.setItem("theme", theme);
   } catch {
-    // Storage is forbidden: it holds for this page.
+    // Storage is blocked: the choice lasts for this page only.
   }
   showTheme();
   document.dispatchEvent(new CustomEvent("theme"));
 }
 
-export function tell(text, tone = "") {
+export function showNotice(text, tone = "") {
   const place = document.getElementById("notices");
   if (!place) return;
   const notice = document.createElement("p");
@@ -41,7 +41,7 @@ async function copy(button) {
     await navigator.clipboard.writeText(button.dataset.copy);
     flash(button, "Copied");
   } catch {
-    // Only pages over TLS or of this machine may write to the clipboard: then mark it, for the keyboard to copy.
+    // Browsers allow clipboard writes only over TLS or on localhost. Select the text instead, for Ctrl+C.
     const code = button.parentElement.querySelector("code");
     if (code) getSelection().selectAllChildren(code);
     flash(button, "Press Ctrl+C");
@@ -49,13 +49,13 @@ async function copy(button) {
 }
 
 function flash(button, text) {
-  const said = document.createElement("span");
-  said.className = "said";
-  said.setAttribute("role", "status");
-  said.textContent = text;
+  const message = document.createElement("span");
+  message.className = "said";
+  message.setAttribute("role", "status");
+  message.textContent = text;
   button.querySelector(".said")?.remove();
-  button.append(said);
-  setTimeout(() => said.remove(), 1600);
+  button.append(message);
+  setTimeout(() => message.remove(), 1600);
 }
 
 function closeBoxes(except) {
@@ -103,7 +103,7 @@ document.addEventListener("keydown", (event) => {
   }
 });
 
-// A form is sent once, however often the button is pressed.
+// A form is sent once, however often its button is clicked.
 document.addEventListener("submit", (event) => {
   if (event.target.method === "post" && !event.defaultPrevented) {
     setTimeout(() => event.target.querySelectorAll("button").forEach((button) => { button.disabled = true; }));
@@ -111,7 +111,7 @@ document.addEventListener("submit", (event) => {
 });
 addEventListener("pageshow", () => document.querySelectorAll("form button:disabled").forEach((button) => { button.disabled = false; }));
 
-// Filter rows of a table by what is typed, where all of them are on the page.
+// Filters table rows by the typed words; all rows are on the page.
 document.addEventListener("input", (event) => {
   const list = event.target instanceof HTMLInputElement && event.target.dataset.filters;
   if (!list) return;
@@ -129,7 +129,7 @@ document.addEventListener("input", (event) => {
   if (none) none.hidden = shown > 0;
 });
 
-// A list that refreshes itself does not close the box somebody is about to answer, nor move away what has the focus.
+// A self-refreshing list waits while a confirmation is open or an element in it has the focus.
 document.addEventListener("htmx:beforeRequest", (event) => {
   const list = event.detail.elt;
   if (!list.matches("[data-keeps-open]")) return;
@@ -145,21 +145,21 @@ for (const input of document.querySelectorAll("input[data-filters]")) {
 }
 
 document.addEventListener("htmx:responseError", (event) => {
-  const answer = event.detail.xhr;
-  if (answer.status === 401) {
+  const response = event.detail.xhr;
+  if (response.status === 401) {
     location.assign("/sign-in");
     return;
   }
-  let text = `The tracker answered ${answer.status}.`;
+  let text = `The tracker returned HTTP status ${response.status}.`;
   try {
-    const problem = JSON.parse(answer.responseText);
+    const problem = JSON.parse(response.responseText);
     text = problem.detail || problem.title || text;
   } catch {
-    // No problem details: the status has to do.
+    // No problem details: show the status.
   }
-  tell(text, "bad");
+  showNotice(text, "bad");
 });
-document.addEventListener("htmx:sendError", () => tell("The tracker does not answer. Is it running?", "bad"));
-document.addEventListener("htmx:timeout", () => tell("The tracker took too long to answer.", "bad"));
+document.addEventListener("htmx:sendError", () => showNotice("The tracker does not respond. Is it running?", "bad"));
+document.addEventListener("htmx:timeout", () => showNotice("The tracker took too long to respond.", "bad"));
 
 showTheme();

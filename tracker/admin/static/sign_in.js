@@ -1,5 +1,5 @@
-// A one-time link carries its secret behind the #, which browsers send to nobody: it is taken from there, wiped from the
-// address bar and the history, and posted.
+// A one-time link holds its secret after the #, which browsers never send. This script reads it, removes it from the
+// address bar and the history, and posts it.
 function signIn() {
   const secret = location.hash.slice(1);
   if (!/^[\w-]{43}$/.test(secret)) return;
@@ -10,4 +10,4 @@ function signIn() {
 }
 
 signIn();
-addEventListener("hashchange", signIn); // the link was opened where this page was open already
+addEventListener("hashchange", signIn); // the link was opened in a tab that already showed this page

@@ -1,11 +1,11 @@
-// Before the first paint: the colours this browser was told to use. "auto" is what the system says.
+// Sets the chosen theme before the first paint. "auto" follows the system.
 "use strict";
 (() => {
   let theme = "auto";
   try {
     theme = localStorage.getItem("theme") || "auto";
   } catch {
-    // Storage is forbidden: the system decides.
+    // Storage is blocked: follow the system.
   }
   if (theme === "light" || theme === "dark") {
     document.documentElement.dataset.theme = theme;

@@ -1,4 +1,4 @@
-// Files may be dropped on the form that uploads them; without scripts its own input does.
+// Drag and drop for upload forms. Without JavaScript their file input works alone.
 
 for (const form of document.querySelectorAll("form[data-upload]")) {
   const place = form.querySelector("[data-drop]");
@@ -7,23 +7,23 @@ for (const form of document.querySelectorAll("form[data-upload]")) {
   place.querySelector("[data-drop-hint]").hidden = false;
 
   const mark = (on) => place.classList.toggle("over", on);
-  const holdsFiles = (event) => [...event.dataTransfer.types].includes("Files");
+  const hasFiles = (event) => [...event.dataTransfer.types].includes("Files");
 
   place.addEventListener("dragenter", (event) => {
-    if (!holdsFiles(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     depth += 1;
     mark(true);
   });
   place.addEventListener("dragover", (event) => {
-    if (holdsFiles(event)) event.preventDefault();
+    if (hasFiles(event)) event.preventDefault();
   });
   place.addEventListener("dragleave", () => {
     depth = Math.max(0, depth - 1);
     if (!depth) mark(false);
   });
   place.addEventListener("drop", (event) => {
-    if (!holdsFiles(event)) return;
+    if (!hasFiles(event)) return;
     event.preventDefault();
     depth = 0;
     mark(false);

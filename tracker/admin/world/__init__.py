@@ -1,33 +1,58 @@
-"""The countries of the world: their names, and outlines for a map. README.md says where they come from."""
+"""Country outlines for the world map. README.md names the sources."""
 
 import json
+import unicodedata
 from dataclasses import dataclass
 from functools import cache
 from pathlib import Path
 
-_FILE = Path(__file__).parent / "countries.json"
+from tracker.geoip import COUNTRY_NAMES
+
+_FOLDER = Path(__file__).parent
 
 
 @dataclass(frozen=True, slots=True)
 class World:
-    """By ISO 3166-1 alpha-2 code, and XK for Kosovo. ``outlines`` are SVG paths in a view box of ``width`` by ``height``.
+    """Countries by ISO 3166-1 alpha-2 code, and XK for Kosovo.
 
-    Countries too small for an outline are in ``dots``: a point in the same units. Some have neither.
+    ``outlines`` are SVG paths in a view box of ``width`` by ``height``. Countries too small for an outline are in
+    ``dots``, as points in the same units. Some have neither.
     """
 
     width: int
     height: int
     outlines: dict[str, str]
     dots: dict[str, tuple[int, int]]
-    names: dict[str, str]
 
 
 @cache
 def world() -> World:
-    """Read when it is first asked for."""
-    return World(**json.loads(_FILE.read_text(encoding="utf-8")))
+    """Read at the first call."""
+    return World(**json.loads((_FOLDER / "countries.json").read_text("utf-8")))
 
 
 def country_name(code: str) -> str:
-    """``GB`` -> ``United Kingdom``; a code that is none stays as it is."""
-    return world().names.get(code, code)
+    """``GB`` -> ``United Kingdom``; an unknown code is returned unchanged."""
+    return COUNTRY_NAMES.get(code, code)
+
+
+def country_code(name: str) -> str:
+    """The code of a country by any of its English names; empty for an unknown name."""
+    return _country_codes().get(_plain_name(name), "")
+
+
+@cache
+def _country_codes() -> dict[str, str]:
+    aliases: dict[str, list[str]] = json.loads((_FOLDER / "country_aliases.json").read_text("utf-8"))
+    found = {_plain_name(name): code for code, names in aliases.items() for name in names}
+    return found | {_plain_name(name): code for code, name in COUNTRY_NAMES.items()}
+
+
+def _plain_name(name: str) -> str:
+    """Without accents, punctuation, capitals, "the" and "and"."""
+    decomposed = unicodedata.normalize("NFKD", name.casefold())
+    letters = "".join(
+        char if char.isalpha() else " " for char in decomposed if not unicodedata.combining(char)
+    )
+    words = {"saint": "st", "the": "", "and": ""}
+    return " ".join(filter(None, (words.get(word, word) for word in letters.split())))

@@ -1,9 +1,9 @@
 """What all commands share.
 
-Everything expected that goes wrong is one line on standard error and exit code 1; wrong usage is 2.
-Commands reach the store that a running tracker uses, or start the private one for a moment. What takes long to
-import (the store's client, the settings' validation) is imported where it is used: `tracker --help`, completion in
-the shell and health checks need none of it.
+An expected error is one line on standard error and exit code 1; wrong usage is exit code 2. Commands connect to the
+store of the running tracker, or start the private store for the duration of the command. Slow imports (the store's
+client, the validation of settings) happen where they are used: `tracker --help`, shell completion and health checks do
+not need them.
 """
 
 import asyncio
@@ -15,20 +15,20 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 from typer.core import TyperGroup
 
-from tracker.errors import ClientError, SettingsError, StartupError, StoreAway
-from tracker.terminal import complain, say
+from tracker.cli.terminal import complain, note, say
+from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable
 
 if TYPE_CHECKING:
-    from tracker.settings import Settings
-    from tracker.stores import Stores
+    from tracker.settings.model import Settings
+    from tracker.store.store import Store
 
 
 class StoreRefused(Exception):
-    """The store answered with an error of its own."""
+    """The store replied with an error."""
 
 
 class Commands(TyperGroup):
-    """Expected failures end a command with a line, not with a traceback."""
+    """Prints expected errors as one line, without a traceback."""
 
     def invoke(self, ctx: Any) -> Any:
         try:
@@ -36,16 +36,19 @@ class Commands(TyperGroup):
         except SettingsError as error:
             for problem in error.problems:
                 complain(problem)
-        except StoreAway as error:
-            complain(f"{error}; `tracker doctor` looks it over")
-        except (StartupError, ClientError, StoreRefused) as error:
+        except StoreUnavailable as error:
+            complain(f"{error}; `tracker doctor` checks the store")
+        except ClientError as error:
             complain(str(error))
+        except (StartupError, StoreRefused) as error:
+            from tracker.system.logs import mask  # noqa: PLC0415
+
+            complain(mask(str(error)))
         except UnicodeEncodeError as error:
-            if (
-                error.reason != "surrogates not allowed"
-            ):  # what Python makes of bytes in a command that are no text
+            # Python turns arguments that are not UTF-8 into lone surrogates.
+            if error.reason != "surrogates not allowed":
                 raise
-            complain("a word of this command is not text in UTF-8")
+            complain("an argument of this command is not UTF-8 text")
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -54,8 +57,8 @@ class Commands(TyperGroup):
         raise typer.Exit(1)
 
 
-def _config_in_force(ctx: typer.Context, value: Path | None) -> Path | None:
-    """``--config`` may stand before a command as well as after it; the last one holds."""
+def _find_config(ctx: typer.Context, value: Path | None) -> Path | None:
+    """``--config`` may stand before a command or after it; the last one wins."""
     above = ctx.parent
     while value is None and above is not None:
         value = above.params.get("config")
@@ -65,11 +68,13 @@ def _config_in_force(ctx: typer.Context, value: Path | None) -> Path | None:
 
 Config = Annotated[
     Path | None,
-    typer.Option("--config", metavar="FILE", help="A TOML file with settings.", callback=_config_in_force),
+    typer.Option("--config", metavar="FILE", help="TOML file with settings.", callback=_find_config),
 ]
-AsJson = Annotated[bool, typer.Option("--json", help="One JSON object a line.")]
-Yes = Annotated[bool, typer.Option("--yes", help="Do not ask.")]
-Month = Annotated[str | None, typer.Option(metavar="YYYY-MM", help="One month (UTC), not all time.")]
+AsJson = Annotated[bool, typer.Option("--json", help="Print one JSON object per line.")]
+Yes = Annotated[bool, typer.Option("--yes", help="Do not ask for confirmation.")]
+Month = Annotated[
+    str | None, typer.Option(metavar="YYYY-MM", help="Only this month (UTC). Default: all time.")
+]
 InfoHashes = Annotated[list[str], typer.Argument(metavar="INFO_HASH…", help="40 hexadecimal digits each.")]
 
 
@@ -80,13 +85,13 @@ def group(about: str) -> typer.Typer:
 
 
 def _accept_config(config: Config = None) -> None:
-    del config  # _config_in_force finds it
+    del config  # _find_config reads it
 
 
 def load_settings(config: Path | None) -> "Settings":
-    """The settings in force; from here on only errors are logged, for a command says by itself what went wrong."""
-    from tracker import logs  # noqa: PLC0415
-    from tracker.settings_sources import load  # noqa: PLC0415
+    """The current settings. From here on only errors are logged: a command prints its own messages."""
+    from tracker.settings.sources import load  # noqa: PLC0415
+    from tracker.system import logs  # noqa: PLC0415
 
     settings = load(config)
     logs.configure(settings.log.model_copy(update={"level": "error"}))
@@ -94,48 +99,48 @@ def load_settings(config: Path | None) -> "Settings":
 
 
 def check_month(month: str | None) -> None:
-    """Wrong usage for what is no month."""
+    """Raises BadParameter unless ``month`` is a month."""
     if month is not None and not re.fullmatch(r"[0-9]{4}-(0[1-9]|1[0-2])", month, re.ASCII):
-        raise typer.BadParameter("--month takes a year and a month, such as 2026-11")
+        raise typer.BadParameter("--month must be a year and a month, such as 2026-11")
 
 
-def with_stores(config: Path | None, work: "Callable[[Stores], Coroutine[Any, Any, None]]") -> None:
-    """Runs ``work`` with the store open; for what it raises see Commands."""
+def with_stores(config: Path | None, work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
+    """Runs ``work`` with the store open. ``Commands`` handles what it raises."""
     settings = load_settings(config)
     directory = settings.data.directory.absolute()
-    if settings.redis.url is None and not directory.exists():  # most likely in the wrong directory
-        typer.echo(f"note: no tracker has run on {directory} yet; a new store is made there", err=True)
+    if settings.redis.url is None and not directory.exists():  # most likely the wrong working directory
+        note(f"no tracker has used {directory} yet; a new store is created there")
     run_with_stores(settings, work)
 
 
-def run_with_stores(settings: "Settings", work: "Callable[[Stores], Coroutine[Any, Any, None]]") -> None:
+def run_with_stores(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
     from redis.exceptions import RedisError  # noqa: PLC0415
 
-    from tracker.stores import open_stores  # noqa: PLC0415
+    from tracker.runtime.store import open_store  # noqa: PLC0415
 
     async def run() -> None:
-        async with open_stores(settings) as stores:
+        async with open_store(settings) as stores:
             await work(stores)
 
     try:
         asyncio.run(run())
     except RedisError as error:
-        raise StoreRefused(f"the store refused: {error}") from error
+        raise StoreRefused(f"store error: {error}") from error
 
 
 def each(
     config: Path | None,
     items: list[str],
-    action: "Callable[[Stores, str], Awaitable[str]]",
+    action: "Callable[[Store, str], Awaitable[str]]",
     *,
     secret: bool = False,
 ) -> None:
-    """Does one after the other; what fails is a line on standard error and exit code 1 when all are done.
+    """Runs ``action`` for each item in turn. Each failure is a line on standard error; exit code 1 after the last item.
 
-    ``secret`` items may be passkeys, and are not repeated in that line.
+    ``secret`` items may be passkeys: an error names their position instead.
     """
 
-    async def work(stores: "Stores") -> None:
+    async def work(stores: "Store") -> None:
         failed = False
         for number, item in enumerate(items, 1):
             try:

@@ -4,24 +4,24 @@ from typing import Annotated
 
 import typer
 
-from tracker.admin.operations import NOT_SERVED
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, InfoHashes, each, with_stores
-from tracker.commands.paging import EVERYTHING, in_order
+from tracker.cli.commands import AsJson, Config, InfoHashes, each, with_stores
+from tracker.cli.commands.paging import EVERYTHING, in_order
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
-from tracker.store.torrents import Denial
-from tracker.stores import Stores
-from tracker.terminal import MOMENT, Column, Listing, Moment, Row
+from tracker.operations import NOT_SERVED
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Denial
 
 
 def deny(
     info_hashes: InfoHashes,
-    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = NOT_SERVED,
+    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = NOT_SERVED,
     config: Config = None,
 ) -> None:
-    """Forbid torrents, registered or not, from the very next announce."""
+    """Put torrents on the deny list, registered or not, from the next announce on."""
 
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         await stores.torrents.deny(parse_info_hash(text), reason)
         return f"denied {text}"
 
@@ -29,29 +29,31 @@ def deny(
 
 
 def allow(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Take a denial back."""
+    """Remove torrents from the deny list."""
 
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         if not await stores.torrents.allow(parse_info_hash(text)):
-            raise ClientError("was not denied")
+            raise ClientError("is not on the deny list")
         return f"allowed {text}"
 
     each(config, info_hashes, action)
 
 
 def denied(
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
+    ] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List denied torrents, the last denied first: what their peers are told, and since when."""
+    """List denied torrents with reason and date, newest first."""
     columns = [Column("info_hash", 40), Column("reason"), Column("since", MOMENT)]
     listing = Listing(columns, as_json=as_json)
 
     def row(found: Denial) -> Row:
         return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": Moment(found.since)}
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         async for page in in_order(limit, stores.torrents.denials):
             listing.page(map(row, page))
 

@@ -4,23 +4,24 @@ import time
 
 import typer
 
-from tracker import doctor
-from tracker.commands import AsJson, Config, with_stores
-from tracker.settings_sources import load
-from tracker.stores import Stores
-from tracker.terminal import printable, say_json
+from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.terminal import printable, say_json
+from tracker.doctor.checks import DoctorContext, run_checks
+from tracker.doctor.finding import Finding
+from tracker.settings.sources import load
+from tracker.store.store import Store
 
 _COLOURS = {"ok": typer.colors.GREEN, "warning": typer.colors.YELLOW, "wrong": typer.colors.RED}
 
 
-def look_over(as_json: AsJson = False, config: Config = None) -> None:
-    """Look the store and the settings over; exit code 1 when something is wrong."""
+def doctor(as_json: AsJson = False, config: Config = None) -> None:
+    """Check the store and the settings; exit code 1 if something is wrong."""
     settings = load(config)
 
-    async def work(stores: Stores) -> None:
-        patient = doctor.Patient(stores.connection, stores.keys, stores.counters, settings, time.time)
+    async def work(stores: Store) -> None:
+        context = DoctorContext(stores.connection, stores.keys, stores.counters, settings, time.time)
         wrong = False
-        async for finding in doctor.examine(patient):
+        async for finding in run_checks(context):
             _show(finding, as_json=as_json)
             wrong |= finding.level == "wrong"
         if wrong:
@@ -29,7 +30,7 @@ def look_over(as_json: AsJson = False, config: Config = None) -> None:
     with_stores(config, work)
 
 
-def _show(finding: doctor.Finding, *, as_json: bool) -> None:
+def _show(finding: Finding, *, as_json: bool) -> None:
     if as_json:
         say_json(
             {

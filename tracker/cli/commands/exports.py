@@ -9,55 +9,56 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.admin.operations import shown_prefix
-from tracker.commands import Config, with_stores
-from tracker.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.private_file import private_file
-from tracker.progress import progress
-from tracker.register.rows import Kind, Row
-from tracker.register.writing import CsvRows, JsonRows
-from tracker.store.torrents import Torrent
-from tracker.store.users import User
-from tracker.stores import Stores
+from tracker.cli.commands import Config, with_stores
+from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
+from tracker.cli.files.rows import Kind, Row
+from tracker.cli.files.writing import CsvRows, JsonRows
+from tracker.cli.progress import progress
+from tracker.operations import format_prefix
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.users import User
+from tracker.system.private_file import private_file
 
 _WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
 _FORMATS = ("csv", "jsonl")
 Pages = AsyncIterator[list[Row]]
 
 
-def export_register(
+def export_records(
     file: Annotated[
         Path | None,
-        typer.Argument(metavar="[FILE]", help="Readable by you alone; standard output when not given."),
+        typer.Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output."),
     ] = None,
     what: Annotated[str, typer.Option(help=f"{', '.join(_WHAT)} or all.")] = "torrents",
     format: Annotated[
-        str | None, typer.Option(help="csv or jsonl (JSON lines).", show_default="by FILE, or jsonl")
+        str | None,
+        typer.Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl"),
     ] = None,
-    no_passkeys: Annotated[bool, typer.Option("--no-passkeys", help="Leave passkeys out.")] = False,
+    no_passkeys: Annotated[bool, typer.Option("--no-passkeys", help="Leave out passkeys.")] = False,
     with_auto: Annotated[
-        bool, typer.Option("--with-auto", help="Also torrents that registered themselves in open mode.")
+        bool, typer.Option("--with-auto", help="Include torrents that registered themselves in open mode.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Write the register, page by page, as `tracker import` reads it.
+    """Export torrents, users, the deny list or the client allow-list, in the format of `tracker import`.
 
-    Swarms, statistics and what users did on torrents are not in it: `tracker backup` keeps everything.
+    Swarms, statistics and users' totals per torrent are not exported: `tracker backup` has everything.
     """
     if what != "all" and what not in _WHAT:
-        raise typer.BadParameter(f"--what takes {', '.join(_WHAT)} or all")
+        raise typer.BadParameter(f"--what must be {', '.join(_WHAT)} or all")
     form = format or ("csv" if file and file.suffix.lower() == ".csv" else "jsonl")
     if form not in _FORMATS:
-        raise typer.BadParameter("--format takes csv or jsonl")
+        raise typer.BadParameter("--format must be csv or jsonl")
     if form == "csv" and what == "all":
-        raise typer.BadParameter("one CSV file holds one kind: choose with --what, or take --format jsonl")
-    if form == "csv" and file is None and sys.stdout.isatty():
         raise typer.BadParameter(
-            "names are written as strangers chose them, which is not for a terminal: name a FILE"
+            "a CSV file holds one kind of record: choose it with --what, or use --format jsonl"
         )
+    if form == "csv" and file is None and sys.stdout.isatty():
+        raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
     kinds = tuple(_WHAT.values()) if what == "all" else (_WHAT[what],)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         with ExitStack() as stack:
             out = _opened(stack, file)
             rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
@@ -81,7 +82,7 @@ def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
     return text
 
 
-def _pages(stores: Stores, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
+def _pages(stores: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
     if kind == "torrent":
         return _torrents(stores, with_auto=with_auto)
     if kind == "user":
@@ -89,7 +90,7 @@ def _pages(stores: Stores, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pa
     return _denials(stores) if kind == "denial" else _clients(stores)
 
 
-async def _torrents(stores: Stores, *, with_auto: bool) -> Pages:
+async def _torrents(stores: Store, *, with_auto: bool) -> Pages:
     async for page in in_no_order(stores.torrents.page):
         wanted = (each for each in page if each.registered)
         yield [_torrent_row(each) for each in wanted if with_auto or each.fields.get("auto") != "1"]
@@ -107,7 +108,7 @@ def _torrent_row(found: Torrent) -> Row:
     }
 
 
-async def _users(stores: Stores, *, passkeys: bool) -> Pages:
+async def _users(stores: Store, *, passkeys: bool) -> Pages:
     async for page in in_order(EVERYTHING, stores.users.page):
         yield [_user_row(each, passkeys=passkeys) for each in page]
 
@@ -123,11 +124,11 @@ def _user_row(found: User, *, passkeys: bool) -> Row:
     return {**row, **{name: str(getattr(found, name)) for name in totals}}
 
 
-async def _denials(stores: Stores) -> Pages:
+async def _denials(stores: Store) -> Pages:
     async for page in in_order(EVERYTHING, stores.torrents.denials):
         yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
 
 
-async def _clients(stores: Stores) -> Pages:
+async def _clients(stores: Store) -> Pages:
     async for page in in_no_order(stores.clients.page):
-        yield [{"prefix": shown_prefix(prefix), "name": name} for prefix, name in page]
+        yield [{"prefix": format_prefix(prefix), "name": name} for prefix, name in page]

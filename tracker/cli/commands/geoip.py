@@ -1,28 +1,28 @@
-"""``tracker geoip …``: what the database says, without a store."""
+"""``tracker geoip …``: lookups in the GeoIP database, without a store."""
 
 import ipaddress
 from typing import Annotated
 
 import typer
 
-from tracker.commands import AsJson, Config, group, load_settings
+from tracker.cli.commands import AsJson, Config, group, load_settings
+from tracker.cli.terminal import Column, Listing, Row, complain
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.terminal import Column, Listing, Row, complain
 
 Addresses = Annotated[
     list[str], typer.Argument(metavar="ADDRESS…", help="IPv4 or IPv6, such as 192.0.2.1 or 2001:db8::1.")
 ]
 
-geoip = group("Where addresses are in the world.")
+geoip = group("Look up the location of addresses.")
 
 
 @geoip.command("lookup")
 def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None) -> None:
-    """Show where addresses are, by the database in TRACKER_GEOIP__DATABASE; what it does not know stays empty."""
+    """Look up addresses in the database of TRACKER_GEOIP__DATABASE; unknown fields are empty."""
     path = load_settings(config).geoip.database
     if path is None:
-        raise ClientError("no database is configured: set TRACKER_GEOIP__DATABASE")
+        raise ClientError("no GeoIP database: set TRACKER_GEOIP__DATABASE")
     database = GeoIP(path)
     if database.describe() is None:
         raise ClientError(f"{path}: {database.problem}")
@@ -49,7 +49,7 @@ def look_up(addresses: Addresses, as_json: AsJson = False, config: Config = None
 
 
 def _row(database: GeoIP, text: str) -> Row:
-    """Raises ValueError where ``text`` is no address."""
+    """Raises ValueError if ``text`` is no address."""
     address = ipaddress.ip_address(text)
     place = database.lookup(address.packed)
     fields = ("country", "subdivision", "city", "postcode")

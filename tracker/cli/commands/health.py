@@ -1,4 +1,4 @@
-"""``tracker health``: for Docker and other watchers. It imports little, and needs neither a token nor the store."""
+"""``tracker health``, for Docker and other supervisors. It imports little, and needs neither a token nor the store."""
 
 import http.client
 import socket
@@ -6,10 +6,10 @@ from typing import Annotated
 
 import typer
 
-from tracker.commands import AsJson, Config
+from tracker.cli.commands import AsJson, Config
+from tracker.cli.terminal import describe
 from tracker.errors import ClientError
-from tracker.settings_sources import load
-from tracker.terminal import describe
+from tracker.settings.sources import load
 
 _SECONDS = 5.0
 _LOCAL = {"0.0.0.0": "127.0.0.1", "[::]": "[::1]", "*": "127.0.0.1"}
@@ -27,16 +27,14 @@ class _UnixConnection(http.client.HTTPConnection):
 
 
 def health(
-    ready: Annotated[
-        bool, typer.Option("--ready", help="Whether it can serve, and not only whether it lives.")
-    ] = False,
+    ready: Annotated[bool, typer.Option("--ready", help="Check readiness, not just liveness.")] = False,
     public: Annotated[
-        bool, typer.Option("--public", help="Ask the public port, not the admin port.")
+        bool, typer.Option("--public", help="Use the public port, not the admin port.")
     ] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Ask the tracker on this machine whether it is alive; exit code 1 when it is not."""
+    """Check the health of the tracker on this machine; exit code 1 if it is not."""
     settings = load(config)
     listen = settings.http.listen if public or not settings.admin.enabled else settings.admin.listen
     path = "/ready" if ready else "/health"
@@ -44,7 +42,7 @@ def health(
         status, text = _ask(listen[0], path)
     except (OSError, http.client.HTTPException) as error:
         raise ClientError(
-            f"no tracker answers at {listen[0]}: {str(error) or type(error).__name__}"
+            f"no answer from a tracker at {listen[0]}: {str(error) or type(error).__name__}"
         ) from error
     describe({"healthy": status == 200, "answer": text, "address": listen[0]}, as_json=as_json)
     if status != 200:
@@ -66,5 +64,5 @@ def _connection(address: str) -> http.client.HTTPConnection:
         return _UnixConnection(address.removeprefix("unix:"))
     host, _, port = address.rpartition(":")
     if port == "0":
-        raise ClientError("it listens on a port that the system chose, which nobody knows beforehand")
+        raise ClientError("the settings let the system choose the port (0), so it is unknown here")
     return http.client.HTTPConnection(_LOCAL.get(host, host).strip("[]"), int(port), timeout=_SECONDS)

@@ -9,56 +9,57 @@ from typing import Annotated
 
 import typer
 
-from tracker.admin.operations import NOT_SERVED, parse_prefix
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, with_stores
+from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.files import reading
+from tracker.cli.files.rows import KINDS, Item, Kind, Problem, Row
+from tracker.cli.progress import Progress, progress
+from tracker.cli.terminal import complain, say, say_json
 from tracker.errors import ClientError
-from tracker.progress import Progress, progress
-from tracker.register import files
-from tracker.register.rows import KINDS, Item, Kind, Problem, Row
-from tracker.store.accounts import Accounts, checked_user
-from tracker.store.clients import check_prefix
-from tracker.store.scripts import Scripts
-from tracker.store.torrents import checked_fields
-from tracker.stores import Stores
-from tracker.terminal import complain, say, say_json
+from tracker.operations import NOT_SERVED, parse_prefix
+from tracker.store.access.allow_list import check_prefix
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import checked_fields
+from tracker.store.users.importing import checked_user
 
 _BATCH = 500
-"""Rows read, and then written, at a time."""
-_AT_ONCE = 32
+"""Rows per batch: a batch is read, then written."""
+_CONCURRENCY = 32
 _TORRENT_FIELDS = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 _WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
 
 Paths = Annotated[
     list[Path],
-    typer.Argument(metavar="FOLDER|FILE…", help="Folders of .torrent files; .torrent, .csv, .jsonl."),
+    typer.Argument(
+        metavar="FOLDER|FILE…", help="Folders of .torrent files, or .torrent, .csv and .jsonl files."
+    ),
 ]
 What = Annotated[
     str | None,
     typer.Option(
-        help=f"What rows without a column `kind` are: {', '.join(_WHAT)}.", show_default="by columns"
+        help=f"Kind of rows without a column `kind`: {', '.join(_WHAT)}.", show_default="by columns"
     ),
 ]
 ReplaceTotals = Annotated[
-    bool, typer.Option("--replace-totals", help="Let the totals in the file replace those of known users.")
+    bool, typer.Option("--replace-totals", help="Replace the totals of known users by those in the file.")
 ]
 
 
-def import_register(
+def import_records(
     paths: Paths,
     what: What = None,
     replace_totals: ReplaceTotals = False,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check only.")] = False,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Register what is in files: torrents out of .torrent files, or anything that `tracker export` wrote.
+    """Import .torrent files, or torrents, users, denials and clients from files of `tracker export`.
 
-    Known ones are brought up to date, so that an import can be repeated; what is empty in a file stays as it is.
-    What cannot be read or taken over is a line on standard error each, and exit code 1 when the rest is done.
+    Known records are updated, so an import can be repeated; empty fields are unchanged. Each record that cannot be read
+    or imported is a line on standard error; then the exit code is 1 after the rest is done.
     """
     if what is not None and what not in _WHAT:
-        raise typer.BadParameter(f"--what takes {', '.join(_WHAT)}")
+        raise typer.BadParameter(f"--what must be {', '.join(_WHAT)}")
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
     work = _Import(paths, _WHAT[what] if what else None, replace_totals=replace_totals)
@@ -66,11 +67,11 @@ def import_register(
         asyncio.run(work.run(None))
     else:
         with_stores(config, work.run)
-    work.sum_up(as_json=as_json, dry_run=dry_run)
+    work.summarize(as_json=as_json, dry_run=dry_run)
 
 
 class _Import:
-    """Reads in a thread, a batch at a time, and writes each batch before it reads on."""
+    """Reads batches in a thread; each batch is written before the next is read."""
 
     def __init__(self, paths: Sequence[Path], kind: Kind | None, *, replace_totals: bool) -> None:
         self._paths = paths
@@ -79,21 +80,21 @@ class _Import:
         self._done: Counter[tuple[str, str]] = Counter()
         self._problems = 0
 
-    async def run(self, stores: Stores | None) -> None:
-        """Without ``stores`` nothing is written."""
-        total = await asyncio.to_thread(files.count_torrents, self._paths)
-        items = files.read(self._paths, self._kind)
+    async def run(self, stores: Store | None) -> None:
+        """Writes nothing if ``stores`` is None."""
+        total = await asyncio.to_thread(reading.count_torrents, self._paths)
+        items = reading.read(self._paths, self._kind)
         with progress("importing" if stores else "reading", total) as shown:
             try:
                 while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):
-                    await self._take(stores, batch, shown)
+                    await self._process(stores, batch, shown)
             except asyncio.CancelledError:
                 complain(
-                    f"interrupted after {shown.done}; what is done stays, and a repetition does the rest"
+                    f"interrupted after {shown.done} records; they are imported. Run the command again for the rest"
                 )
                 raise
 
-    async def _take(self, stores: Stores | None, batch: list[Item | Problem], shown: Progress) -> None:
+    async def _process(self, stores: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
         waiting = iter(batch)
 
         async def work() -> None:
@@ -101,42 +102,39 @@ class _Import:
                 await self._one(stores, each)
                 shown.advance()
 
-        await asyncio.gather(*(work() for _ in range(_AT_ONCE)))
+        await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
 
-    async def _one(self, stores: Stores | None, each: Item | Problem) -> None:
+    async def _one(self, stores: Store | None, each: Item | Problem) -> None:
         if isinstance(each, Problem):
-            self._tell(each.origin, each.reason)
+            self._report(each.origin, each.reason)
             return
         try:
             new = await self._write(stores, each) if stores else _check(each)
         except ClientError as error:
-            self._tell(each.origin, error.text)
+            self._report(each.origin, error.text)
         else:
             self._done[each.kind, "added" if new else "known"] += 1
 
-    def _tell(self, origin: str, reason: str) -> None:
+    def _report(self, origin: str, reason: str) -> None:
         self._problems += 1
         complain(f"{origin}: {reason}")
 
-    async def _write(self, stores: Stores, item: Item) -> bool:
-        """Whether it was new. Raises ClientError for what cannot be."""
+    async def _write(self, stores: Store, item: Item) -> bool:
+        """Whether the record is new. Raises ClientError if it is invalid."""
         row = item.row
         if item.kind == "torrent":
             _, new = await stores.torrents.add(parse_info_hash(row["info_hash"]), _torrent_fields(row))
             return new
         if item.kind == "user":
-            accounts = Accounts(
-                stores.connection, Scripts(stores.connection, stores.keys.prefix), stores.keys
-            )
-            return await accounts.bring(row, replace_totals=self._replace_totals)
+            return await stores.user_import.import_user(row, replace_totals=self._replace_totals)
         if item.kind == "denial":
             await stores.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         else:
             await stores.clients.allow(parse_prefix(row["prefix"]), row.get("name", ""))
         return True
 
-    def sum_up(self, *, as_json: bool, dry_run: bool) -> None:
-        """What was done; exit code 1 where there were problems."""
+    def summarize(self, *, as_json: bool, dry_run: bool) -> None:
+        """Prints the totals; exit code 1 if there were problems."""
         for kind in KINDS:
             added, known = self._done[kind, "added"], self._done[kind, "known"]
             if as_json and added + known:
@@ -162,7 +160,7 @@ def _torrent_fields(row: Row) -> dict[str, str]:
 
 
 def _check(item: Item) -> bool:
-    """As much as can be told without the store. Raises ClientError."""
+    """Checks the record without the store. Raises ClientError."""
     row = item.row
     if "info_hash" in row:
         parse_info_hash(row["info_hash"])

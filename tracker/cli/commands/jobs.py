@@ -7,35 +7,35 @@ from typing import Annotated
 
 import typer
 
-from tracker.admin import operations
-from tracker.commands import AsJson, Config, Yes, each, group, with_stores
-from tracker.commands.paging import EVERYTHING, PAGE
-from tracker.commands.waiting import until_scored
+from tracker import operations
+from tracker.cli.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.cli.commands.paging import EVERYTHING, PAGE
+from tracker.cli.commands.waiting import until_scored
+from tracker.cli.terminal import Column, Listing, Row, describe, say
 from tracker.errors import ClientError
-from tracker.store.job import STATUSES, Enqueued, Job, check_queue
-from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, describe, say
+from tracker.store.jobs.records import STATUSES, Enqueued, Job, check_queue
+from tracker.store.store import Store
 
 QueueName = Annotated[str | None, typer.Option("--queue", help="Only this queue.")]
-Status = Annotated[str | None, typer.Option("--status", help=f"Only these: {', '.join(STATUSES)}.")]
-_MOST_HOURS = 1_000_000
-"""A century: what is larger may be no number that the store knows."""
+Status = Annotated[str | None, typer.Option("--status", help=f"One of {', '.join(STATUSES)}.")]
+_MAX_HOURS = 1_000_000
+"""A century; the store cannot represent much more."""
 _PURGED = tuple(name for name in STATUSES if name != "running")
 Purged = Annotated[
     str | None,
-    typer.Option("--status", help=f"Only these: {', '.join(_PURGED)}.", show_default="completed and failed"),
+    typer.Option("--status", help=f"One of {', '.join(_PURGED)}.", show_default="completed and failed"),
 ]
 
-jobs = group("The queue of background jobs.")
+jobs = group("Show and manage background jobs.")
 
 
 def _statuses(wanted: str | None, among: Iterable[str] = STATUSES) -> list[str]:
     if wanted is not None and wanted not in among:
-        raise typer.BadParameter(f"--status takes {', '.join(among)}")
+        raise typer.BadParameter(f"--status must be {', '.join(among)}")
     return [wanted] if wanted else list(among)
 
 
-async def _queues(stores: Stores, wanted: str | None) -> list[str]:
+async def _queues(stores: Store, wanted: str | None) -> list[str]:
     if wanted is None:
         return await stores.jobs.queues()
     try:
@@ -48,17 +48,22 @@ async def _queues(stores: Stores, wanted: str | None) -> list[str]:
 def list_jobs(
     queue: QueueName = None,
     status: Status = None,
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
+    ] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List jobs by queue and status: those that wait by when they may run, running ones by the end of their
-    lease, finished ones from the newest on. It is not the order they run in: that takes priorities, too."""
+    """List jobs by queue and status.
+
+    Waiting jobs are ordered by their earliest start, running ones by the end of their lease, finished ones newest
+    first. Priorities are ignored, so this is not the order of execution.
+    """
     statuses = _statuses(status)
     columns = [Column("id", 10), Column("queue", 16), Column("status", 9), Column("retries", 7, right=True)]
     listing = Listing([*columns, Column("created", 20), Column("payload"), Column("error")], as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         left = limit
         for name in await _queues(stores, queue):
             for each_status in statuses:
@@ -73,11 +78,11 @@ def list_jobs(
 
 @jobs.command("queues")
 def list_queues(as_json: AsJson = False, config: Config = None) -> None:
-    """List every queue that ever had a job, and how many it has of each status."""
+    """List queues and the number of their jobs by status."""
     columns = [Column("queue", 20), *(Column(status, 10, right=True) for status in STATUSES)]
     listing = Listing(columns, as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         for name in await stores.jobs.queues():
             listing.page([{"queue": name, **await stores.jobs.sizes(name)}])
 
@@ -88,9 +93,9 @@ def list_queues(as_json: AsJson = False, config: Config = None) -> None:
 def show_job(
     id: Annotated[str, typer.Argument(metavar="ID")], as_json: AsJson = False, config: Config = None
 ) -> None:
-    """Show everything about a job."""
+    """Show a job."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         job = await stores.jobs.get(id)
         if job is None:
             raise ClientError("unknown job")
@@ -101,11 +106,11 @@ def show_job(
 
 @jobs.command("retry")
 def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config: Config = None) -> None:
-    """Let jobs that failed run again, with all of their retries; those that wait to retry, at once."""
+    """Run failed jobs again, with all their retries. A job that waits for a retry runs at once."""
 
-    async def action(stores: Stores, id: str) -> str:
+    async def action(stores: Store, id: str) -> str:
         await stores.jobs.retry(id)
-        return f"{id} waits to run"
+        return f"{id} queued"
 
     each(config, ids, action)
 
@@ -116,12 +121,14 @@ def purge_jobs(
     status: Purged = None,
     older_than: Annotated[
         float | None,
-        typer.Option(min=0, max=_MOST_HOURS, metavar="HOURS", help="Only those that finished so long ago."),
+        typer.Option(
+            min=0, max=_MAX_HOURS, metavar="HOURS", help="Only jobs that finished at least this long ago."
+        ),
     ] = None,
     yes: Yes = False,
     config: Config = None,
 ) -> None:
-    """Delete jobs that do not run: those of a status, or the finished ones."""
+    """Delete jobs that are not running: those of one status, or the completed and failed ones."""
     statuses = _statuses(status, _PURGED)
     if status is None:
         statuses = ["completed", "failed"]
@@ -132,7 +139,7 @@ def purge_jobs(
 
     before = None if older_than is None else time.time() - older_than * 3600
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         total = 0
         for name in await _queues(stores, queue):
             for each_status in statuses:
@@ -144,43 +151,47 @@ def purge_jobs(
 
 @jobs.command("reprocess")
 def reprocess(
-    min_score: Annotated[float | None, typer.Option(help="Only torrents that score at least this.")] = None,
-    max_score: Annotated[float | None, typer.Option(help="Only torrents that score at most this.")] = None,
-    min_seeders: Annotated[int | None, typer.Option(min=0, help="Only those with so many seeders.")] = None,
-    max_seeders: Annotated[int | None, typer.Option(min=0, help="Only those with at most so many.")] = None,
+    min_score: Annotated[float | None, typer.Option(help="Only torrents with at least this score.")] = None,
+    max_score: Annotated[float | None, typer.Option(help="Only torrents with at most this score.")] = None,
+    min_seeders: Annotated[
+        int | None, typer.Option(min=0, help="Only torrents with at least this many seeders.")
+    ] = None,
+    max_seeders: Annotated[
+        int | None, typer.Option(min=0, help="Only torrents with at most this many seeders.")
+    ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Until they are scored; Ctrl-C ends the waiting only.")
+        bool, typer.Option("--wait", help="Wait until they are scored. Ctrl-C stops only the waiting.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Have all torrents, or those that fit, scored again by the running tracker, in the background."""
+    """Rescore all torrents, or the matching ones, in the running tracker."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         bounds = {"min_score": min_score, "max_score": max_score}
-        job = await operations.reprocess(
+        job = await operations.rescore(
             stores.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders
         )
-        _tell(job)
+        _print_queued(job)
         if wait:
             some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
             await until_scored(stores, job.id, None if some else await stores.torrents.count())
-            say("all are scored")
+            say("all torrents are scored")
 
     with_stores(config, work)
 
 
 @jobs.command("sweep")
 def sweep(config: Config = None) -> None:
-    """Have every swarm visited at once by the running tracker: silent peers, repairs, torrents to forget."""
+    """Sweep all swarms now, in the running tracker: timed-out peers, repairs, torrents to forget."""
 
-    async def work(stores: Stores) -> None:
-        _tell(await operations.sweep(stores.jobs))
+    async def work(stores: Store) -> None:
+        _print_queued(await operations.sweep(stores.jobs))
 
     with_stores(config, work)
 
 
-def _tell(job: Enqueued) -> None:
-    say(f"{job.id} waits to run" if job.new else f"{job.id} is under way already")
+def _print_queued(job: Enqueued) -> None:
+    say(f"{job.id} queued" if job.new else f"{job.id} is already queued or running")
 
 
 def _row(job: Job) -> Row:
@@ -210,7 +221,7 @@ def _details(job: Job) -> Row:
 
 
 def _moment(seconds: float | None) -> str:
-    """UTC; empty for none, and for what is no time a calendar has."""
+    """UTC; empty for None and for dates outside the calendar."""
     if seconds is None:
         return ""
     try:

@@ -4,71 +4,73 @@ from typing import Annotated
 
 import typer
 
-from tracker.commands import AsJson, Config, Yes, with_stores
-from tracker.progress import progress
-from tracker.store.maintenance import Finding
-from tracker.stores import Stores
-from tracker.terminal import Row, say, say_json
+from tracker.cli.commands import AsJson, Config, Yes, with_stores
+from tracker.cli.progress import progress
+from tracker.cli.terminal import Row, say, say_json
+from tracker.store.maintenance.maintenance import Finding
+from tracker.store.store import Store
 
 
 def cleanup(
-    delete: Annotated[bool, typer.Option("--delete", help="Delete what was found.")] = False,
+    delete: Annotated[bool, typer.Option("--delete", help="Delete the stale keys.")] = False,
     yes: Yes = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Find what no longer belongs into the store. It is left there, unless --delete is given.
+    """Find stale keys in the store. They are deleted only with --delete.
 
-    Safe beside a running tracker: each thing is looked at again at the moment of its deletion.
+    Safe while a tracker is running: each key is checked again at the moment of its deletion.
     """
     if delete and not yes:
-        typer.confirm("Delete everything in the store that no longer belongs?", abort=True)
+        typer.confirm("Delete all stale keys?", abort=True)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = 0
-        with progress("keys looked at") as shown:
+        with progress("keys checked") as shown:
             async for finding in stores.maintenance.cleanup(
                 dry_run=not delete, progress=lambda done, _: shown.reach(done)
             ):
                 found += finding.count
                 _show(finding, "deleted", as_json=as_json)
         if not as_json and not found:
-            say("nothing is there that does not belong")
+            say("no stale keys")
         elif not as_json and not delete:
-            say("this was a dry run: give --delete to delete them")
+            say("dry run: use --delete to delete them")
 
     with_stores(config, work)
 
 
 def reindex(as_json: AsJson = False, config: Config = None) -> None:
-    """List what is not listed as it should: torrents and denials that a site wrote by itself, or of an older store."""
+    """Rebuild the lists of torrents, denials, users and clients: for data written by a site, or by an older version."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = 0
-        with progress("keys looked at") as shown:
+        with progress("keys checked") as shown:
             async for finding in stores.maintenance.reindex(progress=lambda done, _: shown.reach(done)):
                 found += finding.count
-                _show(finding, "put right", as_json=as_json)
+                _show(finding, "repaired", as_json=as_json)
         if not as_json and not found:
-            say("everything is listed")
+            say("all lists are complete")
 
     with_stores(config, work)
 
 
 def wipe_stats(
-    uniques: Annotated[bool, typer.Option("--uniques", help="Unique users, too.")] = False,
+    uniques: Annotated[bool, typer.Option("--uniques", help="Delete unique users too.")] = False,
     yes: Yes = False,
     config: Config = None,
 ) -> None:
-    """Begin statistics anew: counters, distributions, histories, global figures, client programs seen.
+    """Reset all statistics: counters, latencies, histories, totals of the tracker, client programs.
 
     Torrents, users with their totals, swarms, scores and jobs stay.
     """
     if not yes:
         too = " and all unique users" if uniques else ""
-        typer.confirm(f"Delete all counters, distributions, histories and global figures{too}?", abort=True)
+        typer.confirm(
+            f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True
+        )
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         total = 0
         with progress("deleted") as shown:
             async for total in stores.maintenance.wipe_statistics(uniques=uniques):

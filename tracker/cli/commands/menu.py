@@ -1,4 +1,4 @@
-"""The commands by name, each loaded when it is called: the tracker's own parts take a second to import."""
+"""Loads each command when it is called: importing all of them takes a second."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -8,19 +8,20 @@ from typing import Any, ClassVar
 import typer
 from typer.core import TyperCommand
 
-from tracker.commands import Commands
+from tracker.cli.commands import Commands
 
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """``where`` is ``module:name`` under tracker.commands, of a function or of a group; ``about`` one line for the list."""
+    """``where`` is ``module:name`` of a function or group under tracker.cli.commands; ``about`` is its line in the
+    list."""
 
     where: str
     about: str
 
     def load(self, name: str) -> Any:
         module, _, attribute = self.where.partition(":")
-        found = getattr(import_module(f"tracker.commands.{module}"), attribute)
+        found = getattr(import_module(f"tracker.cli.commands.{module}"), attribute)
         if isinstance(found, typer.Typer):
             group = typer.main.get_group(found)
             group.name = name
@@ -34,7 +35,7 @@ Sections = Mapping[str, Mapping[str, Entry]]
 
 
 class Menu(Commands):
-    """Commands in sections; a list of them, the one in --help or a shell's, loads none."""
+    """Commands in sections. Listing them, for --help or for shell completion, imports none of them."""
 
     sections: ClassVar[Sections] = {}
 

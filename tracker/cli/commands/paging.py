@@ -1,4 +1,4 @@
-"""Lists out of the store, a page at a time."""
+"""Reads lists from the store page by page."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from typing import TypeVar
@@ -6,7 +6,7 @@ from typing import TypeVar
 PAGE = 100
 """Rows read from the store at a time."""
 EVERYTHING = 2**53
-"""A limit that is none."""
+"""No limit."""
 
 T = TypeVar("T")
 
@@ -14,10 +14,10 @@ T = TypeVar("T")
 async def in_order(
     limit: int, read: Callable[[int, int], Awaitable[Sequence[T]]]
 ) -> AsyncIterator[Sequence[T]]:
-    """Pages of a list in an order, up to ``limit`` items; ``read`` takes an offset and a count.
+    """Pages of an ordered list, up to ``limit`` items. ``read`` takes an offset and a count.
 
-    The first page comes also when it is empty; the first empty one after it is the end, for a page from which
-    something has just gone is no sign of it.
+    The first page is yielded even if it is empty. The next empty page is the end; a short page is not, because items
+    may have been removed meanwhile.
     """
     for offset in range(0, limit, PAGE):
         page = await read(offset, min(PAGE, limit - offset))
@@ -29,7 +29,8 @@ async def in_order(
 async def in_no_order(
     read: Callable[[int, int], Awaitable[tuple[int, Sequence[T]]]],
 ) -> AsyncIterator[Sequence[T]]:
-    """Pages of a set; ``read`` takes a cursor and about how many, and gives the next cursor, 0 at the end."""
+    """Pages of a set. ``read`` takes a cursor and an approximate count; it returns the next cursor (0: the end) and a
+    page."""
     cursor = -1
     while cursor:
         cursor, page = await read(max(cursor, 0), PAGE)

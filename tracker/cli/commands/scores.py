@@ -7,23 +7,23 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, InfoHashes, group, with_stores
-from tracker.commands.paging import in_order
+from tracker.cli.commands import AsJson, Config, InfoHashes, group, with_stores
+from tracker.cli.commands.paging import in_order
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe
 from tracker.errors import ClientError
-from tracker.store.torrents import Torrent
-from tracker.stores import Stores
-from tracker.terminal import MOMENT, Column, Listing, Moment, Row, describe
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
 
-scores = group("Scores of torrents, and how far scoring is behind.")
+scores = group("Show torrent scores and scoring progress.")
 
 
 @scores.command("top")
 def show_ranking(
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 20,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 20,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List torrents by score, the highest first."""
+    """List torrents by score, highest first."""
     figures = [Column("rank", 8, right=True), Column("score", 8, right=True), Column("info_hash", 40)]
     counts = [Column(name, 8, right=True) for name in ("seeders", "leechers")]
     listing = Listing([*figures, *counts, Column("name")], as_json=as_json)
@@ -38,7 +38,7 @@ def show_ranking(
             "name": found.name,
         }
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         rank = 1
         async for page in in_order(limit, partial(_ranked, stores)):
             listing.page(row(*ranked) for ranked in enumerate(page, rank))
@@ -47,15 +47,15 @@ def show_ranking(
     with_stores(config, work)
 
 
-async def _ranked(stores: Stores, offset: int, count: int) -> list[Torrent]:
+async def _ranked(stores: Store, offset: int, count: int) -> list[Torrent]:
     return await stores.torrents.top("score", count, offset)
 
 
 @scores.command("lag")
 def show_lag(as_json: AsJson = False, config: Config = None) -> None:
-    """Show how many torrents are scored, wait for it, and are late."""
+    """Show how many torrents are ranked, due and late."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         lag = await stores.scores.lag()
         describe({**asdict(lag), "longest_seconds": round(lag.longest_seconds)}, as_json=as_json)
 
@@ -64,19 +64,19 @@ def show_lag(as_json: AsJson = False, config: Config = None) -> None:
 
 @scores.command("place")
 def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config = None) -> None:
-    """Show where torrents stand by score, 1 for the highest, and when it is their turn."""
+    """Show the rank of torrents (1: highest score), and when they are scored next."""
     figures = [Column(name, 8, right=True) for name in ("rank", "of", "score")]
     times = [Column(name, MOMENT) for name in ("last_processed", "next_turn")]
     listing = Listing(
         [Column("info_hash", 40), *figures, *times, Column("being_scored", 12)], as_json=as_json
     )
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         for text in info_hashes:
             found = await stores.torrents.get(parse_info_hash(text))
             place = await stores.scores.place(found.torrent_id) if found else None
             if found is None or place is None:
-                raise ClientError("is not in the ranking by score")
+                raise ClientError("is not in the ranking")
             row: Row = {"info_hash": text, "rank": place.rank + 1, "of": place.of, "score": found.score}
             last, next_turn = Moment(place.last_processed), Moment(place.next_turn)
             turns: Row = {"last_processed": last, "next_turn": next_turn, "being_scored": place.being_scored}

@@ -4,17 +4,22 @@ import asyncio
 import os
 from typing import TYPE_CHECKING, Annotated
 
+import structlog
 import typer
 
-from tracker import logs, start, terminal
-from tracker.commands import Config
-from tracker.descriptors import raise_limit
-from tracker.loops import new_event_loop
-from tracker.settings import Settings
-from tracker.settings_sources import load
+from tracker.app import start
+from tracker.cli import terminal
+from tracker.cli.commands import Config
+from tracker.settings.model import Settings
+from tracker.settings.sources import load
+from tracker.system import logs
+from tracker.system.event_loop import new_event_loop
+from tracker.system.file_limits import raise_limit
 
 if TYPE_CHECKING:
-    from tracker.service import Banner
+    from tracker.app.service import Banner
+
+log = structlog.get_logger("tracker")
 
 Workers = Annotated[
     int | None,
@@ -22,13 +27,13 @@ Workers = Annotated[
         metavar="N",
         min=1,
         max=64,
-        help="Processes that answer requests; with 2 or more the background work has one of its own.",
+        help="Processes that answer requests. With 2 or more, background work has its own process.",
     ),
 ]
 
 
 def serve(config: Config = None, workers: Workers = None) -> None:
-    """Serve until SIGTERM or Ctrl-C; a second signal ends at once. SIGHUP has the settings read again."""
+    """Serve until SIGTERM or Ctrl-C; a second signal stops at once. SIGHUP reloads settings."""
 
     def read() -> Settings:
         settings = load(config)
@@ -37,12 +42,23 @@ def serve(config: Config = None, workers: Workers = None) -> None:
         http = settings.http.model_copy(update={"workers": workers})
         return settings.model_copy(update={"http": http})
 
+    def read_again() -> Settings:
+        settings = read()
+        _warn_of_ignored(settings)
+        return settings
+
     settings = read()
     logs.configure(settings.log)
+    _warn_of_ignored(settings)
 
     def ready(banner: "Banner") -> None:
         typer.echo(terminal.banner_text(banner, os.getpid(), private=settings.users.private))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
-        runner.run(start.serve(settings, ready, read))
+        runner.run(start.serve(settings, ready, read_again))
+
+
+def _warn_of_ignored(settings: Settings) -> None:
+    for line in settings.ignored:
+        log.warning("a setting is ignored", reason=line)

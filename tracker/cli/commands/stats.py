@@ -1,4 +1,4 @@
-"""``tracker stats``: counters and distributions by slices of time."""
+"""``tracker stats``: counters and distributions by time slice."""
 
 import fnmatch
 import json
@@ -9,11 +9,11 @@ from typing import Annotated
 
 import typer
 
-from tracker.admin import operations
-from tracker.commands import AsJson, Config, with_stores
-from tracker.store.slices import PRECISIONS, RETAINED, Distribution, start_of
-from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, describe, fitted, sparkline, terminal_width
+from tracker import operations
+from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
+from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
+from tracker.store.store import Store
 
 DEFAULT = (
     "requests",
@@ -32,42 +32,43 @@ DEFAULT = (
     "jobs.*.failed",
     "repairs",
     "tally_dropped",
+    "unique_skipped",
 )
-"""What is shown without names, beside all distributions."""
+"""Counters shown by default, with all distributions."""
 _GAPS = 16
-"""What a table takes between its columns."""
-_LEAST_NAME = 16
-_LEAST_TREND = 10
+"""Characters between the columns of a table."""
+_MIN_NAME = 16
+_MIN_TREND = 10
 
 
 def _check_precision(value: int) -> int:
     if value not in PRECISIONS:
-        raise typer.BadParameter(f"there are slices of {', '.join(map(str, PRECISIONS))} seconds")
+        raise typer.BadParameter(f"--precision must be {', '.join(map(str, PRECISIONS))} (seconds)")
     return value
 
 
-Names = Annotated[list[str] | None, typer.Argument(metavar="[NAME…]", help="Patterns, such as 'failures.*'.")]
+Names = Annotated[
+    list[str] | None, typer.Argument(metavar="[NAME…]", help="Names or patterns, such as 'failures.*'.")
+]
 Precision = Annotated[
-    int, typer.Option(metavar="SECONDS", help="The length of a slice.", callback=_check_precision)
+    int, typer.Option(metavar="SECONDS", help="Length of a time slice.", callback=_check_precision)
 ]
 
 
 def show_stats(
     names: Names = None,
     precision: Precision = 60,
-    fill: Annotated[
-        bool, typer.Option("--fill", help="With --json: also slices in which nothing was counted.")
-    ] = False,
-    only_names: Annotated[bool, typer.Option("--names", help="List the names there are.")] = False,
+    fill: Annotated[bool, typer.Option("--fill", help="With --json: include empty slices.")] = False,
+    only_names: Annotated[bool, typer.Option("--names", help="List all names.")] = False,
     totals: Annotated[
-        bool, typer.Option("--totals", help="Print the sums of all time, and how much there is now.")
+        bool, typer.Option("--totals", help="Print all-time totals and current numbers.")
     ] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Print what was counted and measured in the last 120 slices.
+    """Print counters and distributions of the last 120 time slices.
 
-    `rate` is per second in the last full slice, `last` what that slice holds; the trend ends with the current one.
+    `last` is the last full slice and `rate` its mean per second. The trend ends with the current slice.
     """
     if totals:
         with_stores(config, lambda stores: _print_totals(stores, as_json=as_json))
@@ -79,9 +80,9 @@ def show_stats(
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
     now = 0.0
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         nonlocal now
-        counters, now = stores.counters, time.time()  # what a clock that was ahead counted is yet to come
+        counters, now = stores.counters, time.time()  # slices in the future come from a clock that was ahead
         for name in _matching(await counters.names(), names or DEFAULT):
             series = await counters.series(name, precision, last=now, fill=True)
             if any(number for _, number in series):
@@ -102,16 +103,16 @@ def show_stats(
     if measured:
         _print_distributions(measured)
     if not counted and not measured:
-        typer.echo(f"note: nothing was counted in the last {RETAINED} slices of {precision} s", err=True)
+        note(f"nothing was counted in the last {RETAINED} slices of {precision} s")
 
 
-async def _print_totals(stores: Stores, *, as_json: bool) -> None:
+async def _print_totals(stores: Store, *, as_json: bool) -> None:
     found = asdict(await operations.statistics(stores))
     totals, failures = found.pop("totals"), found.pop("failures")
     describe({**found, **totals, **{f"failures.{name}": n for name, n in failures.items()}}, as_json=as_json)
 
 
-async def _print_names(stores: Stores, patterns: Sequence[str], *, as_json: bool) -> None:
+async def _print_names(stores: Store, patterns: Sequence[str], *, as_json: bool) -> None:
     listing = Listing([Column("kind", 12), Column("name")], as_json=as_json)
     counters = stores.counters
     for kind, known in (
@@ -122,7 +123,7 @@ async def _print_names(stores: Stores, patterns: Sequence[str], *, as_json: bool
 
 
 def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
-    """In the order of the patterns, each once."""
+    """Matching names in the order of the patterns, without duplicates."""
     known = list(known)
     return list(
         dict.fromkeys(name for pattern in patterns for name in known if fnmatch.fnmatchcase(name, pattern))
@@ -130,12 +131,12 @@ def _matching(known: Iterable[str], patterns: Sequence[str]) -> list[str]:
 
 
 def _last(series: list[tuple[int, int]], precision: int, now: float) -> int:
-    """What the last full slice holds."""
+    """The count of the last full slice."""
     return dict(series).get(start_of(now, precision) - precision, 0)
 
 
 def _shown_rate(rate: float) -> str:
-    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two digits say enough
+    return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
 
 
 def _figures(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
@@ -169,8 +170,8 @@ def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision:
     ]
     figures = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
     room = terminal_width() - sum(column.width for column in figures) - _GAPS
-    name = fitted("name", rows, most=max(_LEAST_NAME, room - _LEAST_TREND))
-    slices = max(_LEAST_TREND, room - name.width)
+    name = fitted("name", rows, max_width=max(_MIN_NAME, room - _MIN_TREND))
+    slices = max(_MIN_TREND, room - name.width)
     for row, (_, series) in zip(rows, counted, strict=True):
         row["trend"] = sparkline([number for _, number in series[-slices:]])
     Listing([name, *figures, Column("trend")], as_json=False).page(rows)
@@ -192,7 +193,7 @@ def _print_json(
     *,
     fill: bool,
 ) -> None:
-    """A line for each, with its slices: [start, count], or [start, count, mean, deviation, min, max]."""
+    """One line per name, with slices [start, count] or [start, count, mean, deviation, min, max]."""
     for name, series in counted:
         row = {**_figures(name, series, precision, now), "precision": precision}
         typer.echo(json.dumps({**row, "slices": [pair for pair in series if fill or pair[1]]}))

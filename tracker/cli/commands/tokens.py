@@ -1,35 +1,35 @@
-"""``tracker token …`` and ``tracker sign-in-link``: who may use the admin port."""
+"""``tracker token …`` and ``tracker sign-in-link``: access to the admin port."""
 
 from collections.abc import Sequence
 from typing import Annotated
 
 import typer
 
-from tracker import terminal
-from tracker.commands import AsJson, Config, group, with_stores
-from tracker.settings import AdminSettings
-from tracker.settings_sources import load
-from tracker.store.tokens import LINK_SECONDS, NAME_LENGTH, Token
-from tracker.stores import Stores
-from tracker.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, say, say_json
+from tracker.cli import terminal
+from tracker.cli.commands import AsJson, Config, group, with_stores
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, note, say, say_json
+from tracker.settings.model import AdminSettings
+from tracker.settings.sources import load
+from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, Token
+from tracker.store.store import Store
 
-Who = Annotated[str, typer.Argument(metavar="TOKEN", help="A token's name or id.")]
+Who = Annotated[str, typer.Argument(metavar="TOKEN", help="Name or id of a token.")]
 
-tokens = group("Tokens for the admin port: its API, its metrics and its dashboard.")
+tokens = group("Manage tokens for the admin port: its API, its metrics and its dashboard.")
 
 
 @tokens.command("create")
 def create_token(
     name: Annotated[
-        str, typer.Argument(metavar="NAME", help="What uses it, such as `prometheus`; no two have the same.")
+        str, typer.Argument(metavar="NAME", help="What uses the token, such as `prometheus`; must be unique.")
     ],
-    read_only: Annotated[bool, typer.Option("--read-only", help="May look, and change nothing.")] = False,
+    read_only: Annotated[bool, typer.Option("--read-only", help="Allow reading only.")] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Make a token and print it, once: only its hash is kept."""
+    """Create a token and print it. It is not shown again: the store keeps only its hash."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         token, text = await stores.tokens.create(name, "read" if read_only else "full")
         terminal.describe({**_row(token), "token": text}, as_json=as_json)
 
@@ -38,11 +38,11 @@ def create_token(
 
 @tokens.command("list")
 def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
-    """List tokens, without their secrets, and when each was last used, to the minute."""
+    """List tokens, and when each was last used (to the minute). Secrets are not shown."""
     columns = [Column("id", 12), Column("scope", 5), Column("created", MOMENT), Column("last_used", MOMENT)]
     listing = Listing([*columns, Column("name", NAME_LENGTH)], as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         listing.page(_row(token) for token in await stores.tokens.list())
 
     with_stores(config, work)
@@ -60,9 +60,9 @@ def _row(token: Token) -> Row:
 
 @tokens.command("revoke")
 def revoke_token(who: Who, config: Config = None) -> None:
-    """End a token, and every browser's session that began with it, from the very next request."""
+    """Revoke a token, and the browser sessions that were opened with it, from the next request on."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         revoked = await stores.tokens.revoke(who)
         say(f"revoked {revoked.token_id} {revoked.name}")
 
@@ -71,25 +71,23 @@ def revoke_token(who: Who, config: Config = None) -> None:
 
 @tokens.command("sign-out")
 def sign_everybody_out(config: Config = None) -> None:
-    """Sign every browser out, those that came by a link among them; tokens stay."""
+    """Sign out all browsers, including those signed in by link. Tokens stay valid."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         say(f"signed out: {await stores.tokens.sign_everybody_out()}")
 
     with_stores(config, work)
 
 
 def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
-    """Print a link that signs a browser in to the dashboard: once, with every right, within 15 minutes."""
+    """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with full access."""
     admin = load(config).admin
-
     if not admin.enabled:
-        typer.echo(
-            "note: TRACKER_ADMIN__ENABLED is false here: only a tracker with other settings takes it",
-            err=True,
+        note(
+            "TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link"
         )
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         links = sign_in_urls(admin, await stores.tokens.new_link())
         if as_json:
             say_json({"link": links[0], "seconds": LINK_SECONDS})
@@ -101,10 +99,22 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
 
 
 def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:
-    """Where the dashboard may be opened. The secret stands behind the #, which no browser sends along with a URL."""
+    """URLs of the dashboard, the most likely one first. The secret follows the #: browsers send no fragment to a
+    server.
+
+    Host names with a dot usually belong to a proxy with TLS, so they come first. Names without a dot exist only in a
+    network of containers, and IP addresses rarely have a certificate, so they come last.
+    """
     path = f"/sign-in#{secret}"
     listened = [
         address for address in admin.listen if not address.startswith("unix:") and address[-2:] != ":0"
     ]
-    urls = [f"https://{host}{path}" for host in admin.hosts] + announce_urls(listened, path)
-    return urls or [path]
+    public = [f"https://{host}{path}" for host in admin.hosts if not _is_local_name(host)]
+    local = [f"https://{host}{path}" for host in admin.hosts if _is_local_name(host)]
+    configured = [admin.url + path] if admin.url else []
+    urls = [*configured, *public, *announce_urls(listened, path), *local]
+    return list(dict.fromkeys(urls)) or [path]
+
+
+def _is_local_name(host: str) -> bool:
+    return "." not in host.rstrip(".") or ":" in host or host.rpartition(".")[2].isdigit()

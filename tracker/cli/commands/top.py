@@ -1,4 +1,4 @@
-"""``tracker top``: the tracker at work, in a terminal, once a second. It reads counters and index sets only."""
+"""``tracker top``: live activity in a terminal, refreshed every second. It reads counters and index sets only."""
 
 import asyncio
 import os
@@ -14,11 +14,12 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from redis.exceptions import RedisError
 
-from tracker.commands import AsJson, Config, load_settings, run_with_stores, with_stores
-from tracker.errors import ClientError, StoreAway
-from tracker.stores import Stores
-from tracker.terminal import Row, printable, sparkline
-from tracker.valkey import EmbeddedValkey
+from tracker.cli.commands import AsJson, Config, load_settings, run_with_stores, with_stores
+from tracker.cli.terminal import Row, printable, sparkline
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.store import Store
+from tracker.valkey.server import EmbeddedValkey
 
 if TYPE_CHECKING:
     from rich.console import Console, RenderableType
@@ -26,14 +27,14 @@ if TYPE_CHECKING:
 RATES = ("announces", "scrapes", "failures", "joins", "reaps")
 SORTS = ("seeders", "leechers", "snatches", "score")
 _TORRENTS = 50
-_EVERY_SECONDS = 1.0
-_AVERAGED = 5
-"""Seconds that a rate is the mean of."""
+_REFRESH_SECONDS = 1.0
+_RATE_SECONDS = 5
+"""A rate is the mean of this many seconds."""
 
 
 @dataclass(slots=True)
 class Snapshot:
-    """The figures of one moment; ``series`` are counts by second, the last full one at the end."""
+    """The state at one moment. ``series`` are counts per second; the last entry is the last full second."""
 
     at: float = 0.0
     series: dict[str, list[int]] = field(default_factory=dict)
@@ -45,17 +46,17 @@ class Snapshot:
     top: list[Row] = field(default_factory=list)
 
     def rate(self, name: str) -> float:
-        last = self.series.get(name, [])[-_AVERAGED:]
+        last = self.series.get(name, [])[-_RATE_SECONDS:]
         return round(sum(last) / len(last), 1) if last else 0.0
 
 
-async def look(stores: Stores, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
-    """Raises StoreAway and redis.exceptions.RedisError."""
-    now = time.time() - 1  # of the current second not all is counted yet
+async def take_snapshot(stores: Store, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
+    """Raises StoreUnavailable and redis.exceptions.RedisError."""
+    now = time.time() - 1  # the current second is incomplete
     counters = stores.counters
     series = {}
     for name in RATES:
-        # Failures are counted by their reasons, which are few and fixed.
+        # Failures have one counter per reason; reasons are few and fixed.
         names = await counters.names("failures.*") if name == "failures" else [name]
         found = [await counters.series(each, 1, last=now, fill=True) for each in names]
         series[name] = [sum(number for _, number in second) for second in zip(*found, strict=False)]
@@ -64,7 +65,7 @@ async def look(stores: Stores, sort: str = "seeders", count: int = _TORRENTS) ->
     for queue in await stores.jobs.queues():
         for status, number in (await stores.jobs.sizes(queue)).items():
             jobs[status] = jobs.get(status, 0) + number
-    memory = dict(await stores.connection.command("INFO", "memory"))
+    memory = await read_info(stores.connection, "memory")
     top: list[Row] = [
         {
             "info_hash": each.info_hash.hex(),
@@ -81,22 +82,26 @@ async def look(stores: Stores, sort: str = "seeders", count: int = _TORRENTS) ->
         totals=await counters.totals(),
         torrents=await stores.torrents.count(),
         latency_seconds=latency.mean if latency else None,
-        memory_bytes=int(memory.get("used_memory", 0)),
+        memory_bytes=bytes_in(memory, "used_memory"),
         jobs=jobs,
         top=top,
     )
 
 
 def show_top(
-    once: Annotated[bool, typer.Option("--once", help="Print one look at it, and end.")] = False,
-    sort: Annotated[str, typer.Option(help=f"Torrents by {', '.join(SORTS)}; key s changes it.")] = "seeders",
-    limit: Annotated[int, typer.Option(min=1, max=1000, help="Torrents in one look.")] = 10,
+    once: Annotated[bool, typer.Option("--once", help="Print one snapshot and exit.")] = False,
+    sort: Annotated[
+        str, typer.Option(help=f"Sort torrents by {', '.join(SORTS)}; the key s changes it.")
+    ] = "seeders",
+    limit: Annotated[
+        int, typer.Option(min=1, max=1000, help="Maximum number of torrents in a snapshot.")
+    ] = 10,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Watch the tracker: rates, swarms, latency, the largest torrents. Keys: q ends it, s sorts by the next figure."""
+    """Show rates, swarms, latency and the top torrents, live. Keys: q quits, s changes the order."""
     if sort not in SORTS:
-        raise typer.BadParameter(f"--sort takes {', '.join(SORTS)}")
+        raise typer.BadParameter(f"--sort must be {', '.join(SORTS)}")
     live = not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty()
     if not live:
         with_stores(config, lambda stores: _print_once(stores, sort, limit, as_json=as_json))
@@ -106,13 +111,13 @@ def show_top(
     async def runs() -> bool:
         return settings.redis.url is not None or await EmbeddedValkey(settings.data.directory).is_running()
 
-    if not asyncio.run(runs()):  # to start the store for this would keep a tracker from starting
-        raise ClientError("no tracker runs here: start one, or take `tracker top --once`")
+    if not asyncio.run(runs()):  # starting the store here would block the start of a tracker
+        raise ClientError("no tracker is running here: start one, or use `tracker top --once`")
     run_with_stores(settings, lambda stores: _watch(stores, sort))
 
 
-async def _print_once(stores: Stores, sort: str, limit: int, *, as_json: bool) -> None:
-    snapshot = await look(stores, sort, limit)
+async def _print_once(stores: Store, sort: str, limit: int, *, as_json: bool) -> None:
+    snapshot = await take_snapshot(stores, sort, limit)
     rates = {name: snapshot.rate(name) for name in RATES}
     if as_json:
         import json  # noqa: PLC0415
@@ -129,34 +134,35 @@ async def _print_once(stores: Stores, sort: str, limit: int, *, as_json: bool) -
 
 def _swarms(snapshot: Snapshot) -> dict[str, str]:
     latency = snapshot.latency_seconds
-    waiting = snapshot.jobs.get("pending", 0) + snapshot.jobs.get("retry", 0)
+    jobs = snapshot.jobs
+    waiting = jobs.get("pending", 0) + jobs.get("retry", 0)
     return {
         "torrents": str(snapshot.torrents),
         "seeders": str(snapshot.totals.get("seeders", 0)),
         "leechers": str(snapshot.totals.get("leechers", 0)),
         "latency": "" if latency is None else f"{latency * 1000:.1f} ms",
         "store": f"{snapshot.memory_bytes / 1e6:.1f} MB",
-        "jobs": f"{waiting} wait, {snapshot.jobs.get('running', 0)} run, {snapshot.jobs.get('failed', 0)} failed",
+        "jobs": f"{waiting} waiting, {jobs.get('running', 0)} running, {jobs.get('failed', 0)} failed",
     }
 
 
-async def _watch(stores: Stores, sort: str) -> None:
-    """Until q. While the store is away it says so, with the last figures below."""
+async def _watch(stores: Store, sort: str) -> None:
+    """Runs until q. While the store is unavailable it says so, above the last snapshot."""
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
 
     keys: asyncio.Queue[bytes] = asyncio.Queue(100)
-    console, snapshot, trouble = Console(highlight=False), Snapshot(), ""
+    console, snapshot, problem = Console(highlight=False), Snapshot(), ""
     async with asyncio.TaskGroup() as tasks:
         probing = tasks.create_task(stores.connection.watch())
         with _keyboard(keys), Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 try:
-                    async with asyncio.timeout(10 * _EVERY_SECONDS):
-                        snapshot, trouble = await look(stores, sort), ""
-                except (StoreAway, RedisError, TimeoutError) as error:
-                    trouble = str(error) or "the store does not answer"
-                live.update(_screen(console, snapshot, sort, trouble), refresh=True)
+                    async with asyncio.timeout(10 * _REFRESH_SECONDS):
+                        snapshot, problem = await take_snapshot(stores, sort), ""
+                except (StoreUnavailable, RedisError, TimeoutError) as error:
+                    problem = str(error) or "the store does not respond"
+                live.update(_screen(console, snapshot, sort, problem), refresh=True)
                 key = await _key(keys)
                 if key in (b"q", b"Q", b"\x03", b"\x04"):
                     break
@@ -166,9 +172,9 @@ async def _watch(stores: Stores, sort: str) -> None:
 
 
 async def _key(keys: "asyncio.Queue[bytes]") -> bytes:
-    """The next key, or nothing when none came until the next look."""
+    """The next key; empty when none was pressed until the next refresh."""
     try:
-        async with asyncio.timeout(_EVERY_SECONDS):
+        async with asyncio.timeout(_REFRESH_SECONDS):
             return await keys.get()
     except TimeoutError:
         return b""
@@ -176,19 +182,19 @@ async def _key(keys: "asyncio.Queue[bytes]") -> bytes:
 
 @contextmanager
 def _keyboard(keys: "asyncio.Queue[bytes]") -> Iterator[None]:
-    """Keys come one by one and are not shown; the terminal is put back whatever happens."""
+    """Reads keys one by one without echo; the terminal is restored on exit."""
     handle = sys.stdin.fileno()
     before = termios.tcgetattr(handle)
     loop = asyncio.get_running_loop()
 
-    def hear() -> None:
-        typed = os.read(handle, 100) or b"q"  # nothing is what a closed terminal gives
+    def on_input() -> None:
+        typed = os.read(handle, 100) or b"q"  # a closed terminal gives no bytes
         for number in typed:
             if not keys.full():
                 keys.put_nowait(bytes([number]))
 
     tty.setcbreak(handle)
-    loop.add_reader(handle, hear)
+    loop.add_reader(handle, on_input)
     try:
         yield
     finally:
@@ -196,7 +202,7 @@ def _keyboard(keys: "asyncio.Queue[bytes]") -> Iterator[None]:
         termios.tcsetattr(handle, termios.TCSADRAIN, before)
 
 
-def _screen(console: "Console", snapshot: Snapshot, sort: str, trouble: str) -> "RenderableType":
+def _screen(console: "Console", snapshot: Snapshot, sort: str, problem: str) -> "RenderableType":
     from rich.console import Group  # noqa: PLC0415
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -217,6 +223,6 @@ def _screen(console: "Console", snapshot: Snapshot, sort: str, trouble: str) -> 
         table.add_row(str(row["seeders"]), str(row["leechers"]), str(row["completions"]), Text(name))
     clock = time.strftime("%H:%M:%S")
     head = Text(f"tracker top  {clock}  by {sort}   q quit, s sort", style="reverse")
-    if trouble:
-        head = Text(f"{printable(trouble)}: these are the last figures   q quit", style="bold red")
+    if problem:
+        head = Text(f"{printable(problem)}: showing the last snapshot   q quit", style="bold red")
     return Group(head, Text(), rates, Text(), figures, Text(), table)

@@ -9,21 +9,21 @@ from typing import Annotated
 
 import typer
 
-from tracker import terminal
-from tracker.admin import operations
+from tracker import operations
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, InfoHashes, each, group, load_settings, with_stores
-from tracker.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
+from tracker.cli import terminal
+from tracker.cli.commands import AsJson, Config, InfoHashes, each, group, load_settings, with_stores
+from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.store.torrents import Peer, Torrent
-from tracker.stores import Stores
-from tracker.terminal import MOMENT, Column, Listing, Moment, Row
-from tracker.torrent_file import MAX_BYTES
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Peer, Torrent
+from tracker.wire.torrent_file import MAX_BYTES
 
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
-torrents = group("Register torrents, and look at them.")
+torrents = group("Register and inspect torrents.")
 
 
 @torrents.command("add")
@@ -34,20 +34,22 @@ def add_torrent(
             metavar="FILE.torrent|INFO_HASH…", help="Torrent files, or info hashes in hexadecimal."
         ),
     ],
-    name: Annotated[str | None, typer.Option(help="Instead of the file's own; for one torrent only.")] = None,
+    name: Annotated[
+        str | None, typer.Option(help="Display name instead of the file's; for one torrent only.")
+    ] = None,
     private: Annotated[
-        bool, typer.Option("--private", help="Mark as private even when the file does not.")
+        bool, typer.Option("--private", help="Mark as private even if the file does not.")
     ] = False,
     reset_score: Annotated[
-        bool, typer.Option("--reset-score", help="Let the scores of known torrents begin anew.")
+        bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
     ] = False,
     config: Config = None,
 ) -> None:
-    """Register torrents; a hybrid file under its v1 and its v2 info hash. Known ones keep their figures."""
+    """Register torrents, hybrid files under both info hashes. Known torrents keep their statistics."""
     if name is not None and len(what) > 1:
-        raise typer.BadParameter("give --name with one torrent only")
+        raise typer.BadParameter("--name needs exactly one torrent")
 
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
             added = await operations.add_file(
@@ -58,13 +60,13 @@ def add_torrent(
             info_hash = operations.parse_hash(text)
             one = await operations.add_torrent(stores.torrents, info_hash, fields, reset_score=reset_score)
             added = [one]
-        return "\n".join(map(_told, added))
+        return "\n".join(map(_added_line, added))
 
     each(config, what, action)
 
 
 def _file(text: str) -> bytes | None:
-    """What is in the file of this name; None for an info hash that is not one's name, too."""
+    """The content of this file; None for an info hash, unless a file has that name."""
     path = Path(text)
     if _HASH.fullmatch(text) and not path.exists():
         return None
@@ -72,16 +74,16 @@ def _file(text: str) -> bytes | None:
         return file.read(MAX_BYTES + 1)
 
 
-def _told(added: operations.Added) -> str:
+def _added_line(added: operations.Added) -> str:
     how = "added" if added.new else "known"
     return f"{how} {added.info_hash.hex()} as {added.torrent_id} {added.name}".rstrip()
 
 
 @torrents.command("remove")
 def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Take registrations away; in open mode the next announce registers anew (see `tracker deny`)."""
+    """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`)."""
 
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         if not await stores.torrents.remove(parse_info_hash(text)):
             raise ClientError("is not registered")
         return f"removed {text}"
@@ -91,22 +93,22 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 
 @torrents.command("enable")
 def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
-    """Serve disabled torrents again."""
+    """Enable torrents."""
     _edit_torrents(config, info_hashes, {"enabled": "1", "reason": ""}, "enabled")
 
 
 @torrents.command("disable")
 def disable_torrent(
     info_hashes: InfoHashes,
-    reason: Annotated[str, typer.Option(help="Shown to whoever announces it.")] = operations.NOT_SERVED,
+    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = operations.NOT_SERVED,
     config: Config = None,
 ) -> None:
-    """Refuse announces of registered torrents, and keep their figures."""
+    """Disable torrents: announces are refused, statistics stay."""
     _edit_torrents(config, info_hashes, {"enabled": "0", "reason": reason}, "disabled")
 
 
 def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str, str], done: str) -> None:
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         await stores.torrents.edit(parse_info_hash(text), fields)
         return f"{done} {text}"
 
@@ -116,15 +118,19 @@ def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str
 @torrents.command("edit")
 def edit_torrent(
     info_hashes: InfoHashes,
-    name: Annotated[str | None, typer.Option(help="For people.")] = None,
-    private: Annotated[bool | None, typer.Option("--private/--public", help="What its file says.")] = None,
-    upload_multiplier: Annotated[
-        str | None, typer.Option(help="What users are credited of what they upload, 0 to 1000 times.")
+    name: Annotated[str | None, typer.Option(help="Display name.")] = None,
+    private: Annotated[
+        bool | None, typer.Option("--private/--public", help="Mark as private or public.")
     ] = None,
-    download_multiplier: Annotated[str | None, typer.Option(help="The same of what they download.")] = None,
+    upload_multiplier: Annotated[
+        str | None, typer.Option(help="Factor for users' upload credit, 0 to 1000.")
+    ] = None,
+    download_multiplier: Annotated[
+        str | None, typer.Option(help="Factor for users' download credit, 0 to 1000.")
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Change what is kept about registered torrents; what is not named stays."""
+    """Edit registered torrents; other fields are unchanged."""
     given = {
         "name": name,
         "private": None if private is None else str(int(private)),
@@ -133,21 +139,23 @@ def edit_torrent(
     }
     fields = {field: value for field, value in given.items() if value is not None}
     if not fields:
-        raise typer.BadParameter("say what to change, such as --name")
+        raise typer.BadParameter("nothing to change: give an option such as --name")
     _edit_torrents(config, info_hashes, fields, "changed")
 
 
 @torrents.command("search")
 def search_torrents(
-    text: Annotated[str, typer.Argument(metavar="TEXT", help="Part of a name, or how an info hash begins.")],
-    limit: Annotated[int, typer.Option(min=1, help="How many.")] = 100,
+    text: Annotated[
+        str, typer.Argument(metavar="TEXT", help="Part of a name, or the beginning of an info hash.")
+    ],
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Find torrents by name or info hash."""
     listing = Listing(_columns(score=False), as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         left, cursor = limit, "first"
         while left and cursor:
             cursor, found = await stores.torrents.search(
@@ -165,11 +173,11 @@ def show_history(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show how a torrent was at its last scorings, oldest first."""
+    """Show a torrent's peers and score at its last scorings, oldest first."""
     figures = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
     listing = Listing([Column("at", MOMENT), *figures], as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
@@ -184,18 +192,20 @@ def show_history(
 
 @torrents.command("list")
 def list_torrents(
-    by: Annotated[str, typer.Option(help="The most of: seeders, leechers, snatches or score.")] = "seeders",
-    least: Annotated[bool, typer.Option("--least", help="The least first.")] = False,
-    limit: Annotated[int, typer.Option(min=1, help="How many.", show_default="all")] = EVERYTHING,
+    by: Annotated[str, typer.Option(help="Sort by seeders, leechers, snatches or score.")] = "seeders",
+    least: Annotated[bool, typer.Option("--least", help="Lowest first.")] = False,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
+    ] = EVERYTHING,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List registered torrents; by score those that have one, which a torrent without peers loses in time."""
+    """List registered torrents, highest first. By score, only ranked torrents are listed."""
     if by not in ("seeders", "leechers", "snatches", "score"):
-        raise typer.BadParameter("--by takes seeders, leechers, snatches or score")
+        raise typer.BadParameter("--by must be seeders, leechers, snatches or score")
     listing = Listing(_columns(score=by == "score"), as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         async def read(offset: int, count: int) -> list[Torrent]:
             return await stores.torrents.top(by, count, offset, ascending=least)
 
@@ -232,14 +242,14 @@ def _torrent_row(found: Torrent) -> Row:
 @torrents.command("show")
 def show_torrent(
     info_hash: Annotated[str, typer.Argument(metavar="INFO_HASH")],
-    peers: Annotated[bool, typer.Option("--peers", help="List its peers as well.")] = False,
+    peers: Annotated[bool, typer.Option("--peers", help="List its peers too.")] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show a torrent and its figures."""
+    """Show a torrent and its statistics."""
     settings = load_settings(config)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
@@ -264,7 +274,7 @@ def _torrent_details(found: Torrent) -> Row:
     }
 
 
-async def _list_peers(stores: Stores, found: Torrent, places: GeoIP, as_json: bool) -> None:
+async def _list_peers(stores: Store, found: Torrent, places: GeoIP, as_json: bool) -> None:
     columns = [Column("peer_id", 30), Column("seeding", 8), Column("uploaded", 16, right=True)]
     columns += [Column("downloaded", 16, right=True), Column("endpoints")]
     listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
@@ -273,7 +283,7 @@ async def _list_peers(stores: Stores, found: Torrent, places: GeoIP, as_json: bo
 
 
 def _peer_row(peer: Peer, places: GeoIP) -> Row:
-    """With more than the columns show: all of it is for programs."""
-    shown = operations.shown_prefix(peer.peer_id)
+    """JSON output has more fields than the table."""
+    shown = operations.format_prefix(peer.peer_id)
     view = operations.peer_view(peer, places)
     return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}

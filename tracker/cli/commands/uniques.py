@@ -7,16 +7,17 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, Month, Yes, check_month, group, with_stores
-from tracker.commands.paging import in_order
+from tracker.cli.commands import AsJson, Config, Month, Yes, check_month, group, with_stores
+from tracker.cli.commands.paging import in_order
+from tracker.cli.progress import progress
+from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
-from tracker.progress import progress
-from tracker.store.months import ALL_TIME
-from tracker.store.uniques import Standing
-from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, say
+from tracker.store.stats.metric_names import metric_of
+from tracker.store.stats.months import ALL_TIME
+from tracker.store.stats.unique_users import LeaderboardEntry
+from tracker.store.store import Store
 
-Limit = Annotated[int, typer.Option(min=1, help="How many.")]
+Limit = Annotated[int, typer.Option(min=1, help="Maximum number of lines.")]
 
 
 class Scope(StrEnum):
@@ -29,7 +30,7 @@ class Scope(StrEnum):
 AScope = Annotated[Scope, typer.Argument(metavar="countries|cities|postcodes|torrents")]
 _NAME = re.compile(r"[^:.\x00-\x20]{1,200}")
 
-uniques = group("Unique users, by place and by torrent.")
+uniques = group("Show unique users by location and torrent.")
 
 
 @uniques.command("top")
@@ -40,7 +41,7 @@ def top(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List places or torrents by unique users, most first."""
+    """List places or torrents by unique users, highest first."""
     check_month(month)
     users = Column("users", 10, right=True)
     if scope is Scope.torrents:
@@ -48,8 +49,10 @@ def top(
     else:
         listing = Listing([users, Column("place")], as_json=as_json)
 
-    async def work(stores: Stores) -> None:
-        async def read(offset: int, count: int) -> list[Standing]:
+    async def work(stores: Store) -> None:
+        await _note_memory(stores, month)
+
+        async def read(offset: int, count: int) -> list[LeaderboardEntry]:
             return await stores.uniques.top(scope.value, month or ALL_TIME, count, offset)
 
         async for page in in_order(limit, read):
@@ -58,19 +61,27 @@ def top(
             else:
                 listing.page({"users": users, "place": name} for name, users in page)
             if not page and not as_json:
-                typer.echo(_nobody(scope, month), err=True)
+                note(_none_counted(scope, month))
 
     with_stores(config, work)
 
 
-def _nobody(scope: Scope, month: str | None) -> str:
+async def _note_memory(stores: Store, month: str | None) -> None:
+    """Prints a note if numbers of the period may be too high."""
+    if exceed := await stores.uniques.may_exceed(month or ALL_TIME):
+        note(
+            f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory"
+        )
+
+
+def _none_counted(scope: Scope, month: str | None) -> str:
     when = "yet" if month is None else f"in {month}"
     if scope is Scope.torrents:
-        return f"note: nobody was counted {when}"
-    return f"note: nobody was counted by place {when}; `tracker doctor` tells of the GeoIP database"
+        return f"no unique users counted {when}"
+    return f"no unique users counted by place {when}; `tracker doctor` checks the GeoIP database"
 
 
-async def _torrent_row(stores: Stores, standing: Standing) -> Row:
+async def _torrent_row(stores: Store, standing: LeaderboardEntry) -> Row:
     known = await stores.torrents.get(parse_info_hash(standing.name))
     return {"info_hash": standing.name, "users": standing.users, "name": known.name if known else ""}
 
@@ -82,18 +93,19 @@ def show(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show the places that a torrent was seen in, by unique users of all time."""
+    """Show the places of a torrent's users, by unique users of all time."""
     columns = [Column("users", 10, right=True), Column("scope", 10), Column("place")]
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
+        await _note_memory(stores, None)
         wanted = parse_info_hash(info_hash)
         total = await stores.uniques.figure(f"torrents.{wanted.hex()}.users")
         if not total:
-            raise ClientError("nobody was counted there")
+            raise ClientError("no unique users counted on this torrent")
         listing = Listing(columns, as_json=as_json)
         listing.page([{"users": total, "scope": "all", "place": ""}])
 
-        async def read(offset: int, count: int) -> list[tuple[str, Standing]]:
+        async def read(offset: int, count: int) -> list[tuple[str, LeaderboardEntry]]:
             return await stores.uniques.places(wanted, count, offset)
 
         async for page in in_order(limit, read):
@@ -106,24 +118,26 @@ def show(
 def show_figures(
     scope: AScope,
     names: Annotated[
-        list[str], typer.Argument(metavar="PLACE|INFO_HASH…", help="As `tracker unique top` prints them.")
+        list[str],
+        typer.Argument(metavar="PLACE|INFO_HASH…", help="Names as printed by `tracker unique top`."),
     ],
     month: Month = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Print the unique users of places or torrents; 0 where nobody was counted."""
+    """Print the number of unique users of places or torrents."""
     check_month(month)
     if not all(map(_NAME.fullmatch, names)):
         raise typer.BadParameter(
-            "a place is written as `tracker unique top` prints it, such as GB/ENG/London"
+            "write places as `tracker unique top` prints them, such as United_Kingdom/London"
         )
     listing = Listing([Column("users", 10, right=True), Column("name")], as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
+        await _note_memory(stores, month)
         for name in names:
             counted = parse_info_hash(name).hex() if scope is Scope.torrents else name
-            users = await stores.uniques.figure(f"{scope.value}.{counted}.users", month)
+            users = await stores.uniques.figure(metric_of(scope.value, counted), month)
             listing.page([{"users": users, "name": name}])
 
     with_stores(config, work)
@@ -131,13 +145,13 @@ def show_figures(
 
 @uniques.command("flush")
 def flush(yes: Yes = False, config: Config = None) -> None:
-    """Delete all figures of unique users, and what remembers who was counted. Torrents, scores and counters stay."""
+    """Delete all counts of unique users and their markers. Torrents, scores and counters stay."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         if not yes:
             typer.confirm(
-                "Delete every count of unique users (places, torrents, months, leaderboards) and the markers "
-                "of who was counted? Torrents, scores and counters stay.",
+                "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "
+                "Torrents, scores and counters stay.",
                 abort=True,
             )
         with progress("deleted") as shown:

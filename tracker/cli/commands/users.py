@@ -8,32 +8,34 @@ from typing import Annotated
 
 import typer
 
-from tracker import terminal
 from tracker.bittorrent import parse_info_hash
-from tracker.commands import AsJson, Config, Yes, each, group, with_stores
-from tracker.commands.paging import EVERYTHING, in_no_order, in_order
+from tracker.cli import terminal
+from tracker.cli.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
+from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
-from tracker.store.users import User
-from tracker.stores import Stores
-from tracker.terminal import Column, Listing, Row, say
+from tracker.store.store import Store
+from tracker.store.users.users import User
 
 
 def _read(text: str | None) -> str | None:
-    """What was typed, or for ``-`` a line of standard input: what stands in a command, everybody on the machine can list."""
+    """The argument, or for ``-`` a line of standard input: other users of the machine can see its arguments."""
     if text != "-":
         return text
     try:
         line = sys.stdin.readline().strip()
     except UnicodeDecodeError:
         line = ""
-    if not line:  # which would stand for a passkey at random
-        raise ClientError("the first line of standard input is empty, or no text")
+    if not line:  # an empty passkey would mean a random one
+        raise ClientError("the first line of standard input is empty or not UTF-8 text")
     return line
 
 
 Who = Annotated[
     str,
-    typer.Argument(metavar="USER", help="A user id or a passkey; `-` reads it from input.", callback=_read),
+    typer.Argument(
+        metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read
+    ),
 ]
 WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
 _ON_A_TORRENT = ("uploaded", "downloaded", "total_time", "seed_time")
@@ -47,30 +49,30 @@ class UserSet(StrEnum):
     hnr = "hnr"
 
 
-Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys, which are secrets.")]
+Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
 
-users = group("Users of a private tracker: passkeys and totals.")
+users = group("Manage users of a private tracker: passkeys, totals, hit-and-runs.")
 
 
 @users.command("add")
 def add_user(
     user_id: Annotated[
-        str | None, typer.Option("--id", help="A number; the next free one when not given.")
+        str | None, typer.Option("--id", help="User id. Default: the next free number.")
     ] = None,
     passkey: Annotated[
         str | None,
         typer.Option(
-            help="16 to 64 letters and digits; `-` reads it from input, a random one when not given.",
+            help="16 to 64 letters, digits, _ or -; `-` reads it from standard input. Default: random.",
             callback=_read,
         ),
     ] = None,
-    no_leech: Annotated[bool, typer.Option("--no-leech", help="May seed only.")] = False,
+    no_leech: Annotated[bool, typer.Option("--no-leech", help="Block downloading.")] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Add a user and print the passkey."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         added = await stores.users.add(user_id, passkey, can_leech=not no_leech)
         _show_passkey(added, as_json)
 
@@ -79,9 +81,9 @@ def add_user(
 
 @users.command("rotate")
 def rotate_passkey(who: Who, as_json: AsJson = False, config: Config = None) -> None:
-    """Give a user a new passkey and print it; the old one is unknown at once."""
+    """Give a user a new passkey and print it. The old one stops working at once."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.users.find(who)
         _show_passkey(await stores.users.rotate(found.passkey), as_json)
 
@@ -99,18 +101,18 @@ def _show_passkey(found: User, as_json: bool) -> None:
 
 @users.command("enable")
 def enable_user(who: WhoAll, config: Config = None) -> None:
-    """Serve disabled users again."""
+    """Enable users."""
     _edit_users(config, who, enabled=True)
 
 
 @users.command("disable")
 def disable_user(who: WhoAll, config: Config = None) -> None:
-    """Refuse users from the very next announce."""
+    """Disable users: they are refused from their next announce on."""
     _edit_users(config, who, enabled=False)
 
 
 def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
-    async def action(stores: Stores, text: str) -> str:
+    async def action(stores: Store, text: str) -> str:
         found = await stores.users.find(text)
         await stores.users.edit(found.passkey, {"enabled": enabled})
         return f"{'enabled' if enabled else 'disabled'} user {found.user_id}"
@@ -122,18 +124,20 @@ def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
 def edit_user(
     who: Who,
     may_leech: Annotated[
-        bool | None, typer.Option("--may-leech/--no-leech", help="May download, or seed only.")
+        bool | None, typer.Option("--may-leech/--no-leech", help="Allow or block downloading.")
     ] = None,
-    enabled: Annotated[bool | None, typer.Option("--enabled/--disabled", help="Served, or refused.")] = None,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Serve or refuse the user.")
+    ] = None,
     config: Config = None,
 ) -> None:
-    """Change what a user may do, from the very next announce; what is not named stays."""
+    """Change a user's rights from the next announce on; other fields are unchanged."""
     given = {"can_leech": may_leech, "enabled": enabled}
     fields = {name: value for name, value in given.items() if value is not None}
     if not fields:
-        raise typer.BadParameter("say what to change, such as --no-leech")
+        raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.users.find(who)
         await stores.users.edit(found.passkey, fields)
         say(f"changed user {found.user_id}")
@@ -147,12 +151,12 @@ def delete_user(
     yes: Yes = False,
     config: Config = None,
 ) -> None:
-    """Delete a user with all totals."""
+    """Delete a user and all of the user's totals."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         user_id, _ = await stores.users.identify(who)
         if not yes:
-            typer.confirm(f"Delete user {user_id} with all totals?", abort=True)
+            typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
         await stores.users.delete(who)
         say(f"deleted user {user_id}")
 
@@ -168,7 +172,7 @@ def list_users(passkeys: Passkeys = False, as_json: AsJson = False, config: Conf
     columns = [Column("user_id", 15, right=True), *rights, *figures, *counts]
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         async for page in in_order(EVERYTHING, stores.users.page):
             listing.page(_user_row(each, passkeys) for each in page)
 
@@ -190,12 +194,13 @@ def _user_row(found: User, passkeys: bool) -> Row:
 
 @users.command("show")
 def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
-    """Show a user, the totals, and on how many torrents."""
+    """Show a user: rights, totals, number of torrents."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.users.find(who)
         sets: Row = {**await stores.users.set_sizes(found.user_id)}
-        terminal.describe({**_user_row(found, passkeys), **sets}, as_json=as_json)
+        row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets}
+        terminal.describe(row, as_json=as_json)
 
     with_stores(config, work)
 
@@ -204,12 +209,12 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
 def list_torrents(
     who: Who,
     name: Annotated[
-        UserSet, typer.Argument(metavar="active|complete|incomplete|hnr", help="hnr: hit and runs.")
+        UserSet, typer.Argument(metavar="active|complete|incomplete|hnr", help="hnr: hit-and-runs.")
     ],
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List the torrents in one of a user's sets, with what the user has there, in bytes and seconds."""
+    """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
     figures = [Column(figure, 16, right=True) for figure in ("uploaded", "downloaded")]
     times = [Column(figure, 10, right=True) for figure in ("total_time", "seed_time")]
     columns = [
@@ -220,7 +225,7 @@ def list_torrents(
         Column("name"),
     ]
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.users.find(who)
         listing = Listing(columns, as_json=as_json)
         seen: set[str] = set()
@@ -232,7 +237,7 @@ def list_torrents(
     with_stores(config, work)
 
 
-async def _torrent_rows(stores: Stores, user_id: str, torrent_ids: list[str]) -> list[Row]:
+async def _torrent_rows(stores: Store, user_id: str, torrent_ids: list[str]) -> list[Row]:
     known = {torrent.torrent_id: torrent for torrent in await stores.torrents.by_ids(torrent_ids)}
     accounts = await stores.users.on_torrents(user_id, torrent_ids)
     rows: list[Row] = []
@@ -251,18 +256,18 @@ async def _torrent_rows(stores: Stores, user_id: str, torrent_ids: list[str]) ->
 
 @users.command("owing")
 def list_owing(
-    limit: Annotated[int, typer.Option(min=1, help="How many users.")] = 100,
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of users.")] = 100,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List who has hit and runs: torrents downloaded and left before the time (TRACKER_USERS__HNR_…), most first."""
+    """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
         async for page in in_order(limit, stores.users.hit_and_runs):
             listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
             if not page and not as_json:
-                typer.echo("note: nobody has hit and runs", err=True)
+                note("no user has a hit-and-run")
 
     with_stores(config, work)
 
@@ -272,32 +277,32 @@ def forgive_user(
     who: Who,
     torrents: Annotated[
         list[str] | None,
-        typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes; all when none is named."),
+        typer.Argument(metavar="TORRENT…", help="Torrent ids or info hashes. Default: all."),
     ] = None,
     yes: Yes = False,
     config: Config = None,
 ) -> None:
-    """Take torrents out of a user's hit and runs. What was downloaded there until now makes none again."""
+    """Clear a user's hit-and-runs. Past downloads will not count again."""
     if torrents:
         each(config, torrents, lambda stores, text: _forgive_one(stores, who, text))
         return
 
-    async def work(stores: Stores) -> None:
+    async def work(stores: Store) -> None:
         found = await stores.users.find(who)
         owed = (await stores.users.set_sizes(found.user_id))["hnr"]
         if owed and not yes:
-            typer.confirm(f"Forgive user {found.user_id} all {owed} hit and runs?", abort=True)
-        say(f"forgave user {found.user_id} {await stores.users.forgive(found.user_id)} hit and runs")
+            typer.confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", abort=True)
+        say(f"cleared {await stores.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
     with_stores(config, work)
 
 
-async def _forgive_one(stores: Stores, who: str, text: str) -> str:
+async def _forgive_one(stores: Store, who: str, text: str) -> str:
     found = await stores.users.find(who)
     torrent_id = text
     if len(text) == _HASH_DIGITS:
         torrent = await stores.torrents.get(parse_info_hash(text))
         torrent_id = torrent.torrent_id if torrent else ""
     if not torrent_id or not await stores.users.forgive(found.user_id, torrent_id):
-        raise ClientError(f"user {found.user_id} has no hit and run there")
-    return f"forgave user {found.user_id} torrent {text}"
+        raise ClientError(f"user {found.user_id} has no hit-and-run on this torrent")
+    return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"

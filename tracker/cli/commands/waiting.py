@@ -1,14 +1,13 @@
-"""Waiting for what a tracker does in the background."""
+"""Waits for background work of a tracker."""
 
 import asyncio
 import time
 
-import typer
-
+from tracker.cli.progress import progress
+from tracker.cli.terminal import note
 from tracker.errors import ClientError
-from tracker.progress import progress
-from tracker.store.job import FINISHED, PROCESS_TORRENT
-from tracker.stores import Stores
+from tracker.store.jobs.records import FINISHED, PROCESS_TORRENT
+from tracker.store.store import Store
 
 _EVERY_SECONDS = 0.25
 _LONG_SECONDS = 10.0
@@ -16,29 +15,29 @@ _SLICE = 86_400
 _COUNTER = f"jobs.{PROCESS_TORRENT}.completed"
 
 
-async def until_scored(stores: Stores, job_id: str, total: int | None) -> None:
-    """Until this walk through the torrents has ended, and every job that scores one.
+async def until_scored(stores: Store, job_id: str, total: int | None) -> None:
+    """Waits until this rescoring has ended, and every job that scores a torrent.
 
-    The progress shows how many were scored meanwhile, by the tracker's own count, which comes about a second late.
-    Raises ClientError when the walk fails, or is deleted.
+    The progress comes from the tracker's counter, which is about a second late. Raises ClientError when the rescoring
+    fails or is deleted.
     """
-    began, told, busy = time.time(), False, True
+    began, noted, busy = time.time(), False, True
     before = await _scored(stores, began)
     with progress("scored", total) as shown:
         while busy:
             await asyncio.sleep(_EVERY_SECONDS)
             walk = await stores.jobs.get(job_id)
             if walk is None or walk.status == "failed":
-                raise ClientError(f"not all were scored: {walk.error if walk else 'the job was deleted'}")
+                raise ClientError(f"rescoring stopped: {walk.error if walk else 'the job was deleted'}")
             sizes = await stores.jobs.sizes(PROCESS_TORRENT)
             left = sum(number for status, number in sizes.items() if status not in FINISHED)
             busy = walk.status != "completed" or left > 0
             shown.reach(await _scored(stores, began) - before)
-            if not told and walk.started is None and time.time() - began > _LONG_SECONDS:
-                told = True
-                typer.echo("note: no tracker has begun with it yet: one must be running", err=True)
+            if not noted and walk.started is None and time.time() - began > _LONG_SECONDS:
+                noted = True
+                note("no tracker has started this job yet; a tracker must be running")
 
 
-async def _scored(stores: Stores, since: float) -> int:
-    """In the days from ``since`` (epoch s) on."""
+async def _scored(stores: Store, since: float) -> int:
+    """How many torrents were scored since the day of ``since`` (epoch s)."""
     return sum(number for _, number in await stores.counters.series(_COUNTER, _SLICE, since))

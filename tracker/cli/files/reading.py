@@ -1,6 +1,6 @@
-"""Reads the register out of files: folders of .torrent files, CSV, JSON lines. Nothing is held beyond one line or file.
+"""Reads records from folders of .torrent files, CSV and JSON lines, one line or .torrent file in memory at a time.
 
-All of it blocks, so it belongs in a thread. What cannot be read is a Problem among the items, and the rest goes on.
+The functions block, so call them in a thread. A record that cannot be read is yielded as a Problem; reading continues.
 """
 
 import csv
@@ -11,26 +11,27 @@ from collections.abc import Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from tracker.cli.files.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
 from tracker.errors import ClientError
-from tracker.register.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
-from tracker.torrent_file import MAX_BYTES, parse_torrent_file
+from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
 MAX_LINE = 100_000
-"""Characters of one line of a file."""
+"""Maximum characters of one line."""
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 Items = Iterator[Item | Problem]
 
 
 def count_torrents(paths: Sequence[Path]) -> int | None:
-    """How many .torrent files there are; None when there is anything else, too."""
+    """Number of .torrent files; None if there are other files too."""
     if not all(path.is_dir() or _is_torrent(path.name) for path in paths):
         return None
     return sum(1 for path in paths for _ in (_torrents_under(path) if path.is_dir() else (path,)))
 
 
 def read(paths: Sequence[Path], kind: Kind | None = None) -> Items:
-    """Everything in ``paths``; rows without a ``kind`` of their own are of ``kind``, or what their fields say."""
+    """All records in ``paths``. Rows without a field ``kind`` are of ``kind``, else of the kind that their fields
+    suggest."""
     for path in paths:
         try:
             if path.is_dir():
@@ -59,16 +60,16 @@ def _open(path: Path) -> TextIOWrapper:
 
 
 def _open_file(path: Path) -> int:
-    """A descriptor of a plain file: a pipe that nobody writes to would hold us for ever."""
+    """Descriptor of a regular file. A pipe without a writer would block for ever."""
     file = os.open(path, os.O_RDONLY | os.O_NONBLOCK | os.O_CLOEXEC)
     if not stat.S_ISREG(os.fstat(file).st_mode):
         os.close(file)
-        raise OSError(0, "not a file")
+        raise OSError(0, "not a regular file")
     return file
 
 
 def _read_torrent(path: Path) -> Items:
-    """A row for each info hash: a hybrid torrent has two."""
+    """One row per info hash; a hybrid torrent has two."""
     try:
         with os.fdopen(_open_file(path), "rb") as file:
             found = parse_torrent_file(file.read(MAX_BYTES + 1))
@@ -89,11 +90,11 @@ def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
     elif path.name.lower().endswith(".csv"):
         yield from _read_csv(file, path, kind)
     else:
-        yield Problem(str(path), "is neither a folder nor a .torrent, .csv or .jsonl file")
+        yield Problem(str(path), "is not a folder, .torrent, .csv or .jsonl file")
 
 
 def _lines(file: TextIOWrapper) -> Iterator[str]:
-    """Lines, an overlong one cut to just over MAX_LINE."""
+    """Lines; a line that is too long is cut to MAX_LINE + 1 characters."""
     while line := file.readline(MAX_LINE + 1):
         rest = line
         while len(rest) > MAX_LINE and not rest.endswith("\n"):
@@ -119,23 +120,23 @@ def _json_object(line: str) -> dict[str, object]:
     try:
         fields = json.loads(line)
     except (ValueError, RecursionError):
-        raise ClientError("this is not JSON") from None
+        raise ClientError("not JSON") from None
     if not isinstance(fields, dict):
-        raise ClientError("this is not a JSON object")
+        raise ClientError("not a JSON object")
     return fields
 
 
 def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
-    """The first row names the columns. A row that breaks the rules of CSV is a problem of its own."""
+    """The first row names the columns. Each malformed row is a Problem."""
     rows = csv.reader(_lines(file), strict=True)
-    head = _csv_row(rows)
-    if head is None:
+    header = _csv_row(rows)
+    if header is None:
         return
-    if isinstance(head, str):
-        yield Problem(f"{path} line 1", head)
+    if isinstance(header, str):
+        yield Problem(f"{path} line 1", header)
         return
-    names = [name.strip().lstrip("\ufeff") for name in head]
-    if problem := _bad_head(names, kind):
+    names = [name.strip().lstrip("\ufeff") for name in header]
+    if problem := _header_problem(names, kind):
         yield Problem(f"{path} line 1", problem)
         return
     while (found := _csv_row(rows)) is not None:
@@ -143,7 +144,7 @@ def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
         if isinstance(found, str):
             yield Problem(origin, found)
         elif found and len(found) != len(names):
-            yield Problem(origin, f"has {len(found)} columns, not {len(names)}")
+            yield Problem(origin, f"has {len(found)} columns instead of {len(names)}")
         elif found:
             fields: dict[str, object] = {
                 name: unguarded(name, value) for name, value in zip(names, found, strict=True)
@@ -155,22 +156,22 @@ def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
 
 
 def _csv_row(rows: Iterator[list[str]]) -> list[str] | str | None:
-    """The next row, or what is wrong with it; None at the end."""
+    """The next row, or the text of its error; None at the end."""
     try:
         return next(rows, None)
     except csv.Error as error:
         return str(error)
 
 
-def _bad_head(names: list[str], kind: Kind | None) -> str:
+def _header_problem(names: list[str], kind: Kind | None) -> str:
     if len(set(names)) < len(names):
-        return "a column is there twice"
+        return "a column appears twice"
     try:
         fields: dict[str, object] = dict.fromkeys(names, "x")
         if "kind" not in fields:
             parse_row(kind or kind_of(fields), fields)
     except ClientError as error:
-        return f"the first line has to name the columns: {error.text}"
+        return f"the first line must name the columns: {error.text}"
     return ""
 
 

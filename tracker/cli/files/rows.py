@@ -1,9 +1,9 @@
-"""Rows of the register, and how a field is written in a file.
+"""Records of export and import files, and how their fields are written.
 
-A row is text by name of field. In JSON lines flags are true and false and figures are numbers; in CSV all is text. A
-spreadsheet takes a cell that begins with ``=``, ``+``, ``-`` or ``@`` for a formula, and what a torrent is called a
-stranger chose. So in CSV such a text gets an apostrophe in front, and a text that begins with apostrophes and such a
-sign one more: reading takes one away, and every text comes back as it was.
+A row maps field names to text. In JSON lines, flags are true and false and totals are numbers; in CSV everything is
+text. Spreadsheets run a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and strangers choose the names
+of torrents. So CSV puts an apostrophe before such a text, and before one that begins with apostrophes and such a
+character. Reading removes one apostrophe, which restores the text.
 """
 
 import re
@@ -39,13 +39,13 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
 }
-"""The first one names the thing, and has to be there."""
+"""The first field identifies the record and is required."""
 TEXTS = frozenset({"name", "reason", "prefix"})
 _FLAGS = frozenset({"private", "enabled", "can_leech"})
-_FIGURES = frozenset({"uploaded", "downloaded", "snatches", "announces"})
-_WORDS = {"true": "1", "false": "0"}
+_TOTALS = frozenset({"uploaded", "downloaded", "snatches", "announces"})
+_BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000
-"""Characters of one field; the store keeps fewer."""
+"""Maximum characters of one field; the store's limits are lower."""
 
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
@@ -53,7 +53,7 @@ _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
 @dataclass(frozen=True, slots=True)
 class Item:
-    """One row, and where it stands: ``file.csv line 3``."""
+    """One row and its origin, such as ``file.csv line 3``."""
 
     kind: Kind
     row: Row
@@ -62,7 +62,7 @@ class Item:
 
 @dataclass(frozen=True, slots=True)
 class Problem:
-    """What could not be read."""
+    """A record that cannot be read."""
 
     origin: str
     reason: str
@@ -77,29 +77,29 @@ def unguarded(name: str, value: str) -> str:
 
 
 def typed(row: Row) -> dict[str, str | int | bool]:
-    """For JSON."""
+    """The row with the types of JSON."""
     return {name: _typed(name, value) for name, value in row.items()}
 
 
 def _typed(name: str, value: str) -> str | int | bool:
     if name in _FLAGS and value in ("0", "1"):
         return value == "1"
-    return int(value) if name in _FIGURES and value.isdigit() and len(value) <= 16 else value
+    return int(value) if name in _TOTALS and value.isdigit() and len(value) <= 16 else value
 
 
 def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
-    """The row in ``fields``, empty ones left out. Raises ClientError for what no such row has."""
+    """The row in ``fields`` without empty fields. Raises ClientError for unknown or invalid fields."""
     row: Row = {}
     for name, value in fields.items():
         if name == "kind":
             continue
         if name not in COLUMNS[kind]:
-            raise ClientError(f"a {kind} has no such field")
+            raise ClientError(f"unknown field of a {kind}")
         text = _text(value)
         if len(text) > MAX_TEXT:
             raise ClientError("a field is too long")
         if name in _FLAGS:
-            text = _WORDS.get(text.lower(), text)
+            text = _BOOLEANS.get(text.lower(), text)
         if text:
             row[name] = text
     if COLUMNS[kind][0] not in row:
@@ -117,19 +117,19 @@ def _text(value: object) -> str:
     if isinstance(value, float):
         return repr(value)
     if isinstance(value, str):
-        return value.encode("utf-8", "replace").decode()  # a lone surrogate is no text
-    raise ClientError("a field is neither text, number nor flag")
+        return value.encode("utf-8", "replace").decode()  # replaces lone surrogates
+    raise ClientError("a field is not text, a number or a boolean")
 
 
 def kind_of(fields: Mapping[str, object]) -> Kind:
-    """By its field ``kind``, or else by what names it; denials must say so. Raises ClientError."""
+    """By the field ``kind``, else by the identifying field. A denial needs ``kind``. Raises ClientError."""
     named = fields.get("kind")
     if named is not None:
         for kind in KINDS:
             if named == kind:
                 return kind
-        raise ClientError("kind is torrent, user, denial or client")
+        raise ClientError("kind must be torrent, user, denial or client")
     for kind in KINDS:
         if COLUMNS[kind][0] in fields:
             return kind
-    raise ClientError("there is none of info_hash, user_id and prefix")
+    raise ClientError("needs info_hash, user_id or prefix")

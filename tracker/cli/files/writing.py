@@ -1,17 +1,17 @@
-"""Writes rows of the register."""
+"""Writes rows to CSV and JSON lines."""
 
 import csv
 import json
 from typing import IO
 
-from tracker.register.rows import COLUMNS, Kind, Row, guarded, typed
+from tracker.cli.files.rows import COLUMNS, Kind, Row, guarded, typed
 
 
 class CsvRows:
-    """One kind of row: the first line names the columns."""
+    """Rows of one kind; the first line names the columns."""
 
     def __init__(self, file: IO[str], kind: Kind) -> None:
-        # With both characters in its line end it quotes whatever holds either, and a name may.
+        # With CR and LF in the line terminator, the writer quotes fields that contain either.
         self._rows = csv.writer(file, lineterminator="\r\n")
         self._rows.writerow(("kind", *COLUMNS[kind]))
 
@@ -21,7 +21,7 @@ class CsvRows:
 
 
 class JsonRows:
-    """Any rows, an object a line."""
+    """Rows of any kind, one object per line."""
 
     def __init__(self, file: IO[str]) -> None:
         self._file = file

@@ -1,0 +1,143 @@
+"""/statistics, /counters and /distributions: totals and time series."""
+
+from dataclasses import asdict
+from typing import Annotated, Literal, get_args
+
+from pydantic import BeforeValidator, Field
+
+from tracker import operations
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Flag, Moment, Whole, number
+from tracker.store.stats.slices import PRECISIONS, Distribution
+
+endpoints = Endpoints("statistics", "All-time totals, and counters and distributions over time.")
+
+_Precision = Literal[1, 5, 60, 300, 3600, 18000, 86400]
+assert get_args(_Precision) == PRECISIONS
+Precision = Annotated[_Precision, BeforeValidator(number)]
+NameText = Annotated[
+    str,
+    Field(
+        max_length=300,
+        description="Counter name; see docs/counters.md.",
+        examples=["announces"],
+    ),
+]
+
+
+class Statistics(Reply):
+    """All-time totals and current sizes."""
+
+    torrents: int
+    scored_torrents: int = Field(description="Torrents in the ranking.")
+    denials: int = Field(description="Denied torrents.")
+    users: int
+    users_with_hit_and_runs: int
+    totals: dict[str, int] = Field(
+        description="`seeders` and `leechers` are current; the others are all-time totals."
+    )
+    failures: dict[str, int] = Field(description="Refused requests by reason.")
+
+
+class NamesQuery(Query):
+    pattern: str = Field("*", max_length=300, description="A glob, such as `failures.*`.")
+
+
+class Names(Reply):
+    """Names with data, sorted."""
+
+    items: list[str]
+
+
+class SeriesQuery(Query):
+    precision: Precision = Field(60, description="Slice length in seconds; the last 120 slices are kept.")
+    since: Whole = Field(0, description="A time (epoch s) in the first slice.")
+    until: Whole | None = Field(None, description="A time (epoch s) in the last slice.")
+
+
+class CounterQuery(SeriesQuery):
+    fill: Flag = Field(True, description="true: empty slices are included as 0.")
+
+
+class Slice(Reply):
+    """The count of one time slice."""
+
+    start: Moment
+    count: int
+
+
+class CounterSeries(Reply):
+    """A counter by time slices, oldest first. An unknown counter has none, or only zeros."""
+
+    name: str
+    precision: Precision
+    items: list[Slice]
+
+
+class Measured(Reply):
+    """Summary statistics of measured values."""
+
+    count: int
+    sum: float
+    mean: float
+    deviation: float = Field(description="Standard deviation.")
+    min: float
+    max: float
+
+
+class MeasuredSlice(Measured):
+    """Summary statistics of one time slice."""
+
+    start: Moment
+
+
+class DistributionSeries(Reply):
+    """A distribution by time slices, oldest first, and over all of them."""
+
+    name: str
+    precision: Precision
+    total: Measured | None = Field(description="null if nothing was measured.")
+    items: list[MeasuredSlice]
+
+
+@endpoints.get("/statistics", "Show totals")
+async def statistics(call: Call) -> Statistics:
+    return Statistics(**asdict(await operations.statistics(call.stores)))
+
+
+@endpoints.get("/counters", "List counters")
+async def counters(call: Call, query: NamesQuery) -> Names:
+    return Names(items=await call.stores.counters.names(query.pattern))
+
+
+@endpoints.get("/counters/{name}", "Show a counter over time")
+async def counter(call: Call, name: NameText, query: CounterQuery) -> CounterSeries:
+    last = call.context.clock() if query.until is None else query.until
+    found = await call.stores.counters.series(name, query.precision, query.since, last, fill=query.fill)
+    return CounterSeries(
+        name=name,
+        precision=query.precision,
+        items=[Slice(start=start, count=count) for start, count in found],
+    )
+
+
+@endpoints.get("/distributions", "List distributions")
+async def distributions(call: Call, query: NamesQuery) -> Names:
+    return Names(items=await call.stores.counters.distribution_names(query.pattern))
+
+
+@endpoints.get("/distributions/{name}", "Show a distribution over time")
+async def distribution(call: Call, name: NameText, query: SeriesQuery) -> DistributionSeries:
+    """For example announce latency."""
+    last = call.context.clock() if query.until is None else query.until
+    found, total = await call.stores.counters.distribution(name, query.precision, query.since, last)
+    return DistributionSeries(
+        name=name,
+        precision=query.precision,
+        total=None if total is None else Measured(**_fields(total)),
+        items=[MeasuredSlice(start=start, **_fields(each)) for start, each in found],
+    )
+
+
+def _fields(measured: Distribution) -> dict[str, float]:
+    return {name: getattr(measured, name) for name in Measured.model_fields}

@@ -1,0 +1,38 @@
+"""The objects that all parts of the admin port share."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+
+from tracker.geoip import GeoIP
+from tracker.runtime.telemetry import Snapshot
+from tracker.settings.model import Settings
+from tracker.settings.reload import LastReload, LiveSettings
+from tracker.store.store import Store
+
+
+@dataclass(slots=True)
+class AdminContext:
+    """Passed to every part of the admin port.
+
+    - ``telemetry``: returns the metrics of all processes of this tracker
+    - ``problems``: returns why the tracker is not ready; empty if ready
+    - ``clock``: returns epoch seconds
+    - ``server``: server software of the store and its version
+    - ``listening``: addresses for peers, with real ports
+    - ``last_reload``: returns the result of the last SIGHUP; None before the first
+    """
+
+    stores: Store
+    live: LiveSettings
+    places: GeoIP
+    telemetry: Callable[[], Snapshot]
+    problems: Callable[[], Sequence[str]]
+    clock: Callable[[], float]
+    server: str
+    listening: tuple[str, ...] = ()
+    last_reload: Callable[[], LastReload | None] = lambda: None
+
+    @property
+    def settings(self) -> Settings:
+        """The current settings, replaced on reload."""
+        return self.live.current

@@ -1,0 +1,265 @@
+"""The connections of the admin port, with limits on their number, their time and their bodies.
+
+Request bodies of unauthenticated clients get a short deadline and a max number; they are closed first when connections
+run out. If no connection can be closed, new ones get /health and /ready only. Heads, idle time and stalled readers are
+guarded by system/aiohttp_connection.py.
+"""
+
+import asyncio
+import functools
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+from aiohttp.http_exceptions import LineTooLong
+from aiohttp.web_protocol import RequestHandler
+
+from tracker.admin.http.cookies import cookie_of
+from tracker.admin.http.headers import add_headers
+from tracker.admin.http.problems import Handler, Problem, from_http, internal
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
+from tracker.system.listeners import Listener
+
+MAX_LINE_BYTES = 8190
+MAX_HEADER_BYTES = 8190
+MAX_HEADERS = 64
+
+MAX_ANONYMOUS_BODIES = 16
+"""Max unfinished bodies of unauthenticated clients. A sign-in form usually arrives together with its head."""
+PROBES = frozenset({"/health", "/ready"})
+"""The paths served on every connection."""
+
+log = structlog.get_logger("tracker.admin")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``idle_seconds``: between requests, for a head, and for a stalled reader; ``anonymous_body_seconds``: for bodies
+    of unauthenticated clients; ``stop_seconds``: for requests in flight when the port closes."""
+
+    connections: int = 512
+    idle_seconds: float = 30.0
+    body_seconds: float = 60.0
+    anonymous_body_seconds: float = 5.0
+    stop_seconds: float = 2.0
+
+
+class Request(web.Request):
+    """Adds the security headers to every response, also to those without a route."""
+
+    async def _prepare_hook(self, response: web.StreamResponse) -> None:
+        await super()._prepare_hook(response)
+        add_headers(self, response)
+
+
+class Connection(GuardedConnection):
+    """See the head of this module."""
+
+    __slots__ = ("authenticated", "probes_only")
+
+    client_errors = (*GuardedConnection.client_errors, Problem)
+
+    def __init__(self, manager: "Server", **options: Any) -> None:
+        super().__init__(manager, **options)
+        self.probes_only = False
+        """There are too many connections: only probes are served on this one."""
+        self.authenticated = False
+        """Whether the current request is authenticated."""
+
+    @property
+    def idle(self) -> bool:
+        """Open, and no request is in flight."""
+        return self.waits_for_request and not self._force_close
+
+    @property
+    def peer(self) -> Any:
+        """The client's address; on a unix socket the socket's name."""
+        name = self.peername
+        return name[0] if isinstance(name, tuple) else name
+
+    @property
+    def awaits_anonymous_body(self) -> bool:
+        """The body of an unauthenticated request is incomplete."""
+        return not (self.authenticated or self._force_close or self._manager is None or self._body.is_eof())
+
+    def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
+        return _closing(malformed(error))
+
+    def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
+        if isinstance(error, ConnectionError):
+            raise error  # the client disconnected
+        return _closing(internal(request.method, error or RuntimeError("request timed out")))
+
+    def log_failure(self, error: Any) -> None:
+        log.error("admin connection failed", exc_info=error)
+
+
+def _closing(problem: Problem) -> web.Response:
+    """A response that closes the connection."""
+    reply = problem.response()
+    reply.force_close()
+    return reply
+
+
+class Server(GuardedServer):
+    """Limits the number of connections, so that idle or slow clients do not keep others out.
+
+    Beyond the limit, a connection with an unfinished anonymous body is closed, else the oldest idle one. If there is
+    neither, the new connection serves probes only.
+    """
+
+    def __init__(self, handler: Handler, limits: Limits, **options: Any) -> None:
+        self.limits = limits
+        self._anonymous_bodies: dict[Connection, None] = {}
+        super().__init__(
+            functools.partial(_handle, handler, limits),
+            ConnectionLimits(MAX_LINE_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, limits.idle_seconds),
+            access_log=None,
+            **options,
+        )
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        if len(self._connections) <= self.limits.connections:
+            return
+        idle = (cast(Connection, one) for one in self._connections if one is not handler)
+        oldest = self._oldest_anonymous_body() or next((one for one in idle if one.idle), None)
+        if oldest is not None:
+            oldest.force_close()
+        else:
+            cast(Connection, handler).probes_only = True
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        self._anonymous_bodies.pop(cast(Connection, handler), None)
+
+    def track_anonymous_body(self, connection: Connection) -> None:
+        """Track an unfinished body of an unauthenticated client; beyond the max number one is closed."""
+        self._anonymous_bodies.setdefault(connection)
+        if (
+            len(self._anonymous_bodies) > MAX_ANONYMOUS_BODIES
+            and (worst := self._oldest_anonymous_body()) is not None
+        ):
+            worst.force_close()
+            self._anonymous_bodies.pop(worst, None)
+
+    def _oldest_anonymous_body(self) -> Connection | None:
+        """The oldest unfinished anonymous body of the address that has the most."""
+        self._anonymous_bodies = {one: None for one in self._anonymous_bodies if one.awaits_anonymous_body}
+        if not self._anonymous_bodies:
+            return None
+        busiest = Counter(one.peer for one in self._anonymous_bodies).most_common(1)[0][0]
+        return next(one for one in self._anonymous_bodies if one.peer == busiest)
+
+
+class Runner(web.AppRunner):
+    """Runs an application on this Server."""
+
+    def __init__(self, app: web.Application, limits: Limits) -> None:
+        super().__init__(app, shutdown_timeout=limits.stop_seconds)
+        self._limits = limits
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        factory = functools.partial(cast(Any, made.request_factory), _cls=Request)
+        return Server(cast(Handler, made.request_handler), self._limits, request_factory=factory)
+
+
+@asynccontextmanager
+async def serving(app: web.Application, listeners: list[Listener], limits: Limits) -> AsyncIterator[None]:
+    """Serves the application on the listeners; leaving the block closes them."""
+    runner = Runner(app, limits)
+    accepting: list[asyncio.Server] = []
+    try:
+        await runner.setup()
+        assert runner.server is not None
+        for listener in listeners:
+            accepting.append(await listener.accept(runner.server))
+        yield
+    finally:
+        for server in accepting:
+            server.close()
+        for listener in listeners:
+            listener.close()
+        await runner.cleanup()
+
+
+async def _handle(handler: Handler, limits: Limits, request: web.Request) -> web.StreamResponse:
+    """Handles a request with deadlines for its body; also converts errors that aiohttp raises before middlewares."""
+    connection = cast(Connection, request.protocol)
+    connection.authenticated = False
+    if connection.probes_only and request.path not in PROBES:
+        return _closing(Problem(503, detail="too many connections"))
+    timers: list[asyncio.TimerHandle] = []
+    unfinished = request.can_read_body and not request.content.is_eof()
+    if unfinished:
+        if "Authorization" not in request.headers and not cookie_of(request):
+            mark_anonymous(request)
+        loop = asyncio.get_running_loop()
+        timers.append(
+            loop.call_later(limits.anonymous_body_seconds, _time_out_anonymous_body, request, connection)
+        )
+        timers.append(loop.call_later(limits.body_seconds, _time_out_body, request))
+    try:
+        return await handler(request)
+    except web.HTTPException as error:
+        if error.status < 400:
+            raise
+        return from_http(error).response()
+    finally:
+        for timer in timers:
+            timer.cancel()
+        if unfinished and not connection.authenticated:
+            mark_anonymous(request)
+
+
+def mark_authenticated(request: web.Request) -> None:
+    """The request is authenticated: its body gets the full deadline and is not closed to make room."""
+    connection = request.protocol
+    if isinstance(connection, Connection):
+        connection.authenticated = True
+
+
+def mark_anonymous(request: web.Request) -> None:
+    """The request is not authenticated, whatever credentials it carries."""
+    connection = request.protocol
+    if isinstance(connection, Connection) and connection.awaits_anonymous_body:
+        cast(Server, connection._manager).track_anonymous_body(connection)
+
+
+@web.middleware
+async def size_limit_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """Refuses a body by its Content-Length before reading it; one without it is refused once it is too large."""
+    check_size(request, request.client_max_size)
+    return await handler(request)
+
+
+def check_size(request: web.Request, max_bytes: int) -> None:
+    size = request.content_length or 0
+    if size > max_bytes:
+        raise web.HTTPRequestEntityTooLarge(max_size=max_bytes, actual_size=size)
+
+
+def _time_out_anonymous_body(request: web.Request, connection: Connection) -> None:
+    if not connection.authenticated:
+        _time_out_body(request)
+
+
+def _time_out_body(request: web.Request) -> None:
+    if not request.content.is_eof():
+        request.content.set_exception(
+            Problem(408, detail="request body timed out", headers={"Connection": "close"})
+        )
+
+
+def malformed(error: BaseException | None) -> Problem:
+    if isinstance(error, LineTooLong):
+        return Problem(431, detail="request line or header too long")
+    return Problem(400, detail="malformed HTTP request")

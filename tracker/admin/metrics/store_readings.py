@@ -1,0 +1,88 @@
+"""Metrics read from the store at each scrape, with a deadline; partial if the store fails meanwhile."""
+
+import asyncio
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass, field
+
+from redis.exceptions import RedisError
+
+from tracker.admin.metrics.table import EVENTS, Source
+from tracker.errors import StoreUnavailable
+from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.store import Store
+
+MAX_QUEUES = 50
+"""A queue is a label, and the number of labels is bounded; further queues are left out."""
+READ_SECONDS = 2.0
+"""The default scrape timeout of Prometheus is 10 s."""
+
+
+@dataclass(slots=True)
+class StoreReadings:
+    """``up``: the store responded; values it refused are missing."""
+
+    up: bool = True
+    values: dict[Source, float] = field(default_factory=dict)
+
+    def put(self, metric: str, value: float, *labels: str) -> None:
+        self.values[metric, labels] = value
+
+
+async def read_store(stores: Store) -> StoreReadings:
+    """Raises no store errors."""
+    readings = StoreReadings()
+    try:
+        async with asyncio.timeout(READ_SECONDS):
+            for part in (_totals, _sizes, _scores, _jobs, _memory):
+                await _read(part, stores, readings)
+    except (StoreUnavailable, TimeoutError):
+        readings.up = False
+    return readings
+
+
+async def _read(
+    part: Callable[[Store, StoreReadings], Awaitable[None]], stores: Store, readings: StoreReadings
+) -> None:
+    """A key of a wrong type, or a forbidden command, drops only its own values."""
+    try:
+        await part(stores, readings)
+    except (RedisError, ValueError):
+        return
+
+
+async def _totals(stores: Store, readings: StoreReadings) -> None:
+    totals = await stores.counters.totals()
+    readings.put("tracker_peers", max(0, totals["seeders"]), "seeder")
+    readings.put("tracker_peers", max(0, totals["leechers"]), "leecher")
+    for event in EVENTS:
+        readings.put("tracker_store_events_total", totals[event], event)
+    readings.put("tracker_store_credit_cut_bytes_total", totals["credit_cut"])
+
+
+async def _sizes(stores: Store, readings: StoreReadings) -> None:
+    readings.put("tracker_torrents", await stores.torrents.count())
+    readings.put("tracker_users", await stores.users.count())
+    readings.put("tracker_limited_subjects", await stores.rate_limits.subject_count())
+    readings.put("tracker_figures_waiting", await stores.outbox.waiting())
+
+
+async def _scores(stores: Store, readings: StoreReadings) -> None:
+    lag = await stores.scores.lag()
+    readings.put("tracker_scored_torrents", lag.count)
+    readings.put("tracker_scores_due", lag.waiting)
+    readings.put("tracker_scores_late", lag.late)
+    readings.put("tracker_scores_oldest_seconds", lag.longest_seconds)
+
+
+async def _jobs(stores: Store, readings: StoreReadings) -> None:
+    for queue in (await stores.jobs.queues())[:MAX_QUEUES]:
+        for status, size in (await stores.jobs.sizes(queue)).items():
+            readings.put("tracker_jobs", size, queue, status)
+
+
+async def _memory(stores: Store, readings: StoreReadings) -> None:
+    info = await read_info(stores.connection, "memory")
+    if used := bytes_in(info, "used_memory"):
+        readings.put("tracker_store_memory_bytes", used)
+    if limit := bytes_in(info, "maxmemory"):
+        readings.put("tracker_store_memory_limit_bytes", limit)

@@ -1,0 +1,37 @@
+"""Error pages for browsers; programs get problem details."""
+
+import orjson
+from aiohttp import web
+
+from tracker.admin.http.problems import CONTENT_TYPE, Handler
+from tracker.admin.pages.rendering import render
+
+_PROGRAM_PATHS = ("/api/", "/metrics", "/live", "/figures/")
+
+
+@web.middleware
+async def error_page_middleware(request: web.Request, handler: Handler) -> web.StreamResponse:
+    """The outermost middleware: turns problem details into an HTML page when a browser navigates."""
+    response = await handler(request)
+    if not (
+        isinstance(response, web.Response)
+        and response.content_type == CONTENT_TYPE
+        and _is_navigation(request)
+    ):
+        return response
+    assert isinstance(response.body, bytes)
+    page = render(request, "error.html", {"problem": orjson.loads(response.body)}, status=response.status)
+    for name in ("Retry-After", "Allow", "WWW-Authenticate"):
+        if name in response.headers:
+            page.headers[name] = response.headers[name]
+    return page
+
+
+def _is_navigation(request: web.Request) -> bool:
+    """Whether a browser navigates to this URL; false for scripts and programs."""
+    accept = request.headers.get("Accept", "")
+    return (
+        "text/html" in accept
+        and "HX-Request" not in request.headers
+        and not request.path.startswith(_PROGRAM_PATHS)
+    )

@@ -1,0 +1,130 @@
+"""Wires the background work of a tracker: scoring, jobs, adoption, and pushes to StatHat or StatsD.
+
+Any number of trackers may share a store: leases and markers in it prevent duplicate work.
+"""
+
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager
+
+from tracker.bittorrent import Address, InfoHash
+from tracker.core.scoring import Source
+from tracker.runtime.context import RuntimeContext
+from tracker.settings.model import Settings
+from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
+from tracker.store.store import Store
+from tracker.system.event_loop import running
+from tracker.workers import counter_cleanup, rescore
+from tracker.workers.adoption import AdoptionWorker
+from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.jobs import JobWorker, Queue
+from tracker.workers.marker_cleanup import MarkerCleaner
+from tracker.workers.push.sender import Receiver, Sender
+from tracker.workers.push.stathat import StatHat
+from tracker.workers.push.statsd import StatsD
+from tracker.workers.reaper import Reaper
+from tracker.workers.rescore import Rescore
+from tracker.workers.scorer import Scorer
+from tracker.workers.upstreams import Upstreams
+
+FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
+PERIODIC_SECONDS = {FLUSH_STATHAT: 60.0, CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS)}
+
+
+@asynccontextmanager
+async def open_background(
+    base: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None]
+) -> AsyncIterator[JobWorker]:
+    """Runs the background work, and keeps connections to upstream trackers open.
+
+    ``on_peer`` receives the peers that upstream trackers report. On exit, after the last announce, running jobs end or
+    return to their queues.
+    """
+    store, settings = base.store, base.live.current
+    on_upstream_peer = on_peer if settings.uniques.enabled else None
+    async with Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams:
+        scorer = Scorer(
+            store.scores,
+            store.connection,
+            settings.scoring,
+            lambda: base.live.current.announce.peers_default,
+            store.counters.count,
+            time.time,
+            _upstream_sources(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
+        )
+        adoption = _adoption(base, reaper)
+        jobs = _jobs(settings, store, scorer, reaper, adoption)
+        markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
+        scoring = [scorer.run] if settings.scoring.enabled else []
+        async with running(jobs.run, adoption.run, markers.run, *scoring):
+            yield jobs
+            await jobs.drain()
+
+
+def _upstream_sources(
+    upstreams: Upstreams, max_peers: int
+) -> Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source]]]]:
+    """A function that asks the upstream trackers, and returns the counts of those that answered, for the scorer.
+
+    New peers are given as 0: the scorer derives them from the growth since its last run.
+    """
+
+    async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
+        replies = await upstreams.ask_many(info_hashes)
+        return {
+            info_hash: [Source(counts.peers, 0, max_peers) for counts in received if counts.error is None]
+            for info_hash, received in replies.items()
+        }
+
+    return ask
+
+
+def _adoption(base: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
+    def is_enabled() -> bool:
+        return base.live.current.users.private or base.live.current.clients.allow_list
+
+    return AdoptionWorker(base.store.adoption, lambda: reaper.interval, is_enabled)
+
+
+def _jobs(
+    settings: Settings,
+    store: Store,
+    scorer: Scorer,
+    reaper: Reaper,
+    adoption: AdoptionWorker,
+) -> JobWorker:
+    """The job worker, with the handler of each queue."""
+    connection, counters, jobs = store.connection, store.counters, store.jobs
+    clean = CounterCleaner(counters, time.time)
+    receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
+    sender = Sender(
+        receiver,
+        store.outbox,
+        connection,
+        scored_torrents=store.scores.count,
+        count=counters.count,
+        clock=time.time,
+    )
+
+    async def clean_up(_: object) -> None:
+        await clean.clean_once()
+        await store.users.finish_deletions()
+        await store.hit_and_runs.drop_removed()
+
+    async def sweep(_: object) -> None:
+        await reaper.sweep_once(hurry=True)
+        await adoption.round(0.0)
+
+    queues = {
+        PROCESS_TORRENT: Queue(scorer.handle, settings.jobs.concurrency),
+        REPROCESS: Queue(
+            Rescore(jobs, store.scores, connection).handle, 1, rescore.TIMEOUT_SECONDS, resumes=True
+        ),
+        CLEAN_COUNTERS: Queue(clean_up),
+        SWEEP: Queue(sweep),
+        FLUSH_STATHAT: Queue(sender.flush),
+    }
+    periodic = {
+        queue: s for queue, s in PERIODIC_SECONDS.items() if queue != FLUSH_STATHAT or receiver.enabled
+    }
+    return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)

@@ -1,0 +1,103 @@
+"""Counts what joins and refusals show: unique users by place, and client software. No announce waits for it."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+
+from tracker.bittorrent import Address, InfoHash, PeerId
+from tracker.geoip import COUNTRY_NAMES, GeoIP
+from tracker.runtime.context import RuntimeContext
+from tracker.settings.model import Settings
+from tracker.store.stats.count import Count
+from tracker.store.store import Store
+from tracker.system.event_loop import running
+from tracker.wire.peer_id import client_name
+from tracker.workers.client_software import ClientSoftwareCounter
+from tracker.workers.place_names import PlaceRenamer
+from tracker.workers.unique_users import UniqueUserCounter
+
+
+@dataclass(frozen=True, slots=True)
+class JoinEvents:
+    """Callbacks for joins and refusals. They put each event on a queue and return at once."""
+
+    unique_users: UniqueUserCounter
+    places: GeoIP
+    counts_users: bool
+    """Whether unique users are counted."""
+    client_software: ClientSoftwareCounter
+    counts_software: bool
+    """Whether client software is counted."""
+    count: Count
+
+    def on_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
+        """A peer joined a swarm."""
+        if self.counts_users:
+            self.unique_users.add(info_hash, address)
+        if self.counts_software:
+            self.client_software.add(peer_id, "")
+
+    def on_late_join(self, info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
+        """A peer joined, but the store's reply was lost. Also counts the join, because the announce did not."""
+        self.count("joins", "joins.v4" if len(address) == 4 else "joins.v6")
+        self.on_join(info_hash, peer_id, address)
+
+    def on_client_seen(self, peer_id: PeerId, label: str) -> None:
+        """A peer was refused with the failure ``label``."""
+        if self.counts_software:
+            self.client_software.add(peer_id, label)
+
+
+@asynccontextmanager
+async def open_joins(base: RuntimeContext) -> AsyncIterator[JoinEvents]:
+    """Opens the GeoIP database and runs the counters. On exit, after the last announce, counts what is still queued."""
+    settings = base.live.current
+    places = GeoIP(settings.geoip.database)
+    store = base.store
+    store.place_names.country_names = COUNTRY_NAMES
+    renamer = PlaceRenamer(store.place_names, store.connection)
+    joins = JoinEvents(
+        unique_users=_unique_users(settings, store, places, renamer.done),
+        places=places,
+        counts_users=settings.uniques.enabled,
+        client_software=_client_software(store),
+        counts_software=settings.clients.count_software,
+        count=store.counters.count,
+    )
+    base.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
+    base.telemetry.gauge("geoip_misses", lambda: places.misses)
+    base.telemetry.gauge("software_waiting", lambda: joins.client_software.waiting)
+    users = [joins.unique_users.run] if joins.counts_users else []
+    software = [joins.client_software.run] if joins.counts_software else []
+    try:
+        async with running(renamer.run, *users, *software):
+            yield joins
+            async with asyncio.TaskGroup() as tasks:
+                tasks.create_task(joins.unique_users.flush(), name="unique users flush")
+                tasks.create_task(joins.client_software.flush(), name="client software flush")
+    finally:
+        places.close()
+
+
+def _unique_users(settings: Settings, store: Store, places: GeoIP, ready: asyncio.Event) -> UniqueUserCounter:
+    return UniqueUserCounter(
+        store.uniques,
+        store.connection,
+        settings.uniques,
+        lookup=places.lookup,
+        refresh=places.refresh,
+        count=store.counters.count,
+        clock=time.time,
+        ready=ready,
+    )
+
+
+def _client_software(store: Store) -> ClientSoftwareCounter:
+    return ClientSoftwareCounter(
+        store.software,
+        name=client_name,
+        count=store.counters.count,
+        clock=time.time,
+    )

@@ -1,0 +1,233 @@
+"""The composition root: opens the parts in order, runs their loops, and closes them in reverse order.
+
+Sockets open last and close first.
+"""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from contextlib import AsyncExitStack, asynccontextmanager
+from dataclasses import dataclass
+from functools import partial
+from importlib import import_module
+from typing import TypeVar
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.admin.context import AdminContext
+from tracker.app.background import open_background
+from tracker.app.join_events import JoinEvents, open_joins
+from tracker.app.readiness import NO_WEB_PROCESS, Readiness
+from tracker.app.web import open_web
+from tracker.app.web_processes import WorkerConfig, open_web_processes
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.runtime.context import RuntimeContext, open_context
+from tracker.runtime.store import open_connection
+from tracker.runtime.telemetry import Snapshot, Telemetry, merged
+from tracker.settings.model import Settings
+from tracker.settings.reference import mask_url
+from tracker.settings.reload import Reload
+from tracker.store.access.tokens import Tokens
+from tracker.store.client.connection import Connection
+from tracker.system.event_loop import freeze_gc, running
+from tracker.system.listeners import open_listeners
+from tracker.valkey.opening import StoreServer
+from tracker.workers.reaper import Reaper
+
+Problems = Callable[[], Sequence[str]]
+"""Returns why the tracker is not ready; empty if it is."""
+
+_Result = TypeVar("_Result")
+_MAX_REFUSALS, _RETRY_SECONDS = 3, 0.1
+
+log = structlog.get_logger("tracker")
+
+
+@dataclass(frozen=True, slots=True)
+class Banner:
+    """What the terminal shows once the tracker serves."""
+
+    addresses: tuple[str, ...]
+    store: str
+    data: str
+    admin: tuple[str, ...] = ()
+    """The addresses of the admin port."""
+    link: str = ""
+    """The secret of a link that signs in once on the admin port; empty if a token exists."""
+    admin_url: str = ""
+    """The URL of the admin port for browsers; empty if it is not set."""
+
+
+async def serve(
+    settings: Settings,
+    server: StoreServer,
+    stop: asyncio.Event,
+    ready: Callable[[Banner], None],
+    reload: Reload,
+) -> None:
+    """Serves from ``server`` until ``stop``; raises StartupError when it cannot start."""
+    redis, telemetry, url = settings.redis, Telemetry(), server.url
+    async with (
+        open_connection(
+            url,
+            redis,
+            redis.timeout_seconds,
+            telemetry.round_trip,
+            wait_for_server=server.private is not None,
+        ) as (connection, version),
+        running(*([server.private.supervise] if server.private else [])),
+        open_context(settings, connection, telemetry) as base,
+    ):
+        reaper = await reaper_on(base)
+        problems = Readiness(connection, stop.is_set, reaper).problems
+        async with (
+            open_joins(base) as joins,
+            open_background(base, reaper, joins.unique_users.add),
+            running(reaper.run),
+            _web(base, joins, url, problems) as web,
+            _admin(base, joins, web, version, reload) as (admin, tokens),
+            running(partial(reload.run, settings, partial(_apply_settings, base, joins, web))),
+        ):
+            addresses = web.addresses
+            store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
+            freeze_gc()
+            link = (
+                await retry_while_unavailable(connection, partial(_link, tokens))
+                if admin and server.private
+                else ""
+            )
+            ready(Banner(addresses, store, server.data, admin, link, settings.admin.url or ""))
+            log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
+            await stop.wait()
+            log.info("stopping")
+
+
+async def retry_while_unavailable(
+    connection: Connection, operation: Callable[[], Awaitable[_Result]]
+) -> _Result:
+    """Returns what ``operation`` returns. Retries while the store is unavailable.
+
+    Raises StartupError if the store is connected but keeps refusing work.
+    """
+    refusals = 0
+    while True:
+        try:
+            return await operation()
+        except StoreUnavailable as error:
+            refusals += not connection.away
+            if refusals == _MAX_REFUSALS:
+                raise StartupError(f"the store stopped answering: {error}") from error
+        await asyncio.sleep(_RETRY_SECONDS)
+        await connection.until_back()
+
+
+async def _link(tokens: Tokens) -> str:
+    """The secret of a new sign-in link; empty if a token exists."""
+    return "" if await tokens.any() else await tokens.new_link()
+
+
+@dataclass(frozen=True, slots=True)
+class _Web:
+    """The part that serves peers, in this process or in several."""
+
+    addresses: tuple[str, ...]
+    telemetry: Callable[[], Snapshot]
+    """Returns the sums over all processes."""
+    problems: Problems
+    """The problems of all processes."""
+    apply_settings: Callable[[Settings], None]
+    """Sends changed settings to the other processes."""
+
+
+def _apply_settings(base: RuntimeContext, joins: JoinEvents, web: _Web, changed: Settings) -> None:
+    base.apply_settings(changed)
+    joins.places.use(changed.geoip.database)
+    web.apply_settings(changed)
+
+
+async def reaper_on(base: RuntimeContext) -> Reaper:
+    """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
+    store = base.store
+    reaper = Reaper(
+        store.reaping,
+        store.connection,
+        store.keys,
+        store.counters,
+        lambda: base.live.current.reaper.interval_seconds,
+        time.time,
+    )
+    try:
+        await retry_while_unavailable(store.connection, store.load_secret)
+        await retry_while_unavailable(store.connection, store.reaping.heartbeat)
+    except RedisError as error:
+        raise StartupError(f"the store rejects a command that the tracker needs: {error}") from error
+    store.connection.on_reconnect(reaper.on_reconnect)
+    base.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
+    base.telemetry.gauge("swept_at", lambda: reaper.swept_at)
+    base.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
+    return reaper
+
+
+@asynccontextmanager
+async def _web(
+    base: RuntimeContext,
+    joins: JoinEvents,
+    url: str,
+    problems: Problems,
+) -> AsyncIterator[_Web]:
+    """Serves peers, in this process or in several. ``problems`` returns the problems of this process."""
+    telemetry, settings = base.telemetry, base.live.current
+    if settings.http.workers == 1:
+        async with open_web(base, joins, problems=problems) as addresses:
+            yield _Web(addresses, telemetry.snapshot, problems, lambda changed: None)
+        return
+    async with AsyncExitStack() as stack:
+        listeners = await open_listeners(settings.http.listen)
+        for listener in listeners:
+            stack.callback(listener.close)
+        config = WorkerConfig(
+            settings, url, base.store.secret, tuple(listener.address for listener in listeners)
+        )
+        pool = await stack.enter_async_context(open_web_processes(config, listeners, problems))
+        telemetry.gauge("web_processes", lambda: pool.alive)
+
+        def all_problems() -> list[str]:
+            return [*problems(), *([] if pool.alive else [NO_WEB_PROCESS])]
+
+        def snapshot() -> Snapshot:
+            return merged([telemetry.snapshot(), pool.snapshot()])
+
+        yield _Web(config.addresses, snapshot, all_problems, pool.apply_settings)
+
+
+@asynccontextmanager
+async def _admin(
+    base: RuntimeContext,
+    joins: JoinEvents,
+    web: _Web,
+    version: str,
+    reload: Reload,
+) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
+    """Opens the admin port if it is enabled, and yields its addresses and the tokens."""
+    store, settings = base.store, base.live.current
+    if not settings.admin.enabled:
+        yield (), store.tokens
+        return
+    # A quarter of all imports. Peers are served by now and should not wait for it, hence the thread.
+    await asyncio.to_thread(import_module, "tracker.admin.server")
+    from tracker.admin.server import serve_admin  # noqa: PLC0415
+
+    admin_context = AdminContext(
+        store,
+        base.live,
+        joins.places,
+        web.telemetry,
+        web.problems,
+        time.time,
+        version,
+        web.addresses,
+        lambda: reload.last,
+    )
+    async with serve_admin(admin_context, settings.admin) as addresses:
+        yield addresses, store.tokens

@@ -1,0 +1,63 @@
+"""Wires the HTTP front end to the announce logic and the swarm store, once in each process that serves peers."""
+
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from contextlib import asynccontextmanager
+from functools import partial
+
+from tracker.app.join_events import JoinEvents
+from tracker.core.announce import Tracker
+from tracker.core.rate_limits import Limits
+from tracker.frontends.http.server import serve_http
+from tracker.runtime.context import RuntimeContext
+from tracker.system.event_loop import running
+from tracker.system.listeners import Listener
+from tracker.workers.allow_list import clear_on_change
+from tracker.workers.rate_limits import share_limits
+
+
+@asynccontextmanager
+async def open_web(
+    base: RuntimeContext,
+    joins: JoinEvents,
+    listeners: Sequence[Listener] | None = None,
+    problems: Callable[[], Sequence[str]] = tuple,
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serves on ``listeners``, or on those of the settings, and yields their addresses.
+
+    Sockets open last and close first. ``problems`` returns why the tracker is not ready.
+    """
+    store, telemetry, settings = base.store, base.telemetry, base.live.current
+    swarms = store.swarms
+    telemetry.gauge("announces_waiting", lambda: swarms.waiting)
+    telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
+    limits = Limits(settings.limits, private=settings.users.private)
+    tracker = Tracker(
+        swarms,
+        store.counters,
+        store.allow_list,
+        base.live,
+        secret=store.secret,
+        clock=time.time,
+        limits=limits,
+        on_join=joins.on_join,
+        on_client_seen=joins.on_client_seen,
+    )
+
+    async def update_allow_list() -> None:
+        await clear_on_change(store.connection, store.keys, store.allow_list)
+
+    async def update_limits() -> None:
+        await share_limits(limits, store.rate_limits, time.time)
+
+    async with (
+        running(partial(swarms.run, joins.on_late_join), update_allow_list, update_limits),
+        serve_http(
+            tracker,
+            base.live,
+            listeners=listeners,
+            problems=problems,
+            show_open=lambda read: telemetry.gauge("connections", read),
+        ) as addresses,
+    ):
+        yield addresses

@@ -1,0 +1,127 @@
+"""One web process of several. Only tracker/app/web_processes.py starts it, as
+``python -m tracker.app.web_process DESCRIPTOR``."""
+
+import asyncio
+import json
+import signal
+import socket
+import sys
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+from tracker.app.join_events import open_joins
+from tracker.app.readiness import Readiness
+from tracker.app.web import open_web
+from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snapshot, receive_config
+from tracker.errors import StartupError
+from tracker.runtime.context import RuntimeContext, open_context
+from tracker.runtime.store import open_unchecked
+from tracker.runtime.telemetry import Telemetry
+from tracker.settings.reload import with_values
+from tracker.store.client.connection import Connection
+from tracker.system import logs
+from tracker.system.event_loop import freeze_gc, new_event_loop, running
+from tracker.system.listeners import Listener
+from tracker.workers.heartbeat import send_heartbeats
+
+PARENT_TIMEOUT_SECONDS = 30.0
+"""Without a message from the parent for this long, this process is not ready."""
+
+
+class ParentConnection:
+    """Receives status messages and changed settings from the parent, and stops this process when the parent ends."""
+
+    def __init__(self, stop: asyncio.Event, apply_values: Callable[[Mapping[str, Any]], None]) -> None:
+        self._stop = stop
+        self._apply_values = apply_values
+        self._problems: tuple[str, ...] = ()
+        self._received_at = asyncio.get_running_loop().time()
+
+    def problems(self) -> Sequence[str]:
+        if asyncio.get_running_loop().time() - self._received_at > PARENT_TIMEOUT_SECONDS:
+            return ("no message from the background process for 30 s",)
+        return self._problems
+
+    async def listen(self, reader: asyncio.StreamReader) -> None:
+        """Reads messages until the parent has ended, then sets ``stop``."""
+        with suppress(OSError):
+            while line := await reader.readline():
+                message = json.loads(line)
+                if isinstance(message, dict):
+                    self._apply_values(message)
+                else:
+                    self._problems = tuple(message)
+                self._received_at = asyncio.get_running_loop().time()
+        self._stop.set()
+
+
+async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: socket.socket) -> None:
+    """Serves until SIGTERM or until the parent has ended."""
+    stop = asyncio.Event()
+    asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
+    reader, writer = await asyncio.open_connection(sock=pair)
+    telemetry, redis = Telemetry(), config.settings.redis
+
+    def apply_values(values: Mapping[str, Any]) -> None:
+        base.apply_settings(with_values(base.live.current, values))
+        joins.places.use(base.live.current.geoip.database)
+
+    parent = ParentConnection(stop, apply_values)
+    listeners = [Listener(s, address) for s, address in zip(sockets, config.addresses, strict=True)]
+
+    async def send_snapshots() -> None:
+        while True:
+            writer.write(encode_snapshot(telemetry.snapshot()))
+            with suppress(OSError):
+                await writer.drain()
+            await asyncio.sleep(STATUS_SECONDS)
+
+    def problems() -> list[str]:
+        own = Readiness(connection, stop.is_set, None).problems()
+        return list(dict.fromkeys([*own, *parent.problems()]))
+
+    async with (
+        open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip) as connection,
+        _context(config, connection, telemetry) as base,
+        open_joins(base) as joins,
+        open_web(base, joins, listeners, problems),
+        running(
+            send_snapshots,
+            lambda: parent.listen(reader),
+            lambda: send_heartbeats(base.store.reaping, connection),
+        ),
+    ):
+        freeze_gc()
+        await stop.wait()
+    with suppress(OSError):
+        writer.write(encode_snapshot(telemetry.snapshot()))
+        await writer.drain()
+    writer.close()
+
+
+@asynccontextmanager
+async def _context(
+    config: WorkerConfig, connection: Connection, telemetry: Telemetry
+) -> AsyncIterator[RuntimeContext]:
+    async with open_context(config.settings, connection, telemetry) as context:
+        context.store.use_secret(config.secret)
+        yield context
+
+
+def main() -> None:
+    pair = socket.socket(fileno=int(sys.argv[1]))
+    try:
+        config, sockets = receive_config(pair)
+    except EOFError:
+        return
+    logs.configure(config.settings.log)
+    try:
+        with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+            runner.run(serve(config, sockets, pair))
+    except StartupError as error:
+        sys.exit(logs.mask(str(error)))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,87 @@
+"""``tracker backup`` and ``tracker restore``."""
+
+import asyncio
+import time
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from tracker.cli.commands import AsJson, Config, load_settings, run_with_stores
+from tracker.cli.terminal import Row, describe
+from tracker.errors import ClientError
+from tracker.runtime.store import build_store
+from tracker.settings.model import Settings
+from tracker.store.client.connection import Connection
+from tracker.store.store import Store
+from tracker.valkey.backup import copy_store, restore_store
+
+_NOT_PRIVATE = (
+    "the store is an external server (TRACKER_REDIS__URL): back it up with `redis-cli --rdb FILE` or "
+    "`valkey-cli --rdb FILE`; `tracker export --what all FILE` writes torrents, users and lists"
+)
+_RESTORED = (
+    "Tokens, passkeys and users are those of the backup: repeat what was revoked or changed since. "
+    "All browsers are signed out."
+)
+
+
+def backup(
+    target: Annotated[
+        str,
+        typer.Argument(
+            metavar="FILE|FOLDER/",
+            help="In a folder, the file is named after the time. FOLDER/ is created if missing.",
+        ),
+    ],
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Back up the private store to one file; the tracker may be running. The file contains passkeys: keep it secret."""
+    settings = _private(config)
+    directory = settings.data.directory.absolute()
+    if not (directory / "tracker.lock").exists():
+        raise ClientError(f"no tracker has used {directory} yet: nothing to back up")
+    path = Path(target)
+    if target.endswith("/"):  # Path drops the slash, and every backup would replace the last one
+        path.mkdir(mode=0o700, exist_ok=True)
+    if path.is_dir():
+        path /= f"swarmkeeper-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.rdb"
+
+    async def work(stores: Store) -> None:
+        size = await copy_store(stores.connection, directory, path)
+        describe({"file": str(path), "bytes": size}, as_json=as_json)
+
+    run_with_stores(settings, work)
+
+
+def restore(
+    source: Annotated[Path, typer.Argument(metavar="FILE", help="File written by `tracker backup`.")],
+    replace: Annotated[
+        bool, typer.Option("--replace", help="Move an existing store aside, and print its new location.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Restore a backup into the data directory of a stopped tracker. All browsers are signed out of the dashboard."""
+    settings = _private(config)
+    directory = settings.data.directory.absolute()
+    counted: Row = {}
+
+    async def prepare(connection: Connection) -> None:
+        store = build_store(connection, settings)
+        counted["sessions_ended"] = await store.tokens.sign_everybody_out()
+        counted["keys"] = await store.maintenance.key_count()
+
+    before = asyncio.run(restore_store(source, directory, prepare, replace=replace))
+    describe(
+        {"directory": str(directory), **counted, "before": str(before) if before else None}, as_json=as_json
+    )
+    typer.echo(_RESTORED, err=True)
+
+
+def _private(config: Path | None) -> Settings:
+    settings = load_settings(config)
+    if settings.redis.url is not None:
+        raise ClientError(_NOT_PRIVATE)
+    return settings

@@ -1,0 +1,31 @@
+"""``tracker settings``."""
+
+from typing import Annotated
+
+import typer
+
+from tracker.cli.commands import AsJson, Config
+from tracker.cli.terminal import note, say, say_json
+from tracker.settings import reference
+from tracker.settings.sources import load
+
+
+def show_settings(
+    markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print a page that explains all settings.")
+    ] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Print the current settings, with secrets masked."""
+    if markdown:
+        typer.echo(reference.as_markdown(), nl=False)
+        return
+    settings = load(config)
+    for row in reference.describe(settings):
+        if as_json:
+            say_json({"name": row.name, "value": row.value})
+        else:
+            say(f"{row.name}={row.value}")
+    for line in settings.ignored:
+        note(line)

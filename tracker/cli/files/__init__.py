@@ -1,0 +1,1 @@
+"""Export and import files: torrents, users, denials and allowed clients as CSV or JSON lines; .torrent files."""

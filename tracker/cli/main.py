@@ -1,0 +1,87 @@
+"""The ``tracker`` command: its subcommands by section, and the function that runs each."""
+
+import signal
+from typing import Annotated, ClassVar
+
+import typer
+
+from tracker import __version__
+from tracker.cli.commands import Config
+from tracker.cli.commands.menu import Entry, Menu, Sections
+from tracker.cli.terminal import say
+
+SECTIONS: Sections = {
+    "Run": {
+        "serve": Entry("serve:serve", "Serve until SIGTERM or Ctrl-C."),
+        "health": Entry("health:health", "Check the health of the tracker on this machine."),
+        "doctor": Entry("doctor:doctor", "Check the store and the settings."),
+        "settings": Entry("settings:show_settings", "Print the current settings."),
+        "completion": Entry("completion:completion", "Print a shell completion script."),
+    },
+    "Torrents and users": {
+        "torrent": Entry("torrents:torrents", "Register and inspect torrents."),
+        "deny": Entry("denials:deny", "Put torrents on the deny list."),
+        "allow": Entry("denials:allow", "Remove torrents from the deny list."),
+        "denied": Entry("denials:denied", "List denied torrents."),
+        "user": Entry("users:users", "Manage users of a private tracker: passkeys, totals, hit-and-runs."),
+        "client": Entry("clients:clients", "Manage allowed clients; show client statistics."),
+    },
+    "Monitoring": {
+        "stats": Entry("stats:show_stats", "Print counters and distributions."),
+        "top": Entry("top:show_top", "Show live activity, like top(1)."),
+        "score": Entry("scores:scores", "Show torrent scores and scoring progress."),
+        "unique": Entry("uniques:uniques", "Show unique users by location and torrent."),
+        "geoip": Entry("geoip:geoip", "Look up the location of addresses."),
+        "jobs": Entry("jobs:jobs", "Show and manage background jobs."),
+    },
+    "Access": {
+        "token": Entry("tokens:tokens", "Manage tokens for the admin port."),
+        "sign-in-link": Entry("tokens:sign_in_link", "Print a one-time sign-in link for the dashboard."),
+    },
+    "Backup and maintenance": {
+        "import": Entry("imports:import_records", "Import torrents, users and lists from files."),
+        "export": Entry("exports:export_records", "Export torrents, users and lists to a file."),
+        "backup": Entry("backups:backup", "Back up the private store to a file."),
+        "restore": Entry("backups:restore", "Restore the private store from a backup."),
+        "cleanup": Entry("maintenance:cleanup", "Find stale keys in the store."),
+        "reindex": Entry("maintenance:reindex", "Rebuild the lists of torrents, denials, users and clients."),
+        "wipe-stats": Entry("maintenance:wipe_stats", "Reset all statistics."),
+    },
+}
+
+
+class _Tracker(Menu):
+    sections: ClassVar[Sections] = SECTIONS
+
+
+def _show_version(wanted: bool) -> None:
+    if wanted:
+        say(f"swarmkeeper {__version__}")
+        raise typer.Exit
+
+
+app = typer.Typer(
+    cls=_Tracker,
+    help="A BitTorrent tracker, with commands to manage it.",
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+)
+
+
+def main() -> None:
+    app(prog_name="tracker")
+
+
+@app.callback()
+def _main(
+    context: typer.Context,
+    config: Config = None,
+    version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version and exit.", is_eager=True, callback=_show_version),
+    ] = False,
+) -> None:
+    del config, version
+    if context.invoked_subcommand != "serve":
+        signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # see __main__.py

@@ -1,0 +1,152 @@
+"""Checks the store and the settings. Each check yields one line: the state, and how to fix what is wrong.
+
+Checks change nothing: the tracker itself sets the notification flags it needs when it starts. If the server forbids a
+command (by its access list), that is a finding too, and the other checks continue.
+"""
+
+import statistics
+import time
+from collections.abc import AsyncIterator, Callable, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import RedisError, ResponseError
+
+from tracker.doctor.finding import Finding, ago
+from tracker.doctor.replicas import check_failover
+from tracker.doctor.server_checks import check_configuration, check_info
+from tracker.doctor.settings_checks import check_geoip, check_settings
+from tracker.settings.model import Settings
+from tracker.store.client.connection import Connection
+from tracker.store.client.server_info import read_info
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.counters import Counters
+
+CLOCK_SECONDS = 2.0
+"""Maximum difference between the clocks of tracker and store: due lists and heartbeats compare them."""
+HEARTBEAT_SECONDS = 15.0
+SLOW_SECONDS = 0.05
+_PINGS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class DoctorContext:
+    """What the checks read. ``clock`` gives epoch seconds, like the tracker's."""
+
+    connection: Connection
+    keys: Keys
+    counters: Counters
+    settings: Settings
+    clock: Callable[[], float]
+
+
+async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
+    """Yields findings as they are made. Raises StoreUnavailable when the store becomes unavailable meanwhile."""
+    info = await _info(context.connection)
+    for finding in check_info(info, context.settings):
+        yield finding
+    running = await _tracker_is_running(context)
+    async for finding in check_configuration(context.connection, info, tracker_running=running):
+        yield finding
+    async for finding in check_failover(context.connection, info):
+        yield finding
+    for check in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
+        yield await check(context)
+    yield check_geoip(context.settings.geoip.database, context.clock())
+    for finding in check_settings(context.settings):
+        yield finding
+
+
+async def _info(connection: Connection) -> Mapping[str, Any]:
+    try:
+        return await read_info(connection)
+    except ResponseError:
+        return {}
+
+
+async def _scripts(context: DoctorContext) -> Finding:
+    try:
+        await context.connection.command("EVAL", "return 1", 0)
+    except ResponseError as error:
+        text = f"the server forbids scripts ({error})"
+        return Finding("wrong", "scripts", text, "allow them: ACL SETUSER … +@scripting")
+    return Finding("ok", "scripts", "the server runs scripts")
+
+
+async def _channels(context: DoctorContext) -> Finding:
+    channels = f"{context.connection.keyspace_channel(context.keys.timeouts())}*"
+    try:
+        async with context.connection.subscription(patterns=[channels]):
+            return Finding("ok", "channels", "the subscription to expiry events is allowed")
+    except ResponseError:
+        text = "the subscription to expiry events is forbidden, so only due lists and the sweep remove peers"
+        return Finding("warning", "channels", text, "allow it: ACL SETUSER … &*")
+
+
+async def _clock(context: DoctorContext) -> Finding:
+    before = context.clock()
+    try:
+        seconds = await _server_time(context.connection)
+    except ResponseError:
+        text = "TIME is forbidden, so the clock difference is unknown"
+        return Finding("warning", "clock", text, "allow it: ACL SETUSER … +time")
+    difference = seconds - (before + context.clock()) / 2
+    if abs(difference) < CLOCK_SECONDS:
+        return Finding("ok", "clock", f"the store's and this machine's differ by {abs(difference):.3f} s")
+    way = "ahead of" if difference > 0 else "behind"
+    text = f"the store's is {abs(difference):.1f} s {way} this machine's"
+    return Finding("wrong", "clock", text, "run a time service (NTP) on both")
+
+
+async def _server_time(connection: Connection) -> float:
+    seconds, microseconds = await connection.command("TIME")
+    return int(seconds) + int(microseconds) / 1e6
+
+
+async def _latency(context: DoctorContext) -> Finding:
+    took = []
+    for _ in range(_PINGS):
+        began = time.perf_counter()
+        await context.connection.command("PING")
+        took.append(time.perf_counter() - began)
+    median = statistics.median(took)
+    text = f"{median * 1000:.2f} ms for a PING"
+    if median >= context.settings.redis.timeout_seconds:
+        return Finding("wrong", "latency", text, "every announce times out: move the store closer")
+    if median >= SLOW_SECONDS:
+        remedy = "move the store closer, or find what keeps it busy (SLOWLOG GET)"
+        return Finding("warning", "latency", text, remedy)
+    return Finding("ok", "latency", text)
+
+
+async def _tracker_is_running(context: DoctorContext) -> bool:
+    age = await _heartbeat_age(context)
+    return age is not None and age < HEARTBEAT_SECONDS
+
+
+async def _heartbeat_age(context: DoctorContext) -> float | None:
+    last = await context.connection.command("GET", context.keys.heartbeat())
+    return max(0.0, context.clock() - float(last)) if last else None
+
+
+async def _heartbeat(context: DoctorContext) -> Finding:
+    age = await _heartbeat_age(context)
+    if age is None:
+        return Finding("ok", "tracker", "no tracker has used this store yet")
+    if age < HEARTBEAT_SECONDS:
+        return Finding("ok", "tracker", "a tracker is running")
+    text = f"no tracker is running; the last one stopped {ago(age)} ago"
+    return Finding("warning", "tracker", text, "start it: tracker serve")
+
+
+async def _repairs(context: DoctorContext) -> Finding:
+    try:
+        repairs = (await context.counters.totals())["repairs"]
+    except RedisError as error:
+        text = f"the totals cannot be read ({error})"
+        return Finding("wrong", "counts", text, f"allow keys {context.keys.prefix}*")
+    if not repairs:
+        return Finding("ok", "counts", "the sweep has repaired nothing")
+    text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
+    remedy = f"find the cause, then reset the counter: DEL {context.keys.stat('repairs')}"
+    return Finding("wrong", "counts", text, remedy)

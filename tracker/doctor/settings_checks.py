@@ -1,0 +1,76 @@
+"""Checks of the tracker's own settings, without a store."""
+
+import ipaddress
+from collections.abc import Iterator
+from pathlib import Path
+
+from tracker.doctor.finding import Finding, ago
+from tracker.geoip import GeoIP
+from tracker.settings.model import AnnounceSettings, Settings
+
+LISTED_INTERVALS = range(300, 10801)
+"""Announce intervals (s) that lists of public trackers accept."""
+GEOIP_DAYS = 60
+"""An older GeoIP database is outdated: publishers release one at least every month."""
+
+
+def check_settings(settings: Settings) -> Iterator[Finding]:
+    """Settings that do not fit together, or do not fit a public tracker."""
+    for line in settings.ignored:
+        yield Finding("warning", "settings", line, "remove it")
+    public = [listen for listen in settings.http.listen if is_public(listen)]
+    if public and settings.announce.private_addresses == "serve":
+        text = f"{public[0]} is reachable from the internet, and peers on private addresses are served"
+        remedy = "for a public tracker set TRACKER_ANNOUNCE__PRIVATE_ADDRESSES=refuse"
+        yield Finding("warning", "addresses", text, remedy)
+    admin = [listen for listen in settings.admin.listen if settings.admin.enabled and is_public(listen)]
+    if admin:
+        text = f"{admin[0]} is reachable from other machines over plain HTTP: tokens can be intercepted"
+        yield Finding("warning", "admin port", text, "make it reachable only through a proxy with TLS")
+    yield _interval(settings.announce)
+
+
+def _interval(announce: AnnounceSettings) -> Finding:
+    interval, max_interval = announce.interval_seconds, announce.max_interval_seconds
+    shown = f"{interval} s" if max_interval == interval else f"{interval} to {max_interval} s"
+    if interval not in LISTED_INTERVALS or max_interval not in LISTED_INTERVALS:
+        text = f"peers announce every {shown}; lists of public trackers accept 300 to 10800 s"
+        return Finding("warning", "interval", text, "set TRACKER_ANNOUNCE__INTERVAL_SECONDS to 1800")
+    if announce.min_interval_seconds > interval:
+        text = f"the minimum interval, {announce.min_interval_seconds} s, exceeds the interval, {interval} s"
+        return Finding("warning", "interval", text, "lower TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS")
+    return Finding("ok", "interval", shown)
+
+
+def is_public(listen: str) -> bool:
+    """Whether a listen address may be reachable from other machines. Unknown host names may be."""
+    if listen.startswith("unix:"):
+        return False
+    host = listen.rpartition(":")[0].strip("[]")
+    if host == "localhost":
+        return False
+    try:
+        address = ipaddress.ip_address(host)
+    except ValueError:
+        return True
+    return address.is_unspecified or address.is_global
+
+
+def check_geoip(path: Path | None, now: float) -> Finding:
+    """Checks the GeoIP database. ``now`` is in epoch seconds."""
+    if path is None:
+        text = "no database configured, so users are not counted by place"
+        return Finding("ok", "geoip", text, "to count them set TRACKER_GEOIP__DATABASE, see docs/geoip.md")
+    geoip = GeoIP(path)
+    database = geoip.describe()
+    geoip.close()
+    if database is None:
+        text = f"{path} is unusable ({geoip.problem}), so users are not counted by place"
+        return Finding("wrong", "geoip", text, "download a database as described in docs/geoip.md")
+    age = now - database.built.timestamp() if database.built else 0.0
+    if age > GEOIP_DAYS * 86400:
+        text = f"{database}; that was {ago(age)} ago"
+        return Finding("warning", "geoip", text, "update it regularly as described in docs/geoip.md")
+    if not database.cities:
+        return Finding("ok", "geoip", str(database), "a City database would also count users by city")
+    return Finding("ok", "geoip", str(database))

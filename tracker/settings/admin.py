@@ -1,0 +1,51 @@
+"""Settings of the admin port and of the log."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tracker.settings.types import ListenAddress, Section, SiteUrl
+
+
+class AdminSettings(Section):
+    """The admin port: dashboard, API and metrics. Everything but `/health` and `/ready` requires a token."""
+
+    enabled: bool = Field(True, description="Serve the admin port.")
+    listen: tuple[ListenAddress, ...] = Field(
+        ("127.0.0.1:6970",),
+        description="Addresses of the admin port, written like `TRACKER_HTTP__LISTEN`. The port speaks plain HTTP: put "
+        "a proxy with TLS in front of it unless it listens on this machine only.",
+    )
+    hosts: tuple[str, ...] = Field(
+        (),
+        description="Host names, without ports, under which browsers and scripts may reach the admin port, besides "
+        "`localhost` and the addresses it listens on. Requests for other hosts are refused.",
+    )
+    url: SiteUrl | None = Field(
+        None,
+        description="Where browsers reach the dashboard, such as `https://tracker.example`, if it differs from "
+        "`listen`: behind a proxy, or on a port that a container publishes. Sign-in links begin with it, and its host "
+        "is accepted like `hosts`.",
+    )
+    session_seconds: int = Field(
+        43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts."
+    )
+    max_upload_bytes: int = Field(
+        10_485_760,
+        ge=1024,
+        le=134_217_728,
+        description="Maximum size of a request body, and so of a .torrent file.",
+    )
+
+
+class LogSettings(Section):
+    """The log, on standard error."""
+
+    level: Literal["debug", "info", "warning", "error"] = Field(
+        "info", description="Minimum level of the lines that are printed."
+    )
+    format: Literal["auto", "human", "json"] = Field(
+        "auto",
+        description="`human` is coloured text, `json` one object per line; `auto` is `human` in a terminal, else "
+        "`json`.",
+    )

@@ -1,0 +1,96 @@
+"""Settings of announces, torrents and the removal of peers that time out."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tracker.settings.types import MAX_SECONDS, Section
+
+
+class AnnounceSettings(Section):
+    """Replies to announces."""
+
+    interval_seconds: int = Field(
+        1800,
+        ge=1,
+        le=86400,
+        description="How often peers announce. Lists of public trackers accept 300 to 10800.",
+    )
+    interval_jitter: float = Field(
+        0.1,
+        ge=0,
+        le=0.5,
+        description="Maximum share of the interval that is added at random, so that peers do not come in waves.",
+    )
+    min_interval_seconds: int = Field(
+        900, ge=0, le=86400, description="Peers are asked not to announce more often than this."
+    )
+    peers_default: int = Field(
+        50, ge=0, le=1000, description="Peers returned to a client that does not ask for a number."
+    )
+    peers_max: int = Field(200, ge=0, le=1000, description="Maximum number of peers in one reply.")
+    private_addresses: Literal["serve", "refuse"] = Field(
+        "serve",
+        description="What to do with peers on private, loopback and other addresses that are unreachable from the "
+        "internet. Use `refuse` for a public tracker, `serve` for a first try at home.",
+    )
+
+    @property
+    def max_interval_seconds(self) -> int:
+        """The interval plus its full jitter."""
+        return self.interval_seconds + int(self.interval_seconds * self.interval_jitter)
+
+
+class TorrentSettings(Section):
+    """Which torrents are served, and how many."""
+
+    mode: Literal["open", "registered"] = Field(
+        "open",
+        description="`open` registers an unknown torrent at its first announce; `registered` refuses it. Torrents "
+        "that registered themselves in open mode stay until they are forgotten (`forget_after_seconds`).",
+    )
+    max_torrents: int = Field(
+        1_000_000,
+        ge=1,
+        le=1_000_000_000,
+        description="In open mode, maximum number of registered torrents. At the limit, a new torrent replaces the "
+        "self-registered one that has been empty longest; if there is none, it is refused.",
+    )
+    new_per_address_hour: int = Field(
+        10_000,
+        ge=1,
+        le=1_000_000_000,
+        description="In open mode, new torrents that one address (IPv6: one /64) may register per hour.",
+    )
+    new_per_network_hour: int = Field(
+        50_000,
+        ge=1,
+        le=1_000_000_000,
+        description="In open mode, new torrents that one network (IPv4: /24, IPv6: /48) may register per hour.",
+    )
+    forget_after_seconds: int = Field(
+        604_800,
+        ge=60,
+        le=MAX_SECONDS,
+        description="A self-registered torrent is forgotten after this long without a peer. One that "
+        "only a single address (IPv6: one /64) ever joined is forgotten after an hour, if that is sooner.",
+    )
+    full_scrape: bool = Field(False, description="Answer a scrape without info_hash with every torrent.")
+    max_scrape: int = Field(
+        400,
+        ge=1,
+        le=10_000,
+        description="Maximum number of torrents in one scrape; further ones are left out.",
+    )
+
+
+class ReaperSettings(Section):
+    """When timed-out peers are removed."""
+
+    interval_seconds: float = Field(
+        2700,
+        gt=0,
+        le=172_800,
+        description="A peer is removed after this long without an announce, or after 1.5 announce intervals if that is "
+        "longer.",
+    )

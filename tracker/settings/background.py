@@ -1,0 +1,138 @@
+"""Settings of the background work: places, unique users, scores, jobs, and statistics sent to other servers."""
+
+from pathlib import Path
+from typing import Literal
+
+from pydantic import Field, SecretStr
+
+from tracker.settings.types import AnnounceUrls, Section, UdpAddress, WebAddress, host_and_port
+
+
+class GeoIPSettings(Section):
+    """The location of addresses."""
+
+    database: Path | None = Field(
+        None,
+        description="A GeoIP2 City or Country database (`.mmdb`, from MaxMind or DB-IP). The tracker reopens it when "
+        "the file is replaced. Without it, unique users are not counted by location.",
+    )
+
+
+class UniqueSettings(Section):
+    """Counting unique users."""
+
+    enabled: bool = Field(
+        True, description="Count unique users by torrent and, with a GeoIP database, by location."
+    )
+    mode: Literal["exact", "hashed", "hyperloglog"] = Field(
+        "exact",
+        description="`exact` keeps one key per address and metric for 30 days. `hashed` does the same with a keyed "
+        "hash instead of the address. `hyperloglog` keeps an estimate in a few kilobytes per metric.",
+    )
+    ipv6_prefix: int = Field(
+        64,
+        ge=16,
+        le=128,
+        description="Number of leading bits of an IPv6 address that identify one user.",
+    )
+
+
+class ScoringSettings(Section):
+    """Scoring torrents."""
+
+    enabled: bool = Field(True, description="Score torrents in this process.")
+    interval_seconds: int = Field(
+        3600,
+        ge=1,
+        le=604_800,
+        description="Each torrent is scored once per interval, as far as capacity allows.",
+    )
+    max_peers: int | None = Field(
+        None,
+        ge=1,
+        le=1_000_000_000,
+        description="A swarm with fewer peers is weak: its score falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
+    )
+    per_second: float = Field(
+        500, gt=0, le=100_000, description="Maximum number of torrents scored per second by this process."
+    )
+    history: int = Field(
+        72,
+        ge=0,
+        le=10_000,
+        description="Scorings kept per ranked torrent, each with its seeders, leechers and snatches; 0 for none. "
+        "72 take about 2 kB of the store per torrent.",
+    )
+    upstreams: AnnounceUrls = Field(
+        (),
+        description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`). "
+        "Torrents known there are scored too.",
+    )
+    upstream_max_peers: int = Field(
+        50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for swarms of other trackers."
+    )
+    upstream_peers: bool = Field(
+        False,
+        description="Also ask other trackers for peer addresses, and count them. The announce has the event "
+        "`stopped`, so it does not join the swarm.",
+    )
+    upstream_per_minute: float = Field(
+        60,
+        gt=0,
+        le=60_000,
+        description="Maximum number of requests per minute to one host of another tracker.",
+    )
+
+
+class JobSettings(Section):
+    """The queue of background jobs."""
+
+    concurrency: int = Field(
+        4,
+        ge=1,
+        le=256,
+        description="Torrent jobs that run at the same time, over all trackers on the store.",
+    )
+
+
+class StatHatSettings(Section):
+    """Statistics sent to StatHat."""
+
+    ezkey: SecretStr | None = Field(
+        None, description="The EZ key of the StatHat account. Without it nothing is sent."
+    )
+    url: WebAddress = Field(
+        "https://api.stathat.com",
+        description="Base URL of the EZ API, for compatible servers; `/ez` is appended.",
+    )
+    prefix: str = Field(
+        "",
+        max_length=60,
+        pattern=r"^[^~\x00-\x1f\x7f]*$",
+        description="Prefix of every statistic's name.",
+    )
+    places: bool = Field(
+        True, description="Also send unique users by city and postcode, not only by country."
+    )
+    per_torrent: bool = Field(False, description="Also send unique users by torrent.")
+
+
+class StatsDSettings(Section):
+    """The same statistics sent to a StatsD server, instead of StatHat."""
+
+    address: UdpAddress | None = Field(
+        None,
+        description="UDP address of the server, `host:port` or `[ipv6]:port`. Without it nothing is sent. "
+        "Not together with `TRACKER_STATHAT__EZKEY`.",
+    )
+    prefix: str = Field(
+        "tracker.",
+        max_length=60,
+        pattern=r"^[A-Za-z0-9_.\-]*$",
+        description="Prefix of every metric's name.",
+    )
+
+    @property
+    def endpoint(self) -> tuple[str, int] | None:
+        """``address`` as (host, port)."""
+        return None if self.address is None else host_and_port(self.address)

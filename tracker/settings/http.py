@@ -1,0 +1,80 @@
+"""Settings of the public HTTP port."""
+
+from pydantic import Field
+
+from tracker.settings.types import ListenAddress, Network, Section
+
+
+class HttpSettings(Section):
+    """The public HTTP port: addresses, proxies, connection limits."""
+
+    listen: tuple[ListenAddress, ...] = Field(
+        ("0.0.0.0:6969", "[::]:6969"),
+        description="Addresses to serve on: `host:port`, `[ipv6]:port` or `unix:/path`. On a system without IPv6, "
+        "IPv6 addresses are skipped with a warning.",
+    )
+    trusted_proxies: tuple[Network, ...] = Field(
+        (),
+        description="Networks (`10.0.0.0/8`) whose X-Forwarded-For, Forwarded and PROXY headers and `ip=` are trusted. "
+        "With at least one network here, connections over a unix socket are trusted as well.",
+    )
+    proxy_protocol: bool = Field(
+        False, description="Expect a PROXY protocol header (v1 or v2) on connections from trusted proxies."
+    )
+    ip_parameter_from_private: bool = Field(
+        False, description="Also trust `ip=` from private and loopback addresses, for tests in a LAN."
+    )
+    max_request_line_bytes: int = Field(
+        32768,
+        ge=1024,
+        le=1048576,
+        description="Maximum length of a request line. A scrape of 400 torrents needs 29,000 bytes.",
+    )
+    max_header_bytes: int = Field(
+        8190,
+        ge=256,
+        le=1048576,
+        description="Maximum length of one header line. All lines of a request together may be as long as this plus "
+        "`max_request_line_bytes`.",
+    )
+    keepalive_seconds: float = Field(
+        60,
+        gt=0,
+        le=3600,
+        description="A connection is closed after being idle, or not reading its answers, for this long.",
+    )
+    header_seconds: float = Field(
+        10,
+        gt=0,
+        le=3600,
+        description="How long the head of a request may take, from its first byte (or from connecting) to the end of "
+        "its header lines; at most `keepalive_seconds`. Then the connection is closed.",
+    )
+    max_connections: int = Field(
+        20_000,
+        ge=16,
+        le=1_000_000,
+        description="Maximum number of open connections per process; fewer where the limit of open files is lower. "
+        "At the limit, each new connection closes the oldest one that waits for no answer.",
+    )
+    max_connections_per_address: int = Field(
+        2000,
+        ge=1,
+        le=1_000_000_000,
+        description="Maximum number of open connections per address (IPv6: per /64) and process. At the limit, each "
+        "new connection closes the oldest one of that address that waits for no answer. Trusted proxies have no limit.",
+    )
+    stop_delay_seconds: float = Field(
+        0,
+        ge=0,
+        le=600,
+        description="How long to keep serving after SIGTERM while `/ready` reports not ready, so that a load balancer "
+        "stops sending requests before the port closes.",
+    )
+    workers: int = Field(
+        1,
+        ge=1,
+        le=64,
+        description="Processes that answer requests. With 2 or more, background work has its own process.",
+    )
+    access_log: bool = Field(False, description="Log one line per request, without its passkey.")

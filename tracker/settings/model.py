@@ -1,0 +1,112 @@
+"""All settings: the sections together, and the names of their fields.
+
+``TRACKER_REDIS__URL`` is field ``url`` of section ``redis``; sources.py reads them, reference.py prints
+docs/settings.md. Each part of the tracker receives its own section. A new setting needs only a field in its section
+and, unless the whole section is in one group, a place in the groups of reference.py.
+"""
+
+from collections.abc import Mapping
+
+from pydantic import PrivateAttr, ValidationInfo, field_validator
+from pydantic.fields import FieldInfo
+
+from tracker.settings.admin import AdminSettings, LogSettings
+from tracker.settings.announces import AnnounceSettings, ReaperSettings, TorrentSettings
+from tracker.settings.background import (
+    GeoIPSettings,
+    JobSettings,
+    ScoringSettings,
+    StatHatSettings,
+    StatsDSettings,
+    UniqueSettings,
+)
+from tracker.settings.http import HttpSettings
+from tracker.settings.limits import LimitSettings
+from tracker.settings.store import DataSettings, RedisSettings
+from tracker.settings.types import Section
+from tracker.settings.users import ClientSettings, UserSettings
+
+__all__ = [
+    "FIELDS",
+    "PREFIX",
+    "AdminSettings",
+    "AnnounceSettings",
+    "ClientSettings",
+    "DataSettings",
+    "GeoIPSettings",
+    "HttpSettings",
+    "JobSettings",
+    "LimitSettings",
+    "LogSettings",
+    "ReaperSettings",
+    "RedisSettings",
+    "ScoringSettings",
+    "Settings",
+    "StatHatSettings",
+    "StatsDSettings",
+    "TorrentSettings",
+    "UniqueSettings",
+    "UserSettings",
+    "variable",
+]
+
+PREFIX = "TRACKER_"
+
+
+class Settings(Section):
+    """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment."""
+
+    http: HttpSettings = HttpSettings()
+    redis: RedisSettings = RedisSettings()
+    data: DataSettings = DataSettings()
+    announce: AnnounceSettings = AnnounceSettings()
+    torrents: TorrentSettings = TorrentSettings()
+    users: UserSettings = UserSettings()
+    clients: ClientSettings = ClientSettings()
+    limits: LimitSettings = LimitSettings()
+    reaper: ReaperSettings = ReaperSettings()
+    geoip: GeoIPSettings = GeoIPSettings()
+    uniques: UniqueSettings = UniqueSettings()
+    scoring: ScoringSettings = ScoringSettings()
+    jobs: JobSettings = JobSettings()
+    stathat: StatHatSettings = StatHatSettings()
+    statsd: StatsDSettings = StatsDSettings()
+    admin: AdminSettings = AdminSettings()
+    log: LogSettings = LogSettings()
+
+    _ignored: tuple[str, ...] = PrivateAttr(())
+
+    @property
+    def ignored(self) -> tuple[str, ...]:
+        """A line for each removed setting that is still given somewhere."""
+        return self._ignored
+
+    def with_ignored(self, lines: tuple[str, ...]) -> "Settings":
+        """The same settings, with these lines."""
+        copy = self.model_copy()
+        copy._ignored = lines
+        return copy
+
+    @field_validator("statsd")
+    @classmethod
+    def _one_receiver(cls, value: StatsDSettings, info: ValidationInfo) -> StatsDSettings:
+        """Each number is deleted once it was sent, so it can go to one server only."""
+        stathat = info.data.get("stathat")
+        if value.address and isinstance(stathat, StatHatSettings) and stathat.ezkey:
+            raise ValueError(
+                "choose one: statistics go to StatHat (TRACKER_STATHAT__EZKEY) or to StatsD (TRACKER_STATSD__ADDRESS)"
+            )
+        return value
+
+
+FIELDS: Mapping[tuple[str, str], FieldInfo] = {
+    (section, name): field
+    for section, part in Settings.model_fields.items()
+    for name, field in type(part.default).model_fields.items()
+}
+"""Every setting by (section, name)."""
+
+
+def variable(section: str, name: str) -> str:
+    """The environment variable of a setting."""
+    return f"{PREFIX}{section}__{name}".upper()

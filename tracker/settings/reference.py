@@ -1,0 +1,238 @@
+"""The settings as text: name, current value, default, description; secrets masked."""
+
+import re
+import textwrap
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Literal, get_args, get_origin
+
+from pydantic import SecretStr
+from pydantic.fields import FieldInfo
+
+from tracker.settings.model import FIELDS, Settings, variable
+from tracker.settings.reload import is_reloaded
+from tracker.wire.tracker_url import parse_tracker_url
+
+MASK = "***"
+
+_SECRET_QUERY = re.compile(r"([?&][^=&]*(?:password|secret|token)[^=&]*=)[^&]*", re.IGNORECASE)
+_URLS = frozenset({"url", "upstreams"})
+"""Fields of secret URLs: only their secret parts are masked. Every other secret is masked whole."""
+_BOUNDS = {"ge": "≥", "gt": ">", "le": "≤", "lt": "<"}
+_HEAD = """# Settings
+
+Each setting can be given in three places, the first one wins: an environment variable, the same line in a file `.env`
+in the working directory, or a TOML file named by `--config`. In TOML, `TRACKER_HTTP__LISTEN` is `listen` in the table
+`[http]`:
+
+```toml
+[http]
+listen = ["0.0.0.0:6969", "[::]:6969"]
+```
+
+Write a list in a variable with commas (`0.0.0.0:80,[::]:80`) or as JSON. An empty variable counts as unset. The tracker
+does not start with an invalid value, or with an unknown name that begins with `TRACKER_`. Variables that Kubernetes and
+Docker add for a service named `tracker` are ignored. Settings of earlier versions are ignored too; `tracker serve`,
+`tracker settings` and `tracker doctor` name them.
+
+Settings marked `SIGHUP` change without a restart when the running tracker gets that signal
+([operations.md](operations.md#change-settings-without-a-restart)). `tracker settings` prints the current values, with
+secrets masked.
+
+This page is generated from `tracker/settings/` by `make docs`.
+"""
+
+
+@dataclass(frozen=True, slots=True)
+class Group:
+    """Settings for one task. ``members`` are settings (``http.listen``) or sections (``http``: what no group names)."""
+
+    title: str
+    about: str
+    members: tuple[str, ...]
+
+
+GROUPS = (
+    Group(
+        "First things to set",
+        "Where the tracker listens, what it serves, and where it keeps its data.",
+        (
+            "http.listen",
+            "admin.url",
+            "redis.url",
+            "data.directory",
+            "users.private",
+            "torrents.mode",
+            "announce.private_addresses",
+            "http.workers",
+        ),
+    ),
+    Group(
+        "Proxies and addresses",
+        "For a tracker behind a proxy or a load balancer.",
+        (
+            "http.trusted_proxies",
+            "http.proxy_protocol",
+            "http.ip_parameter_from_private",
+            "http.stop_delay_seconds",
+        ),
+    ),
+    Group(
+        "Announces and scrapes",
+        "Replies to peers, and when timed-out peers are removed.",
+        ("announce", "reaper", "torrents.full_scrape", "torrents.max_scrape"),
+    ),
+    Group(
+        "Open mode: how many torrents",
+        "Bounds for torrents that register themselves at their first announce.",
+        ("torrents",),
+    ),
+    Group(
+        "Private mode and clients: who may announce",
+        "Passkeys, totals per user, hit-and-runs, and the client allow-list. `tracker user` manages the users.",
+        ("users", "clients.allow_list"),
+    ),
+    Group(
+        "Limits per address",
+        "An address (IPv6: a /64) beyond a limit gets longer intervals and fewer peers. Beyond twice the limit it is "
+        "refused (most stops still pass). Beyond four times the limit its connections are closed without an answer.",
+        ("limits",),
+    ),
+    Group("Limits per connection", "Bounds for clients of the public port.", ("http",)),
+    Group(
+        "Store",
+        "An existing Redis or Valkey server (`TRACKER_REDIS__URL`), or the private server and its memory.",
+        ("redis", "data"),
+    ),
+    Group(
+        "Statistics: locations, unique users, client programs",
+        "Statistics about peers.",
+        ("geoip", "uniques", "clients"),
+    ),
+    Group("Scores and jobs", "Background work.", ("scoring", "jobs")),
+    Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
+    Group(
+        "Admin port",
+        "Dashboard, API and metrics. Everything but `/health` and `/ready` requires a token.",
+        ("admin",),
+    ),
+    Group("Logging", "The log goes to standard error.", ("log", "http.access_log")),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Described:
+    """One setting. ``value`` and ``default`` are written like the value of a variable, empty when unset."""
+
+    name: str
+    value: str
+    default: str
+    sentence: str
+    allowed: str
+    reloaded: bool = False
+    """Whether SIGHUP changes it in a running tracker."""
+
+
+def describe(settings: Settings) -> list[Described]:
+    """Every setting in the order of the sections, with its current value."""
+    return list(_rows(settings))
+
+
+def _rows(settings: Settings) -> Iterator[Described]:
+    for (section, name), field in FIELDS.items():
+        yield Described(
+            name=variable(section, name),
+            value=_text(getattr(getattr(settings, section), name), is_url=name in _URLS),
+            default=_text(field.default),
+            sentence=field.description or "",
+            allowed=_allowed(field),
+            reloaded=is_reloaded(section, name),
+        )
+
+
+def mask_url(url: str) -> str:
+    """The URL without its password; user, host and database stay.
+
+    Invalid URLs are masked too: everything up to the last ``@`` may be part of a password.
+    """
+    scheme, separator, rest = url.partition("://")
+    if not separator:
+        return MASK
+    credentials, at, address = rest.rpartition("@")
+    user, colon, _ = credentials.partition(":")
+    shown = f"{user}:{MASK}@" if colon else at and f"{user}@"
+    masked = _SECRET_QUERY.sub(rf"\g<1>{MASK}", address)
+    return f"{scheme}://{shown}{masked}"
+
+
+def _text(value: Any, *, is_url: bool = False) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, SecretStr):
+        return _masked(value.get_secret_value()) if is_url else MASK
+    if isinstance(value, bool):
+        return str(value).lower()
+    if isinstance(value, tuple):
+        return ",".join(_text(item, is_url=is_url) for item in value)
+    return str(value)
+
+
+def _masked(secret: str) -> str:
+    """The passkey of a tracker is part of the path; the password of a store is not."""
+    try:
+        return parse_tracker_url(secret).masked
+    except ValueError:
+        return mask_url(secret)
+
+
+def _allowed(field: FieldInfo) -> str:
+    if get_origin(field.annotation) is Literal:
+        return ", ".join(f"`{choice}`" for choice in get_args(field.annotation))
+    if field.annotation is bool:
+        return "`true`, `false`"
+    return ", ".join(
+        f"{sign} {getattr(bound, name)}"
+        for bound in field.metadata
+        for name, sign in _BOUNDS.items()
+        if hasattr(bound, name)
+    )
+
+
+def grouped() -> dict[str, list[tuple[str, str]]]:
+    """By title of a group: its settings, each setting in one group."""
+    named = {member for group in GROUPS for member in group.members}
+    return {
+        group.title: [
+            (section, name)
+            for member in group.members
+            for section, name in FIELDS
+            if member == f"{section}.{name}" or (member == section and f"{section}.{name}" not in named)
+        ]
+        for group in GROUPS
+    }
+
+
+def as_markdown() -> str:
+    """docs/settings.md."""
+    rows = {row.name: row for row in describe(Settings())}
+    fields = grouped()
+    return _HEAD + "".join(
+        _group(group, [rows[variable(*field)] for field in fields[group.title]]) for group in GROUPS
+    )
+
+
+def _group(group: Group, rows: Sequence[Described]) -> str:
+    lines = "\n".join(
+        f"| `{row.name}` | {f'`{row.default}`' if row.default else 'unset'} | {row.allowed} | "
+        f"{'SIGHUP' if row.reloaded else ''} | {row.sentence} |"
+        for row in rows
+    )
+    return f"""
+## {group.title}
+
+{textwrap.fill(group.about, 120)}
+
+| variable | default | allowed | reloaded | description |
+|---|---|---|---|---|
+{lines}
+"""

@@ -1,0 +1,69 @@
+"""Settings of the store: a Redis or Valkey server of the site, or the tracker's private one."""
+
+from pathlib import Path
+
+from pydantic import Field, SecretStr
+
+from tracker.settings.types import Section
+
+
+class RedisSettings(Section):
+    """The store: an existing Redis or Valkey server. Without a URL the tracker starts a private server."""
+
+    url: SecretStr | None = Field(
+        None,
+        description="An existing server: `redis://`, `rediss://` or `unix://`, with user, password and database. "
+        "With Sentinel: `redis+sentinel://user:password@host:26379,host:26379/name-of-the-master/database`, with TLS "
+        "`rediss+sentinel://`. Without it a private server is started.",
+    )
+    sentinel_user: str | None = Field(
+        None, description="User name for the sentinels, if they require one. It is not the server's."
+    )
+    sentinel_password: SecretStr | None = Field(
+        None, description="Password for the sentinels, if they require one."
+    )
+    prefix: str = Field(
+        "t:",
+        min_length=1,
+        max_length=64,
+        pattern=r"^[A-Za-z0-9_.{}\-]*:$",
+        description="Prefix of every key, so that several trackers can share a server; it ends with a colon.",
+    )
+    tls_ca_file: Path | None = Field(
+        None,
+        description="CA certificates that verify a `rediss://` server, instead of the system's.",
+    )
+    connect_timeout_seconds: float = Field(
+        0.5, gt=0, le=60, description="How long connecting to the store may take."
+    )
+    timeout_seconds: float = Field(
+        0.8,
+        gt=0,
+        le=60,
+        description="How long an answer of the store may take. After that, announces fail with `retry in`.",
+    )
+    max_waiting: int = Field(
+        2048,
+        ge=64,
+        le=1_000_000_000,
+        description="Maximum number of announces waiting for the store, in all processes together. More are refused at "
+        "once with `retry in`, and their connections closed. A good value is the number of announces that "
+        "the tracker answers in half a second.",
+    )
+
+
+class DataSettings(Section):
+    """The private store's data on this machine."""
+
+    directory: Path = Field(
+        Path("data"),
+        description="Directory of the private store's data. It is created if missing, readable by its owner only.",
+    )
+    max_memory_mb: int | None = Field(
+        None,
+        ge=0,
+        le=1_000_000_000,
+        description="Memory limit of the private store, in MB (2^20 bytes); 0: no limit. Default: 60 % of the memory "
+        "this process may use (cgroup or machine), at least 256 MB and 1.25 times the data at the start. At 80 % of it "
+        "unique users are no longer counted, at 100 % joins are refused.",
+    )

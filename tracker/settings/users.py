@@ -1,0 +1,59 @@
+"""Settings of private mode, and of the client programs that are served."""
+
+from pydantic import Field
+
+from tracker.settings.types import MAX_BYTES, MAX_SECONDS, Section
+
+
+class UserSettings(Section):
+    """Private mode: passkeys, totals per user, hit-and-runs."""
+
+    private: bool = Field(
+        False, description="Require a passkey in the announce URL (private mode), and keep totals per user."
+    )
+    peer_memory_seconds: int = Field(
+        2_592_000,
+        ge=60,
+        le=MAX_SECONDS,
+        description="In private mode, how long a peer that left is remembered.",
+    )
+    hnr_min_bytes: int = Field(
+        1_048_576,
+        ge=0,
+        le=MAX_BYTES,
+        description="A user who downloaded more than this of a torrent has to stay on it for "
+        "`hnr_threshold_seconds` in total.",
+    )
+    hnr_threshold_seconds: int = Field(
+        259_200,
+        ge=0,
+        le=MAX_SECONDS,
+        description="A user whose last peer leaves such a torrent with less total time than this gets a hit-and-run.",
+    )
+    max_credit_bytes_per_second: int = Field(
+        134_217_728,
+        ge=1,
+        le=MAX_BYTES,
+        description="Maximum upload and download rate credited to a user on one torrent. The excess is dropped and "
+        "counted.",
+    )
+    max_user_credit_bytes_per_second: int = Field(
+        1_250_000_000,
+        ge=1,
+        le=MAX_BYTES,
+        description="The same over all torrents of a user. Unused credit is saved for up to two announce intervals.",
+    )
+
+
+class ClientSettings(Section):
+    """Client programs."""
+
+    allow_list: bool = Field(
+        False,
+        description="Serve only clients whose peer id begins with an allowed prefix (`tracker client allow`).",
+    )
+    count_software: bool = Field(
+        True,
+        description="Count the client programs that join and those that are refused, per month and for all time "
+        "(`tracker client seen`).",
+    )
