@@ -1,1 +1,1 @@
-"""Coverage-guided fuzzing of everything that reads what strangers send: see README.md beside this."""
+"""Coverage-guided fuzzing of the parsers of untrusted input; see README.md."""

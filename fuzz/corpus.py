@@ -1,4 +1,4 @@
-"""The inputs that are kept: for each target the fewest that between them run all the code that any input has run."""
+"""The kept inputs: for each target a minimal set that runs all the code that any input has run."""
 
 import hashlib
 import sys
@@ -11,10 +11,10 @@ from fuzz.targets import Target
 
 ROOT = Path(__file__).parents[1]
 CORPORA = Path(__file__).parent / "corpora"
-_OURS = str(ROOT / "tracker")
+_PACKAGE = str(ROOT / "tracker")
 
 Arc = tuple[str, int, int]
-"""A file, and two lines of it that ran one after the other."""
+"""(file, line, next line executed)."""
 
 
 def kept(name: str) -> list[bytes]:
@@ -22,7 +22,7 @@ def kept(name: str) -> list[bytes]:
 
 
 def keep(name: str, inputs: Iterable[bytes]) -> None:
-    """Makes these, and no others, the corpus of a target."""
+    """Replaces the corpus of a target."""
     directory = CORPORA / name
     directory.mkdir(parents=True, exist_ok=True)
     wanted = {hashlib.sha256(data).hexdigest()[:16]: data for data in inputs}
@@ -33,8 +33,8 @@ def keep(name: str, inputs: Iterable[bytes]) -> None:
         (directory / digest).write_bytes(data)
 
 
-def fewest(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
-    """Those that are needed for every arc of the tracker's code that any of them runs, the short ones first."""
+def minimal(target: Target, inputs: Iterable[bytes]) -> list[bytes]:
+    """The inputs needed for every arc of the tracker's code that any of them runs; short ones are preferred."""
     needed: list[bytes] = []
     seen: set[Arc] = set()
     for data in sorted(set(inputs), key=lambda each: (len(each), each)):
@@ -50,7 +50,7 @@ def _arcs(target: Target, data: bytes) -> set[Arc]:
 
     def enter(frame: FrameType, event: str, argument: object) -> Any:
         file = frame.f_code.co_filename
-        if not file.startswith(_OURS):
+        if not file.startswith(_PACKAGE):
             return None
         last = frame.f_lineno
 

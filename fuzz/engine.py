@@ -1,7 +1,7 @@
-"""Fuzzes one target in this process until it is told to end: ``python -m fuzz.engine TARGET SECONDS FOUND``.
+"""Fuzzes one target: ``python -m fuzz.engine TARGET SECONDS FOUND``.
 
-``FOUND`` is a directory for new inputs; what breaks a target is written there as ``crash-…``, ``oom-…`` or ``timeout-…``. The
-exit status is libFuzzer's: 0 when nothing broke. It never returns, and so has a process of its own.
+``FOUND`` is a directory for new inputs. Failing inputs are written there as ``crash-…``, ``oom-…`` or ``timeout-…``.
+The exit status is libFuzzer's: 0 without a failure. The engine exits the process, and so needs one of its own.
 """
 
 import sys
@@ -10,20 +10,20 @@ import atheris
 
 from fuzz import corpus
 
-SLOWEST_SECONDS = 300
-"""For one input, by the clock: a machine may halt for a while."""
-MOST_MEGABYTES = 1024
+MAX_INPUT_SECONDS = 300
+"""For one input, in real time. Long, because the machine may suspend the process."""
+MAX_MEGABYTES = 1024
 
 
 def main() -> None:
     name, seconds, found = sys.argv[1:]
     with atheris.instrument_imports(include=["tracker", "fuzz.targets", "bencodepy"]):
-        from fuzz import targets  # noqa: PLC0415  # what is imported here is instrumented
+        from fuzz import targets  # noqa: PLC0415  # imports in this block are instrumented
 
         target = targets.load(name)
     options = [
-        *(f"-max_total_time={seconds}", f"-max_len={target.LONGEST}", f"-artifact_prefix={found}/"),
-        *(f"-timeout={SLOWEST_SECONDS}", f"-rss_limit_mb={MOST_MEGABYTES}", "-print_final_stats=1"),
+        *(f"-max_total_time={seconds}", f"-max_len={target.MAX_LENGTH}", f"-artifact_prefix={found}/"),
+        *(f"-timeout={MAX_INPUT_SECONDS}", f"-rss_limit_mb={MAX_MEGABYTES}", "-print_final_stats=1"),
         *("-use_value_profile=1", found, str(corpus.CORPORA / name)),
     ]
     atheris.Setup([sys.argv[0], *options], target.check)

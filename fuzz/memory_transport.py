@@ -1,16 +1,16 @@
-"""A connection in memory: a transport that hands a protocol what a client sent, and keeps what it answers."""
+"""A transport in memory: passes a client's bytes to a protocol and stores the replies."""
 
 import asyncio
 from collections.abc import Callable, Iterable
 from typing import Any
 
-_QUIET = 8
-"""Turns of the loop after which nothing more will come: an answer takes a few."""
-_MOST_TURNS = 5000
+_QUIET_TURNS = 8
+"""Turns of the event loop without a change after which a protocol is idle. A reply takes a few turns."""
+_MAX_TURNS = 5000
 
 
-class Wire(asyncio.Transport):
-    """The server's end. ``peer`` is the address of the other."""
+class MemoryTransport(asyncio.Transport):
+    """The server's end. ``peer`` is the client's address."""
 
     def __init__(self, loop: asyncio.AbstractEventLoop, peer: str) -> None:
         super().__init__({"peername": (peer, 4000)})
@@ -25,33 +25,33 @@ class Wire(asyncio.Transport):
         protocol.connection_made(self)
 
     async def receive(self, chunks: Iterable[bytes], progress: Callable[[], object]) -> None:
-        """Hands over all that can be, then the end; returns when neither ``progress`` nor the answers go on."""
+        """Passes the chunks, then the end of the stream. Returns when replies and ``progress`` no longer change."""
         for chunk in chunks:
             if self.closed or not self._reading:
                 break
-            self._there.data_received(chunk)
-            if b"\n" in chunk:  # nothing else ends a request
-                await self._rest(progress)
-        await self._rest(progress)
-        if not self.closed and not self._there.eof_received():
+            self._receiver.data_received(chunk)
+            if b"\n" in chunk:  # only a newline can end a request
+                await self._until_idle(progress)
+        await self._until_idle(progress)
+        if not self.closed and not self._receiver.eof_received():
             self.close()
-        await self._rest(progress)
+        await self._until_idle(progress)
 
     @property
-    def _there(self) -> asyncio.Protocol:
+    def _receiver(self) -> asyncio.Protocol:
         assert isinstance(self._protocol, asyncio.Protocol)
         return self._protocol
 
-    async def _rest(self, progress: Callable[[], object]) -> None:
+    async def _until_idle(self, progress: Callable[[], object]) -> None:
         before, quiet = None, 0
-        for _ in range(_MOST_TURNS):
+        for _ in range(_MAX_TURNS):
             await asyncio.sleep(0)
             now = (len(self.sent), self.closed, progress())
             quiet = quiet + 1 if now == before else 0
             before = now
-            if quiet >= _QUIET:
+            if quiet >= _QUIET_TURNS:
                 return
-        raise AssertionError("it does not come to an end")
+        raise AssertionError("the protocol does not become idle")
 
     def write(self, data: Any) -> None:
         if not self.closed:
@@ -60,7 +60,7 @@ class Wire(asyncio.Transport):
     def close(self) -> None:
         if not self.closed:
             self.closed = True
-            self._loop.call_soon(self._there.connection_lost, None)
+            self._loop.call_soon(self._receiver.connection_lost, None)
 
     abort = close
 
@@ -79,7 +79,7 @@ class Wire(asyncio.Transport):
     def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
         self._protocol = protocol
 
-    def get_protocol(self) -> asyncio.BaseProtocol | None:  # type: ignore[override]  # there is none yet
+    def get_protocol(self) -> asyncio.BaseProtocol | None:  # type: ignore[override]  # None before open()
         return self._protocol
 
     def set_write_buffer_limits(self, high: int | None = None, low: int | None = None) -> None: ...

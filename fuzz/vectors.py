@@ -1,4 +1,4 @@
-"""Requests of real clients, which are what fuzzing begins with."""
+"""Requests of real clients, the seeds of fuzzing."""
 
 import json
 from functools import cache
@@ -10,13 +10,13 @@ _VECTORS = ROOT / "tests" / "vectors"
 
 @cache
 def heads() -> tuple[bytes, ...]:
-    """Whole heads of requests, as they came."""
+    """Complete request heads, as recorded."""
     recorded = json.loads((_VECTORS / "recorded.json").read_text())["requests"]
     return tuple(dict.fromkeys(request["head"].encode("latin-1") for request in recorded))
 
 
 @cache
 def queries() -> tuple[bytes, ...]:
-    """Queries of announces, as nine clients order and escape them."""
+    """Announce queries, ordered and escaped as nine clients do it."""
     written = json.loads((_VECTORS / "clients.json").read_text())["requests"]
     return tuple(request["target"].partition("?")[2].encode("latin-1") for request in written)

@@ -1,4 +1,4 @@
-"""GeoIP databases of our own, as small as a test needs them, in the formats that MaxMind and DB-IP publish."""
+"""Small GeoIP databases for tests, in the formats of MaxMind and DB-IP."""
 
 import time
 from collections.abc import Mapping
@@ -9,17 +9,19 @@ from typing import Any
 from mmdb_writer import MMDBWriter, TreeWriter
 from netaddr import IPSet
 
+from tracker.geoip import COUNTRY_NAMES
+
 Record = Mapping[str, Any]
 Networks = Mapping[str, Any]
-"""Records by network, as in ``{"192.0.2.0/24": LONDON}``; of overlapping ones the smallest network holds."""
+"""Records by network, as in ``{"192.0.2.0/24": LONDON}``; the smallest of overlapping networks applies."""
 
 
 def record(country: str = "", subdivision: str = "", city: str = "", postcode: str = "") -> dict[str, Any]:
-    """One as in GeoLite2-City; what is empty is left out, as there."""
+    """A record as in GeoLite2-City; empty parts are left out, as there."""
     parts = {
         "continent": {"code": "EU", "names": {"en": "Europe"}},
         "country": country
-        and {"iso_code": country, "names": {"de": f"{country} auf Deutsch", "en": country}},
+        and {"iso_code": country, "names": {"de": f"{country} auf Deutsch", "en": COUNTRY_NAMES[country]}},
         "registered_country": {"iso_code": "FR", "names": {"en": "France"}},
         "subdivisions": subdivision
         and [{"iso_code": subdivision, "names": {"en": f"the state {subdivision}"}}],
@@ -31,14 +33,14 @@ def record(country: str = "", subdivision: str = "", city: str = "", postcode: s
 
 
 def dbip_record(country: str, subdivision: str, city: str) -> dict[str, Any]:
-    """One as in DBIP-City-Lite: subdivisions have no code, and there are no postcodes."""
+    """A record as in DBIP-City-Lite: subdivisions have no code, and there are no postcodes."""
     return {
         "continent": {"code": "EU", "geoname_id": 6255148, "names": {"en": "Europe"}},
         "country": {
             "geoname_id": 1,
             "is_in_european_union": True,
             "iso_code": country,
-            "names": {"en": country},
+            "names": {"en": COUNTRY_NAMES[country]},
         },
         "subdivisions": [{"names": {"en": subdivision}}, {"names": {"en": f"a part of {subdivision}"}}],
         "city": {"names": {"en": city}},
@@ -52,7 +54,7 @@ DRESDEN = MappingProxyType(dbip_record("DE", "Saxony", "Dresden"))
 NO_CODE = MappingProxyType(
     {"country": {"names": {"en": "Atlantis"}}, "city": {"names": {"en": "Poseidonis"}}}
 )
-"""A country that ISO 3166-1 has no code for."""
+"""A country without an ISO 3166-1 code."""
 
 CITIES: Networks = MappingProxyType(
     {
@@ -63,7 +65,7 @@ CITIES: Networks = MappingProxyType(
         "2001:db8:2::/48": SPRINGFIELD,
     }
 )
-"""What a database has unless told otherwise: documentation addresses, so that no real one is claimed."""
+"""Default records. Documentation addresses, so that nothing is claimed of real ones."""
 
 
 def make_city(
@@ -94,7 +96,7 @@ def make_country(
     database_type: str = "GeoLite2-Country",
     built: float | None = None,
 ) -> Path:
-    """The same with the countries of ``networks`` alone."""
+    """The same with only the countries of ``networks``."""
     kept = ("continent", "country", "registered_country")
     countries = {
         network: {name: part for name, part in content.items() if name in kept}
@@ -104,5 +106,5 @@ def make_country(
 
 
 def _plain(content: Any) -> Any:
-    """The writer knows no mapping but dict."""
+    """The writer supports only dict."""
     return dict(content) if isinstance(content, Mapping) else content

@@ -1,18 +1,23 @@
-"""T19: what must hold of the store at every quiet moment, read key by key."""
+"""T19: invariants of the store while no announce is being processed, read key by key."""
 
+from collections import Counter
+from collections.abc import Iterable
 from typing import Any
 
 from tracker.bittorrent import InfoHash, PeerId
-from tracker.store.keys import Keys
+from tracker.store.schema.keys import Keys
 
 ARRAYS = ("s4", "l4", "s6", "l6")
 SIZES = {"4": 6, "6": 18}
+LOCAL = (b"\x7f", b"\xac\x11")
+"""Prefixes of local networks used in tests; they never count as crowded."""
 
 
 async def check_invariants(redis: Any, keys: Keys) -> int:
-    """Asserts them all; the answer is the number of active peers."""
+    """Asserts all invariants; returns the number of active peers."""
     sums = {"seeders": 0, "leechers": 0}
     active = 0
+    networks: Counter[bytes] = Counter()
     await check_lists(redis, keys)
     rankings = {
         f: dict(await redis.zrange(keys.index(f), 0, -1, withscores=True))
@@ -20,40 +25,56 @@ async def check_invariants(redis: Any, keys: Keys) -> int:
     }
     for torrent_id, seeders in rankings["seeders"].items():
         hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
-        assert hexed, f"no way back from torrent id {torrent_id!r}"
+        assert hexed, f"no info hash for torrent id {torrent_id!r}"
         info_hash = InfoHash(bytes.fromhex(hexed.decode()))
         row = await redis.hgetall(keys.torrent(info_hash))
-        figures = {
+        counts = {
             name: int(row.get(name.encode(), 0))
             for name in ("seeders", "leechers", "snatches", "paused", *ARRAYS)
         }
-        assert all(value >= 0 for value in figures.values()), figures
+        assert all(value >= 0 for value in counts.values()), counts
         assert row.get(b"tid") == torrent_id
-        assert seeders == figures["seeders"]
-        assert rankings["leechers"].get(torrent_id) == figures["leechers"]
-        assert rankings["snatches"].get(torrent_id) == figures["snatches"]
-        active += await _check_swarm(redis, keys, info_hash, torrent_id.decode(), figures)
-        sums["seeders"] += figures["seeders"]
-        sums["leechers"] += figures["leechers"]
+        assert seeders == counts["seeders"]
+        assert rankings["leechers"].get(torrent_id) == counts["leechers"]
+        assert rankings["snatches"].get(torrent_id) == counts["snatches"]
+        active += await _check_swarm(redis, keys, info_hash, torrent_id.decode(), counts)
+        networks += await _check_addresses(redis, keys, info_hash, torrent_id.decode(), row)
+        sums["seeders"] += counts["seeders"]
+        sums["leechers"] += counts["leechers"]
     for kind, total in sums.items():
         assert int(await redis.get(keys.stat(kind)) or 0) == total
     assert active == await _count_active_hashes(redis, keys)
-    await _check_debts(redis, keys)
+    await _check_empty(redis, keys, rankings["seeders"])
+    counted = await redis.hgetall(keys.addresses())
+    assert {net: int(count) for net, count in counted.items()} == dict(networks)
+    await _check_hit_and_runs(redis, keys)
     return active
 
 
-async def _check_debts(redis: Any, keys: Keys) -> None:
-    """Who owes how much is what the users' sets say."""
+async def _check_hit_and_runs(redis: Any, keys: Keys) -> None:
+    """The index of hit-and-runs equals the users' sets."""
     head, tail = (part.encode() for part in keys.user_set("*", "hnr").split("*"))
-    owed = {
+    expected = {
         key[len(head) : -len(tail)]: await redis.scard(key)
         async for key in redis.scan_iter(head + b"*" + tail, 1000, _type="set")
     }
-    assert dict(await redis.zrange(keys.hit_and_runs(), 0, -1, withscores=True)) == owed
+    assert dict(await redis.zrange(keys.hit_and_runs(), 0, -1, withscores=True)) == expected
+
+
+async def _check_empty(redis: Any, keys: Keys, torrent_ids: Iterable[bytes]) -> None:
+    """The index of empty torrents: self-registered, without peers, not disabled; by when they became empty."""
+    empty = {}
+    for torrent_id in torrent_ids:
+        hexed = await redis.get(keys.torrent_id(torrent_id.decode()))
+        row = await redis.hgetall(keys.torrent(InfoHash(bytes.fromhex(hexed.decode()))))
+        peers = int(row.get(b"seeders", 0)) + int(row.get(b"leechers", 0))
+        if row.get(b"auto") == b"1" and row.get(b"enabled") != b"0" and not peers:
+            empty[torrent_id] = float(row[b"empty_since"])
+    assert dict(await redis.zrange(keys.empty_torrents(), 0, -1, withscores=True)) == empty
 
 
 async def check_lists(redis: Any, keys: Keys) -> None:
-    """Whoever is ranked is listed by info hash; whoever has a name that was folded stands under it, and nobody else."""
+    """The index by info hash lists all ranked torrents; the index by name all torrents with a folded name."""
     ranked = [tid for tid, _ in await redis.zrange(keys.index("seeders"), 0, -1, withscores=True)]
     hashes = {}
     for torrent_id in ranked:
@@ -69,12 +90,12 @@ async def check_lists(redis: Any, keys: Keys) -> None:
 
 
 async def _check_swarm(
-    redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, figures: dict[str, int]
+    redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, counts: dict[str, int]
 ) -> int:
     members = {PeerId(bytes.fromhex(m.decode())) for m in await redis.smembers(keys.swarm_peers(info_hash))}
     slots: dict[tuple[PeerId, str], tuple[str, int, bytes]] = {}
     for name in ARRAYS:
-        n, size = figures[name], SIZES[name[1]]
+        n, size = counts[name], SIZES[name[1]]
         packed = await redis.get(keys.swarm_array(info_hash, name)) or b""
         ids = await redis.get(keys.swarm_array_ids(info_hash, name)) or b""
         assert len(packed) >= n * size and len(ids) >= n * 20, f"array {name} is shorter than its count"
@@ -83,7 +104,7 @@ async def _check_swarm(
             assert not packed and not ids
         for slot in range(n):
             owner = PeerId(ids[slot * 20 : slot * 20 + 20])
-            assert (owner, name[1]) not in slots, "a peer is twice in the arrays of one family"
+            assert (owner, name[1]) not in slots, "a peer is listed twice in the arrays of one family"
             slots[owner, name[1]] = (name[0], slot, packed[slot * size : (slot + 1) * size])
     counted = {"s": 0, "l": 0, "paused": 0}
     for member in members:
@@ -92,8 +113,38 @@ async def _check_swarm(
         counted["paused"] += paused
         assert await redis.sismember(keys.peer_torrents(member), torrent_id)
     assert {owner for owner, _ in slots} == members
-    assert counted == {"s": figures["seeders"], "l": figures["leechers"], "paused": figures["paused"]}
+    assert counted == {"s": counts["seeders"], "l": counts["leechers"], "paused": counts["paused"]}
     return len(members)
+
+
+async def _check_addresses(
+    redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, row: dict[bytes, bytes]
+) -> Counter[bytes]:
+    """Compares the hash of addresses with the peers; returns endpoints by network, /24 and /48."""
+    held = await redis.hgetall(keys.swarm_addresses(info_hash))
+    found, crowded = set(), 0
+    for network, entries in held.items():
+        size = 22 if len(network) == 4 else 30
+        assert entries and len(entries) % size == 0
+        rows = [entries[at : at + size] for at in range(0, len(entries), size)]
+        ends = [(network + entry[:-20], PeerId(entry[-20:])) for entry in rows]
+        assert len(set(ends)) == len(ends)
+        found |= set(ends)
+        shared = len({endpoint for endpoint, _ in ends}) < len(ends)
+        crowded += shared or (len(ends) > 3 and not network.startswith(LOCAL))
+    expected = set()
+    for member in await redis.smembers(keys.swarm_peers(info_hash)):
+        peer_id = PeerId(bytes.fromhex(member.decode()))
+        packed = await redis.hget(keys.peer(torrent_id, peer_id), "endpoints")
+        expected |= {(endpoint, peer_id) for endpoint in (packed[:-18], packed[-18:]) if len(packed) == 24}
+        expected |= {(packed, peer_id)} if len(packed) != 24 else set()
+    assert found == expected
+    if expected:
+        assert int(row[b"crowded"]) == crowded
+    networks: Counter[bytes] = Counter()
+    for endpoint, _ in expected:
+        networks.update([endpoint[:4], endpoint[:3]] if len(endpoint) == 6 else [endpoint[:8], endpoint[:6]])
+    return networks
 
 
 async def _check_peer(

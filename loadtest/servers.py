@@ -24,7 +24,7 @@ OPENSSL = shutil.which("openssl")
 START_SECONDS = 10.0
 STOP_SECONDS = 10.0
 
-# Dies with the test run, however that ends. See tracker/valkey.py, which does the same.
+# Dies with the test run, however that ends. See tracker/valkey/server.py, which does the same.
 _DIE_WITH_PARENT = """
 import ctypes, os, sys
 ctypes.CDLL(None).prctl(1, 9)
@@ -152,9 +152,9 @@ def start_system_redis(directory: Path, *options: str, tls: bool = True) -> Serv
     """The system's redis-server on a unix socket, a free port, and another with TLS."""
     assert SYSTEM_REDIS is not None
     for attempt in range(5):
-        server = Server(SYSTEM_REDIS, directory, options, port=_free_port())
+        server = Server(SYSTEM_REDIS, directory, options, port=free_port())
         if tls and OPENSSL:
-            server.tls_port, server.ca_file = _free_port(), _make_certificate(directory)
+            server.tls_port, server.ca_file = free_port(), _make_certificate(directory)
         try:
             return server.start()
         except RuntimeError:  # somebody took the port between our look and the server's bind
@@ -181,7 +181,8 @@ def _guard() -> list[str]:
     return [sys.executable, "-I", "-S", "-c", _DIE_WITH_PARENT, str(os.getpid())]
 
 
-def _free_port() -> int:
+def free_port() -> int:
+    """For programs that cannot choose a port themselves and say which one."""
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         return int(probe.getsockname()[1])

@@ -13,9 +13,9 @@ from typing import IO, Any
 
 from bencodepy import decode as bdecode
 
-from tests.servers import ROOT
+from loadtest.servers import ROOT
 
-SECONDS = 30.0
+SECONDS = 60.0
 ANY_PORTS = {"TRACKER_HTTP__LISTEN": "127.0.0.1:0", "TRACKER_ADMIN__LISTEN": "127.0.0.1:0"}
 PATIENCE = {"TRACKER_REDIS__TIMEOUT_SECONDS": "8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "8"}
 """A machine that is busy with other tests may take longer than the defaults allow."""
@@ -29,7 +29,7 @@ def environment(settings: Environment) -> dict[str, str]:
 
 
 def heed_signals() -> None:
-    """In a child before it runs a program: as from a terminal, also where the tests themselves run in the background, under nohup."""
+    """Restores default signal handlers in a child before exec, also if the tests run in the background under nohup."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)
 
@@ -60,6 +60,12 @@ class RunningTracker:
         found = re.search(r"http://127\.0\.0\.1:\d+", self.banner)
         assert found, self.banner
         return found[0]
+
+    @property
+    def admin_url(self) -> str:
+        found = re.search(r"^\s*admin\s+(http://[^/\s]+)/", self.banner, re.MULTILINE)
+        assert found, self.banner
+        return found[1]
 
     @property
     def log(self) -> str:

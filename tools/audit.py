@@ -1,9 +1,9 @@
-"""Known vulnerabilities in what the locks pin: pip-audit's findings, a line each.
+"""Reports known vulnerabilities of the packages in the locks, as pip-audit finds them, one per line.
 
-    python tools/audit.py requirements/run.txt …      --strict fails when something was found or could not be looked up
+    python tools/audit.py requirements/run.txt …      with --strict: fail when any is found or a lookup fails
 
-Without --strict nothing fails: whether a vulnerability is known depends on the day and on a network, not on a change.
-Whoever reads the report decides; what it says twice is worth a `make lock`.
+Without --strict it never fails: the result depends on the day and the network, not on a change. Run `make lock` when a
+vulnerability is reported repeatedly.
 """
 
 import json
@@ -13,7 +13,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 SECONDS = 90.0
-"""For one lock. Each package is a question over the network."""
+"""Time limit for one lock. Each package takes a request."""
 PIP_AUDIT = (sys.executable, "-m", "pip_audit")
 OPTIONS = (
     "--format",
@@ -29,7 +29,7 @@ OPTIONS = (
 
 @dataclass(frozen=True, slots=True)
 class Report:
-    """``unknown`` packages could not be looked up; ``failure`` says why nothing could."""
+    """``unknown`` packages could not be looked up; ``failure`` is why the audit failed."""
 
     packages: int = 0
     unknown: int = 0
@@ -37,14 +37,14 @@ class Report:
     failure: str = ""
 
     def lines(self, lock: str) -> list[str]:
-        told = [f"!! {lock}: {line}" for line in self.found]
+        lines = [f"!! {lock}: {line}" for line in self.found]
         if self.failure:
-            told.append(f"!! {lock}: NOT AUDITED: {self.failure}")
+            lines.append(f"!! {lock}: NOT AUDITED: {self.failure}")
         elif self.unknown:
-            told.append(f"!! {lock}: {self.unknown} of {self.packages} packages could NOT be looked up")
-        if not told:
-            told.append(f"{lock}: {self.packages} packages, no known vulnerability")
-        return told
+            lines.append(f"!! {lock}: {self.unknown} of {self.packages} packages could NOT be looked up")
+        if not lines:
+            lines.append(f"{lock}: {self.packages} packages, no known vulnerability")
+        return lines
 
     @property
     def is_clean(self) -> bool:
@@ -52,7 +52,7 @@ class Report:
 
 
 def read(text: str) -> Report:
-    """What pip-audit printed as JSON; raises ValueError, KeyError or TypeError for anything else."""
+    """Parses the JSON output of pip-audit; raises ValueError, KeyError or TypeError for anything else."""
     packages = json.loads(text)["dependencies"]
     found = [
         f"{package['name']} {package['version']}: {', '.join([flaw['id'], *flaw.get('aliases', ())])}, "
@@ -64,7 +64,7 @@ def read(text: str) -> Report:
 
 
 def audit(lock: str, command: Sequence[str] = PIP_AUDIT, seconds: float = SECONDS) -> Report:
-    """Asks about one lock."""
+    """Audits one lock."""
     try:
         done = subprocess.run(
             [*command, *OPTIONS, "--requirement", lock],

@@ -1,12 +1,13 @@
-"""A hook of mkdocs: pages that lie outside docs/, because people look for them elsewhere, are on the site as well."""
+"""A hook of mkdocs: adds pages from outside docs/ to the site."""
 
+import re
 from pathlib import Path
 
 from mkdocs.config.defaults import MkDocsConfig
 from mkdocs.structure.files import File, Files
 
 ROOT = Path(__file__).parents[1]
-OUTSIDE = ("CHANGELOG.md", "bench/README.md", "redis.conf")
+OUTSIDE = ("CHANGELOG.md", "CONTRIBUTING.md", "SECURITY.md", "loadtest/bench/README.md", "redis.conf")
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
@@ -16,7 +17,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, **_: object) -> str:
-    """What is beside docs/ in the repository is inside the site."""
+    """Rewrites links between docs/ and those pages."""
     for name in OUTSIDE:
         markdown = markdown.replace(f"](../{name}", f"]({name}")
-    return markdown.replace("](../docs/", "](../")  # from those outside to the others
+    return re.sub(r"\]\(((?:\.\./)*)docs/", r"](\1", markdown)  # links from those pages into docs/

@@ -1,12 +1,13 @@
-"""Makes tracker/admin/world/countries.json: outlines and names of the world's countries, for the dashboard.
+"""Makes the dashboard's outlines of countries, tracker/admin/world/countries.json, and tracker/country_names.json.
 
     npm pack world-atlas@2.0.2 i18n-iso-countries@7.14.0     # and unpack both
     python tools/world_map.py countries-110m.json countries-50m.json codes.json /usr/share/zoneinfo/iso3166.tab
 
-The outlines are Natural Earth's (public domain) as world-atlas packs them, in the projection of the same name: areas far
-from the equator grow a little, so that the many small countries of Europe can be told apart, and Greenland stays smaller
-than Africa. Countries too small for the coarse map become dots in the middle of their outline on the finer one. Names are those of the time zone database (public domain), or
-ours where its own are odd to read; codes.json only tells which number stands for which two letters.
+The outlines are Natural Earth's (public domain), as packed by world-atlas, in the projection of the same name. It
+enlarges areas far from the equator a little: the small countries of Europe are distinguishable, and Greenland is
+smaller than Africa. A country that is missing on the coarse map becomes a dot in the middle of its outline on the fine
+one. Names come from the time zone database (public domain), or are those of GeoIP databases where the two differ.
+codes.json maps ISO numbers to two-letter codes.
 """
 
 import json
@@ -18,22 +19,24 @@ from typing import Any
 
 Point = tuple[float, float]
 
-CUT = -169.0  # degrees of longitude where the map ends: between Chukotka and Alaska
+CUT = -169.0  # degrees of longitude of the map's edge, between Chukotka and Alaska
 WIDTH = 2000  # units of the map's viewBox
-SOUTH = -56.5  # degrees of latitude: Antarctica has no users
+SOUTH = -56.5  # degrees of latitude; Antarctica is left out
 UNNUMBERED = {"Kosovo": "XK", "Somaliland": "SO", "N. Cyprus": "CY"}
 LEFT_OUT = {"AQ", "TF"}
 NAMES = {
     "AG": "Antigua and Barbuda", "AS": "American Samoa", "BA": "Bosnia and Herzegovina", "BL": "Saint Barthélemy",
-    "BQ": "Caribbean Netherlands", "CD": "Congo (Kinshasa)", "CF": "Central African Republic",
-    "CG": "Congo (Brazzaville)", "CI": "Côte d’Ivoire", "CZ": "Czechia", "GB": "United Kingdom",
-    "GS": "South Georgia", "HM": "Heard and McDonald Islands", "KN": "Saint Kitts and Nevis", "KP": "North Korea",
-    "KR": "South Korea", "LC": "Saint Lucia", "MF": "Saint Martin", "MM": "Myanmar", "MO": "Macao",
+    "BQ": "Bonaire, Sint Eustatius, and Saba", "CD": "DR Congo", "CF": "Central African Republic",
+    "CG": "Congo Republic", "CI": "Ivory Coast", "CZ": "Czechia", "GB": "United Kingdom",
+    "GS": "South Georgia and the South Sandwich Islands", "HM": "Heard and McDonald Islands",
+    "KN": "St Kitts and Nevis", "KP": "North Korea", "KR": "South Korea",
+    "LC": "Saint Lucia", "MF": "Saint Martin", "MM": "Myanmar", "MO": "Macao",
     "PM": "Saint Pierre and Miquelon", "SH": "Saint Helena", "SJ": "Svalbard and Jan Mayen",
     "ST": "São Tomé and Príncipe", "SX": "Sint Maarten", "SZ": "Eswatini", "TC": "Turks and Caicos Islands",
     "TF": "French Southern Territories", "TL": "Timor-Leste", "TR": "Türkiye", "TT": "Trinidad and Tobago",
-    "UM": "US Minor Outlying Islands", "VC": "Saint Vincent", "VG": "British Virgin Islands",
-    "VI": "US Virgin Islands", "WF": "Wallis and Futuna", "WS": "Samoa", "XK": "Kosovo",
+    "UM": "U.S. Outlying Islands", "VC": "St Vincent and Grenadines", "VG": "British Virgin Islands",
+    "VI": "U.S. Virgin Islands", "CV": "Cabo Verde", "NL": "The Netherlands", "PN": "Pitcairn Islands",
+    "WF": "Wallis and Futuna", "WS": "Samoa", "XK": "Kosovo",
 }  # fmt: skip
 
 
@@ -54,9 +57,13 @@ def main(coarse: str, fine: str, codes: str, names: str) -> None:
             code: "".join(_path(map(place, ring)) for ring in outlines[code]) for code in sorted(outlines)
         },
         "dots": {code: place(_middle(max(dots[code], key=_size))) for code in sorted(dots)},
-        "names": dict(sorted({**_names(names), **NAMES}.items())),
     }
-    target = Path(__file__).parents[1] / "tracker" / "admin" / "world" / "countries.json"
+    _write("admin/world/countries.json", made)
+    _write("country_names.json", dict(sorted({**_names(names), **NAMES}.items())))
+
+
+def _write(name: str, made: object) -> None:
+    target = Path(__file__).parents[1] / "tracker" / name
     target.write_text(json.dumps(made, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
 
 
@@ -78,7 +85,7 @@ def _countries(path: str, numbers: dict[str, str]) -> dict[str, list[list[Point]
         for polygon in polygons:
             for ring in polygon:
                 points = _uncut([point for index in ring for point in _follow(arcs, index)])
-                # The coarse map draws French Guiana as a part of France, and people there count by their own code.
+                # The coarse map draws French Guiana as a part of France; it has a code of its own.
                 part = "GF" if code == "FR" and _middle(points)[0] < -30 and _middle(points)[1] < 10 else code
                 found.setdefault(part, []).append(points)
     return found
@@ -95,12 +102,12 @@ def _arc(arc: list[list[int]], transform: dict[str, Any]) -> Iterator[Point]:
 
 
 def _follow(arcs: list[list[Point]], index: int) -> list[Point]:
-    """An arc without its last point, which begins the next one; negative: backwards."""
+    """An arc without its last point, which begins the next one. A negative index reverses it."""
     return arcs[index][:-1] if index >= 0 else arcs[~index][:0:-1]
 
 
 def _uncut(ring: list[Point]) -> list[Point]:
-    """The ring in one piece, also where it crosses the date line, and on the map's side of the cut."""
+    """The ring in one piece across the date line, on the map's side of the cut."""
     lon = [ring[0][0]]
     for x, _ in ring[1:]:
         lon.append(x + 360 * round((lon[-1] - x) / 360))
@@ -133,7 +140,7 @@ def _frame() -> tuple[float, float, float, int]:
 
 
 def _path(points: Iterator[tuple[int, int]]) -> str:
-    """Whole units, relative to the point before: half as long as coordinates."""
+    """An SVG path of relative integer coordinates, half as long as absolute ones."""
     first = at = next(points)
     steps = []
     for point in points:

@@ -1,7 +1,7 @@
-"""One file for each thing that is fuzzed; its ``check`` is handed bytes, and states what holds whatever they are.
+"""The fuzz targets, one file each.
 
-``check`` returns, or raises for what must not be: AssertionError where an invariant breaks, or the very exception that should
-not have come out. ``seeds`` gives what fuzzing begins with where there is no corpus yet, ``LONGEST`` the longest input tried.
+``check`` takes any bytes. It raises AssertionError where an invariant breaks, or the exception that should not have
+been raised. ``seeds`` are the first inputs while there is no corpus. ``MAX_LENGTH`` is the maximum length of an input.
 """
 
 import importlib
@@ -11,7 +11,7 @@ from typing import Protocol, cast
 
 
 class Target(Protocol):
-    LONGEST: int
+    MAX_LENGTH: int
 
     def check(self, data: bytes) -> None: ...
 

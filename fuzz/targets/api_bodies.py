@@ -1,4 +1,4 @@
-"""JSON bodies of the API: every model takes them or says what is wrong, in a problem that can be written as JSON."""
+"""JSON bodies of the API: every model accepts a body, or reports its errors as a JSON problem document."""
 
 import json
 from collections.abc import Iterable, Iterator
@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pydantic import ValidationError
 
 from tracker.admin.api import GROUPS
-from tracker.admin.api.contract import Body
+from tracker.admin.api.contract import Body, Form
 from tracker.admin.api.reading import _listed, invalid
 
-LONGEST = 600
+MAX_LENGTH = 600
 
 
-def _models() -> Iterator[type[Body]]:
+def _models() -> Iterator[type[Body] | type[Form]]:
     yield from {
         endpoint.body: None for group in GROUPS for endpoint in group.all if endpoint.body is not None
     }
@@ -24,12 +24,12 @@ _MODELS = tuple(_models())
 def check(data: bytes) -> None:
     for model in _MODELS:
         try:
-            taken = model.model_validate_json(data, strict=True)
+            accepted = model.model_validate_json(data, strict=True)
         except ValidationError as error:
             problems = error.errors(include_url=False, include_context=False, include_input=False)
             json.dumps(invalid(_listed(problems, "body")).extra, ensure_ascii=False).encode()
         else:
-            taken.model_dump_json().encode()
+            accepted.model_dump_json().encode()
 
 
 def seeds() -> Iterable[bytes]:

@@ -1,18 +1,24 @@
-"""Addresses: read strictly, as ``ipaddress`` reads them, and back to text and bytes without a difference."""
+"""Addresses and endpoints: parsed as strictly as by ``ipaddress``, and encoded back without a difference."""
 
 import ipaddress
 from collections.abc import Iterable
 
 from tracker.bittorrent import Address, is_routable, unmap
-from tracker.wire.compact import format_address, format_endpoint, pack_address, pack_endpoint, split_endpoints
+from tracker.wire.endpoint import (
+    format_address,
+    format_endpoint,
+    pack_address,
+    pack_endpoint,
+    split_endpoints,
+)
 
-LONGEST = 64
+MAX_LENGTH = 64
 
 
 def check(data: bytes) -> None:
     text = data.decode("latin-1")
     address = pack_address(text)
-    assert address == _other_way(text)
+    assert address == _by_ipaddress(text)
     if address is not None:
         assert pack_address(format_address(address)) == address
         is_routable(address)
@@ -23,7 +29,7 @@ def check(data: bytes) -> None:
             assert format_endpoint(endpoint).rpartition(":")[2] == str(int.from_bytes(endpoint[-2:], "big"))
 
 
-def _other_way(text: str) -> Address | None:
+def _by_ipaddress(text: str) -> Address | None:
     try:
         return None if "%" in text else unmap(ipaddress.ip_address(text).packed)
     except ValueError:

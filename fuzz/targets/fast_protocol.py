@@ -1,6 +1,6 @@
-"""Bytes on the port: the door and aiohttp's parser behind it see the same requests as aiohttp alone, and answer the same.
+"""Bytes on the HTTP port: the fast protocol with aiohttp behind it sees the same requests as aiohttp alone.
 
-So nobody can have one of them take for part of a request what the other takes for the next one. The first byte says in what
+The replies are the same too. So request smuggling between the two parsers is impossible. The first byte selects in what
 pieces the rest arrives, and whether from a trusted proxy.
 """
 
@@ -10,51 +10,52 @@ from ipaddress import ip_network
 from typing import Any, NamedTuple
 
 from fuzz import vectors
-from fuzz.wires import Wire
+from fuzz.memory_transport import MemoryTransport
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
 from tracker.errors import ClientError
-from tracker.frontends import connection
-from tracker.frontends.crowd import Crowd
-from tracker.frontends.door import Door
-from tracker.frontends.doors import Doors
-from tracker.frontends.front import FrontEnd
-from tracker.settings import AnnounceSettings, HttpSettings
+from tracker.frontends.http import aiohttp_protocol
+from tracker.frontends.http.connection_table import ConnectionTable
+from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
+from tracker.frontends.http.handler import HttpHandler
+from tracker.settings.model import HttpSettings, Settings, TorrentSettings
+from tracker.settings.reload import LiveSettings
 
-LONGEST = 1500
+MAX_LENGTH = 1500
 _PROXY, STRANGER = "10.0.0.1", "11.0.0.1"
 _BY_PROXY, _PIECES = 1, 6
 _SETTINGS = HttpSettings(trusted_proxies=(ip_network("10.0.0.0/8"),), access_log=False)
+_LIVE = Settings(http=_SETTINGS, torrents=TorrentSettings(max_scrape=5))
 
 
-class Verdict(NamedTuple):
-    """What became of some bytes."""
+class Outcome(NamedTuple):
+    """What the server made of some bytes."""
 
-    asked: list[Any]
-    refused: list[str]
-    answers: bytes
+    requests: list[Any]
+    refusals: list[str]
+    replies: bytes
     closed: bool
 
 
 class Recorder:
-    """Answers everything, and remembers it."""
+    """A tracker that answers and records every request."""
 
     waiting = 0
 
     def __init__(self) -> None:
-        self.asked: list[Any] = []
-        self.labels: list[str] = []
+        self.requests: list[Any] = []
+        self.refusals: list[str] = []
 
     def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
-        self.labels += [f"{kind}: {label}"] * number
+        self.refusals += [f"{kind}: {label}"] * number
 
     def submit(
         self,
         announce: Announce,
         passkey: str | None,
         address: Address,
-        answer: Callable[[AnnounceReply | ClientError], None],
+        reply: Callable[[AnnounceReply | ClientError], None],
     ) -> bool:
-        asyncio.get_running_loop().call_soon(answer, self._announced(announce, passkey, address))
+        asyncio.get_running_loop().call_soon(reply, self._announced(announce, passkey, address))
         return True
 
     def submit_scrape(
@@ -62,11 +63,11 @@ class Recorder:
         scrape: Scrape,
         passkey: str | None,
         address: Address,
-        answer: Callable[[ScrapeReply | ClientError], None],
+        reply: Callable[[ScrapeReply | ClientError], None],
     ) -> bool:
         if not scrape.info_hashes:
             return False
-        asyncio.get_running_loop().call_soon(answer, self._scraped(scrape, passkey, address))
+        asyncio.get_running_loop().call_soon(reply, self._scraped(scrape, passkey, address))
         return True
 
     async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply:
@@ -75,70 +76,69 @@ class Recorder:
     async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
         return self._scraped(scrape, passkey, address)
 
-    def _announced(self, *asked: Any) -> AnnounceReply:
-        self.asked.append(asked)
-        return AnnounceReply(1800, 900, seeders=len(self.asked), leechers=0, completions=0)
+    def _announced(self, *origin: Any) -> AnnounceReply:
+        self.requests.append(origin)
+        return AnnounceReply(1800, 900, seeders=len(self.requests), leechers=0, completions=0)
 
-    def _scraped(self, scrape: Scrape, *asked: Any) -> ScrapeReply:
-        self.asked.append((scrape, *asked))
-        return ScrapeReply(dict.fromkeys(scrape.info_hashes, ScrapeFile(seeders=len(self.asked))))
+    def _scraped(self, scrape: Scrape, *origin: Any) -> ScrapeReply:
+        self.requests.append((scrape, *origin))
+        return ScrapeReply(dict.fromkeys(scrape.info_hashes, ScrapeFile(seeders=len(self.requests))))
 
 
 def check(data: bytes) -> None:
     mode, sent = data[0] if data else 0, data[1:]
     chunks = _pieces(sent, (mode & _PIECES) >> 1)
     peer = _PROXY if mode & _BY_PROXY else STRANGER
-    with_door, without = (
-        _loop.run_until_complete(verdict(chunks, peer, ajar=ajar)) for ajar in (True, False)
-    )
-    assert with_door == without or only_gave_up_later(with_door, without), f"{with_door}\n{without}"
+    fast, slow = (_loop.run_until_complete(outcome(chunks, peer, fast_path=on)) for on in (True, False))
+    assert fast == slow or only_refuses_earlier(fast, slow), f"{fast}\n{slow}"
 
 
-def only_gave_up_later(with_door: Verdict, without: Verdict) -> bool:
-    """Of a head that is wrong and then cut off, aiohttp tells so at once, and the door waits for a rest that never comes."""
-    told, label = without.answers.removeprefix(with_door.answers), without.refused[-1:]
+def only_refuses_earlier(fast: Outcome, slow: Outcome) -> bool:
+    """An invalid head that ends early: aiohttp refuses it at once, the fast protocol waits for the rest."""
+    reply, label = slow.replies.removeprefix(fast.replies), slow.refusals[-1:]
     return (
-        without
-        == Verdict(with_door.asked, with_door.refused + label, with_door.answers + told, with_door.closed)
+        slow == Outcome(fast.requests, fast.refusals + label, fast.replies + reply, fast.closed)
         and label[0].startswith("other: ")
-        and told.count(b"HTTP/1.") == 1
+        and reply.count(b"HTTP/1.") == 1
     )
 
 
-def _pieces(sent: bytes, way: int) -> Sequence[bytes]:
-    """Whole; byte by byte; in two at the first empty line; in pieces of 7."""
-    if way == 0:
+def _pieces(sent: bytes, mode: int) -> Sequence[bytes]:
+    """Mode 0: one piece; 1: single bytes; 2: split at the first empty line; 3: pieces of 7 bytes."""
+    if mode == 0:
         return [sent] if sent else []
-    if way == 2:
+    if mode == 2:
         at = sent.find(b"\r\n\r\n") + 4
         return [part for part in (sent[:at], sent[at:]) if part]
-    size = 7 if way == 3 else 1
+    size = 7 if mode == 3 else 1
     return [sent[at : at + size] for at in range(0, len(sent), size)]
 
 
-async def verdict(chunks: Sequence[bytes], peer: str, *, ajar: bool) -> Verdict:
+async def outcome(chunks: Sequence[bytes], peer: str, *, fast_path: bool) -> Outcome:
     tracker, loop = Recorder(), asyncio.get_running_loop()
-    front = FrontEnd(tracker, _SETTINGS, AnnounceSettings(), max_scrape=5)
-    server = connection.Server(front.handle, front.rules, Crowd(_SETTINGS, tracker.refused), access_log=None)
-    server._kwargs["lingering_time"] = 0  # bodies that never come would be waited for
-    wire = Wire(loop, peer)
-    wire.open(Door(Doors(front, server, ajar=ajar)))
-    await wire.receive(chunks, lambda: (len(tracker.asked), len(tracker.labels)))
-    seen = Verdict(tracker.asked, tracker.labels, bytes(wire.sent), wire.closed)
-    wire.abort()
+    handler = HttpHandler(tracker, LiveSettings(_LIVE))
+    server = aiohttp_protocol.Server(
+        handler.handle, handler.rules, ConnectionTable(_SETTINGS, tracker.refused), access_log=None
+    )
+    server._kwargs["lingering_time"] = 0  # do not wait for the rest of a body
+    transport = MemoryTransport(loop, peer)
+    transport.open(FastHttpProtocol(FastHttpServer(handler, server, fast_path=fast_path)))
+    await transport.receive(chunks, lambda: (len(tracker.requests), len(tracker.refusals)))
+    result = Outcome(tracker.requests, tracker.refusals, bytes(transport.sent), transport.closed)
+    transport.abort()
     await asyncio.sleep(0)
     await asyncio.sleep(0)
     await server.shutdown(0)
-    return seen
+    return result
 
 
-def _complain(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
+def _exit(loop: asyncio.AbstractEventLoop, context: dict[str, Any]) -> None:
     raise SystemExit(f"unhandled: {context}")
 
 
 def _open_loop() -> asyncio.AbstractEventLoop:
     loop = asyncio.new_event_loop()
-    loop.set_exception_handler(_complain)
+    loop.set_exception_handler(_exit)
     return loop
 
 

@@ -1,12 +1,12 @@
-"""Bodies sent to the admin port: forms of both kinds and JSON, read or refused with ValueError."""
+"""Form bodies on the admin port, of both content types: parsed, or rejected with ValueError."""
 
 from collections.abc import Iterable
 
-from tracker.admin.multipart import MOST_FIELDS, File, parse_form
+from tracker.admin.http.form_body import _pairs
+from tracker.admin.http.multipart import MAX_FIELDS, File, parse_form
 from tracker.admin.pages.forms import clean, cursor_number, page_number
-from tracker.admin.posted import _pairs
 
-LONGEST = 1000
+MAX_LENGTH = 1000
 
 
 def check(data: bytes) -> None:
@@ -17,7 +17,7 @@ def check(data: bytes) -> None:
             fields = parse_form(kind.decode("latin-1"), body) if multipart else _pairs(body)
         except ValueError:
             continue
-        assert len(fields) <= MOST_FIELDS
+        assert len(fields) <= MAX_FIELDS
         for name, field in fields:
             name.encode()
             if isinstance(field, File):
@@ -26,11 +26,11 @@ def check(data: bytes) -> None:
             else:
                 assert clean(field) == clean(field).strip() and len(clean(field)) <= 2000
                 assert 1 <= page_number(field) <= 1_000_000 and 0 <= cursor_number(field) < 2**64
-    _check_own(body)
+    _check_file(body)
 
 
-def _check_own(content: bytes) -> None:
-    """What a browser would send comes out as it went in, whatever a file holds but the boundary."""
+def _check_file(content: bytes) -> None:
+    """A file part is parsed unchanged unless it contains the boundary."""
     if b"\r\n--zz" in b"\r\n" + content:
         return
     part = b'--zz\r\nContent-Disposition: form-data; name="f"; filename="a"\r\n\r\n%b\r\n--zz--\r\n' % content

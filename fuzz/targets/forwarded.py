@@ -1,13 +1,13 @@
-"""X-Forwarded-For and Forwarded: whatever a client puts in front, what the trusted proxy appended is what counts."""
+"""X-Forwarded-For and Forwarded: only what a trusted proxy appended counts, whatever a client sent."""
 
 from collections.abc import Iterable
 from ipaddress import ip_network
 
 from tracker.bittorrent import Address, unmap
-from tracker.wire.compact import pack_address
+from tracker.wire.endpoint import pack_address
 from tracker.wire.proxy import TrustedNetworks, client_address
 
-LONGEST = 400
+MAX_LENGTH = 400
 _PROXY, _STRANGER = Address(bytes((10, 0, 0, 1))), Address(bytes((11, 2, 3, 4)))
 _TRUSTED = TrustedNetworks([ip_network("10.0.0.0/8"), ip_network("fd00::/8")])
 
@@ -18,15 +18,17 @@ def check(data: bytes) -> None:
     other = client_address(_PROXY, (), lines, _TRUSTED)
     for address in (found, other):
         assert len(address) in (4, 16) and address == unmap(address)
-    assert client_address(_STRANGER, lines, lines, _TRUSTED) == _STRANGER, "a stranger spoke for others"
-    assert client_address(_PROXY, lines, ["for=11.1.1.1"], _TRUSTED) == found, "the headers were mixed"
+    assert client_address(_STRANGER, lines, lines, _TRUSTED) == _STRANGER, "an untrusted header was used"
+    assert client_address(_PROXY, lines, ["for=11.1.1.1"], _TRUSTED) == found, "the two headers were mixed"
     assert client_address(_PROXY, [*lines, "11.9.9.9"], (), _TRUSTED) == pack_address("11.9.9.9")
     for before in (lines[-1] + ",", lines[-1] + ", "):
         assert client_address(_PROXY, [*lines[:-1], before + "11.9.9.9"], (), _TRUSTED) == pack_address(
             "11.9.9.9"
         )
         appended = [*lines[:-1], before + "for=11.9.9.9;proto=http"]
-        assert client_address(_PROXY, (), appended, _TRUSTED) == pack_address("11.9.9.9"), "it was swallowed"
+        assert client_address(_PROXY, (), appended, _TRUSTED) == pack_address("11.9.9.9"), (
+            "the proxy's entry was ignored"
+        )
 
 
 def seeds() -> Iterable[bytes]:

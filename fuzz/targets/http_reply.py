@@ -1,4 +1,4 @@
-"""Answers: whatever figures, peers and texts go in, what comes out is bencode in order, and says the same."""
+"""Replies to peers: any numbers, peers and texts become bencode in order, and decode to the same values."""
 
 from collections.abc import Iterable
 from typing import Any
@@ -6,10 +6,10 @@ from typing import Any
 from bencodepy import decode, encode
 
 from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
-from tracker.wire.compact import format_address, split_endpoints
-from tracker.wire.http import encode_announce, encode_failure, encode_scrape
+from tracker.wire.endpoint import format_address, split_endpoints
+from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
 
-LONGEST = 400
+MAX_LENGTH = 400
 
 
 def check(data: bytes) -> None:
@@ -18,10 +18,11 @@ def check(data: bytes) -> None:
     mode, rest = data[15] if len(data) > 15 else 0, data[16:]
     whole, whole6 = (rest[: len(rest) // 2 // size * size] for size in (6, 18))
     text = rest.decode("utf-8", "surrogateescape")
-    interval, least, seeders, leechers, completions = numbers
+
+    interval, min_interval, seeders, leechers, completions = numbers
     reply = AnnounceReply(
         interval,
-        least,
+        min_interval,
         seeders,
         leechers,
         completions,
@@ -34,39 +35,34 @@ def check(data: bytes) -> None:
     )
     _check_announce(reply, compact=bool(mode & 16), no_peer_id=bool(mode & 32))
     files = {
-        InfoHash(bytes((at,)) * 20): ScrapeFile(seeders, leechers, completions, least) for at in rest[:5]
+        InfoHash(bytes((at,)) * 20): ScrapeFile(seeders, leechers, completions, min_interval)
+        for at in rest[:5]
     }
-    assert _strictly(encode_scrape(ScrapeReply(files)))[b"files"].keys() == files.keys()
-    failure = _strictly(
+    assert _decode(encode_scrape(ScrapeReply(files)))[b"files"].keys() == files.keys()
+    failure = _decode(
         encode_failure(text, retry_in="never", interval_seconds=numbers[0], min_interval_seconds=1)
     )
     assert failure[b"interval"] == numbers[0] and failure[b"retry in"] == b"never"
 
 
 def _check_announce(reply: AnnounceReply, *, compact: bool, no_peer_id: bool) -> None:
-    said = _strictly(encode_announce(reply, compact=compact, no_peer_id=no_peer_id))
-    figures = (
-        said[b"interval"],
-        said[b"min interval"],
-        said[b"complete"],
-        said[b"incomplete"],
-        said[b"downloaded"],
-    )
-    assert figures == reply[:5]
-    assert said.get(b"external ip") == reply.external_address
-    assert (b"warning message" in said) == bool(reply.warning)
+    decoded = _decode(encode_announce(reply, compact=compact, no_peer_id=no_peer_id))
+    keys = (b"interval", b"min interval", b"complete", b"incomplete", b"downloaded")
+    assert tuple(decoded[key] for key in keys) == reply[:5]
+    assert decoded.get(b"external ip") == reply.external_address
+    assert (b"warning message" in decoded) == bool(reply.warning)
     if compact:
-        assert said[b"peers"] == reply.peers and said.get(b"peers6", b"") == reply.peers6
+        assert decoded[b"peers"] == reply.peers and decoded.get(b"peers6", b"") == reply.peers6
         return
-    listed = [(peer[b"ip"].decode(), peer[b"port"]) for peer in said[b"peers"]]
+    listed = [(peer[b"ip"].decode(), peer[b"port"]) for peer in decoded[b"peers"]]
     wanted = [*split_endpoints(reply.peers, 6), *split_endpoints(reply.peers6, 18)]
     assert listed == [(format_address(address), port) for address, port in wanted]
-    assert all((b"peer id" in peer) != no_peer_id for peer in said[b"peers"])
+    assert all((b"peer id" in peer) != no_peer_id for peer in decoded[b"peers"])
 
 
-def _strictly(answer: bytes) -> dict[bytes, Any]:
-    decoded: dict[bytes, Any] = decode(answer)
-    assert encode(dict(sorted(decoded.items()))) == answer, "not bencode in order"
+def _decode(reply: bytes) -> dict[bytes, Any]:
+    decoded: dict[bytes, Any] = decode(reply)
+    assert encode(dict(sorted(decoded.items()))) == reply, "not bencode in order"
     return decoded
 
 

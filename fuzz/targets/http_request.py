@@ -1,4 +1,4 @@
-"""The queries of announces and scrapes: the usual way and the general one read the same, and refuse with ClientError only."""
+"""Queries of announces and scrapes: the fast parser and the general one agree, and raise ClientError only."""
 
 import contextlib
 from collections.abc import Iterable
@@ -6,11 +6,11 @@ from collections.abc import Iterable
 from fuzz import vectors
 from tracker.bittorrent import HASH_LENGTH, MAX_COUNT, Announce
 from tracker.errors import ClientError
-from tracker.wire import query
-from tracker.wire.query import MAX_KEY_LENGTH, parse_announce, parse_scrape, parse_usual
+from tracker.wire import http_request
+from tracker.wire.http_request import MAX_KEY_LENGTH, parse_announce, parse_scrape, parse_usual
 
-LONGEST = 1500
-_MOST = 5
+MAX_LENGTH = 1500
+_MAX_HASHES = 5
 
 
 def check(data: bytes) -> None:
@@ -19,23 +19,23 @@ def check(data: bytes) -> None:
     with contextlib.suppress(ClientError):
         usual = parse_usual(data)
     if usual is not None:
-        assert usual == announce, "the two ways disagree"
+        assert usual == announce, "the two parsers disagree"
     if announce is not None:
         _check_announce(announce)
-        assert parse_announce(data) == announce, "it depends on what was read before"
+        assert parse_announce(data) == announce, "the result depends on earlier queries"
     _check_scrape(data)
 
 
 def _read(data: bytes) -> Announce | None:
-    """By the general way."""
+    """The result of the general parser."""
     try:
-        return query._parse_any(data)
+        return http_request._parse_any(data)
     except ClientError:
         try:
             parse_announce(data)
         except ClientError:
             return None
-        raise AssertionError("one way refuses what the other takes") from None
+        raise AssertionError("one parser rejects what the other accepts") from None
 
 
 def _check_announce(announce: Announce) -> None:
@@ -50,11 +50,11 @@ def _check_announce(announce: Announce) -> None:
 
 def _check_scrape(data: bytes) -> None:
     try:
-        scrape = parse_scrape(data, _MOST)
+        scrape = parse_scrape(data, _MAX_HASHES)
     except ClientError:
         assert b"info_hash" in data
         return
-    assert len(scrape.info_hashes) <= _MOST and len(set(scrape.info_hashes)) == len(scrape.info_hashes)
+    assert len(scrape.info_hashes) <= _MAX_HASHES and len(set(scrape.info_hashes)) == len(scrape.info_hashes)
     assert all(len(info_hash) == HASH_LENGTH for info_hash in scrape.info_hashes)
     assert scrape.info_hashes or b"info_hash=" not in data.replace(b"+", b" ").split(b"&")
 

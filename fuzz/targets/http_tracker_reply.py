@@ -1,4 +1,4 @@
-"""What other trackers answer over HTTP: figures in range, whole endpoints, or one of the two errors."""
+"""HTTP replies of other trackers: numbers in range and whole endpoints, or one of the two errors."""
 
 from collections.abc import Iterable
 
@@ -6,29 +6,29 @@ from bencodepy import encode
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.wire.replies import MAX_FAILURE_LENGTH, parse_announce, parse_scrape
+from tracker.wire.http_tracker_reply import MAX_FAILURE_LENGTH, parse_announce, parse_scrape
 
-LONGEST = 2000
-_ASKED = (InfoHash(b"a" * 20), InfoHash(b"b" * 20))
-_MOST = 10
+MAX_LENGTH = 2000
+_REQUESTED = (InfoHash(b"a" * 20), InfoHash(b"b" * 20))
+_MAX_PEERS = 10
 
 
 def check(data: bytes) -> None:
     try:
-        reply = parse_announce(data, max_peers=_MOST)
+        reply = parse_announce(data, max_peers=_MAX_PEERS)
     except (TrackerRefusal, TrackerReplyError) as error:
         _check(error)
     else:
-        assert len(reply.peers) % 6 == 0 and len(reply.peers) <= 6 * _MOST
-        assert len(reply.peers6) % 18 == 0 and len(reply.peers6) <= 18 * 2 * _MOST
+        assert len(reply.peers) % 6 == 0 and len(reply.peers) <= 6 * _MAX_PEERS
+        assert len(reply.peers6) % 18 == 0 and len(reply.peers6) <= 18 * 2 * _MAX_PEERS
         counts = (reply.interval_seconds, reply.seeders, reply.leechers, reply.completions)
         assert all(type(count) is int and 0 <= count < 2**31 for count in counts)
     try:
-        files = parse_scrape(data, _ASKED)
+        files = parse_scrape(data, _REQUESTED)
     except (TrackerRefusal, TrackerReplyError) as error:
         _check(error)
     else:
-        assert files.keys() <= set(_ASKED)
+        assert files.keys() <= set(_REQUESTED)
 
 
 def _check(error: Exception) -> None:

@@ -1,12 +1,12 @@
-"""Names of programs: any peer id gives a short, printable text."""
+"""Client names: any peer id gives a short, printable text."""
 
 from collections.abc import Iterable
 
 from fuzz import vectors
+from tracker.wire.http_request import parse_announce
 from tracker.wire.peer_id import client_name, printable_prefix
-from tracker.wire.query import parse_announce
 
-LONGEST = 20
+MAX_LENGTH = 20
 
 
 def check(data: bytes) -> None:

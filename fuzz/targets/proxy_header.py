@@ -1,10 +1,10 @@
-"""The PROXY protocol, v1 and v2: taken, refused with ValueError or waited for, and the same in whatever pieces it comes."""
+"""PROXY protocol headers, v1 and v2: parsed, rejected with ValueError, or incomplete; independent of the pieces."""
 
 from collections.abc import Iterable
 
 from tracker.wire.proxy import MAX_PROXY_HEADER_LENGTH, ProxyHeader, parse_proxy_header
 
-LONGEST = 700
+MAX_LENGTH = 700
 
 
 def check(data: bytes) -> None:
@@ -13,20 +13,20 @@ def check(data: bytes) -> None:
         assert 0 < whole.length <= min(len(data), MAX_PROXY_HEADER_LENGTH)
         assert whole.source is None or len(whole.source) in (4, 16)
         assert _read(data[: whole.length]) == whole == _read(data + b"GET / HTTP/1.1\r\n"), (
-            "what follows matters"
+            "the bytes after the header matter"
         )
-    elif whole == "wait":
-        assert len(data) < MAX_PROXY_HEADER_LENGTH, "waits for ever"
+    elif whole == "incomplete":
+        assert len(data) < MAX_PROXY_HEADER_LENGTH, "never complete"
     for end in range(min(len(data), 120)):
         before = _read(data[:end])
-        assert before in ("wait", whole), "the pieces matter"
+        assert before in ("incomplete", whole), "the pieces matter"
 
 
 def _read(data: bytes) -> ProxyHeader | str:
     try:
-        return parse_proxy_header(data) or "wait"
+        return parse_proxy_header(data) or "incomplete"
     except ValueError:
-        return "refused"
+        return "rejected"
 
 
 def seeds() -> Iterable[bytes]:

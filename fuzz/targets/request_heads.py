@@ -1,6 +1,6 @@
-"""Header lines that are taken for plain are so for aiohttp's parser in Python too, which is another program than the one in C.
+"""Request heads: those that the fast path accepts mean the same to aiohttp's parser in Python.
 
-Its rules for numbers, names and blanks are its own, so what both agree on is not the whim of one.
+That parser is independent of the one in C: it has its own rules for numbers, names and white space.
 """
 
 import asyncio
@@ -11,10 +11,10 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.http_parser import HttpRequestParserPy
 
 from fuzz import vectors
-from tracker.frontends.heads import Heads
-from tracker.settings import HttpSettings
+from tracker.frontends.http.request_heads import RequestHeadCache
+from tracker.settings.model import HttpSettings
 
-LONGEST = 600
+MAX_LENGTH = 600
 _SETTINGS = HttpSettings()
 _BODY = {"content-length", "transfer-encoding", "expect", "upgrade"}
 
@@ -24,9 +24,9 @@ def check(data: bytes) -> None:
 
 
 async def _check(data: bytes) -> None:
-    heads = Heads(_SETTINGS)
+    heads = RequestHeadCache(_SETTINGS)
     head = heads.read(data)
-    assert heads.learn(data) == head == heads.learn(data)
+    assert heads.read_and_cache(data) == head == heads.read_and_cache(data)
     if head is None:
         return
     assert data.endswith(b"\r\n\r\n") or b"\n" in data
@@ -35,10 +35,12 @@ async def _check(data: bytes) -> None:
     try:
         messages, upgraded, rest = parser.feed_data(b"GET / HTTP/1." + data)
     except HttpProcessingError:
-        return  # stricter, and so no danger
-    assert len(messages) == 1 and not upgraded and not rest, "another number of requests"
+        return  # stricter is safe
+    assert len(messages) == 1 and not upgraded and not rest, "not exactly one request"
     message, payload = messages[0]
-    assert payload.is_eof() and not {name.lower() for name in message.headers} & _BODY, "there is a body"
+    assert payload.is_eof() and not {name.lower() for name in message.headers} & _BODY, (
+        "the request has a body"
+    )
     assert head.keep_alive is not message.should_close
     assert head.forwarded_for == tuple(message.headers.getall("X-Forwarded-For", ()))
     assert head.forwarded == tuple(message.headers.getall("Forwarded", ()))
@@ -48,8 +50,8 @@ _loop = asyncio.new_event_loop()
 
 
 def seeds() -> Iterable[bytes]:
-    ours = [head.partition(b" HTTP/1.")[2] for head in vectors.heads()]
-    odd = [
+    recorded = [head.partition(b" HTTP/1.")[2] for head in vectors.heads()]
+    unusual = [
         b"1\r\nHost: t\r\nX-Forwarded-For: 1.2.3.4\r\nForwarded: for=1.1.1.1\r\n\r\n",
         b"0\r\nConnection: keep-alive\r\n\r\n",
         b"1\r\nHost: t\r\nContent-Length: 0\r\n\r\n",
@@ -57,4 +59,4 @@ def seeds() -> Iterable[bytes]:
         b"1\r\nHost: t\r\n folded\r\n\r\n",
         b"1\r\nHost : t\r\nHost: u\r\n\r\n",
     ]
-    return [*ours, *odd]
+    return [*recorded, *unusual]

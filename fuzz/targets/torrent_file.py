@@ -1,4 +1,4 @@
-""".torrent files: named, sized and hashed as bencode read strictly has them, or refused with ClientError."""
+""".torrent files: name, size and hashes as a strict bencode parser gives them, or ClientError."""
 
 from collections.abc import Iterable
 from hashlib import sha1, sha256
@@ -7,9 +7,9 @@ from typing import Any
 from bencodepy import decode, encode
 
 from tracker.errors import ClientError
-from tracker.torrent_file import MAX_NAME_LENGTH, parse_torrent_file
+from tracker.wire.torrent_file import MAX_NAME_LENGTH, parse_torrent_file
 
-LONGEST = 3000
+MAX_LENGTH = 3000
 
 
 def check(data: bytes) -> None:

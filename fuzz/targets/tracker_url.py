@@ -1,11 +1,11 @@
-"""Announce URLs of other trackers: read or refused with ValueError, and what is secret in them is never shown."""
+"""Announce URLs of other trackers: parsed, or rejected with ValueError; no secret in them is shown."""
 
 import re
 from collections.abc import Iterable
 
-from tracker.tracker_url import MASK, parse_tracker_url
+from tracker.wire.tracker_url import MASK, parse_tracker_url
 
-LONGEST = 300
+MAX_LENGTH = 300
 
 
 def check(data: bytes) -> None:

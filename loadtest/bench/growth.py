@@ -1,4 +1,4 @@
-"""Whether an announce costs more when there are more peers, or more in one swarm; and what a peer takes in memory."""
+"""How the cost of an announce grows with the number of peers and the size of a swarm; and memory per peer."""
 
 import asyncio
 import contextlib
@@ -11,18 +11,18 @@ from pathlib import Path
 
 import redis
 
-from bench import memory, processes
-from bench.measure import Load, check, measure
-from bench.population import make_workload
-from bench.preload import preload
-from bench.sections import Section
-from bench.tables import spread
-from bench.targets import Target
+from loadtest.bench import memory, processes
+from loadtest.bench.measure import Load, check, measure
+from loadtest.bench.population import make_workload
+from loadtest.bench.preload import preload
+from loadtest.bench.sections import Section
+from loadtest.bench.tables import spread
+from loadtest.bench.targets import Target
 
 MODE = "keep-alive"
 _REQUESTS = 200_000
 _TIMEOUT_SECONDS = 86_400.0
-"""Of the peers put in: nobody is to leave while this runs."""
+"""Of the preloaded peers, so that none leaves during the run."""
 GOAL_TIMES, GOAL_BYTES = 1.25, 660
 
 
@@ -37,20 +37,20 @@ class Size:
 
     @property
     def requests(self) -> int:
-        """Of a round: 4 % of them are for peers that come and go, of whom there are to be few among all."""
+        """Requests of a round. 4 % are of churning peers, which must be few among all peers."""
         return min(_REQUESTS, 10 * self.peers)
 
 
-PAIRS = (
+PAIRS: tuple[tuple[Size, Size], ...] = (
     (Size(20_000, 1_000), Size(2_000_000, 100_000)),
     (Size(1_000, 1), Size(1_000_000, 1)),
-    (Size(1_000_000, 1_000), Size(1_000_000, 1)),  # as much memory: what is left is the size of the swarm
+    (Size(1_000_000, 1_000), Size(1_000_000, 1)),  # same memory: only the size of the swarm differs
 )
 
 
 @dataclass(frozen=True, slots=True)
 class Prepared:
-    """A tracker on its own store, and its load."""
+    """A tracker with its own store, and its load."""
 
     size: Size
     target: Target
@@ -61,7 +61,7 @@ class Prepared:
 def measure_growth(
     directory: Path, runs: int, seconds: int, pairs: Sequence[tuple[Size, Size]] = PAIRS
 ) -> Section:
-    """All sizes in turn, so that a dear minute hits each."""
+    """Measures all sizes in turn, so that a slow minute affects each."""
     section = Section("Cost by size")
     with contextlib.ExitStack() as stack:
         sizes = list(dict.fromkeys(size for pair in pairs for size in pair))
@@ -74,17 +74,19 @@ def measure_growth(
             check(each.target, MODE, each.load)
         for _ in range(runs):
             for each in prepared:
-                figures = measure(each.target, MODE, each.load)
-                costs[each.size].append(figures["total_us"])
-                stores[each.size].append(figures["store_us"])
+                measured = measure(each.target, MODE, each.load)
+                costs[each.size].append(measured["total_us"])
+                stores[each.size].append(measured["store_us"])
     for size in sizes:
-        words = f"µs ({spread(costs[size])}), {statistics.median(stores[size]):.1f} of them the store"
-        section.find(f"{size.name}: CPU per request", statistics.median(costs[size]), words)
+        unit = f"µs ({spread(costs[size])}), {statistics.median(stores[size]):.1f} of them the store"
+        section.find(f"{size.name}: CPU per request", statistics.median(costs[size]), unit)
     for small, large in pairs:
         times = statistics.median(costs[large]) / statistics.median(costs[small])
         section.find(f"{large.name}, to {small.name}", times, "times", GOAL_TIMES)
-    most = max(prepared, key=lambda each: each.size.torrents)
-    section.find(f"used_memory per IPv4 peer, {most.size.name}", most.bytes_per_peer, "bytes", GOAL_BYTES)
+    largest = max(prepared, key=lambda each: each.size.torrents)
+    section.find(
+        f"used_memory per IPv4 peer, {largest.size.name}", largest.bytes_per_peer, "bytes", GOAL_BYTES
+    )
     return section
 
 
@@ -96,7 +98,7 @@ def _prepare(
         (home := directory / f"size{n}").mkdir()
         pid, path = stack.enter_context(processes.store(home))
         client = stack.enter_context(_client(path))
-        # Before the peers are there: the round of the sweep that follows a start would take minutes.
+        # Started before the peers join: the sweep after a start would take minutes.
         tracker, port = stack.enter_context(processes.tracker(home, TRACKER_REDIS__URL=f"unix://{path}"))
         target = Target(size.name, port, [tracker, pid], client)
         processes.place(target.pids, processes.cores())  # nothing is timed yet
@@ -117,7 +119,7 @@ def _prepare(
 
 
 def fill(url: str, size: Size, targets: Path) -> None:
-    """Puts the peers of ``size`` into a store, and writes the requests of its round."""
+    """Preloads the peers of ``size`` into a store, and writes the requests of its round."""
     workload = make_workload(size.peers, size.torrents, size.requests)
     targets.write_text("\n".join(workload.targets))
     asyncio.run(preload(url, workload.present, _TIMEOUT_SECONDS))

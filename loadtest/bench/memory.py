@@ -1,4 +1,4 @@
-"""What a peer costs the store in memory, and which keys it goes to."""
+"""Memory per peer in the store, by kind of key."""
 
 import re
 import time
@@ -6,7 +6,7 @@ from collections import Counter
 
 import redis
 
-from bench.loader import BenchError
+from loadtest.bench.loader import BenchError
 
 _SAMPLE_EVERY = 50
 _SETTLE_SECONDS = 5.0
@@ -19,7 +19,7 @@ def used(store: "redis.Redis") -> int:
 
 
 def active_peers(store: "redis.Redis", expected: int | None = None) -> int:
-    """Peers by the tracker's own global counts, which are at most a second late: waits for ``expected``."""
+    """The tracker's global count of peers; waits until it is ``expected``, as it may be a second late."""
     deadline = time.monotonic() + _SETTLE_SECONDS
     while True:
         peers = counted_peers(store)
@@ -29,12 +29,12 @@ def active_peers(store: "redis.Redis", expected: int | None = None) -> int:
 
 
 def counted_peers(store: "redis.Redis") -> int:
-    """What those counts say just now."""
+    """The current global count of peers."""
     return sum(int(count or 0) for count in store.mget("t:stats:seeders", "t:stats:leechers"))
 
 
 def per_peer(store: "redis.Redis", empty: int, expected: int) -> float:
-    """Bytes per active peer; raises BenchError when the store does not hold the peers announced."""
+    """Bytes per active peer; raises BenchError if the store does not hold the announced peers."""
     peers = active_peers(store, expected)
     if peers != expected:
         raise BenchError(f"the store counts {peers} peers, {expected} were announced")
@@ -42,7 +42,7 @@ def per_peer(store: "redis.Redis", empty: int, expected: int) -> float:
 
 
 def by_key_kind(store: "redis.Redis", peers: int) -> dict[str, float]:
-    """Bytes per peer by kind of key, estimated from every 50th key's MEMORY USAGE, dearest first."""
+    """Bytes per peer by kind of key, estimated from every 50th key's MEMORY USAGE, the most expensive first."""
     counts: Counter[str] = Counter()
     sizes: Counter[str] = Counter()
     sampled: Counter[str] = Counter()

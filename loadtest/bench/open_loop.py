@@ -1,9 +1,9 @@
-"""A load that does not wait for answers: `python -m bench.open_loop --help`; prints one line of JSON.
+"""Open-loop load generator: `python -m loadtest.bench.open_loop --help`; prints one line of JSON.
 
-wrk sends the next request when the last was answered, so a server that stalls is asked less, and the stall is seen by
-one request in each connection. Here requests are due by a schedule of their own (Poisson), and a latency is counted
-from the moment a request was due, whether or not it could be sent then. Sockets and epoll without asyncio, and no sleep
-between two looks, because this has a core of its own and its clock must not be coarser than what it measures.
+wrk sends the next request after the last answer. So a stalling server gets fewer requests, and one request per
+connection sees the stall. Here requests follow a schedule (Poisson), and latency counts from the due time, whether or
+not the request could be sent then. It uses sockets and epoll without asyncio, and polls without sleeping: it has
+its own core, and its clock must be finer than what it measures.
 """
 
 import argparse
@@ -20,18 +20,18 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any, Protocol
 
-from bench.measure import HEADERS
-from bench.percentiles import in_milliseconds
-from tracker.descriptors import raise_limit
+from loadtest.bench.measure import HEADERS
+from loadtest.bench.percentiles import in_milliseconds
+from tracker.system.file_limits import raise_limit
 
 GIVE_UP_SECONDS = 5.0
 OFFERED = "offered"
-"""Printed when the last request was due, before the last answers come."""
+"""Printed after the last due time, before the last answers."""
 
 
 @dataclass(slots=True)
 class Exchange:
-    """A request under way on a socket, or none when ``due`` is None."""
+    """A request in progress on a socket; none if ``due`` is None."""
 
     socket: socket.socket
     due: float | None = None
@@ -40,20 +40,20 @@ class Exchange:
 
 
 @dataclass(slots=True)
-class Tally:
-    """What became of the requests; seconds from when each was due."""
+class Results:
+    """Results of the requests; seconds from the due time."""
 
     answered: list[float] = field(default_factory=list)
     refused: list[float] = field(default_factory=list)
     reset: int = 0
     late: list[float] = field(default_factory=list)
-    """How long after it was due each was sent."""
+    """Delay between due time and sending."""
     unsent: int = 0
-    """Due when every connection allowed was taken, or when the system gave no more sockets."""
+    """Due while all connections were in use, or the system had no more sockets."""
 
 
 class Load:
-    """Sends ``requests`` round and round to ``port`` at ``rate`` a second for ``seconds``."""
+    """Sends ``requests`` in a cycle to ``port`` at ``rate`` a second for ``seconds``."""
 
     def __init__(
         self,
@@ -70,14 +70,14 @@ class Load:
         self._keep_alive = keep_alive
         self._connections = connections
         self._epoll = select.epoll()
-        self._under_way: dict[int, Exchange] = {}
+        self._in_progress: dict[int, Exchange] = {}
         self._free: list[Exchange] = []
         self._open = 0
         self._waiting: deque[float] = deque()
-        self.tally = Tally()
+        self.results = Results()
         self.sent = 0
         self.steady_rate = 0.0
-        """Answers a second in the second half of the time, while there was no end of requests."""
+        """Answers per second in the second half of the run."""
 
     def run(self, rate: float, seconds: float, seed: int = 1) -> None:
         gaps = random.Random(seed).expovariate
@@ -88,30 +88,30 @@ class Load:
         while due < end:
             now = clock()
             if now >= half:
-                half, answered, since = end + 1, len(self.tally.answered), now
+                half, answered, since = end + 1, len(self.results.answered), now
             while due <= now and due < end:
                 self._offer(due)
                 due += gaps(rate)
             self._look(0)
-        self.steady_rate = (len(self.tally.answered) - answered) / max(clock() - since, 1e-9)
+        self.steady_rate = (len(self.results.answered) - answered) / max(clock() - since, 1e-9)
         print(OFFERED, flush=True)
         give_up = clock() + GIVE_UP_SECONDS
-        while self._under_way and clock() < give_up:
+        while self._in_progress and clock() < give_up:
             self._look(0.01)
 
     def close(self) -> None:
-        for exchange in (*self._free, *self._under_way.values()):
+        for exchange in (*self._free, *self._in_progress.values()):
             exchange.socket.close()
         self._epoll.close()
 
-    def figures(self) -> dict[str, Any]:
-        tally = self.tally
+    def summary(self) -> dict[str, Any]:
+        tally = self.results
         return {
             "sent": self.sent,
             "answered": len(tally.answered),
             "refused": len(tally.refused),
             "reset": tally.reset,
-            "unanswered": len(self._under_way),
+            "unanswered": len(self._in_progress),
             "steady_rate": self.steady_rate,
             "unsent": tally.unsent + len(self._waiting),
             "answered_ms": in_milliseconds(tally.answered),
@@ -133,23 +133,23 @@ class Load:
             made.setblocking(False)
             failed = made.connect_ex(self._address)
         except OSError:
-            self.tally.unsent += 1
+            self.results.unsent += 1
             return
         if failed not in (0, errno.EINPROGRESS):
             made.close()
-            self.tally.unsent += 1
+            self.results.unsent += 1
             return
         self._open += 1
         self._epoll.register(made, select.EPOLLIN)
         self._send(Exchange(made), due)
 
     def _send(self, exchange: Exchange, due: float) -> None:
-        self.tally.late.append(time.perf_counter() - due)
+        self.results.late.append(time.perf_counter() - due)
         exchange.due, exchange.answer = due, b""
         exchange.unsent = self._requests[self._next % len(self._requests)]
         self._next += 1
         self.sent += 1
-        self._under_way[exchange.socket.fileno()] = exchange
+        self._in_progress[exchange.socket.fileno()] = exchange
         self._flush(exchange)
 
     def _flush(self, exchange: Exchange) -> None:
@@ -158,7 +158,7 @@ class Load:
         except (BlockingIOError, InterruptedError):
             pass
         except OSError as error:
-            if error.errno != errno.ENOTCONN:  # else it is connecting
+            if error.errno != errno.ENOTCONN:  # ENOTCONN: still connecting
                 self._end(exchange, answered=False)
                 return
         wanted = select.EPOLLIN | (select.EPOLLOUT if exchange.unsent else 0)
@@ -167,7 +167,7 @@ class Load:
 
     def _look(self, timeout: float) -> None:
         for number, event in self._epoll.poll(timeout):
-            exchange = self._under_way.get(number)
+            exchange = self._in_progress.get(number)
             if exchange is None:
                 self._drop_idle(number)
             elif event & select.EPOLLOUT and exchange.unsent:
@@ -192,13 +192,13 @@ class Load:
 
     def _end(self, exchange: Exchange, *, answered: bool) -> None:
         taken = time.perf_counter() - (exchange.due or 0.0)
-        del self._under_way[exchange.socket.fileno()]
+        del self._in_progress[exchange.socket.fileno()]
         if not answered:
-            self.tally.reset += 1
+            self.results.reset += 1
         elif is_success(exchange.answer):
-            self.tally.answered.append(taken)
+            self.results.answered.append(taken)
         else:
-            self.tally.refused.append(taken)
+            self.results.refused.append(taken)
         if answered and self._keep_alive and not is_last(exchange.answer):
             exchange.due = None
             self._free.append(exchange)
@@ -209,9 +209,9 @@ class Load:
             self._offer(self._waiting.popleft())
 
     def _drop_idle(self, number: int) -> None:
-        """The server closed a connection that waits for its next request."""
-        gone = [exchange for exchange in self._free if exchange.socket.fileno() == number]
-        for exchange in gone:
+        """Closes an idle connection that the server closed."""
+        closed = [exchange for exchange in self._free if exchange.socket.fileno() == number]
+        for exchange in closed:
             self._free.remove(exchange)
             exchange.socket.close()
             self._open -= 1
@@ -230,43 +230,43 @@ def is_success(answer: bytes) -> bool:
 
 
 def is_last(answer: bytes) -> bool:
-    """The server says that it will close the connection."""
+    """Whether the server announced that it closes the connection."""
     return b"connection: close" in answer.partition(b"\r\n\r\n")[0].lower()
 
 
 class Generator(Protocol):
-    """A load that is offered, whatever becomes of it."""
+    """A load generator whose rate does not depend on the answers."""
 
     def run(self, rate: float, seconds: float) -> None: ...
 
-    def figures(self) -> dict[str, Any]: ...
+    def summary(self) -> dict[str, Any]: ...
 
 
-def command(description: str | None, most: int, make: Callable[..., Generator]) -> None:
-    """Offers the load that ``make`` gives, from ``most`` connections at a time if nobody says otherwise, and prints what became of it."""
+def command(description: str | None, connections: int, make: Callable[..., Generator]) -> None:
+    """Runs the generator that ``make`` returns, and prints its results; ``connections`` is the default maximum."""
     parser = argparse.ArgumentParser(description=description)
     parser.add_argument("--port", type=int, required=True)
     parser.add_argument("--targets", type=Path, required=True, help="request targets, one a line")
     parser.add_argument("--mode", choices=list(HEADERS), required=True)
-    parser.add_argument("--rate", type=float, required=True, help="requests due in a second")
+    parser.add_argument("--rate", type=float, required=True, help="requests due per second")
     parser.add_argument("--seconds", type=float, required=True)
-    parser.add_argument("--connections", type=int, default=most, help=f"most at a time ({most})")
-    parser.add_argument("--offset", type=int, default=0, help="requests of the round already sent")
-    asked = parser.parse_args()
+    parser.add_argument("--connections", type=int, default=connections, help=f"maximum ({connections})")
+    parser.add_argument("--offset", type=int, default=0, help="requests of the cycle already sent")
+    options = parser.parse_args()
     raise_limit()
-    tail = HEADERS[asked.mode].replace("|", "\r\n")
-    requests = [f"GET {target}{tail}".encode() for target in asked.targets.read_text().splitlines()]
+    tail = HEADERS[options.mode].replace("|", "\r\n")
+    requests = [f"GET {target}{tail}".encode() for target in options.targets.read_text().splitlines()]
     load = make(
-        asked.port,
+        options.port,
         requests,
-        keep_alive=asked.mode == "keep-alive",
-        connections=asked.connections,
-        offset=asked.offset,
+        keep_alive=options.mode == "keep-alive",
+        connections=options.connections,
+        offset=options.offset,
     )
     gc.collect()
     gc.disable()
-    load.run(asked.rate, asked.seconds)
-    print(json.dumps(load.figures()))
+    load.run(options.rate, options.seconds)
+    print(json.dumps(load.summary()))
 
 
 if __name__ == "__main__":

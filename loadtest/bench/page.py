@@ -1,15 +1,15 @@
-"""The generated parts of a written page: each between two markers, so that a run replaces its own and nothing else."""
+"""Generated parts of a page: each is between two markers, and a run replaces only its own."""
 
 from pathlib import Path
 
-from bench.loader import BenchError
-from bench.processes import ROOT
+from loadtest.bench.loader import BenchError
+from loadtest.bench.processes import ROOT
 
 PAGE = ROOT / "docs" / "performance.md"
 
 
 def replace(text: str, block: str, content: str) -> str:
-    """``text`` with what is between the markers of ``block`` replaced; raises BenchError where they are not."""
+    """``text`` with the part between the markers of ``block`` replaced. Raises BenchError if they are missing."""
     first, last = f"<!-- {block}: begin -->", f"<!-- {block}: end -->"
     before, found, rest = text.partition(first)
     _, closed, after = rest.partition(last)

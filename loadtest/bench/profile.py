@@ -1,9 +1,8 @@
-"""Where each microsecond of an announce goes: `python -m bench.profile --help`.
+"""CPU time of an announce by part: `python -m loadtest.bench.profile --help`.
 
-How much there is to divide is measured as in the benchmark, with nothing attached (/proc). Then under the same load perf
-samples both processes by their CPU time: what the kernel does for them, and the functions of the store. It cannot see
-functions of Python's; py-spy can, but looks by the clock and stops the process for each look, so only the shares of
-the tracker's own time are taken from it, and none of the kernel's.
+The total is measured as in the benchmark, without profilers (/proc). Then, under the same load, perf samples both
+processes by CPU time: kernel functions and the functions of the store. perf cannot see Python functions. py-spy can,
+but samples by wall clock and suspends the process, so only the shares of the tracker's own time are taken from it.
 """
 
 import argparse
@@ -23,16 +22,16 @@ from typing import Any
 import redis
 import uvloop
 
-from bench import machine, page, processes, samples, tables
-from bench.loader import BenchError, send_all
-from bench.measure import Figures, Load, check, measure
-from bench.population import announce_target, make_workload
-from bench.symbols import Symbols
-from bench.targets import FIRST, MODES, Target, find
-from tracker.valkey import server_binary
+from loadtest.bench import machine, page, processes, samples, tables
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.measure import Load, Measurements, check, measure
+from loadtest.bench.population import announce_target, make_workload
+from loadtest.bench.symbols import Symbols
+from loadtest.bench.targets import FIRST, MODES, Target, find
+from tracker.valkey.server import server_binary
 
 PERF_RATE, SPY_RATE = 2000, 200
-_LEAST_US = 0.05
+_MIN_US = 0.05
 
 
 def main() -> None:
@@ -53,8 +52,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=10, help="length of each sampling (10)")
     parser.add_argument("--peers", type=int, default=200_000, help="active peers (200,000)")
     parser.add_argument("--torrents", type=int, default=10_000, help="torrents they are spread over (10,000)")
-    parser.add_argument("--mode", choices=MODES, action="append", help="only this way of connecting")
-    parser.add_argument("--quick", action="store_true", help="a look whether it works: few peers, short runs")
+    parser.add_argument("--mode", choices=MODES, action="append", help="only this connection mode")
+    parser.add_argument("--quick", action="store_true", help="quick check: few peers, short runs")
     parser.add_argument(
         "--write",
         action=argparse.BooleanOptionalAction,
@@ -90,10 +89,10 @@ def profile(options: argparse.Namespace, directory: Path, tools: Mapping[str, st
             load = Load(targets, 64, options.seconds)
             check(target, mode, load)
             before = _commands(target.store)
-            figures = measure(target, mode, load)
-            commands = _per_request(before, _commands(target.store), figures["requests"])
+            measured = measure(target, mode, load)
+            commands = _per_request(before, _commands(target.store), measured["requests"])
             found = _sampled(target, mode, load, tools, directory)
-            parts.append(f"### {tables.MODES[mode]}\n\n{_render(figures, *found, commands)}")
+            parts.append(f"### {tables.MODES[mode]}\n\n{_render(measured, *found, commands)}")
     return "\n\n".join(parts)
 
 
@@ -123,7 +122,7 @@ def _sampled(
 
 
 def _under_load(target: Target, mode: str, load: Load, command: list[str]) -> None:
-    """Runs the sampler with the load beginning before it and ending after it."""
+    """Runs the sampler; the load starts before it and ends after it."""
     longer = Load(load.targets_file, load.connections, load.seconds + 3)
     loading = threading.Thread(target=check, args=(target, mode, longer, longer.seconds))
     loading.start()
@@ -151,18 +150,18 @@ def _commands(store: "redis.Redis | None") -> Mapping[str, Any]:
 def _per_request(
     before: Mapping[str, Any], after: Mapping[str, Any], requests: float
 ) -> dict[str, tuple[float, float]]:
-    """Calls and microseconds for a request, by command; the dearest first."""
+    """Calls and microseconds per request, by command; the most expensive first."""
     found = {}
     for name, row in after.items():
         earlier = before.get(name, {"calls": 0, "usec": 0})
         calls, spent = row["calls"] - earlier["calls"], row["usec"] - earlier["usec"]
-        if spent / requests >= _LEAST_US:
+        if spent / requests >= _MIN_US:
             found[name.removeprefix("cmdstat_").upper()] = (calls / requests, spent / requests)
     return dict(sorted(found.items(), key=lambda item: -item[1][1]))
 
 
 def _render(
-    figures: Figures,
+    measured: Measurements,
     tracker: Counter[str],
     tracker_kernel: Counter[str],
     store: Counter[str],
@@ -171,16 +170,15 @@ def _render(
 ) -> str:
     parts = []
     for name, own, kernel in (("server", tracker, tracker_kernel), ("store", store, store_kernel)):
-        groups = samples.scaled(own, figures[f"{name}_user_us"])
-        groups |= samples.scaled(kernel, figures[f"{name}_kernel_us"])
-        rows = [(group, f"{cost:.2f}") for group, cost in groups.items() if cost >= _LEAST_US]
+        groups = samples.scaled(own, measured[f"{name}_user_us"])
+        groups |= samples.scaled(kernel, measured[f"{name}_kernel_us"])
+        rows = [(group, f"{cost:.2f}") for group, cost in groups.items() if cost >= _MIN_US]
         title = "tracker" if name == "server" else name
-        head = (f"{title}: {figures[f'{name}_us']:.1f} µs", "µs per request")
+        head = (f"{title}: {measured[f'{name}_us']:.1f} µs", "µs per request")
         parts.append(tables.table(head, rows))
-    told = [(f"`{name}`", f"{calls:.2f}", f"{cost:.2f}") for name, (calls, cost) in commands.items()]
-    parts.append(
-        tables.table(("store: commands as it counts them", "calls per request", "µs per request"), told)
-    )
+    counted = [(f"`{name}`", f"{calls:.2f}", f"{cost:.2f}") for name, (calls, cost) in commands.items()]
+    head_counted = ("store: commands, by its own statistics", "calls per request", "µs per request")
+    parts.append(tables.table(head_counted, counted))
     return "\n\n".join(parts)
 
 
@@ -188,7 +186,7 @@ def _setting() -> str:
     return tables.setting(
         {
             "date": datetime.now(UTC).date().isoformat(),
-            "command": shlex.join(["python", "-m", "bench.profile", *sys.argv[1:]]),
+            "command": shlex.join(["python", "-m", "loadtest.bench.profile", *sys.argv[1:]]),
             "machine": machine.machine(),
             "versions": machine.versions(),
         }

@@ -1,11 +1,10 @@
-"""The reaping drill: do silent peers leave in time when nearly everything in the store is alive?
+"""The reaping experiment: a few silent peers time out among many live ones.
 
-A store finds expired keys by sampling, and is slow when few are due. So: a crowd of live peers with
-long timeouts, a million foreign keys with a TTL, and among them some peers that announce once, with a
-short timeout, and fall silent. Two trackers share the store, one with long intervals for the crowd, one
-with short ones for the silent, so the drill also shows that two reapers do not reap twice. The exit
-status is 1 when a peer is reaped late (its timeout + the allowed lag), early, or when the counts are
-off in the end.
+A store finds expired keys by sampling, and is slow when few are due. So the experiment has live peers with long
+timeouts, a million foreign keys with a TTL, and a few peers that announce once with a short timeout. Two trackers share
+the store, one with long intervals for the live peers, one with short ones for the silent peers, which also shows that
+two reapers do not reap a peer twice. Exit status 1 if a peer is reaped late (after its timeout plus the allowed lag) or
+early, or if the final counts are wrong.
 """
 
 import argparse
@@ -20,9 +19,9 @@ from pathlib import Path
 import redis
 import uvloop
 
-from bench import memory, processes
-from bench.loader import BenchError, send_all
-from bench.population import Peer, announce_target, make_peers
+from loadtest.bench import memory, processes
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.population import Peer, announce_target, make_peers
 
 _POLL_SECONDS = 0.2
 _GIVE_UP_SECONDS = 120.0
@@ -35,7 +34,7 @@ for n = tonumber(ARGV[1]), tonumber(ARGV[2]) do redis.call('SET', 'foreign:' .. 
 
 @dataclass(frozen=True, slots=True)
 class Silent:
-    """A peer that fell silent: where it is listed, and when (epoch seconds) its timeout ends."""
+    """A peer that stopped announcing: its set, and the end of its timeout (epoch seconds)."""
 
     members_key: str
     member: str
@@ -46,7 +45,7 @@ class Silent:
 class Outcome:
     lags: Sequence[float]
     missing: int
-    """Peers still listed when the drill gave up."""
+    """Peers still listed when the experiment gave up."""
     peers_left: int
     """By the tracker's counts, at the end."""
 
@@ -54,10 +53,10 @@ class Outcome:
 def main() -> None:
     options = parse_options()
     try:
-        with tempfile.TemporaryDirectory(prefix="drill-") as directory:
-            outcome = drill(options, Path(directory))
+        with tempfile.TemporaryDirectory(prefix="experiment-") as directory:
+            outcome = experiment(options, Path(directory))
     except BenchError as error:
-        sys.exit("\n".join([f"drill void: {error}", *getattr(error, "__notes__", [])]))
+        sys.exit("\n".join([f"experiment void: {error}", *getattr(error, "__notes__", [])]))
     lags = sorted(outcome.lags)
     if lags:
         print(
@@ -72,17 +71,17 @@ def parse_options() -> argparse.Namespace:
     parser = argparse.ArgumentParser(
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("--silent", type=int, default=200, help="peers that fall silent (200)")
+    parser.add_argument("--silent", type=int, default=200, help="peers that stop announcing (200)")
     parser.add_argument("--live", type=int, default=200_000, help="peers that stay (200,000)")
     parser.add_argument("--foreign", type=int, default=1_000_000, help="other keys with a TTL (1,000,000)")
     parser.add_argument("--torrents", type=int, default=10_000, help="torrents for both kinds (10,000)")
     parser.add_argument("--timeout", type=int, default=30, help="seconds until a silent peer is due (30)")
     parser.add_argument("--allowed-lag", type=float, default=5.0, help="seconds a reap may be late (5)")
-    parser.add_argument("--no-config", action="store_true", help="forbid CONFIG and switch key events off")
+    parser.add_argument("--no-config", action="store_true", help="forbid CONFIG and disable key events")
     return parser.parse_args()
 
 
-def drill(options: argparse.Namespace, directory: Path) -> Outcome:
+def experiment(options: argparse.Namespace, directory: Path) -> Outcome:
     peers = make_peers(options.live + options.silent, options.torrents)
     live, silent = peers[: options.live], peers[options.live :]
     with contextlib.ExitStack() as stack:
@@ -92,23 +91,23 @@ def drill(options: argparse.Namespace, directory: Path) -> Outcome:
         _, path = stack.enter_context(processes.store(directory, *without))
         url = f"unix://{path}"
         store = stack.enter_context(redis.Redis(unix_socket_path=str(path)))
-        _, crowd_port = stack.enter_context(processes.tracker(directory, "crowd", TRACKER_REDIS__URL=url))
+        _, live_port = stack.enter_context(processes.tracker(directory, "live", TRACKER_REDIS__URL=url))
         short = _short_timeouts(options.timeout)
         _, silent_port = stack.enter_context(
             processes.tracker(directory, "silent", TRACKER_REDIS__URL=url, **short)
         )
-        _say(f"filling the store: {options.foreign:,} foreign keys, {options.live:,} live peers")
+        _log(f"filling the store: {options.foreign:,} foreign keys, {options.live:,} live peers")
         _add_foreign_keys(store, options.foreign)
-        _announce(crowd_port, live)
+        _announce(live_port, live)
         _announce(silent_port, silent)
         _expect_peers(store, len(peers))
         due = _read_deadlines(store, silent, options.timeout)
-        _say(f"waiting for {len(due):,} timeouts")
+        _log(f"waiting for {len(due):,} timeouts")
         lags = _watch(store, due)
         return Outcome(lags, len(due) - len(lags), memory.active_peers(store, options.live))
 
 
-def _say(text: str) -> None:
+def _log(text: str) -> None:
     print(text, file=sys.stderr, flush=True)
 
 
@@ -140,22 +139,22 @@ def _expect_peers(store: "redis.Redis", expected: int) -> None:
 
 
 def _read_deadlines(store: "redis.Redis", peers: Sequence[Peer], timeout: int) -> list[Silent]:
-    """When each is due, by the store itself. Raises BenchError when that is not the timeout asked for.
+    """Reads the end of each timeout from the store. Raises BenchError if it is not the requested timeout.
 
-    Asked once, long before they are due: touching a due key would delete it, and spoil the drill.
+    Reads each key once, long before its end: reading an expired key deletes it, and does the reaper's work.
     """
     now, found = time.time(), []
     for some in _steps(peers):
         ids = [
             int(known or 0) for known in store.mget([f"t:info_hash:{peer.info_hash.hex()}" for peer in some])
         ]
-        asking = store.pipeline(transaction=False)
+        pipeline = store.pipeline(transaction=False)
         for peer, torrent_id in zip(some, ids, strict=True):
-            asking.pexpiretime(f"t:ptimeout:{torrent_id}:{peer.peer_id.hex()}")
-        for peer, expires_ms in zip(some, asking.execute(), strict=True):
+            pipeline.pexpiretime(f"t:ptimeout:{torrent_id}:{peer.peer_id.hex()}")
+        for peer, expires_ms in zip(some, pipeline.execute(), strict=True):
             deadline = expires_ms / 1000
             if not now < deadline <= now + timeout + 1:
-                raise BenchError(f"a timeout ends in {deadline - now:.1f} s, {timeout} were asked for")
+                raise BenchError(f"a timeout ends in {deadline - now:.1f} s, {timeout} were requested")
             found.append(Silent(f"t:tpeers:{peer.info_hash.hex()}", peer.peer_id.hex(), deadline))
     return found
 
@@ -165,14 +164,14 @@ def _steps(items: Sequence[Peer]) -> Iterable[Sequence[Peer]]:
 
 
 def _watch(store: "redis.Redis", due: list[Silent]) -> list[float]:
-    """Seconds from each peer's deadline until it was out of its swarm; reads the swarms only."""
+    """Seconds from each peer's deadline to its removal from the swarm; reads only the swarms."""
     lags, give_up = [], max(peer.deadline for peer in due) + _GIVE_UP_SECONDS
     while due and time.time() < give_up:
         time.sleep(_POLL_SECONDS)
-        asking = store.pipeline(transaction=False)
+        pipeline = store.pipeline(transaction=False)
         for peer in due:
-            asking.sismember(peer.members_key, peer.member)
-        listed = asking.execute()
+            pipeline.sismember(peer.members_key, peer.member)
+        listed = pipeline.execute()
         now = time.time()
         lags += [now - peer.deadline for peer, here in zip(due, listed, strict=True) if not here]
         due = [peer for peer, here in zip(due, listed, strict=True) if here]

@@ -1,4 +1,4 @@
-"""The benchmark: `python -m bench.run --help`. What the figures mean is in docs/performance.md."""
+"""The benchmark: `python -m loadtest.bench.run --help`. docs/performance.md explains the results."""
 
 import argparse
 import asyncio
@@ -16,12 +16,12 @@ from typing import Any
 
 import uvloop
 
-from bench import machine, memory, page, processes, tables
-from bench.loader import BenchError, send_all
-from bench.measure import Figures, Load, check, measure
-from bench.population import Workload, announce_target, make_workload
-from bench.targets import FIRST, KINDS, MODES, YARDSTICK, Kind, Target, find
-from bench.verify import verify
+from loadtest.bench import machine, memory, page, processes, tables
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.measure import Load, Measurements, check, measure
+from loadtest.bench.population import Workload, announce_target, make_workload
+from loadtest.bench.targets import FIRST, KINDS, MODES, YARDSTICK, Kind, Target, find
+from loadtest.bench.verify import verify
 
 QUICK = {"runs": 1, "seconds": 2, "peers": 20_000, "torrents": 1_000}
 _GROUPS = ("tracker", "constants", "others")
@@ -31,7 +31,7 @@ def main() -> None:
     options = parse_options()
     try:
         if not find("wrk"):
-            raise BenchError("wrk is missing, which makes the load: apt install wrk")
+            raise BenchError("wrk, the load generator, is missing: apt install wrk")
         with tempfile.TemporaryDirectory(prefix="bench-") as directory:
             report = run(options, Path(directory))
         block = tables.benchmark(report, YARDSTICK)
@@ -48,16 +48,16 @@ def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
     parser.add_argument("--peers", type=int, default=200_000, help="active peers (200,000)")
     parser.add_argument("--torrents", type=int, default=10_000, help="torrents they are spread over (10,000)")
-    parser.add_argument("--requests", type=int, help="requests before wrk begins again (as many as peers)")
+    parser.add_argument("--requests", type=int, help="requests in wrk's cycle (as many as peers)")
     parser.add_argument("--connections", type=int, default=64, help="wrk's connections (64)")
-    parser.add_argument("--mode", choices=MODES, action="append", help="only this way of connecting")
+    parser.add_argument("--mode", choices=MODES, action="append", help="only this connection mode")
     parser.add_argument(
         "--only",
         action="append",
         metavar="WORD",
         help=f"only the kinds of this group ({', '.join(_GROUPS)}) or with this in their name",
     )
-    parser.add_argument("--quick", action="store_true", help="a look whether it works: short runs, few peers")
+    parser.add_argument("--quick", action="store_true", help="quick check: short runs, few peers")
     parser.add_argument(
         "--write",
         action=argparse.BooleanOptionalAction,
@@ -75,7 +75,7 @@ def parse_options(words: Sequence[str] | None = None) -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
-    """Start all servers, then measure them in turn, so that a slow minute of the machine hits each."""
+    """Start all servers, then measure them in turn, so that a slow minute of the machine affects each."""
     workload = make_workload(options.peers, options.torrents, options.requests)
     targets_file = directory / "targets.txt"
     targets_file.write_text("\n".join(workload.targets))
@@ -94,7 +94,7 @@ def run(options: argparse.Namespace, directory: Path) -> dict[str, Any]:
     remarks += [f"{t.name}: closes each connection after its answer." for t in targets if t.modes != MODES]
     return {
         "date": datetime.now(UTC).date().isoformat(),
-        "command": shlex.join(["python", "-m", "bench.run", *sys.argv[1:]]),
+        "command": shlex.join(["python", "-m", "loadtest.bench.run", *sys.argv[1:]]),
         "setting": vars(options),
         "machine": machine.machine(),
         "versions": machine.versions(),
@@ -112,7 +112,7 @@ def say(text: str) -> None:
 
 
 def _kinds_here(only: Sequence[str] | None) -> tuple[list[Kind], list[str]]:
-    """What to measure, and a remark for each that is left out because something is not installed."""
+    """The kinds to measure, and a remark for each that is left out because a program is missing."""
     chosen = [k for k in KINDS if not only or any(word == k.group or word in k.name for word in only)]
     if not chosen:
         raise BenchError(f"nothing is called {only}: {', '.join(kind.name for kind in KINDS)}")
@@ -130,11 +130,11 @@ def _started(kind: Kind, directory: Path, torrents: int) -> Iterator[Target]:
 
 
 def _preload(targets: Sequence[Target], workload: Workload) -> dict[str, Any]:
-    """Announce everybody to each tracker, over HTTP as all else; returns what they cost the first in memory."""
+    """Announces all peers to each tracker over HTTP; returns the memory they take in the first."""
     stores = {target.name: target.store for target in targets if target.store is not None}
-    time.sleep(2)  # the figures of an empty tracker settle: scripts loaded, first flushes done
+    time.sleep(2)  # until scripts are loaded and first flushes done
     empty = {name: memory.used(store) for name, store in stores.items()}
-    # Everybody on all cores: nothing is timed yet.
+    # All processes on all cores: nothing is timed yet.
     for target in targets:
         processes.place(target.pids, processes.cores())
     uvloop.run(_announce_all(targets, workload))
@@ -163,8 +163,8 @@ async def _announce_all(targets: Sequence[Target], workload: Workload) -> None:
 
 def _measure_in_turn(
     targets: Sequence[Target], modes: Sequence[str], load: Load, runs: int
-) -> dict[str, dict[str, list[Figures]]]:
-    results: dict[str, dict[str, list[Figures]]] = {mode: {} for mode in modes}
+) -> dict[str, dict[str, list[Measurements]]]:
+    results: dict[str, dict[str, list[Measurements]]] = {mode: {} for mode in modes}
     for n in range(runs):
         say(f"run {n + 1} of {runs}")
         for mode, by_name in results.items():

@@ -1,4 +1,4 @@
-"""Samples of perf and py-spy, put into groups: what a process was doing when it was looked at."""
+"""Groups samples of perf and py-spy by what the process was doing."""
 
 import re
 from collections import Counter
@@ -8,23 +8,23 @@ from typing import NamedTuple
 OTHERS = "others"
 
 TRACKER = (
-    ("reading the query", r"\(tracker/wire/query\.py|parse_(announce|scrape) \("),
-    ("composing the answer", r"\(tracker/wire/(http|compact)\.py"),
-    ("heads of requests and answers, connections", r"\(tracker/(frontends/|wire/proxy\.py)"),
-    ("policy", r"\(tracker/(?:announce|rules|refusals|scrape)\.py"),
-    ("packing for the store, and unpacking", r"\(tracker/store/update\.py"),
+    ("reading the query", r"\(tracker/wire/http_request\.py|parse_(announce|scrape) \("),
+    ("composing the answer", r"\(tracker/wire/(http_reply|endpoint)\.py"),
+    ("HTTP headers and connections", r"\(tracker/(frontends/|wire/proxy\.py)"),
+    ("policy", r"\(tracker/core/(?:announce|intervals|refusals|scrape)\.py"),
+    ("packing for the store, and unpacking", r"\(tracker/store/swarms/codec\.py"),
     (
-        "batches and the line to the store",
-        r"\(tracker/store/(swarms|batches|line|connection|scripts)\.py|\(redis/|hiredis",
+        "batching and the store connection",
+        r"\(tracker/store/(swarms/swarms|client/(batching|pipe|connection|scripts))\.py|\(redis/|hiredis",
     ),
-    ("limits on addresses", r"\(tracker/limits\.py"),
+    ("rate limits", r"\(tracker/core/rate_limits\.py"),
     (
         "counting, GeoIP and background work",
-        r"\(tracker/(?!commands/|cli|__main__|loops|service|web|foundation)",
+        r"\(tracker/(?!cli/|__main__|system/event_loop|app/|runtime/)",
     ),
     ("aiohttp", r"\(aiohttp/|_http_parser"),
 )
-"""Groups of the tracker's own time, by frames as py-spy writes them; the innermost frame that fits one decides."""
+"""Groups of the tracker's own time, by frames as py-spy writes them; the innermost matching frame decides."""
 EVENT_LOOP = "event loop: uvloop, libuv, asyncio"
 
 STORE = (
@@ -46,7 +46,7 @@ STORE = (
         r"[cC]all|[rR]epl|[cC]lient|[cC]ommand|ACL|VM_|[pP]ropagate|tracking|hdr_|strcasecmp",
     ),
 )
-"""Groups of the store's own time, by the function it was in; the first that fits decides."""
+"""Groups of the store's own time, by function; the first match decides."""
 
 KERNEL = (
     ("kernel: sockets, writing", r"_(write|writev|sendmsg|sendto)$|vfs_writev$"),
@@ -58,7 +58,7 @@ KERNEL = (
     ),
     ("kernel: memory", r"page_fault|_(mmap|munmap|brk|madvise)$"),
 )
-"""Groups of time in the kernel, by the outermost function that tells a system call."""
+"""Groups of time in the kernel, by the outermost function that identifies a system call."""
 KERNEL_OTHERS = "kernel: others"
 
 _SYSTEM_CALL = re.compile(r"(ksys_|__x64_sys_|__sys_|do_epoll|vfs_writev|asm_exc_)")
@@ -66,12 +66,12 @@ _SYSTEM_CALLS = re.compile(
     r"^(__GI_+(libc_)?|_+libc_)?(write|writev|send|sendmsg|sendto|read|readv|recv|recvmsg|recvfrom|accept4?|close|connect|"
     r"epoll_(p?wait|ctl)|poll|select|futex|shutdown|getpid|socket) \(lib(c|pthread)[.-]"
 )
-_THREAD_OF_THE_LOOP = re.compile(r"\(tracker/(commands/serve|web_process)\.py")
+_THREAD_OF_THE_LOOP = re.compile(r"\(tracker/(cli/commands/serve|app/web_process)\.py")
 _FRAME = re.compile(r"^\s*([0-9a-f]+) (.+?) \((.*)\)$")
 
 
 class Sample(NamedTuple):
-    """One look of perf: frames as (offset, function, file), the innermost first."""
+    """One sample of perf: frames as (offset, function, file), the innermost first."""
 
     pid: int
     frames: list[tuple[int, str, str]]
@@ -82,7 +82,7 @@ class Sample(NamedTuple):
 
 
 def read_perf(text: str) -> Iterator[Sample]:
-    """What `perf script -F pid,ip,sym,dso` prints."""
+    """Parses the output of `perf script -F pid,ip,sym,dso`."""
     for block in text.split("\n\n"):
         head, *lines = block.strip("\n").split("\n")
         found = [_FRAME.match(line) for line in lines]
@@ -98,7 +98,7 @@ def kernel_group(sample: Sample) -> str:
 
 
 def store_group(sample: Sample, resolve: Callable[[int], str]) -> str:
-    """``resolve`` names what perf could not, by its place in the server's file."""
+    """``resolve`` returns the function at an offset of the server's file, for frames that perf cannot name."""
     offset, name, file = sample.frames[0]
     if name == "[unknown]" and "-server" in file:
         name = resolve(offset)

@@ -1,4 +1,7 @@
-"""Large swarms, latency, overload, the background, starts: `python -m bench.scale --help`. What the figures mean is in docs/performance.md."""
+"""Large swarms, latency, overload, background, starts: `python -m loadtest.bench.scale --help`.
+
+docs/performance.md explains the results.
+"""
 
 import argparse
 import shlex
@@ -9,25 +12,25 @@ from collections.abc import Callable
 from datetime import UTC, datetime
 from pathlib import Path
 
-from bench import growth, machine, page, processes, tables
-from bench.background_share import measure_background
-from bench.latency import measure_latency
-from bench.loader import BenchError
-from bench.overload import measure_overload
-from bench.sections import Section, as_markdown
-from bench.starting import measure_starts
-from bench.targets import find
+from loadtest.bench import growth, machine, page, processes, tables
+from loadtest.bench.background_share import measure_background
+from loadtest.bench.latency import measure_latency
+from loadtest.bench.loader import BenchError
+from loadtest.bench.overload import measure_overload
+from loadtest.bench.sections import Section, as_markdown
+from loadtest.bench.starting import measure_starts
+from loadtest.bench.targets import find
 
-MASS_EXPIRY = "bench.mass_expiry"
+MASS_EXPIRY = "loadtest.bench.mass_expiry"
 QUICK_TIMES = 100
-"""How many times fewer peers there are in a quick look."""
+"""Divides the number of peers in a quick run."""
 
 
 def main() -> None:
     options = parse_options()
     try:
         if not find("wrk"):
-            raise BenchError("wrk is missing, which makes the load: apt install wrk")
+            raise BenchError("wrk, the load generator, is missing: apt install wrk")
         sections, void = run(options)
         block = f"{setting()}\n\n{as_markdown(sections)}"
         if options.write and not void:
@@ -43,7 +46,7 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument("--only", choices=list(PARTS), action="append", help="this part; may be repeated")
     parser.add_argument("--runs", type=int, default=5, help="timed runs of each; the median counts (5)")
     parser.add_argument("--seconds", type=int, default=6, help="length of a timed run (6)")
-    parser.add_argument("--quick", action="store_true", help="a look whether it works: few peers, short runs")
+    parser.add_argument("--quick", action="store_true", help="quick check: few peers, short runs")
     parser.add_argument(
         "--write",
         action=argparse.BooleanOptionalAction,
@@ -58,7 +61,7 @@ def parse_options() -> argparse.Namespace:
 
 
 def run(options: argparse.Namespace) -> tuple[list[Section], list[str]]:
-    """What the parts found, and the names of those that are void; the others are not lost by them."""
+    """The results of the parts, and the names of void ones; the other results are kept."""
     sections, void = [], []
     for name in options.only or PARTS:
         print(name, file=sys.stderr, flush=True)
@@ -77,7 +80,7 @@ def setting() -> str:
     return tables.setting(
         {
             "date": datetime.now(UTC).date().isoformat(),
-            "command": shlex.join(["python", "-m", "bench.scale", *sys.argv[1:]]),
+            "command": shlex.join(["python", "-m", "loadtest.bench.scale", *sys.argv[1:]]),
             "machine": machine.machine(),
             "versions": machine.versions(),
         }
@@ -107,7 +110,7 @@ def _background(options: argparse.Namespace, directory: Path) -> list[Section]:
 
 
 def _population(options: argparse.Namespace) -> tuple[int, int]:
-    """Peers, and torrents."""
+    """(peers, torrents)."""
     return (20_000, 1_000) if options.quick else (200_000, 10_000)
 
 
@@ -117,15 +120,15 @@ def _start(options: argparse.Namespace, directory: Path) -> list[Section]:
 
 
 def _expiry(options: argparse.Namespace, directory: Path) -> list[Section]:
-    """The drill of many peers that fall silent at once has a command of its own."""
+    """Runs the mass expiry experiment by its own command."""
     section = Section("A million peers that expire within a minute")
     if options.quick or not (processes.ROOT / f"{MASS_EXPIRY.replace('.', '/')}.py").exists():
         section.remarks.append(f"Not run here: `python -m {MASS_EXPIRY}`.")
         return [section]
     command = [sys.executable, "-m", MASS_EXPIRY]
     done = subprocess.run(command, cwd=processes.ROOT, capture_output=True, text=True, check=False)
-    said = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines())
-    section.remarks += [f"`python -m {MASS_EXPIRY}`{' failed' if done.returncode else ''}:", said]
+    output = "\n".join(f"    {line}" for line in done.stdout.strip().splitlines())
+    section.remarks += [f"`python -m {MASS_EXPIRY}`{' failed' if done.returncode else ''}:", output]
     return [section]
 
 

@@ -1,14 +1,14 @@
-"""What one part of the scale runs found, and how it stands beside what it is held against."""
+"""Results of one part of the scale runs, compared with their goals."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
 
-from bench.tables import table
+from loadtest.bench.tables import table
 
 
 @dataclass(frozen=True, slots=True)
 class Finding:
-    """A figure; with a goal it is reached when ``value`` is at most that, or at least, with ``more``."""
+    """A value. A goal is a maximum, or a minimum with ``more``."""
 
     what: str
     value: float
@@ -23,9 +23,9 @@ class Finding:
         return self.value >= self.goal if self.more else self.value <= self.goal
 
     def row(self) -> tuple[str, str, str, str]:
-        told = {None: "", True: "yes", False: "no"}[self.reached]
+        reached = {None: "", True: "yes", False: "no"}[self.reached]
         limit = "" if self.goal is None else f"at {'least' if self.more else 'most'} {plain(self.goal)}"
-        return self.what, f"{plain(self.value)} {self.unit}".strip(), limit, told
+        return self.what, f"{plain(self.value)} {self.unit}".strip(), limit, reached
 
 
 @dataclass(slots=True)
@@ -46,7 +46,7 @@ class Section:
 
 
 def plain(value: float) -> str:
-    """As many digits as tell something."""
+    """The value with three significant digits."""
     return f"{value:,.0f}" if abs(value) >= 100 else f"{value:.3g}"
 
 

@@ -1,8 +1,8 @@
-"""Two processes on one port: with one listening socket that both inherited, and with one each (SO_REUSEPORT).
+"""Two processes on one port: with one inherited listening socket, and with one each (SO_REUSEPORT).
 
-`python -m bench.sockets` alternates the two, one connection per request, and prints for each the CPU of both processes per
-request, requests per second, and the share of the busier one. The processes give a constant answer (bench.baseline), so
-that what differs is the accepting and nothing else. They share all cores with wrk.
+`python -m loadtest.bench.sockets` alternates the two, with one connection per request. It prints CPU per request of
+both processes, requests per second, and the share of the busier one. The processes give a constant answer
+(loadtest.bench.baseline), so that only accepting differs. They share all cores with wrk.
 """
 
 import argparse
@@ -17,8 +17,8 @@ from pathlib import Path
 
 import uvloop
 
-from bench.baseline import Bare
-from bench.loader import BenchError
+from loadtest.bench.baseline import Bare
+from loadtest.bench.loader import BenchError
 
 WAYS = ("inherited", "SO_REUSEPORT")
 PROCESSES = 2
@@ -36,7 +36,6 @@ def _listen(port: int) -> socket.socket:
 
 
 async def _accept(sock: socket.socket) -> None:
-
     server = await asyncio.get_running_loop().create_server(Bare, sock=sock, backlog=_BACKLOG)
     await server.serve_forever()
 
@@ -77,7 +76,7 @@ def measure(way: str, seconds: int, connections: int) -> tuple[float, float, flo
             server.join()
     line = next((line for line in run.stdout.splitlines() if "requests in" in line), None)
     if line is None:
-        raise BenchError(f"wrk said nothing of requests:\n{run.stdout}")
+        raise BenchError(f"wrk printed no number of requests:\n{run.stdout}")
     requests = int(line.split()[0])
     return sum(used) / requests * 1e6, requests / seconds, max(used) / sum(used)
 
@@ -87,16 +86,17 @@ def main() -> None:
     parser.add_argument("--runs", type=int, default=5)
     parser.add_argument("--seconds", type=int, default=4)
     parser.add_argument("--connections", type=int, default=64)
-    asked = parser.parse_args()
+    options = parser.parse_args()
     found: dict[str, list[tuple[float, float, float]]] = {way: [] for way in WAYS}
-    for _ in range(asked.runs):
+    for _ in range(options.runs):
         for way in WAYS:
-            found[way].append(measure(way, asked.seconds, asked.connections))
+            found[way].append(measure(way, options.seconds, options.connections))
     for way, runs in found.items():
         cpu, rate, share = (statistics.median(column) for column in zip(*runs, strict=True))
-        least, most = min(run[0] for run in runs), max(run[0] for run in runs)
+        minimum, maximum = min(run[0] for run in runs), max(run[0] for run in runs)
         print(
-            f"{way}: CPU {cpu:.1f} µs per request ({least:.1f} to {most:.1f}), {rate:,.0f} requests/s, busier {share:.0%}"
+            f"{way}: CPU {cpu:.1f} µs per request ({minimum:.1f} to {maximum:.1f}), "
+            f"{rate:,.0f} requests/s, busier {share:.0%}"
         )
 
 

@@ -1,4 +1,4 @@
-"""How long a start takes, from the process to the first announce answered."""
+"""Time from the start of the process to the first answered announce."""
 
 import asyncio
 import contextlib
@@ -10,13 +10,14 @@ from pathlib import Path
 
 import redis
 
-from bench import memory, processes
-from bench.loader import BenchError
-from bench.population import announce_target, make_peers
-from bench.preload import preload
-from bench.sections import Section
-from bench.tables import spread
-from bench.targets import embedded_socket
+from loadtest.bench import memory, processes
+from loadtest.bench.loader import BenchError
+from loadtest.bench.population import announce_target, make_peers
+from loadtest.bench.preload import preload
+from loadtest.bench.sections import Section
+from loadtest.bench.tables import spread
+from loadtest.bench.targets import embedded_socket
+from loadtest.servers import free_port
 
 _POLL_SECONDS, _GIVE_UP_SECONDS = 0.005, 60.0
 _TIMEOUT_SECONDS = 86_400.0
@@ -40,23 +41,23 @@ def measure_starts(directory: Path, runs: int, peers: int, torrents: int) -> Sec
             with redis.Redis(unix_socket_path=str(embedded_socket(directory / "full-data"))) as store:
                 found = memory.active_peers(store, peers + 1)
             if found != peers + 1:
-                raise BenchError(f"{found} peers are there after a restart, {peers + 1} were before")
-    words = f"{peers:,} peers in {torrents:,} torrents on disk, stopped gracefully"
-    section.find(words, statistics.median(full), f"s ({spread(full, '.2f')})", 5)
+                raise BenchError(f"{found} peers after a restart, {peers + 1} before")
+    name = f"{peers:,} peers in {torrents:,} torrents on disk, stopped gracefully"
+    section.find(name, statistics.median(full), f"s ({spread(full, '.2f')})", 5)
     return section
 
 
 @contextlib.contextmanager
 def _started(directory: Path, name: str) -> Iterator[float]:
     """`tracker serve` with its private store on all cores; yields the seconds until it answered an announce."""
-    port = processes.free_port()
+    port = free_port()
     settings = processes.tracker_settings(directory, name, port)
     began = time.perf_counter()
     with processes.running(name, processes.SERVE, directory, **settings) as pid:
         processes.place([pid], processes.cores())
         while not _answers(port):
             if time.perf_counter() - began > _GIVE_UP_SECONDS:
-                raise BenchError(f"it does not start within {_GIVE_UP_SECONDS:.0f} s")
+                raise BenchError(f"the tracker did not start within {_GIVE_UP_SECONDS:.0f} s")
             time.sleep(_POLL_SECONDS)
         yield time.perf_counter() - began
 

@@ -12,7 +12,7 @@ _LOADED, _SYMBOLS, _FUNCTION = 1, (2, 11), 2
 
 
 class Symbols:
-    """The functions of an ELF file (64 bits, little endian); without any where it is something else."""
+    """The functions of an ELF file (64 bits, little endian); empty for other files."""
 
     def __init__(self, file: Path) -> None:
         data = file.read_bytes()
@@ -24,7 +24,7 @@ class Symbols:
         self._addresses = [address for address, _ in self._functions]
 
     def at_offset(self, offset: int) -> str:
-        """The function at or before this place in the file, or empty."""
+        """The function at or before this offset of the file, or empty."""
         for start, length, address in self._segments:
             if start <= offset < start + length:
                 return self._at(address + offset - start)

@@ -1,11 +1,11 @@
-"""Figures as tables of Markdown. Nothing here measures or writes."""
+"""Measurements as Markdown tables."""
 
 import re
 import statistics
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-Figures = Mapping[str, float]
+Measurements = Mapping[str, float]
 
 
 def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
@@ -14,26 +14,26 @@ def table(head: Sequence[str], rows: Iterable[Sequence[str]]) -> str:
 
 
 def spread(values: Sequence[float], form: str = ".1f") -> str:
-    """Least / median / most."""
+    """Minimum / median / maximum."""
     return " / ".join(format(value, form) for value in (min(values), statistics.median(values), max(values)))
 
 
-def median(runs: Sequence[Figures], figure: str) -> float:
+def median(runs: Sequence[Measurements], figure: str) -> float:
     return statistics.median(run[figure] for run in runs)
 
 
 MODES = {"keep-alive": "Keep-alive", "close": "One connection per request"}
 _UNIQUES = re.compile(r"\.users|^t:i:unique:")
-LEAST_BYTES = 2.0
-"""A kind of key that takes less per peer has no line of its own."""
+MIN_BYTES = 2.0
+"""Kinds of keys with fewer bytes per peer are summed up."""
 _HEAD = (
-    *("", "CPU µs per request: least / median / most", "server: user + kernel", "store: user + kernel"),
+    *("", "CPU µs per request: min / median / max", "server: user + kernel", "store: user + kernel"),
     *("times nginx", "requests/s", "p50 ms", "p99 ms", "memory MB: server + store"),
 )
 
 
 def benchmark(report: Mapping[str, Any], yardstick: str) -> str:
-    """The block of `python -m bench.run`."""
+    """The block of `python -m loadtest.bench.run`."""
     parts = [setting(report)]
     for mode, by_name in report["runs"].items():
         nginx = by_name.get(yardstick)
@@ -44,16 +44,16 @@ def benchmark(report: Mapping[str, Any], yardstick: str) -> str:
 
 
 def setting(report: Mapping[str, Any]) -> str:
-    """The machine, the versions and the command that made the figures."""
+    """The machine, the versions and the command."""
     machine = report["machine"]
     versions = ", ".join(f"{name} {version}" for name, version in report["versions"].items())
     return (
-        f"{report['date']}, `{report['command']}`: {machine['processor']}, {machine['cores']} cores, {machine['memory']}, "
-        f"Linux {machine['kernel']}; {versions}."
+        f"{report['date']}, `{report['command']}`: {machine['processor']}, {machine['cores']} cores, "
+        f"{machine['memory']}, Linux {machine['kernel']}; {versions}."
     )
 
 
-def _row(name: str, runs: Sequence[Figures], nginx: Sequence[Figures] | None) -> list[str]:
+def _row(name: str, runs: Sequence[Measurements], nginx: Sequence[Measurements] | None) -> list[str]:
     total = median(runs, "total_us")
     times = f"{total / median(nginx, 'total_us'):.2f}" if nginx else "–"
     stored = median(runs, "store_us") > 0
@@ -72,18 +72,18 @@ def _row(name: str, runs: Sequence[Figures], nginx: Sequence[Figures] | None) ->
 
 
 def _memory(report: Mapping[str, Any]) -> list[str]:
-    figures = report.get("memory")
-    if not figures:
+    measured = report.get("memory")
+    if not measured:
         return []
-    uniques = sum(cost for kind, cost in figures["by_key"].items() if _UNIQUES.search(kind))
-    others = {kind: cost for kind, cost in figures["by_key"].items() if not _UNIQUES.search(kind)}
-    rows = [(f"`{kind}`", f"{cost:.1f}") for kind, cost in others.items() if cost >= LEAST_BYTES]
-    rows.append(("all others", f"{sum(cost for cost in others.values() if cost < LEAST_BYTES):.1f}"))
-    told = (
-        f"{figures['bytes_per_peer']:.0f} bytes of `used_memory` per active IPv4 peer; about {uniques:.0f} of them hold unique "
-        "users, which depends on the addresses and not on the peers. By kind of key about:"
+    uniques = sum(cost for kind, cost in measured["by_key"].items() if _UNIQUES.search(kind))
+    others = {kind: cost for kind, cost in measured["by_key"].items() if not _UNIQUES.search(kind)}
+    rows = [(f"`{kind}`", f"{cost:.1f}") for kind, cost in others.items() if cost >= MIN_BYTES]
+    rows.append(("all others", f"{sum(cost for cost in others.values() if cost < MIN_BYTES):.1f}"))
+    text = (
+        f"{measured['bytes_per_peer']:.0f} bytes of `used_memory` per active IPv4 peer; about {uniques:.0f} of them "
+        "hold unique users, which depends on the addresses and not on the peers. By kind of key about:"
     )
-    return [f"### Memory of the store\n\n{told}", table(("key", "bytes per peer"), rows)]
+    return [f"### Memory of the store\n\n{text}", table(("key", "bytes per peer"), rows)]
 
 
 def _answers(report: Mapping[str, Any]) -> list[str]:

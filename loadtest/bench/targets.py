@@ -1,4 +1,4 @@
-"""What the benchmark measures: this tracker in several shapes, servers with a constant answer, and other trackers."""
+"""The measured servers: this tracker in several configurations, constant servers, and other trackers."""
 
 import contextlib
 import os
@@ -15,17 +15,18 @@ from pathlib import Path
 
 import redis
 
-from bench import processes
-from bench.baseline import ANSWER
-from bench.loader import BenchError
-from bench.population import info_hash_of
-from tests.geoip_databases import LONDON, make_city
+from loadtest.bench import processes
+from loadtest.bench.baseline import ANSWER
+from loadtest.bench.loader import BenchError
+from loadtest.bench.population import info_hash_of
+from loadtest.geoip_databases import LONDON, make_city
+from loadtest.servers import free_port
 
 MODES = ("keep-alive", "close")
-"""The two ways of connecting: many requests on each connection, or one."""
+"""Connection modes: many requests per connection, or one."""
 NPM = Path(__file__).with_name("npm")
 CACHE = Path(os.environ.get("BENCH_CACHE") or Path(tempfile.gettempdir()) / "swarmkeeper-bench")
-"""Where npm's packages are kept between runs."""
+"""Cache of npm packages."""
 _NGINX = """
 daemon off; master_process off; pid {directory}/nginx.pid; error_log stderr;
 events {{ worker_connections 4096; }}
@@ -62,12 +63,12 @@ class Target:
 
 
 Start = Callable[[Path, int], AbstractContextManager[Target]]
-"""Starts it in a directory of its own, for this many torrents."""
+"""Starts it in its own directory, for this many torrents."""
 
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """Something to measure; ``missing`` is what to do where it cannot be started, or empty."""
+    """Something to measure; ``missing``: how to install what it needs, or empty."""
 
     name: str
     group: str
@@ -77,7 +78,7 @@ class Kind:
 
 @contextlib.contextmanager
 def everything_on(directory: Path) -> Iterator[dict[str, str]]:
-    """Settings of what is off by default: figures by place, and to a StatsD that reads nothing."""
+    """Enables features that are off by default: GeoIP, and a StatsD server that reads nothing."""
     database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
     with socket.socket(type=socket.SOCK_DGRAM) as statsd:
         statsd.bind(("127.0.0.1", 0))
@@ -112,8 +113,15 @@ def embedded_socket(directory: Path) -> Path:
 
 @contextlib.contextmanager
 def constant_python(directory: Path, torrents: int, *, name: str, bare: bool) -> Iterator[Target]:
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.baseline", "--port", str(port), *(["--bare"] if bare else [])]
+    port = free_port()
+    command = [
+        sys.executable,
+        "-m",
+        "loadtest.bench.baseline",
+        "--port",
+        str(port),
+        *(["--bare"] if bare else []),
+    ]
     with _serving(name, command, directory, port) as target:
         target.is_tracker = False
         yield target
@@ -121,7 +129,7 @@ def constant_python(directory: Path, torrents: int, *, name: str, bare: bool) ->
 
 @contextlib.contextmanager
 def constant_nginx(directory: Path, torrents: int, *, name: str) -> Iterator[Target]:
-    port, configuration = processes.free_port(), directory / "nginx.conf"
+    port, configuration = free_port(), directory / "nginx.conf"
     configuration.write_text(_NGINX.format(directory=directory, port=port, answer=ANSWER))
     command = [find("nginx") or "nginx", "-e", "stderr", "-c", str(configuration)]
     with _serving(name, command, directory, port) as target:
@@ -132,7 +140,7 @@ def constant_nginx(directory: Path, torrents: int, *, name: str) -> Iterator[Tar
 @contextlib.contextmanager
 def opentracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target]:
     """Debian's is built to serve listed torrents only, and to close each connection after its answer."""
-    port = processes.free_port()
+    port = free_port()
     directory.chmod(0o755)  # as root it becomes another user
     (directory / "allowed").write_text("".join(f"{info_hash_of(n).hex()}\n" for n in range(torrents)))
     options = ["-i", "127.0.0.1", "-p", str(port), "-P", str(port), "-d", str(directory), "-w", "allowed"]
@@ -145,7 +153,7 @@ def opentracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target
 def npm_tracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target]:
     """bittorrent-tracker with its defaults, of the versions that bench/npm/ pins."""
     _install_npm()
-    port = processes.free_port()
+    port = free_port()
     command = [find("node") or "node", str(CACHE / "npm" / "serve.mjs"), str(port)]
     with _serving(name, command, directory, port) as target:
         yield target

@@ -1,4 +1,4 @@
-"""Whether a tracker really returns peers: its answers are decoded, for requests of the workload."""
+"""Checks that a tracker returns peers: decodes its answers to requests of the workload."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -6,9 +6,9 @@ from dataclasses import dataclass
 import bencodepy
 import uvloop
 
-from bench.loader import BenchError, send_all
-from bench.population import PEERS_WANTED
-from bench.targets import Target
+from loadtest.bench.loader import BenchError, send_all
+from loadtest.bench.population import PEERS_WANTED
+from loadtest.bench.targets import Target
 
 DECODED = 1000
 _SHARE_WITH_PEERS = 0.5
@@ -17,7 +17,7 @@ _COMPACT_BYTES = 6
 
 @dataclass(slots=True)
 class Answers:
-    """What the answers of one tracker held."""
+    """Counts of the answers of one tracker."""
 
     announces: int = 0
     scrapes: int = 0
@@ -48,7 +48,7 @@ class Answers:
         self.peers += count
 
     def judge(self, name: str) -> None:
-        """Raises BenchError when most announces got nobody: then it has not counted those who announced."""
+        """Raises BenchError if most announces got no peers: the tracker has not stored the announced ones."""
         if not self.announces or self.with_peers < self.announces * _SHARE_WITH_PEERS:
             raise BenchError(f"{name}: {self.with_peers} of {self.announces} announces got peers")
 

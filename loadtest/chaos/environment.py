@@ -1,4 +1,4 @@
-"""What a drill is about: trackers as an operator runs them, their store, and the processes of both."""
+"""Trackers started as operators start them, their store, and the processes of both."""
 
 import asyncio
 import os
@@ -11,32 +11,31 @@ from pathlib import Path
 
 import redis
 
-from bench.processes import free_port
-from tests import trackers
-from tests.servers import Server, start_valkey
-from tests.trackers import RunningTracker
+from loadtest import trackers
+from loadtest.servers import Server, free_port, start_valkey
+from loadtest.trackers import RunningTracker
 
 INTERVAL_SECONDS = 2
 REAP_SECONDS = 10.0
-"""How long a peer may be silent; with the interval above it is the timeout of every announce."""
+"""The timeout of every announce, with the interval above."""
 SETTINGS = {
     "TRACKER_ANNOUNCE__INTERVAL_SECONDS": str(INTERVAL_SECONDS),
     "TRACKER_ANNOUNCE__MIN_INTERVAL_SECONDS": "0",
     "TRACKER_ANNOUNCE__INTERVAL_JITTER": "0",
     "TRACKER_REAPER__INTERVAL_SECONDS": f"{REAP_SECONDS:g}",
 }
-"""The rest is as an operator gets it."""
+"""All others are defaults."""
 PREFIX = "t:"
 ServerOptions = tuple[str, ...]
 
 
-class DrillError(Exception):
-    """The drill could not be held: what was to be shown was not tried."""
+class ExperimentError(Exception):
+    """The experiment failed, or its fault could not be injected."""
 
 
 @dataclass(slots=True)
-class Post:
-    """One tracker and what it takes to start it again where it was."""
+class TrackerProcess:
+    """One tracker, and what is needed to restart it."""
 
     directory: Path
     port: int
@@ -46,11 +45,11 @@ class Post:
     @property
     def pid(self) -> int:
         if self.running is None:
-            raise DrillError("this tracker does not run")
+            raise ExperimentError("this tracker is not running")
         return self.running.process.pid
 
     def children(self, name: str = "") -> list[int]:
-        """Pids of its processes, those whose command line has ``name``."""
+        """PIDs of its child processes whose command line contains ``name``."""
         found = []
         with suppress(OSError):
             for pid in Path(f"/proc/{self.pid}/task/{self.pid}/children").read_text().split():
@@ -60,14 +59,14 @@ class Post:
         return found
 
     def start(self) -> None:
-        """Blocks until it serves; raises DrillError when it does not start."""
+        """Blocks until it serves; raises ExperimentError if it does not start."""
         try:
             self.running = trackers.start(self.directory, **self.settings)
         except AssertionError as error:
-            raise DrillError(str(error)[-1000:]) from error
+            raise ExperimentError(str(error)[-1000:]) from error
 
     def kill(self) -> None:
-        """Without a word, as the system does when memory is short."""
+        """Sends SIGKILL, as the OOM killer does."""
         if self.running is not None:
             self.running.kill()
 
@@ -77,19 +76,19 @@ class Post:
 
 
 @dataclass(slots=True)
-class Scene:
-    """``server`` is a store of our own, where the trackers were not to bring theirs."""
+class Environment:
+    """``server`` is an external store; None: the first tracker's private store."""
 
     directory: Path
-    posts: list[Post] = field(default_factory=list)
+    trackers: list[TrackerProcess] = field(default_factory=list)
     server: Server | None = None
     settings: dict[str, str] = field(default_factory=dict)
-    """Of all trackers, besides those above and those a drill asks for."""
-    _ends: list[Callable[[], object]] = field(default_factory=list)
+    """Additional settings of all trackers."""
+    _cleanups: list[Callable[[], object]] = field(default_factory=list)
 
     @property
-    def post(self) -> Post:
-        return self.posts[0]
+    def tracker(self) -> TrackerProcess:
+        return self.trackers[0]
 
     @property
     def store_url(self) -> str:
@@ -101,16 +100,16 @@ class Scene:
     @property
     def data(self) -> Path:
         """The data directory of the first tracker's private store."""
-        return Path(self.post.settings["TRACKER_DATA__DIRECTORY"])
+        return Path(self.tracker.settings["TRACKER_DATA__DIRECTORY"])
 
     @property
     def store_pid(self) -> int:
-        """Of the store, whosever it is."""
+        """The PID of the store, external or private."""
         if self.server is not None:
             return self.server.pid
-        found = self.post.children("valkey-server")
+        found = self.tracker.children("valkey-server")
         if not found:
-            raise DrillError("the private store does not run")
+            raise ExperimentError("the private store is not running")
         return found[0]
 
     @contextmanager
@@ -120,15 +119,15 @@ class Scene:
             yield client
 
     def start_server(self, *options: str) -> Server:
-        """A store of our own, with its append-only file, for the trackers that are started after it."""
+        """Starts an external store with an append-only file, for trackers started after it."""
         folder = self.directory / "store"
         folder.mkdir(exist_ok=True)
         self.server = start_valkey(folder, *options)
         return self.server
 
-    def add_tracker(self, **settings: str) -> Post:
-        """One more tracker, which serves when this returns."""
-        folder = self.directory / f"tracker{len(self.posts)}"
+    def add_tracker(self, **settings: str) -> TrackerProcess:
+        """Starts one more tracker; it serves when this returns."""
+        folder = self.directory / f"tracker{len(self.trackers)}"
         folder.mkdir(exist_ok=True)
         port = free_port()
         where = {
@@ -137,36 +136,36 @@ class Scene:
         }
         if self.server is not None:
             where["TRACKER_REDIS__URL"] = self.server.url
-        patience = {"TRACKER_REDIS__TIMEOUT_SECONDS": "0.8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "0.5"}
-        post = Post(folder, port, {**SETTINGS, **patience, **where, **self.settings, **settings})
-        post.start()
-        self.posts.append(post)
-        return post
+        timeouts = {"TRACKER_REDIS__TIMEOUT_SECONDS": "0.8", "TRACKER_REDIS__CONNECT_TIMEOUT_SECONDS": "0.5"}
+        tracker = TrackerProcess(folder, port, {**SETTINGS, **timeouts, **where, **self.settings, **settings})
+        tracker.start()
+        self.trackers.append(tracker)
+        return tracker
 
-    def at_the_end(self, undo: Callable[[], object]) -> None:
-        """``undo`` is called when all processes have ended."""
-        self._ends.append(undo)
+    def add_cleanup(self, cleanup: Callable[[], object]) -> None:
+        """``cleanup`` is called after all processes have ended."""
+        self._cleanups.append(cleanup)
 
-    def strike_down(self) -> None:
-        """Ends what still runs, whatever state it is in."""
-        for post in self.posts:
-            with suppress(DrillError, OSError):
-                for pid in post.children():  # a stopped process would not hear of its parent's end
+    def kill_all(self) -> None:
+        """Ends all processes, even suspended ones."""
+        for tracker in self.trackers:
+            with suppress(ExperimentError, OSError):
+                for pid in tracker.children():  # a suspended process would not notice the end of its parent
                     os.kill(pid, signal.SIGCONT)
-            post.kill()
+            tracker.kill()
         if self.server is not None and self.server.process is not None:
             with suppress(OSError):
                 os.kill(self.server.pid, signal.SIGCONT)
             self.server.kill()
-        for undo in reversed(self._ends):
-            undo()
+        for cleanup in reversed(self._cleanups):
+            cleanup()
 
 
 async def until(condition: Callable[[], bool], seconds: float, what: str) -> float:
-    """Asks until ``condition`` holds: the seconds it took. Raises DrillError when they are over."""
+    """Polls until ``condition`` holds; returns the seconds it took. Raises ExperimentError after ``seconds``."""
     began = time.monotonic()
     while not condition():
         if time.monotonic() > began + seconds:
-            raise DrillError(f"{what}: not within {seconds:g} s")
+            raise ExperimentError(f"{what}: not within {seconds:g} s")
         await asyncio.sleep(0.05)
     return time.monotonic() - began

@@ -1,7 +1,7 @@
-"""Rude clients, thousands at a time, in a process of their own: ``python -m drills.rudeness NAME PORT``, until its end.
+"""Thousands of slow clients in their own process: ``python -m loadtest.clients.client_kinds NAME PORT``.
 
-Each connection that is closed on them is opened again after a moment. Prints ``ready`` when all have been opened once; on
-SIGTERM a line of JSON: how many were opened, are open, and could not be.
+A connection that the tracker closes is reopened after a moment. Prints ``ready`` when all have been opened once.
+SIGTERM ends the process, which prints a line of JSON: the numbers of opened, open and failed connections.
 """
 
 import asyncio
@@ -17,11 +17,11 @@ from dataclasses import dataclass
 
 import uvloop
 
-from tracker.descriptors import raise_limit
+from tracker.system.file_limits import raise_limit
 
 _OPENED_A_SECOND = 500
 _AGAIN_SECONDS = 1.0
-_HEADERS = b" HTTP/1.1\r\nHost: t\r\nUser-Agent: rude\r\n"
+_HEADERS = b" HTTP/1.1\r\nHost: t\r\nUser-Agent: slow\r\n"
 _RESET = struct.pack("ii", 1, 0)
 
 Reader = asyncio.StreamReader
@@ -29,19 +29,19 @@ Writer = asyncio.StreamWriter
 
 
 def announce() -> bytes:
-    """The target of a peer that nobody has heard of, in one of a hundred torrents."""
+    """The request target of a new peer, in one of a hundred torrents."""
     info_hash, peer_id = f"{random.randrange(100):020}", f"-RU0001-{random.randrange(10**12):012}"
     return f"GET /announce?info_hash={info_hash}&peer_id={peer_id}&port=6881&uploaded=0&downloaded=0&left=1".encode()
 
 
 async def half_open(reader: Reader, writer: Writer) -> None:
-    """half of a request, and nothing more"""
+    """half of a request, then nothing"""
     writer.write(announce() + _HEADERS)
     await reader.read()
 
 
 async def idle(reader: Reader, writer: Writer) -> None:
-    """one announce, then nothing on a connection that is kept open"""
+    """one announce, then an idle connection"""
     writer.write(announce() + _HEADERS + b"\r\n")
     await reader.read()
 
@@ -54,7 +54,7 @@ async def drip(reader: Reader, writer: Writer) -> None:
 
 
 async def reset(reader: Reader, writer: Writer) -> None:
-    """an announce, and a reset at some moment before, in or after its answer"""
+    """an announce, and a reset before, during or after its answer"""
     writer.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, _RESET)
     writer.write(announce() + _HEADERS + b"\r\n")
     await asyncio.sleep(random.random() * 0.01)
@@ -70,7 +70,7 @@ async def pipeline(reader: Reader, writer: Writer) -> None:
 
 
 async def unread(reader: Reader, writer: Writer) -> None:
-    """a scrape of 50 torrents every second, and reads no answer"""
+    """a scrape of 50 torrents every second, without reading answers"""
     reader._transport.pause_reading()  # type: ignore[attr-defined]
     scrape = b"&".join(b"info_hash=%020d" % number for number in range(50))
     while True:
@@ -79,8 +79,17 @@ async def unread(reader: Reader, writer: Writer) -> None:
         await asyncio.sleep(1.0)
 
 
+async def unread_pipeline(reader: Reader, writer: Writer) -> None:
+    """scrapes of 50 torrents without pause, without reading answers"""
+    reader._transport.pause_reading()  # type: ignore[attr-defined]
+    scrape = b"&".join(b"info_hash=%020d" % number for number in range(50))
+    while True:
+        writer.write(20 * (b"GET /scrape?" + scrape + _HEADERS + b"\r\n"))
+        await writer.drain()
+
+
 async def endless(reader: Reader, writer: Writer) -> None:
-    """two header lines a second, without end"""
+    """two header lines a second, endlessly"""
     writer.write(announce() + _HEADERS)
     while not reader.at_eof():
         writer.write(b"X-%d: y\r\n" % random.randrange(1000))
@@ -89,8 +98,8 @@ async def endless(reader: Reader, writer: Writer) -> None:
 
 
 async def large(reader: Reader, writer: Writer) -> None:
-    """a head of nearly 40 kB, as much as is let in, and not its end"""
-    # Half of it in one line and half in many, as bounds go by line too.
+    """an incomplete head of nearly 40 kB, the maximum"""
+    # Half of it in one line and half in several, because lines have a limit too.
     lines = b"".join(b"X-%d: %b\r\n" % (number, b"y" * 7000) for number in range(4))
     writer.write(announce() + b"&x=" + b"z" * 10_000 + _HEADERS + lines)
     await reader.read()
@@ -98,7 +107,7 @@ async def large(reader: Reader, writer: Writer) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Kind:
-    """``sources`` is how many addresses they have between them."""
+    """``sources``: how many addresses share the connections."""
 
     behave: Callable[[Reader, Writer], Awaitable[None]]
     connections: int
@@ -106,7 +115,7 @@ class Kind:
     again_seconds: float = _AGAIN_SECONDS
 
     @property
-    def what(self) -> str:
+    def description(self) -> str:
         origin = "one address" if self.sources == 1 else f"{self.sources} addresses"
         return f"{self.connections:,} connections from {origin}: {self.behave.__doc__}"
 
@@ -119,14 +128,15 @@ KINDS = {
     "resets": Kind(reset, 200, 5, 0.5),
     "pipelines": Kind(pipeline, 5, 5),
     "unread": Kind(unread, 300, 5),
+    "unread-pipelines": Kind(unread_pipeline, 400, 1),
     "endless": Kind(endless, 1000, 5),
     "large": Kind(large, 2000, 5),
 }
 
 
 @dataclass(slots=True)
-class Mob:
-    """All connections of one kind, to ``port``."""
+class SlowClients:
+    """All connections of one kind to ``port``."""
 
     kind: Kind
     port: int
@@ -164,13 +174,16 @@ class Mob:
             writer.transport.abort()
 
 
-async def _run(mob: Mob) -> None:
+async def _run(clients: SlowClients) -> None:
     stop = asyncio.Event()
     asyncio.get_running_loop().add_signal_handler(signal.SIGTERM, stop.set)
     async with asyncio.TaskGroup() as group:
-        task = group.create_task(mob.run())
+        task = group.create_task(clients.run())
         await stop.wait()
-        print(json.dumps({"opened": mob.opened, "open": mob.open, "unopened": mob.unopened}), flush=True)
+        print(
+            json.dumps({"opened": clients.opened, "open": clients.open, "unopened": clients.unopened}),
+            flush=True,
+        )
         task.cancel()
 
 
@@ -178,7 +191,7 @@ def main() -> None:
     name, port = sys.argv[1:]
     raise_limit()
     with asyncio.Runner(loop_factory=uvloop.new_event_loop) as runner:
-        runner.run(_run(Mob(KINDS[name], int(port))))
+        runner.run(_run(SlowClients(KINDS[name], int(port))))
 
 
 if __name__ == "__main__":

@@ -1,7 +1,7 @@
-"""Clients that announce all the time, come, go and fall silent, and remember what they were promised.
+"""Clients that announce continuously, join, leave or stop silently, and record acknowledged announces.
 
-Each has an address of its own in 127/8. An announce counts as promised when its answer has come; nothing that is promised may be
-missing from the store afterwards, and nothing may be there that nobody announces any more.
+Each has its own address in 127/8. An announce is acknowledged when its answer has arrived. Afterwards the store must
+contain everything acknowledged, and no peer that no longer announces.
 """
 
 import asyncio
@@ -14,17 +14,17 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from urllib.parse import quote_from_bytes
 
-from drills.talk import PATIENCE_SECONDS, Answer, How, Line
+from loadtest.clients.raw_http import TIMEOUT_SECONDS, Answer, Connection, ResultKind
 
 TORRENT_BYTES = 1 << 30
-LEDGER_SECONDS = 0.5
+SINGLE_ANNOUNCE_SECONDS = 0.5
 _PULSE_SECONDS = 0.25
 _STALL_SECONDS = 3.0
 
 
 @dataclass(slots=True, eq=False)
 class Peer:
-    """One peer id in one torrent. Times are of time.monotonic, unless they are named epoch."""
+    """One peer id in one torrent. Times are time.monotonic, except those named epoch."""
 
     info_hash: bytes
     peer_id: bytes
@@ -35,79 +35,79 @@ class Peer:
     """When its first announce was answered."""
     answered: int = 0
     last_sent: float = 0.0
-    """When the last announce was sent that was answered."""
+    """When the last answered announce was sent."""
     last_answer: float = 0.0
-    longest_gap: float = 0.0
-    """The longest that it can have been without an announce that was applied."""
+    max_pause: float = 0.0
+    """Upper bound of the longest time between two applied announces."""
     leaves: str = ""
-    """How it went: ``stopped``, ``silent``, or empty while it announces."""
+    """``stopped`` or ``silent`` after it left, empty before."""
 
     def target(self, event: str) -> str:
         moved = TORRENT_BYTES - self.bytes_left
-        told = f"&event={event}" if event else ""
+        suffix = f"&event={event}" if event else ""
         return (
             f"/announce?info_hash={quote_from_bytes(self.info_hash, safe='')}"
             f"&peer_id={quote_from_bytes(self.peer_id, safe='')}&port={self.port}&uploaded=0&downloaded={moved}"
-            f"&left={self.bytes_left}&compact=1&key={self.key}&numwant=20{told}"
+            f"&left={self.bytes_left}&compact=1&key={self.key}&numwant=20{suffix}"
         )
 
 
 @dataclass(frozen=True, slots=True)
-class Heard:
-    """How one announce ended; ``at`` is of time.monotonic."""
+class AnnounceResult:
+    """The result of one announce; ``sent`` and ``at``, its end, are time.monotonic."""
 
     at: float
     sent: float
-    how: How
-    what: str
+    kind: ResultKind
+    detail: str
     event: str
     info_hash: bytes
 
 
 @dataclass(frozen=True, slots=True)
 class Pace:
-    """How many announce how often; seconds."""
+    """Size and rate of the load; ``interval`` in seconds."""
 
     peers: int = 160
     torrents: int = 8
     interval: float = 2.0
     churning: float = 0.4
-    """The share of the clients that leave after some announces and come back as somebody else."""
+    """The share of the clients that leave after some announces and return as a new peer."""
 
 
 @dataclass(slots=True)
-class Fleet:
-    """``ports`` are those of the trackers; each client stays with one as long as that can be reached."""
+class Load:
+    """``ports`` are the trackers'; each client uses one of them while it is reachable."""
 
     pace: Pace
     ports: list[int]
     seed: int = 1
-    heard: list[Heard] = field(default_factory=list)
-    aboard: dict[int, Peer] = field(default_factory=dict)
-    """Who announces just now, by client."""
-    gone: list[Peer] = field(default_factory=list)
+    results: list[AnnounceResult] = field(default_factory=list)
+    active: dict[int, Peer] = field(default_factory=dict)
+    """The announcing peers, by client."""
+    departed: list[Peer] = field(default_factory=list)
     remember: bool = True
-    """Off for a long run, which looks at figures only."""
-    ledger: list[bytes] = field(default_factory=list)
-    """Torrents in which there was one announce each, answered or not."""
-    answers: Counter[How] = field(default_factory=Counter)
-    promised: Counter[bytes] = field(default_factory=Counter)
-    """Announces answered, by torrent."""
+    """Whether to keep results and peers; off for a long run, which needs only counts."""
+    single_announces: list[bytes] = field(default_factory=list)
+    """Torrents with one announce each, answered or not."""
+    answers: Counter[ResultKind] = field(default_factory=Counter)
+    acknowledged: Counter[bytes] = field(default_factory=Counter)
+    """Answered announces, by torrent."""
     stalls: list[tuple[float, float]] = field(default_factory=list)
-    """When all of this stood still, because somebody stopped the process or the machine: then nobody was heard."""
+    """When this process was stalled or suspended, and read no answers: (start, end)."""
     _churns: bool = True
-    _going: asyncio.Event = field(default_factory=asyncio.Event)
-    _under_way: int = 0
+    _running: asyncio.Event = field(default_factory=asyncio.Event)
+    _in_progress: int = 0
 
     @asynccontextmanager
-    async def sailing(self) -> AsyncIterator["Fleet"]:
-        """Announces until the block is left."""
-        self._going.set()
+    async def running(self) -> AsyncIterator["Load"]:
+        """Announces inside the block."""
+        self._running.set()
         async with asyncio.TaskGroup() as clients:
             tasks = [clients.create_task(self._client(number)) for number in range(self.pace.peers)]
-            tasks.append(clients.create_task(self._feel_pulse()))
+            tasks.append(clients.create_task(self._detect_stalls()))
             if self.remember:
-                tasks.append(clients.create_task(self._keep_ledger()))
+                tasks.append(clients.create_task(self._keep_single_announces()))
             try:
                 yield self
             finally:
@@ -115,20 +115,20 @@ class Fleet:
                     task.cancel()
 
     def settle(self) -> None:
-        """From now on nobody comes and nobody goes."""
+        """From now on no client joins or leaves."""
         self._churns = False
 
-    async def hold(self) -> None:
-        """Nobody announces until ``resume``; returns when all answers have come."""
-        self._going.clear()
-        while self._under_way:
+    async def pause(self) -> None:
+        """Stops announcing until ``resume``; returns when no request is in progress."""
+        self._running.clear()
+        while self._in_progress:
             await asyncio.sleep(0.02)
 
     def resume(self) -> None:
-        self._going.set()
+        self._running.set()
 
     async def until(self, condition: Callable[[], bool], seconds: float) -> bool:
-        """Whether ``condition`` came true in time."""
+        """Whether ``condition`` became true within ``seconds``."""
         end = time.monotonic() + seconds
         while not condition():
             if time.monotonic() > end:
@@ -137,82 +137,84 @@ class Fleet:
         return True
 
     def all_answered_since(self, moment: float) -> bool:
-        """Has everybody aboard sent an announce after ``moment`` that was answered?"""
-        return len(self.aboard) == self.pace.peers and all(
-            peer.last_sent > moment for peer in self.aboard.values()
+        """Whether every client sent an announce after ``moment`` that was answered."""
+        return len(self.active) == self.pace.peers and all(
+            peer.last_sent > moment for peer in self.active.values()
         )
 
     async def _client(self, number: int) -> None:
-        chance = random.Random(f"{self.seed}/{number}")
+        rng = random.Random(f"{self.seed}/{number}")
         host = 1 + number % 250
-        line = Line(f"127.{20 + number // 250 % 200}.0.{host}", keep=number % 2 == 0)
-        restless = number < self.pace.churning * self.pace.peers
+        connection = Connection(f"127.{20 + number // 250 % 200}.0.{host}", keep=number % 2 == 0)
+        churns = number < self.pace.churning * self.pace.peers
         life = 0
-        await asyncio.sleep(chance.random() * self.pace.interval)
+        await asyncio.sleep(rng.random() * self.pace.interval)
         try:
             while True:
-                peer = self._new_peer(number, life, chance)
+                peer = self._new_peer(number, life, rng)
                 life += 1
-                await self._live(peer, line, chance, chance.randrange(2, 7) if restless else 0)
+                await self._live(peer, connection, rng, rng.randrange(2, 7) if churns else 0)
                 if self.remember:
-                    self.gone.append(peer)
+                    self.departed.append(peer)
         finally:
-            line.close()
+            connection.close()
 
-    async def _live(self, peer: Peer, line: Line, chance: random.Random, announces: int) -> None:
-        """Until it has left; without ``announces`` it stays."""
+    async def _live(self, peer: Peer, connection: Connection, rng: random.Random, announces: int) -> None:
+        """Announces until the peer leaves, after ``announces``; 0: it stays."""
         number = int(peer.key, 16)
-        self.aboard[number] = peer
+        self.active[number] = peer
         event = "started"
         while not (announces and peer.answered >= announces and self._churns):
-            if await self._announce(peer, line, number, event):
+            if await self._announce(peer, connection, number, event):
                 event = ""
-            await asyncio.sleep(self.pace.interval * chance.uniform(0.8, 1.0))
-        del self.aboard[number]
+            await asyncio.sleep(self.pace.interval * rng.uniform(0.8, 1.0))
+        del self.active[number]
         peer.leaves = "silent"
-        if chance.random() < 0.6 and await self._announce(peer, line, number, "stopped"):
+        if rng.random() < 0.6 and await self._announce(peer, connection, number, "stopped"):
             peer.leaves = "stopped"
 
-    async def _keep_ledger(self) -> None:
-        """One announce in each of many torrents, which nothing that is counted in its place can make up for when it is lost:
-        of those that were not answered some are applied, and in the other torrents they would hide as many that are missing."""
-        line = Line("127.19.0.1", keep=False)
+    async def _keep_single_announces(self) -> None:
+        """Announces once in each of many torrents, so that every lost announce is visible.
+
+        In the other torrents unanswered announces that were applied would hide as many lost ones.
+        """
+        connection = Connection("127.19.0.1", keep=False)
         while True:
             if self._churns:
-                number = len(self.ledger)
+                number = len(self.single_announces)
                 named = info_hash_of(self.seed, -1 - number)
-                self.ledger.append(named)
+                self.single_announces.append(named)
                 peer = Peer(named, b"-DR0001-" + named[:12], 1024 + number % 60_000, 0, f"{number:08X}")
-                await self._announce(peer, line, number, "started")
-            await asyncio.sleep(LEDGER_SECONDS)
+                await self._announce(peer, connection, number, "started")
+            await asyncio.sleep(SINGLE_ANNOUNCE_SECONDS)
 
-    async def _announce(self, peer: Peer, line: Line, number: int, event: str) -> bool:
-        await self._going.wait()
-        self._under_way += 1
+    async def _announce(self, peer: Peer, connection: Connection, number: int, event: str) -> bool:
+        await self._running.wait()
+        self._in_progress += 1
         try:
             sent = time.monotonic()
             port = self.ports[number % len(self.ports)]
-            answer = await line.ask(port, peer.target(event))
+            answer = await connection.get(port, peer.target(event))
             now = time.monotonic()
         finally:
-            self._under_way -= 1
-        if answer.how == "hung" and self._stood_still(sent):
-            answer = Answer("missed", "we stood still ourselves")
-        self.answers[answer.how] += 1
+            self._in_progress -= 1
+        if answer.kind == "timed out" and self._was_stalled(sent):
+            answer = Answer("missed", "the load generator was stalled")
+        self.answers[answer.kind] += 1
         if self.remember:
-            self.heard.append(Heard(now, sent, answer.how, answer.what, event, peer.info_hash))
-        if answer.how != "answered":
+            self.results.append(AnnounceResult(now, sent, answer.kind, answer.detail, event, peer.info_hash))
+        if answer.kind != "answered":
             return False
-        self.promised[peer.info_hash] += 1
+        self.acknowledged[peer.info_hash] += 1
         if not peer.answered:
             peer.joined_epoch = time.time()
         else:
-            peer.longest_gap = max(peer.longest_gap, now - peer.last_sent)
+            peer.max_pause = max(peer.max_pause, now - peer.last_sent)
         peer.answered += 1
         peer.last_sent, peer.last_answer = sent, now
         return True
 
-    async def _feel_pulse(self) -> None:
+    async def _detect_stalls(self) -> None:
         before = time.monotonic()
         while True:
             await asyncio.sleep(_PULSE_SECONDS)
@@ -221,20 +223,20 @@ class Fleet:
                 self.stalls.append((before, now))
             before = now
 
-    def _stood_still(self, since: float) -> bool:
-        return any(end > since for _, end in self.stalls) or time.monotonic() - since > 2 * PATIENCE_SECONDS
+    def _was_stalled(self, since: float) -> bool:
+        return any(end > since for _, end in self.stalls) or time.monotonic() - since > 2 * TIMEOUT_SECONDS
 
-    def _new_peer(self, number: int, life: int, chance: random.Random) -> Peer:
+    def _new_peer(self, number: int, life: int, rng: random.Random) -> Peer:
         torrent = number % self.pace.torrents
         named = hashlib.sha1(f"{self.seed}/{number}/{life}".encode(), usedforsecurity=False).digest()
         return Peer(
             info_hash=info_hash_of(self.seed, torrent),
             peer_id=b"-DR0001-" + named[:12],
             port=1024 + number % 60_000,
-            bytes_left=0 if chance.random() < 0.5 else chance.randrange(1, TORRENT_BYTES),
+            bytes_left=0 if rng.random() < 0.5 else rng.randrange(1, TORRENT_BYTES),
             key=f"{number:08X}",
         )
 
 
 def info_hash_of(seed: int, torrent: int) -> bytes:
-    return hashlib.sha1(f"drill {seed}/{torrent}".encode(), usedforsecurity=False).digest()
+    return hashlib.sha1(f"experiment {seed}/{torrent}".encode(), usedforsecurity=False).digest()

@@ -1,4 +1,4 @@
-"""One announce over HTTP as a client sees it: answered, refused with a time to come back, or not answered at all."""
+"""One announce over HTTP as a client sees it: answered, refused with a retry time, or not answered."""
 
 import asyncio
 import struct
@@ -8,41 +8,41 @@ from typing import Any, Literal
 from bencodepy import DecodingError
 from bencodepy import decode as bdecode
 
-PATIENCE_SECONDS = 10.0
-"""A client that has waited for so long has been left hanging."""
+TIMEOUT_SECONDS = 10.0
+"""How long a client waits for an answer."""
 
-How = Literal["answered", "refused", "closed", "unreachable", "hung", "missed", "odd"]
-"""``refused``: a failure with ``retry in``; ``closed``: the connection ended before the answer; ``missed``: it may have
-come, but nobody looked; ``odd``: anything that a client does not understand."""
+ResultKind = Literal["answered", "refused", "closed", "unreachable", "timed out", "missed", "invalid"]
+"""``refused``: a failure with ``retry in``; ``closed``: the connection ended before the answer; ``missed``: the load
+generator was stalled and may have missed it; ``invalid``: anything that a client cannot parse."""
 
 
 @dataclass(frozen=True, slots=True)
 class Answer:
-    """What came back. ``what`` is the failure reason, or what is odd about it."""
+    """The result of a request. ``detail`` is the failure reason, or why the answer is invalid."""
 
-    how: How
-    what: str = ""
+    kind: ResultKind
+    detail: str = ""
     reply: "dict[bytes, Any] | None" = None
 
 
-class Line:
-    """A connection to one address, made when it is needed and kept when ``keep`` says so."""
+class Connection:
+    """A connection from one address, opened when needed; kept open if ``keep``."""
 
     def __init__(self, source: str, *, keep: bool) -> None:
         self._source = source
         self._keep = keep
         self._open: tuple[int, asyncio.StreamReader, asyncio.StreamWriter] | None = None
 
-    async def ask(self, port: int, target: str) -> Answer:
-        """Never raises for what the other side does."""
+    async def get(self, port: int, target: str) -> Answer:
+        """Never raises because of the other side."""
         try:
-            async with asyncio.timeout(PATIENCE_SECONDS):
-                return await self._ask(port, target)
+            async with asyncio.timeout(TIMEOUT_SECONDS):
+                return await self._get(port, target)
         except TimeoutError:
             self.close()
-            return Answer("hung", f"no answer within {PATIENCE_SECONDS:g} s")
+            return Answer("timed out", f"no answer within {TIMEOUT_SECONDS:g} s")
 
-    async def _ask(self, port: int, target: str) -> Answer:
+    async def _get(self, port: int, target: str) -> Answer:
         for again in (False, True):
             kept = self._open is not None and self._open[0] == port
             try:
@@ -57,12 +57,12 @@ class Line:
             except (OSError, asyncio.IncompleteReadError) as error:
                 self.close()
                 nothing = not getattr(error, "partial", b"")
-                if kept and nothing and not again:  # idle connections end; every client tries once more
+                if kept and nothing and not again:  # servers close idle connections; clients retry once
                     continue
                 return Answer("closed", type(error).__name__)
             except (ValueError, asyncio.LimitOverrunError):
                 self.close()
-                return Answer("odd", "not an HTTP answer with a length")
+                return Answer("invalid", "not an HTTP answer with a length")
             if not self._keep or b"connection: close" in head.lower():
                 self.close()
             return _read(head, body)
@@ -72,7 +72,7 @@ class Line:
         if self._open is None or self._open[0] != port:
             self.close()
             reader, writer = await asyncio.open_connection("127.0.0.1", port, local_addr=(self._source, 0))
-            if not self._keep:  # thousands of ports that wait for nothing would be used up
+            if not self._keep:  # otherwise TIME_WAIT would use up the ports
                 linger = struct.pack("ii", 1, 0)
                 writer.get_extra_info("socket").setsockopt(1, 13, linger)  # SOL_SOCKET, SO_LINGER
             self._open = port, reader, writer
@@ -90,18 +90,18 @@ class Line:
 
 def _read(head: bytes, body: bytes) -> Answer:
     if not head.startswith(b"HTTP/1.1 200 "):
-        return Answer("odd", head.split(b"\r\n")[0].decode("latin-1"))
+        return Answer("invalid", head.split(b"\r\n")[0].decode("latin-1"))
     try:
         reply = bdecode(body)
     except DecodingError:
-        return Answer("odd", f"not bencode: {body[:60]!r}")
+        return Answer("invalid", f"not bencode: {body[:60]!r}")
     if not isinstance(reply, dict):
-        return Answer("odd", "no dictionary")
+        return Answer("invalid", "not a dictionary")
     if b"failure reason" in reply:
         reason = reply[b"failure reason"].decode("utf-8", "replace")
         if b"retry in" not in reply:
-            return Answer("odd", f"a failure without retry in: {reason}", reply)
+            return Answer("invalid", f"a failure without retry in: {reason}", reply)
         return Answer("refused", reason, reply)
     if b"interval" not in reply or b"peers" not in reply:
-        return Answer("odd", "an answer without interval or peers", reply)
+        return Answer("invalid", "an answer without interval or peers", reply)
     return Answer("answered", "", reply)
