@@ -9,8 +9,8 @@ import pytest
 import structlog
 from typer.testing import CliRunner, Result
 
-from tests import trackers
-from tracker.cli import app
+from loadtest import trackers
+from tracker.cli.main import app
 
 Command = Callable[..., Result]
 

@@ -1,11 +1,15 @@
 """What every test may ask for: real servers, a client, a key prefix of its own; and a guard against leaks.
 
+Options: `--long` adds the tests marked long, `--serial without|only` selects by the mark `serial`,
+`--hypothesis-profile long` tries 20 times as many examples (tests/examples.py).
+
     redis_url      the session's valkey-server, as a URL (unix socket, database 0)
     redis          an asyncio client to it: answers in bytes, no retries
     prefix         a key prefix that no other test has; its keys are deleted after the test
-    any_server     a Server; the test runs once with the wheel's and once with the system's redis-server
     debian_redis   the system's redis-server with redis.conf, TCP and TLS; skipped where there is none
-    start_server   starts servers of the test's own, to stop, kill and restart (see tests/servers.py)
+    any_server     redis_url's Server; in tests/store the test runs a second time with the system's redis-server
+    start_server   starts servers of the test's own, to stop, kill and restart (see loadtest/servers.py)
+    short_directory   a directory for sockets
     keys           a blocking client to redis_url, for tests that are no coroutines
     tracker        runs one command of the command line on redis_url and prefix, in a directory of its own
 
@@ -19,6 +23,7 @@ import shutil
 import sys
 import tempfile
 from collections.abc import AsyncIterator, Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 
 import pytest
@@ -27,11 +32,33 @@ from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
 
+from loadtest.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
+from tests import examples
 from tests.commands import Command, command, set_store
-from tests.servers import SYSTEM_REDIS, Server, start_system_redis, start_valkey
 
+examples.register_profiles()
 NO_PERSISTENCE = ("--appendonly", "no")
 _prefixes = itertools.count(1)
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    group = parser.getgroup("which tests")
+    group.addoption("--long", action="store_true", help="also the tests marked long")
+    group.addoption(
+        "--serial", choices=("with", "without", "only"), default="with", help="the tests marked serial"
+    )
+
+
+def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
+    """Leaves out what the options leave out; it is not counted as deselected."""
+    serial, wants_long = config.getoption("--serial"), config.getoption("--long")
+    kept = {"with": (True, False), "without": (False,), "only": (True,)}[serial]
+    items[:] = [
+        item
+        for item in items
+        if bool(item.get_closest_marker("serial")) in kept
+        and (wants_long or not item.get_closest_marker("long"))
+    ]
 
 
 @pytest.fixture(scope="session")
@@ -45,7 +72,7 @@ def servers() -> Iterator[list[Server]]:
 
 @pytest.fixture(scope="session")
 def valkey(servers: list[Server]) -> Iterator[Server]:
-    with _ShortDirectory() as directory:
+    with _short_directory() as directory:
         servers.append(start_valkey(directory, *NO_PERSISTENCE))
         yield servers[-1]
 
@@ -54,23 +81,20 @@ def valkey(servers: list[Server]) -> Iterator[Server]:
 def debian_redis(servers: list[Server]) -> Iterator[Server]:
     if SYSTEM_REDIS is None:
         pytest.skip("no redis-server on this system")
-    with _ShortDirectory() as directory:
+    with _short_directory() as directory:
         servers.append(start_system_redis(directory, *NO_PERSISTENCE))
         yield servers[-1]
 
 
-# Where time is short, one server has to do: which one it is makes a difference to the scripts, not to the interpreter.
-@pytest.fixture(params=["valkey", pytest.param("debian_redis", marks=pytest.mark.slow)])
-def any_server(request: pytest.FixtureRequest) -> Server:
-    server = request.getfixturevalue(request.param)
-    assert isinstance(server, Server)
-    return server
+@pytest.fixture
+def any_server(valkey: Server) -> Server:
+    return valkey
 
 
 @pytest.fixture
 def start_server() -> Iterator[Callable[..., Server]]:
     """Called with options as on the command line; persistence is on as in redis.conf. Stopped after the test."""
-    with _ShortDirectory() as top:
+    with _short_directory() as top:
         started: list[Server] = []
 
         def start(*options: str, binary: str = "valkey") -> Server:
@@ -124,15 +148,20 @@ def tracker(
         yield run
 
 
-class _ShortDirectory:
-    """A private directory whose name leaves room for a socket: pytest's own grow beyond the system's limit."""
+@contextmanager
+def _short_directory() -> Iterator[Path]:
+    path = Path(tempfile.mkdtemp(prefix="sk-"))
+    try:
+        yield path
+    finally:
+        shutil.rmtree(path, ignore_errors=True)
 
-    def __enter__(self) -> Path:
-        self.path = Path(tempfile.mkdtemp(prefix="sk-"))
-        return self.path
 
-    def __exit__(self, *_: object) -> None:
-        shutil.rmtree(self.path, ignore_errors=True)
+@pytest.fixture
+def short_directory() -> Iterator[Path]:
+    """A private directory whose name leaves room for a socket: pytest's own names exceed the system's limit."""
+    with _short_directory() as path:
+        yield path
 
 
 @pytest.fixture(autouse=True)

@@ -7,6 +7,7 @@ import ast
 import re
 from collections.abc import Iterator
 from functools import cache
+from graphlib import TopologicalSorter
 from pathlib import Path
 
 import pytest
@@ -16,370 +17,218 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "tracker"
 
 NOUNS = ("bittorrent", "errors")
-STORE_FOUNDATIONS = (
-    "store.connection",
-    "store.figures",
-    "store.keys",
-    "store.key_table",
-    "store.months",
-    "store.scripts",
-)
+STORE_BASE = (*NOUNS, "store.client", "store.schema")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    # Nothing of ours: everybody may lean on these.
+    # Nouns. Everything may import them.
     "errors": (),
-    "logs": (),
-    "tracker_url": (),
-    "setting_types": ("tracker_url",),
-    "settings": ("setting_types", "settings_background", "settings_limits"),
-    "settings_limits": ("setting_types",),
-    "settings_background": ("setting_types",),
-    "scoring": (),
-    "geoip": (),
-    "child": (),
-    "counting": (),
-    "telemetry": (),
-    "descriptors": (),
-    "listeners": ("errors", "setting_types"),
-    # Nouns, and bytes <-> nouns. A module of wire may use wire.compact, and no other sibling.
     "bittorrent": ("errors",),
-    "torrent_file": NOUNS,
+    # Bytes to nouns and back, without any side effect.
     "wire": NOUNS,
-    "wire.http": (*NOUNS, "wire.compact"),
-    "wire.query": (*NOUNS, "wire.compact"),
-    "wire.replies": (*NOUNS, "wire.compact"),
-    "wire.udp": (*NOUNS, "wire.compact"),
-    "wire.proxy": (*NOUNS, "wire.compact"),
-    # Where settings come from, and how people read them.
-    "settings_sources": ("errors", "settings"),
-    "settings_page": ("reloading", "settings", "tracker_url"),
-    # The store never sees wire, settings or a front end; its parts share keys, scripts and the connection only.
-    "store": (*NOUNS, "counting", *STORE_FOUNDATIONS),
-    "store.key_table": ("store.key_table",),
-    "store.key_table.row": (),
-    "store.maintenance": (*STORE_FOUNDATIONS, "store.listing"),
-    "store.listing": STORE_FOUNDATIONS,
-    "store.search": (*NOUNS, *STORE_FOUNDATIONS, "store.listing"),
-    "store.batches": NOUNS,
-    "store.swarms": (
-        *NOUNS,
-        *STORE_FOUNDATIONS,
-        "store.batches",
-        "store.listing",
-        "store.swarm_rules",
-        "store.update",
-    ),
-    "store.swarm_rules": (),
-    "store.reaping": (*STORE_FOUNDATIONS, "bittorrent", "store.clock", "store.listing", "store.swarm_rules"),
-    "store.secret": STORE_FOUNDATIONS,
-    "store.update": NOUNS,
-    "store.connection": (*NOUNS, "store.line", "store.sentinel", "store.server_url", "store.subscription"),
-    "store.sentinel": ("store.server_url",),
-    "store.server_url": ("errors",),
-    "store.line": NOUNS,
-    "store.subscription": (*NOUNS, "store.line"),
-    "store.torrent": (*NOUNS, "store.figures"),
-    "store.torrents": (
-        *NOUNS,
-        *STORE_FOUNDATIONS,
-        "store.figures",
-        "store.listing",
-        "store.search",
-        "store.torrent",
-    ),
-    "store.slices": (),
-    "store.figures": (),
-    "store.months": (),
-    "store.series": (*NOUNS, *STORE_FOUNDATIONS, "store.slices"),
-    "store.counters": (*NOUNS, *STORE_FOUNDATIONS, "store.series", "store.slices"),
-    "store.jobs": (*NOUNS, "counting", *STORE_FOUNDATIONS, "store.job"),
-    "store.uniques": (*NOUNS, *STORE_FOUNDATIONS, "store.metrics"),
-    # Decisions.
-    "refusals": (*NOUNS, "store"),
-    "rules": ("settings", "store"),
-    "reloading": ("errors", "settings", "settings_limits"),
-    "limits": (*NOUNS, "settings_limits", "store"),
-    "scrape": (*NOUNS, "limits", "refusals", "store"),
-    "announce": (*NOUNS, "limits", "refusals", "rules", "scrape", "settings", "store"),
-    # Front ends never see the store; the parts of the HTTP one know each other in one direction.
-    "bounded_heads": (),
-    "frontends": (*NOUNS, "settings", "announce", "wire", "listeners"),
-    "frontends.crowd": ("bittorrent", "descriptors", "settings"),
-    "frontends.connection": (
-        *NOUNS,
-        "bounded_heads",
-        "settings",
-        "wire",
-        "frontends.crowd",
-        "frontends.exchange",
-    ),
-    "frontends.heads": ("settings", "frontends.exchange"),
-    "frontends.gate": ("listeners",),
-    "frontends.front": (*NOUNS, "settings", "wire", "frontends.connection", "frontends.exchange"),
-    "frontends.doors": (
-        "bittorrent",
-        "frontends.connection",
-        "frontends.front",
-        "frontends.gate",
-        "frontends.heads",
-    ),
-    "frontends.door": (
-        *NOUNS,
-        "wire",
-        "frontends.connection",
-        "frontends.doors",
-        "frontends.exchange",
-        "frontends.heads",
-    ),
-    "frontends.http": (*NOUNS, "settings", "wire", "frontends", "listeners", "loops"),
-    # Loops that run until cancelled.
-    "workers": (*NOUNS, "counting", "settings", "store", "scoring", "geoip"),
-    # Two receivers of figures, and what both have in common.
-    "workers.stathat": (*NOUNS, "counting", "settings", "store", "workers.figures"),
-    "workers.statsd": (*NOUNS, "counting", "settings", "store", "workers.figures"),
-    # What other trackers are asked, in the words of the wire.
-    "workers.upstreams": (*NOUNS, "settings", "tracker_url", "wire", "workers.upstreams"),
-    # People: pages, API and metrics on a port of their own, out of the same stores as the command line.
-    "admin": (
+    "geoip": (),
+    # What the process has from its operating system, and its settings.
+    "system": ("errors", "settings.types"),
+    "settings": ("errors", "wire"),
+    # All Redis commands. A subject imports the client, the schema, and the subjects named here.
+    "store.schema": NOUNS,
+    "store.client": NOUNS,
+    "store.stats": STORE_BASE,
+    "store.jobs": (*STORE_BASE, "store.stats"),
+    "store.access": STORE_BASE,
+    "store.torrents": STORE_BASE,
+    "store.users": STORE_BASE,
+    "store.swarms": (*STORE_BASE, "store.torrents"),
+    "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
+    "store.store": ("store",),
+    # Decisions over the store.
+    "core": (*NOUNS, "settings", "store", "wire"),
+    # Sockets. Front ends know core, never the store.
+    "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
+    # Coroutines that run until cancelled.
+    "workers": (*NOUNS, "core", "geoip", "settings", "store", "wire"),
+    # The private server.
+    "valkey": ("errors", "settings", "store", "system"),
+    # What one process stands on.
+    "runtime": (*NOUNS, "settings", "store", "system", "valkey"),
+    "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
+    # What the API, the dashboard and the command line do alike.
+    "operations": (*NOUNS, "geoip", "store", "wire"),
+    # The admin port.
+    "admin.http": (*NOUNS, "system"),
+    "admin.world": ("geoip",),
+    "admin.context": ("geoip", "runtime", "settings", "store"),
+    "admin.auth": (*NOUNS, "admin.context", "admin.http", "store"),
+    "admin.metrics": (*NOUNS, "admin.context", "runtime", "store"),
+    "admin.pages": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store"),
+    "admin.api": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store"),
+    "admin.server": ("admin", "settings", "system"),
+    # On top: the processes, and the command line.
+    "app": (
         *NOUNS,
         "admin",
-        "bounded_heads",
-        "doctor",
-        "geoip",
-        "listeners",
-        "settings",
-        "settings_page",
-        "store",
-        "stores",
-        "telemetry",
-        "torrent_file",
-        "wire.compact",
-        "wire.peer_id",
-    ),
-    "admin.desk": ("geoip", "settings", "stores", "telemetry"),
-    # The private store.
-    "data_directory": ("errors",),
-    "server_memory": (),
-    "valkey": ("errors", "child", "data_directory", "server_memory"),
-    # The register as files.
-    "register": (*NOUNS, "register", "torrent_file"),
-    "progress": (),
-    "private_file": (),
-    # Copies of the private store.
-    "backup": ("errors", "data_directory", "private_file", "store.connection", "valkey"),
-    # On top: wiring, then words.
-    "loops": (),
-    "store_server": ("errors", "settings", "valkey"),
-    "stores": ("settings", "settings_page", "store", "store_server"),
-    "foundation": ("loops", "reloading", "rules", "settings", "store", "telemetry"),
-    "joins": ("bittorrent", "foundation", "geoip", "loops", "settings", "store", "wire.peer_id", "workers"),
-    "background": (
-        "bittorrent",
-        "foundation",
-        "loops",
-        "scoring",
-        "settings",
-        "store",
-        "stores",
-        "workers",
-    ),
-    # What answers peers: in the only process, or in each web process of several.
-    "web": (
-        "announce",
-        "foundation",
+        "core",
         "frontends",
-        "joins",
-        "limits",
-        "listeners",
-        "loops",
+        "geoip",
+        "runtime",
         "settings",
         "store",
+        "system",
+        "valkey",
+        "wire",
         "workers",
     ),
-    "workforce": ("child", "errors", "listeners", "logs", "loops", "reloading", "settings", "telemetry"),
-    "web_process": (
-        "errors",
-        "foundation",
-        "joins",
-        "listeners",
-        "logs",
-        "loops",
-        "reloading",
-        "stores",
-        "telemetry",
-        "web",
-        "workforce",
-        "readiness",
-    ),
-    "service": (
+    "cli": (
         *NOUNS,
-        "admin",
-        "background",
-        "foundation",
-        "joins",
-        "listeners",
-        "logs",
-        "loops",
-        "reloading",
-        "settings",
-        "settings_page",
-        "store",
-        "store_server",
-        "stores",
-        "telemetry",
-        "web",
-        "workers",
-        "workforce",
-        "readiness",
-    ),
-    # What a start needs before its store loads; all the rest is imported meanwhile.
-    "start": ("reloading", "service", "settings", "store_server"),
-    "readiness": ("store", "workers"),
-    "finding": (),
-    "doctor_failover": ("finding", "store"),
-    "doctor": (*NOUNS, "doctor_failover", "finding", "geoip", "settings", "store"),
-    "terminal": ("service", "store.tokens"),
-    "commands": (
-        *NOUNS,
-        "admin.operations",
-        "commands",
-        "descriptors",
+        "app",
         "doctor",
         "geoip",
-        "backup",
-        "logs",
-        "loops",
-        "private_file",
-        "progress",
-        "register",
-        "service",
+        "operations",
+        "runtime",
         "settings",
-        "settings_page",
-        "settings_sources",
-        "start",
         "store",
-        "stores",
-        "terminal",
-        "torrent_file",
+        "system",
+        "valkey",
+        "wire",
     ),
-    "commands.top": ("commands", "errors", "stores", "terminal", "valkey"),
-    "cli": ("commands", "terminal"),
     "__main__": ("cli",),
 }
-"""By module or, for the modules not named themselves, by package. A module in neither has no place yet."""
+"""By folder: what its modules may import, beside each other. ``store`` names all folders of the store."""
 
 NEVER: dict[str, tuple[str, ...]] = {
     # socket is there for inet_pton, a pure function.
     "wire": ("asyncio", "aiohttp", "redis", "os", "time", "random", "secrets", "logging", "structlog"),
     "bittorrent": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
-    "scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
-    "torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
-    "store.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
+    "core.scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
+    "wire.torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
+    "store.stats.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
 }
 """Libraries that a pure module has no use for: time and secrets are arguments."""
 
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
-    "redis.exceptions": ("store", "workers", "service", "doctor", "backup", "commands", "admin"),
-    "aiohttp": ("admin", "bounded_heads", "frontends", "workers.stathat", "workers.upstreams"),
+    "redis.exceptions": (
+        "store",
+        "workers",
+        "app.service",
+        "doctor.checks",
+        "valkey.backup",
+        "cli.commands",
+        "admin",
+    ),
+    "aiohttp": (
+        "admin",
+        "system.aiohttp_connection",
+        "frontends",
+        "workers.push.stathat",
+        "workers.upstreams",
+    ),
     "aiohttp_jinja2": ("admin",),
     "jinja2": ("admin",),
     "prometheus_client": ("admin.metrics",),
     "geoip2": ("geoip",),
     "maxminddb": ("geoip",),
-    "pydantic_settings": ("settings_sources",),
-    "typer": ("cli", "commands", "progress", "terminal"),
+    "pydantic_settings": ("settings.sources",),
+    "typer": ("cli.main", "cli.commands", "cli.progress", "cli.terminal"),
 }
 """Libraries that only these may import; the longest name that fits an import decides."""
 
 TESTED_BY: dict[str, str] = {
-    "bounded_heads": "admin/test_connections.py",
-    "frontends.front": "frontends/test_http.py",
-    "admin.desk": "admin/test_server.py",
-    "admin.auth": "admin/test_security.py",
+    "admin.pages": "admin/pages/test_pages.py",
+    "admin.world": "admin/pages/test_world_data.py",
+    "settings.http": "settings/test_model.py",
+    "settings.announces": "settings/test_model.py",
+    "settings.store": "settings/test_model.py",
+    "settings.users": "settings/test_model.py",
+    "settings.removed": "settings/test_sources.py",
+    "frontends.http.handler": "frontends/http/test_server.py",
+    "admin.context": "admin/test_server.py",
+    "admin.auth.auth": "admin/test_security.py",
     "admin.api": "admin/api/test_openapi.py",
     "admin.api.contract": "admin/api/test_openapi.py",
     "admin.api.models": "admin/api/test_reading.py",
-    "admin.headers": "admin/test_server.py",
-    "admin.stopping": "admin/test_server.py",
-    "admin.pages.rendering": "admin/test_pages.py",
-    "admin.metrics.exposition": "admin/test_metrics.py",
-    "admin.metrics.reading": "admin/test_metrics.py",
-    "admin.metrics.table": "admin/test_metrics.py",
-    "__main__": "test_cli.py",
-    "child": "test_valkey.py",
-    "commands.tokens": "test_commands_tokens.py",
-    "store.key_table.access": "store/test_keys.py",
-    "commands": "test_cli.py",
-    "commands.clients": "test_cli.py",
-    "commands.denials": "test_cli.py",
-    "commands.doctor": "test_cli.py",
-    "commands.geoip": "test_commands_geoip.py",
-    "commands.exports": "test_commands_imports.py",
-    "commands.imports": "test_commands_imports.py",
-    "commands.jobs": "test_commands_jobs.py",
-    "private_file": "test_commands_imports.py",
-    "progress": "test_commands_imports.py",
-    "commands.backups": "test_backup.py",
-    "commands.completion": "test_commands_more.py",
-    "commands.health": "test_commands_more.py",
-    "commands.maintenance": "test_commands_maintenance.py",
-    "commands.paging": "test_cli.py",
-    "commands.scores": "test_commands_more.py",
-    "commands.top": "test_commands_top.py",
-    "register": "test_commands_imports.py",
-    "register.files": "test_commands_imports.py",
-    "register.rows": "test_commands_imports.py",
-    "register.writing": "test_commands_imports.py",
-    "store.accounts": "test_commands_imports.py",
-    "store.key_table": "store/test_keys.py",
-    "store.listing": "store/test_search.py",
-    "store.key_table.tidiness": "store/test_maintenance.py",
-    "store.torrent": "store/test_torrents.py",
-    "store.update": "store/test_swarms.py",
-    "store.swarm_rules": "store/test_accounting.py",
-    "store.reaping": "store/test_sweep.py",
-    "store.key_table.figures": "store/test_keys.py",
-    "store.key_table.jobs": "store/test_keys.py",
-    "store.key_table.matching": "store/test_maintenance.py",
-    "store.key_table.row": "store/test_keys.py",
-    "store.key_table.swarms": "store/test_keys.py",
-    "store.key_table.uniques": "store/test_keys.py",
-    "store.key_table.users": "store/test_keys.py",
-    "commands.menu": "test_cli.py",
-    "commands.serve": "test_service.py",
-    "commands.settings": "test_cli.py",
-    "commands.stats": "test_commands_stats.py",
-    "commands.torrents": "test_cli.py",
-    "commands.uniques": "test_commands_uniques.py",
-    "commands.users": "test_cli.py",
-    "commands.waiting": "test_commands_jobs.py",
-    "counting": "store/test_counters.py",
-    "data_directory": "test_valkey.py",
-    "finding": "test_doctor.py",
+    "admin.http.headers": "admin/test_server.py",
+    "admin.http.stopping": "admin/test_server.py",
+    "admin.pages.rendering": "admin/pages/test_pages.py",
+    "admin.metrics.exposition": "admin/metrics/test_metrics.py",
+    "admin.metrics.store_readings": "admin/metrics/test_metrics.py",
+    "admin.metrics.table": "admin/metrics/test_metrics.py",
+    "__main__": "cli/test_main.py",
+    "system.child_process": "valkey/test_server.py",
+    "cli.commands.tokens": "cli/test_tokens.py",
+    "store.schema.table.access": "store/schema/test_keys.py",
+    "cli.commands": "cli/test_main.py",
+    "cli.commands.clients": "cli/test_main.py",
+    "cli.commands.denials": "cli/test_main.py",
+    "cli.commands.doctor": "cli/test_main.py",
+    "cli.commands.geoip": "cli/test_geoip.py",
+    "cli.commands.exports": "cli/test_imports.py",
+    "cli.commands.imports": "cli/test_imports.py",
+    "cli.commands.jobs": "cli/test_jobs.py",
+    "system.private_file": "cli/test_imports.py",
+    "cli.progress": "cli/test_imports.py",
+    "cli.commands.backups": "valkey/test_backup.py",
+    "cli.commands.completion": "cli/test_commands.py",
+    "cli.commands.health": "cli/test_commands.py",
+    "cli.commands.maintenance": "cli/test_maintenance.py",
+    "cli.commands.paging": "cli/test_main.py",
+    "cli.commands.scores": "cli/test_commands.py",
+    "cli.commands.top": "cli/test_top.py",
+    "cli.files": "cli/test_imports.py",
+    "cli.files.reading": "cli/test_imports.py",
+    "cli.files.rows": "cli/test_imports.py",
+    "cli.files.writing": "cli/test_imports.py",
+    "store.users.importing": "cli/test_imports.py",
+    "store.schema.table": "store/schema/test_keys.py",
+    "store.torrents.name_index": "store/torrents/test_search.py",
+    "store.schema.table.cleanup": "store/maintenance/test_maintenance.py",
+    "store.torrents.records": "store/torrents/test_torrents.py",
+    "store.swarms.codec": "store/swarms/test_swarms.py",
+    "store.swarms.rules": "store/users/test_accounting.py",
+    "store.swarms.reaping": "store/swarms/test_sweep.py",
+    "store.schema.table.stats": "store/schema/test_keys.py",
+    "store.schema.table.jobs": "store/schema/test_keys.py",
+    "store.schema.table.matching": "store/maintenance/test_maintenance.py",
+    "store.schema.table.row": "store/schema/test_keys.py",
+    "store.schema.table.swarms": "store/schema/test_keys.py",
+    "store.schema.table.unique_users": "store/schema/test_keys.py",
+    "store.schema.table.users": "store/schema/test_keys.py",
+    "cli.commands.menu": "cli/test_main.py",
+    "cli.commands.serve": "app/test_service.py",
+    "cli.commands.settings": "cli/test_main.py",
+    "cli.commands.stats": "cli/test_stats.py",
+    "cli.commands.torrents": "cli/test_main.py",
+    "cli.commands.uniques": "cli/test_unique_users.py",
+    "cli.commands.users": "cli/test_main.py",
+    "cli.commands.waiting": "cli/test_jobs.py",
+    "store.stats.count": "store/stats/test_counters.py",
+    "valkey.data_directory": "valkey/test_server.py",
+    "doctor.finding": "doctor/test_checks.py",
+    "doctor.server_checks": "doctor/test_checks.py",
+    "doctor.settings_checks": "doctor/test_checks.py",
     "errors": "test_bittorrent.py",
-    "listeners": "frontends/test_listeners.py",
-    "foundation": "test_service.py",
-    "frontends.doors": "frontends/test_door.py",
-    "joins": "e2e/test_background.py",
-    "refusals": "test_announce.py",
-    "rules": "test_announce.py",
-    "scrape": "test_announce.py",
-    "settings_limits": "test_limits.py",
-    "store.offences": "test_limits.py",
-    "workers.limits": "test_limits.py",
-    "loops": "test_service.py",
-    "settings_background": "test_settings.py",
-    "start": "test_service.py",
-    "store_server": "test_service.py",
-    "stores": "test_service.py",
-    "frontends.exchange": "frontends/test_http.py",
-    "terminal": "test_cli.py",
-    "workers.upstreams.answers": "workers/test_upstreams.py",
+    "system.listeners": "frontends/http/test_listeners.py",
+    "runtime.context": "app/test_service.py",
+    "app.join_events": "e2e/test_background.py",
+    "core.refusals": "core/test_announce.py",
+    "core.intervals": "core/test_announce.py",
+    "core.scrape": "core/test_announce.py",
+    "settings.limits": "core/test_rate_limits.py",
+    "store.access.rate_limits": "core/test_rate_limits.py",
+    "workers.rate_limits": "core/test_rate_limits.py",
+    "system.event_loop": "app/test_service.py",
+    "settings.background": "settings/test_model.py",
+    "app.start": "app/test_service.py",
+    "valkey.opening": "app/test_service.py",
+    "runtime.store": "app/test_service.py",
+    "frontends.http.aiohttp_messages": "frontends/http/test_server.py",
+    "cli.terminal": "cli/test_main.py",
+    "workers.upstreams.protocol": "workers/test_upstreams.py",
     "workers.upstreams.upstream": "workers/test_upstreams.py",
-    "web": "test_service.py",
-    "web_process": "test_workforce.py",
-    "workers.figures": "workers/test_stathat.py",
+    "app.web": "app/test_service.py",
+    "store.users.hit_and_runs": "store/users/test_hit_and_runs.py",
+    "app.web_process": "app/test_web_processes.py",
+    "workers.heartbeat": "app/test_web_processes.py",
+    "workers.push.sender": "workers/push/test_stathat.py",
 }
 """Modules whose test file does not carry their name."""
 
@@ -429,28 +278,52 @@ def covers(place: str, module: str) -> bool:
     return module == place or module.startswith(f"{place}.")
 
 
-def allowed(module: str) -> tuple[str, ...] | None:
-    places = [place for place in MAY_IMPORT if covers(place, module)]
-    return MAY_IMPORT[max(places, key=len)] if places else None
+def row_of(module: str) -> str | None:
+    """The row of MAY_IMPORT that holds ``module``: the longest name that fits."""
+    return max((row for row in MAY_IMPORT if covers(row, module)), key=len, default=None)
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_has_a_place_and_imports_downwards_only(module: str) -> None:
-    may = allowed(module)
-    assert may is not None, f"tracker/{module} is in no row of MAY_IMPORT: where does it belong?"
-    ours = {name.removeprefix("tracker.") for name in imports(module) if name.startswith("tracker.")}
-    assert not {name for name in ours if not any(covers(place, name) for place in may)}
+def ours(module: str) -> set[str]:
+    """The modules of this package that ``module`` imports."""
+    return {name.removeprefix("tracker.") for name in imports(module) if name.startswith("tracker.")}
 
 
-@pytest.mark.parametrize("module", modules())
-def test_libraries_stay_where_they_belong(module: str) -> None:
+def test_every_module_is_in_a_row_and_imports_what_its_row_allows() -> None:
+    faults = []
+    for module in modules():
+        row = row_of(module)
+        if row is None:
+            if path_of(module).read_text(encoding="utf-8").strip():
+                faults.append(f"tracker/{module} is in no row of MAY_IMPORT")
+            continue
+        for name in ours(module):
+            if not covers(row, name) and not any(covers(place, name) for place in MAY_IMPORT[row]):
+                faults.append(f"{module} imports {name}, which the row {row} does not allow")
+    assert not faults, "\n".join(faults)
+
+
+def test_rows_import_each_other_in_one_direction() -> None:
+    found: dict[str, set[str]] = {row: set() for row in MAY_IMPORT}
+    for module in modules():
+        row = row_of(module)
+        if row is not None:
+            found[row] |= {other for name in ours(module) if (other := row_of(name)) not in (None, row)}
+    assert tuple(TopologicalSorter(found).static_order())  # raises CycleError for a cycle
+
+
+def misplaced_libraries(module: str) -> Iterator[str]:
     banned = {name for place, names in NEVER.items() if covers(place, module) for name in names}
     for imported in imports(module):
-        assert not any(covers(name, imported) for name in banned), f"{module} is pure: no {imported}"
+        if any(covers(name, imported) for name in banned):
+            yield f"{module} is pure: no {imported}"
         restricted = [name for name in ONLY if covers(name, imported)]
-        if restricted:
-            places = ONLY[max(restricted, key=len)]
-            assert any(covers(place, module) for place in places), f"only {places} may import {imported}"
+        places = ONLY[max(restricted, key=len)] if restricted else (module,)
+        if not any(covers(place, module) for place in places):
+            yield f"{module} imports {imported}: only {places} may"
+
+
+def test_libraries_stay_where_they_belong() -> None:
+    assert not [fault for module in modules() for fault in misplaced_libraries(module)]
 
 
 def strings_in_code(tree: ast.Module) -> Iterator[str]:
@@ -461,31 +334,24 @@ def strings_in_code(tree: ast.Module) -> Iterator[str]:
             yield node.value if isinstance(node.value, str) else node.value.decode("latin-1")
 
 
-@pytest.mark.parametrize(
-    "module",
-    [m for m in modules() if m not in ("store.keys", "settings") and not covers("store.key_table", m)],
-)
-def test_only_the_key_table_builds_keys(module: str) -> None:
+def test_only_the_key_table_builds_keys() -> None:
     """The prefix is a setting: a literal ``t:`` would be wrong on every server that shares its Redis."""
-    built = [text for text in strings_in_code(tree_of(path_of(module))) if re.match(r"t:(?!/)\S", text)]
-    assert not built
+    free = [m for m in modules() if m != "settings.model" and not covers("store.schema", m)]
+    literals = ((module, text) for module in free for text in strings_in_code(tree_of(path_of(module))))
+    assert not [f"{module}: {text}" for module, text in literals if re.match(r"t:(?!/)\S", text)]
 
 
-@pytest.mark.parametrize(
-    "script", sorted((PACKAGE / "store" / "lua").glob("*.lua")), ids=lambda path: path.name
-)
-def test_scripts_name_no_prefix_and_say_what_they_are(script: Path) -> None:
-    text = script.read_text(encoding="utf-8")
-    code = re.sub(r"--.*", "", text)
-    assert not re.search(r"""(?<!\.\. )["']t:""", code), (
-        "a key begins with the prefix that the script was given"
-    )
-    assert text.startswith(("--", "#!lua")), "the head says what it does"
+def test_scripts_name_no_prefix_and_say_what_they_are() -> None:
+    """A key begins with the prefix that the script gets; the head says what the script does."""
+    scripts = {path.name: path.read_text("utf-8") for path in (PACKAGE / "store" / "lua").rglob("*.lua")}
+    code = {name: re.sub(r"--.*", "", text) for name, text in scripts.items()}
+    assert not [name for name, text in code.items() if re.search(r"""(?<!\.\. )["']t:""", text)]
+    assert not [name for name, text in scripts.items() if not text.startswith(("--", "#!lua"))]
 
 
 def test_no_command_walks_all_keys() -> None:
     """T20: lists come from index sets, never from KEYS."""
-    for script in (PACKAGE / "store" / "lua").glob("*.lua"):
+    for script in (PACKAGE / "store" / "lua").rglob("*.lua"):
         assert not re.search(r"""call\s*\(\s*["']KEYS["']""", script.read_text("utf-8"), re.IGNORECASE), (
             script
         )
@@ -503,32 +369,106 @@ def _asks_for_all_keys(call: ast.Call) -> bool:
     return by_method or by_name
 
 
-@pytest.mark.parametrize("module", modules())
-def test_tasks_are_started_in_task_groups_only(module: str) -> None:
-    """Nobody hears the error of a lone task."""
+SENDS_COMMANDS = ("store", "doctor", "valkey.backup")
+"""Redis commands stand in the store. The doctor and the backup ask the server about itself."""
+COMMAND_METHODS = frozenset(
+    {"command", "pipeline", "direct", "execute_command", "evalsha", "eval", "script_load"}
+)
+
+
+def sent_commands(module: str) -> Iterator[str]:
+    """Where a module sends a command: a call of a connection's method. Decorators of the command line are no such
+    calls."""
+    tree = tree_of(path_of(module))
+    decorators = {
+        id(each)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.FunctionDef | ast.AsyncFunctionDef)
+        for each in node.decorator_list
+    }
+    for node in ast.walk(tree):
+        if (
+            not isinstance(node, ast.Call)
+            or not isinstance(node.func, ast.Attribute)
+            or id(node) in decorators
+        ):
+            continue
+        if node.func.attr in COMMAND_METHODS and module != "cli.commands.menu":  # typer's command()
+            yield f"{module} line {node.lineno}: {node.func.attr}()"
+
+
+def test_redis_commands_stand_in_the_store() -> None:
+    others = [m for m in modules() if not any(covers(place, m) for place in SENDS_COMMANDS)]
+    assert not [place for module in others for place in sent_commands(module)]
+    assert any(True for module in modules() if covers("store", module) for _ in sent_commands(module))
+
+
+def store_classes() -> set[str]:
+    """Classes of the store that take a connection or scripts: they send commands."""
+    return {
+        node.name
+        for module in modules()
+        if covers("store", module) and not covers("store.client", module)
+        for node in ast.walk(tree_of(path_of(module)))
+        if isinstance(node, ast.ClassDef) and node.name not in ("Store", "Search", "Memory", "Series")
+        for method in node.body
+        if isinstance(method, ast.FunctionDef) and method.name == "__init__"
+        if {arg.arg for arg in method.args.args} & {"connection", "scripts"}
+    }
+
+
+def own_classes(module: str) -> set[str]:
+    """The classes that a module defines: a reply of the API may bear the name of a store class."""
+    return {node.name for node in ast.walk(tree_of(path_of(module))) if isinstance(node, ast.ClassDef)}
+
+
+def test_store_classes_are_constructed_in_one_place() -> None:
+    """In store/store.py, so that a process has one of each. Search and Memory are built by the class that uses them,
+    and Series is a base."""
+    classes = store_classes()
+    assert {"Swarms", "Torrents", "Users", "Counters", "Jobs"} <= classes
+    built = [
+        (node.func.id, module)
+        for module in modules()
+        for node in ast.walk(tree_of(path_of(module)))
+        if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)
+        if node.func.id in classes | {"Scripts", "Keys", "Store"} and node.func.id not in own_classes(module)
+    ]
+    assert sorted(built) == sorted(
+        [("Store", "runtime.store"), *((name, "store.store") for name in classes | {"Scripts", "Keys"})]
+    )
+
+
+def lone_tasks(module: str) -> Iterator[str]:
+    """Where a task is started outside a task group: nothing reports the error of such a task."""
     for node in ast.walk(tree_of(path_of(module))):
         if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
             owner = node.value
-            loop = isinstance(owner, ast.Call) or (
-                isinstance(owner, ast.Name) and owner.id in ("asyncio", "loop")
-            )
-            assert not loop, f"line {node.lineno}"
+            named = isinstance(owner, ast.Name) and owner.id in ("asyncio", "loop")
+            if named or isinstance(owner, ast.Call):
+                yield f"{module} line {node.lineno}"
         if isinstance(node, ast.ImportFrom) and node.module == "asyncio":
-            assert not {alias.name for alias in node.names} & {"create_task", "ensure_future"}
+            names = {alias.name for alias in node.names} & {"create_task", "ensure_future"}
+            yield from (f"{module} imports {name}" for name in names)
 
 
-@pytest.mark.parametrize("module", modules())
-def test_a_module_has_a_test_file(module: str) -> None:
+def test_tasks_are_started_in_task_groups_only() -> None:
+    assert not [place for module in modules() for place in lone_tasks(module)]
+
+
+def has_test_file(module: str) -> bool:
     """tests/x/test_y.py, or several test_y_….py, for tracker/x/y.py."""
     if not path_of(module).read_text(encoding="utf-8").strip():
-        return
+        return True
     if module in TESTED_BY:
-        assert (ROOT / "tests" / TESTED_BY[module]).exists()
-        return
+        return (ROOT / "tests" / TESTED_BY[module]).exists()
     folder, _, name = module.rpartition(".")
-    found = [*(ROOT / "tests" / folder.replace(".", "/")).glob(f"test_{name}*.py")]
-    found += (ROOT / "tests" / "e2e").glob(f"test_{name}*.py")
-    assert found, f"tests/{folder.replace('.', '/')}/test_{name}.py is missing"
+    places = (ROOT / "tests" / folder.replace(".", "/"), ROOT / "tests" / "e2e")
+    return any(True for place in places for _ in place.glob(f"test_{name}*.py"))
+
+
+def test_each_module_has_a_test_file() -> None:
+    assert not [module for module in modules() if not has_test_file(module)]
 
 
 def test_the_tables_name_nothing_that_is_gone() -> None:

@@ -1,4 +1,4 @@
-"""The nouns: parsing info hashes, unmapping addresses, which addresses the internet reaches; and the errors."""
+"""The nouns and the errors: info hashes, IPv4-mapped addresses, routable addresses, labels."""
 
 import ipaddress
 
@@ -44,13 +44,13 @@ def test_an_info_hash_is_40_hex_digits() -> None:
         "0" * 64,
     ],
 )
-def test_anything_else_is_refused(text: str) -> None:
+def test_other_texts_are_no_info_hash(text: str) -> None:
     with pytest.raises(ClientError, match="40 hexadecimal digits") as caught:
         parse_info_hash(text)
     assert caught.value.retry_in == "never"
 
 
-def test_mapped_addresses_are_ipv4() -> None:
+def test_mapped_addresses_become_ipv4() -> None:
     assert unmap(packed("::ffff:192.0.2.1")) == packed("192.0.2.1")
     for text in ("192.0.2.1", "::", "::192.0.2.1", "::fffe:192.0.2.1", "2001:db8::1"):
         assert unmap(packed(text)) == packed(text)
@@ -76,7 +76,7 @@ class TestRoutable:
                 "2002:7f00:1::",
                 "2002:c0a8:101::1",
                 "2002:e000:1::1",
-            ),  # 6to4 of such an address
+            ),  # 6to4 with an unroutable IPv4 address
             *(
                 "2001::1",
                 "2001:0:a00:1::1",
@@ -96,7 +96,7 @@ class TestRoutable:
             ),
         ],
     )
-    def test_special_ones_are_not(self, text: str) -> None:
+    def test_special_purpose_addresses_are_not_routable(self, text: str) -> None:
         assert not is_routable(packed(text))
 
     @pytest.mark.parametrize(
@@ -116,29 +116,29 @@ class TestRoutable:
             *("2002:808:808::1", "2001:200::1"),
         ],
     )
-    def test_their_neighbours_are(self, text: str) -> None:
+    def test_addresses_beside_special_blocks_are_routable(self, text: str) -> None:
         assert is_routable(packed(text))
 
     @given(st.integers(0, 0xFFFFFF))
-    def test_ipv4_agrees_with_the_standard_library(self, prefix: int) -> None:
+    def test_routable_ipv4_equals_the_standard_librarys(self, prefix: int) -> None:
         known = ipaddress.ip_address(prefix << 8 | 77)
-        if not str(known).startswith("192.88.99."):  # relays of a network that is gone: the library is silent
+        if not str(known).startswith("192.88.99."):  # 6to4 relays, deprecated: unknown to the library
             expected = known.is_global and not known.is_multicast
             assert is_routable(known.packed) is expected
 
     @given(st.binary())
-    def test_any_bytes_have_an_answer(self, junk: bytes) -> None:
+    def test_any_bytes_are_routable_or_not(self, junk: bytes) -> None:
         assert isinstance(is_routable(junk), bool)
 
-    def test_a_mapped_address_must_be_unmapped_first(self) -> None:
+    def test_a_mapped_address_is_not_routable(self) -> None:
         assert not is_routable(packed("::ffff:8.8.8.8"))
 
 
-def test_counts_are_exact_in_lua() -> None:
+def test_the_largest_count_is_exact_in_lua() -> None:
     assert float(MAX_COUNT) == MAX_COUNT and float(MAX_COUNT + 2) != float(MAX_COUNT)
 
 
-def test_nouns_cannot_be_changed() -> None:
+def test_nouns_are_immutable() -> None:
     announce = Announce(InfoHash(b"i" * 20), PeerId(b"p" * 20), 6881)
     assert (announce.event, announce.bytes_left, announce.peers_wanted, announce.compact) == (
         Event.UPDATE,
@@ -147,11 +147,11 @@ def test_nouns_cannot_be_changed() -> None:
         True,
     )
     with pytest.raises(AttributeError):
-        announce.port = 1  # type: ignore[misc]  # that is the point
+        announce.port = 1  # type: ignore[misc]  # assignment must fail
     assert Address(b"1234") == b"1234"
 
 
-def test_an_error_is_named_by_its_text_unless_an_operator_wrote_that() -> None:
+def test_the_label_of_an_error_is_its_text_by_default() -> None:
     assert ClientError("no").label == "no"
     assert ClientError("no").retry_in == 30
     error = ClientError("because I say so", retry_in="never", label="denied")

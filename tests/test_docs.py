@@ -6,22 +6,22 @@ from pathlib import Path
 
 import pytest
 
-from tracker import settings_page
-from tracker.settings import FIELDS, variable
-from tracker.store import key_table, keys
+from tracker.settings import reference
+from tracker.settings.model import FIELDS, variable
+from tracker.store.schema import keys, table
 
 ROOT = Path(__file__).parents[1]
 DOCS = ROOT / "docs"
 LINK = re.compile(r"\[[^\]]+\]\(([^)#:\s]+)(?:#[^)]*)?\)")
 FILE = re.compile(
-    r"`((?:tracker|tests|bench|docs|requirements)/[\w./-]+|[\w-]+\.(?:conf|toml|yaml)|Makefile)`"
+    r"`((?:tracker|tests|loadtest|docs|requirements)/[\w./-]+|[\w-]+\.(?:conf|toml|yaml)|Makefile)`"
 )
 PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
 
 
 @pytest.mark.parametrize(
     ("page", "as_markdown"),
-    [("settings.md", settings_page.as_markdown), ("keys.md", key_table.as_markdown)],
+    [("settings.md", reference.as_markdown), ("keys.md", table.as_markdown)],
 )
 def test_a_generated_page_is_what_the_code_says(page: str, as_markdown: Callable[[], str]) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == as_markdown(), "run `make docs`"
@@ -39,7 +39,7 @@ EXAMPLES: dict[str, object] = {
     "name": "active",
     "figure": "seeders",
     "address": "192.0.2.1",
-    "metric": "countries.GB.users",
+    "metric": "countries.France.users",
 }
 """Arguments that are one of a few words, by parameter name."""
 
@@ -65,25 +65,26 @@ def _example(name: str, kind: object) -> object:
 
 
 def test_every_key_that_is_built_is_in_the_table() -> None:
-    patterns = [re.escape(spec.pattern) for spec in key_table.KEYS]
+    patterns = [re.escape(spec.pattern) for spec in table.KEYS]
     known = [re.compile(re.sub(r"<[^>]*>", ".+", pattern)) for pattern in patterns]
     unknown = {name: key for name, key in built_keys().items() if not any(k.fullmatch(key) for k in known)}
     assert not unknown
 
 
 def test_every_key_in_the_table_has_a_writer_and_a_lifetime() -> None:
-    for spec in key_table.KEYS:
+    for spec in table.KEYS:
         assert spec.type in {"STRING", "HASH", "SET", "ZSET", "LIST"}, spec
         assert spec.holds, spec
         assert spec.lifetime, spec
         assert spec.writer, spec
 
 
-@pytest.mark.parametrize("page", PAGES, ids=lambda path: path.name)
-def test_links_and_files_named_exist(page: Path) -> None:
-    text = page.read_text(encoding="utf-8")
-    assert not [link for link in LINK.findall(text) if not (page.parent / link).exists()]
-    assert not [name for name in FILE.findall(text) if not (ROOT / name).exists()]
+def test_links_and_files_named_exist() -> None:
+    texts = {page: page.read_text(encoding="utf-8") for page in PAGES}
+    links = [(page, link) for page, text in texts.items() for link in LINK.findall(text)]
+    assert not [(page.name, link) for page, link in links if not (page.parent / link).exists()]
+    files = [(page, name) for page, text in texts.items() for name in FILE.findall(text)]
+    assert not [(page.name, name) for page, name in files if not (ROOT / name).exists()]
 
 
 def test_every_page_is_in_the_index() -> None:
@@ -93,8 +94,31 @@ def test_every_page_is_in_the_index() -> None:
     assert not {page for page in DOCS.rglob("*.md") if page.name != "index.md"} - linked
 
 
-def test_every_module_is_on_the_map() -> None:
+def test_the_map_names_every_folder_and_fits_on_a_screen() -> None:
     text = (DOCS / "map.md").read_text(encoding="utf-8")
-    modules = [path.relative_to(ROOT) for path in (ROOT / "tracker").rglob("*.py") if path.stat().st_size]
-    folders = re.findall(r"`(tracker/[\w/]+/)`", text)
-    assert not [str(m) for m in modules if f"`{m}`" not in text and not str(m).startswith(tuple(folders))]
+    package = ROOT / "tracker"
+    folders = {path.parent for path in package.rglob("*.py") if path.stat().st_size} - {package}
+    places = {f"tracker/{path.relative_to(package)}/" for path in folders}
+    places |= {f"tracker/{path.name}" for path in package.glob("*.py")}
+    assert not [place for place in sorted(places) if f"`{place}`" not in text]
+    assert len(text.splitlines()) <= 60
+
+
+def test_a_decision_fits_on_one_page() -> None:
+    words = {
+        page.name: len(page.read_text(encoding="utf-8").split()) for page in (DOCS / "decisions").glob("*.md")
+    }
+    assert not {name: number for name, number in words.items() if number > 500}
+
+
+def test_prose_lines_have_at_most_120_characters() -> None:
+    """Except tables, code, and lines that one link or one word fills."""
+    found = []
+    for page in PAGES:
+        fenced = False
+        for number, line in enumerate(page.read_text(encoding="utf-8").splitlines(), 1):
+            fenced ^= line.lstrip().startswith("```")
+            shown = fenced or line.startswith(("|", "    ", "![", "<")) or len(line.split()) < 4
+            if len(line) > 120 and not shown:
+                found.append(f"{page.name}:{number}")
+    assert not found

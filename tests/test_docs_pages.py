@@ -13,12 +13,12 @@ from typing import Any
 
 import pytest
 
-from tests.servers import ROOT, Server
+from loadtest.servers import ROOT, Server
 from tests.store.harness import Store, running, update
-from tracker import announce, refusals
 from tracker.bittorrent import InfoHash, PeerId
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tracker.core import announce, refusals
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 DOCS = ROOT / "docs"
 PASSKEY = "0123456789abcdef0123456789abcdef01234567"
@@ -81,8 +81,8 @@ async def test_every_command_for_redis_works(lived_in: Server) -> None:
 def texts() -> Iterator[str]:
     """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
     yield from (text for text, _ in refusals.REFUSALS.values())
-    yield from (refusals._AWAY, refusals._BUSY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
-    for module in ("wire/query.py", "frontends/http.py", "announce.py", "scrape.py"):
+    yield from (refusals._UNAVAILABLE, refusals._BUSY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
+    for module in ("wire/http_request.py", "frontends/http/handler.py", "core/announce.py", "core/scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
@@ -142,3 +142,6 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert not re.findall(r"""(?:src|href)=["']?https?://[^"' >]*\.(?:js|css|woff2?)""", page), (
         "needs no internet"
     )
+    titles = [" ".join(title.split()) for title in re.findall(r'class="md-ellipsis">([^<]*)<', page)]
+    assert "redis.conf" in titles and "Settings" in titles
+    assert not {"", "None"} & set(titles)

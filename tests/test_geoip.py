@@ -1,4 +1,4 @@
-"""The places of addresses, from databases made here."""
+"""Places of addresses, read from databases that the tests write."""
 
 import os
 import random
@@ -12,12 +12,13 @@ from typing import Any
 
 import geoip2.database
 import pytest
+from geoip2.models import City
 from hypothesis import given
 from hypothesis import strategies as st
 from structlog.testing import capture_logs
 from structlog.typing import EventDict
 
-from tests.geoip_databases import (
+from loadtest.geoip_databases import (
     CITIES,
     DRESDEN,
     LONDON,
@@ -27,13 +28,13 @@ from tests.geoip_databases import (
     make_country,
     record,
 )
-from tracker.geoip import CACHED_ADDRESSES, NAME_LENGTH, GeoIP, Place, _place
+from tracker.geoip import CACHED_ADDRESSES, MAX_NAME_LENGTH, GeoIP, Place, _place
 
 BRITISH, AMERICAN, BRITISH6 = (
     ip_address(each).packed for each in ("192.0.2.1", "198.51.100.1", "2001:db8:1::1")
 )
-IN_LONDON = Place("GB", "ENG", "London", "SW1A")
-IN_SPRINGFIELD = Place("US", "IL", "Springfield", "62701")
+IN_LONDON = Place("GB", "ENG", "London", "SW1A", "United Kingdom")
+IN_SPRINGFIELD = Place("US", "IL", "Springfield", "62701", "United States")
 
 
 @pytest.fixture
@@ -43,12 +44,12 @@ def path(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def lines() -> Iterator[list[EventDict]]:
-    """What is logged."""
+    """The log lines."""
     with capture_logs() as captured:
         yield captured
 
 
-# What is read
+# Records
 
 
 @pytest.mark.parametrize(
@@ -60,37 +61,37 @@ def lines() -> Iterator[list[EventDict]]:
         ("2001:db8:1:ffff::1", IN_LONDON),
         ("198.51.100.7", IN_SPRINGFIELD),
         ("2001:db8:2::", IN_SPRINGFIELD),
-        ("203.0.113.1", Place(city="Poseidonis")),
+        ("203.0.113.1", Place(city="Poseidonis", country_name="Atlantis")),
         ("192.0.3.0", None),
         ("10.0.0.1", None),
         ("2001:db8:3::1", None),
         ("::1", None),
     ],
 )
-def test_an_address_has_its_place(path: Path, address: str, place: Place | None) -> None:
-    """B10: what has no place is unknown, and what lacks a code or a postcode keeps the rest."""
+def test_an_address_resolves_to_its_place(path: Path, address: str, place: Place | None) -> None:
+    """B10: an address without a record is unknown; a record without a code or postcode keeps its other fields."""
     assert GeoIP(make_city(path)).lookup(ip_address(address).packed) == place
 
 
-def test_dbip_has_subdivisions_without_codes(path: Path) -> None:
-    """B10: its free databases have no postcodes either, and call the country of unassigned addresses ZZ."""
+def test_dbip_subdivisions_have_names_instead_of_codes(path: Path) -> None:
+    """B10: its free databases have no postcodes, and country ZZ for unassigned addresses."""
     nowhere = {"country": {"iso_code": "ZZ", "names": {"en": "Unknown"}}}
     networks = {"192.0.2.0/24": DRESDEN, "198.51.100.0/24": nowhere}
     geoip = GeoIP(make_city(path, networks, database_type="DBIP-City-Lite"))
-    assert geoip.lookup(BRITISH) == Place("DE", "Saxony", "Dresden", "")
+    assert geoip.lookup(BRITISH) == Place("DE", "Saxony", "Dresden", "", "Germany")
     assert geoip.lookup(AMERICAN) is None
 
 
-def test_a_country_database_knows_countries(path: Path, lines: list[EventDict]) -> None:
-    """B10: one line says what will not be counted."""
+def test_a_country_database_gives_countries_only(path: Path, lines: list[EventDict]) -> None:
+    """B10: one log line says what is not counted."""
     geoip = GeoIP(make_country(path))
-    assert geoip.lookup(BRITISH) == Place("GB")
-    assert geoip.lookup(BRITISH6) == Place("GB")
+    assert geoip.lookup(BRITISH) == Place("GB", country_name="United Kingdom")
+    assert geoip.lookup(BRITISH6) == Place("GB", country_name="United Kingdom")
     (line,) = lines
     assert line["log_level"] == "warning" and "countries only" in line["event"]
 
 
-def test_a_database_of_ipv4_knows_no_ipv6(path: Path, lines: list[EventDict]) -> None:
+def test_ipv6_addresses_are_unknown_in_an_ipv4_database(path: Path, lines: list[EventDict]) -> None:
     geoip = GeoIP(make_city(path, {"192.0.2.0/24": LONDON}, ip_version=4))
     assert geoip.lookup(BRITISH) == geoip.lookup(ip_address("::ffff:192.0.2.1").packed) == IN_LONDON
     assert geoip.lookup(BRITISH6) is None
@@ -100,8 +101,7 @@ def test_a_database_of_ipv4_knows_no_ipv6(path: Path, lines: list[EventDict]) ->
 @pytest.mark.parametrize(
     "each", [LONDON, SPRINGFIELD, NO_CODE, DRESDEN, record("NL", city="Den Haag"), record("NL")]
 )
-def test_geoip2_reads_the_same(path: Path, each: dict[str, Any]) -> None:
-    """Its models are the other reader of these records."""
+def test_a_place_equals_what_geoip2_reads(path: Path, each: dict[str, Any]) -> None:
     address = "192.0.2.1"
     place = GeoIP(make_city(path, {"192.0.2.0/24": each})).lookup(ip_address(address).packed)
     with geoip2.database.Reader(path) as reader:
@@ -112,19 +112,27 @@ def test_geoip2_reads_the_same(path: Path, each: dict[str, Any]) -> None:
         (largest.iso_code or largest.name or "") if largest else "",
         city.city.name or "",
         city.postal.code or "",
+        city.country.name or "",
     )
 
 
-# Odd records
+# Invalid records
 
 
-ODD: list[Any] = [
+UNREADABLE: list[Any] = [
     "text",
     7,
     ["GB"],
-    {},
     {"country": "GB"},
     {"country": ["GB"]},
+    {"subdivisions": "England"},
+    {"subdivisions": {"0": {"iso_code": "ENG"}}},
+    {"subdivisions": ["ENG"]},
+    {"postal": "SW1A"},
+]
+"""geoip2 cannot parse these."""
+ODD: list[Any] = [
+    {},
     {"country": {"iso_code": 826}},
     {"country": {"iso_code": "GBR"}},
     {"country": {"iso_code": "G\u00df"}},
@@ -134,24 +142,33 @@ ODD: list[Any] = [
     {"city": {"names": {"en": 7}}},
     {"city": {"names": {"de": "London"}}},
     {"city": {"names": {"en": " \u200b\x00 "}}},
-    {"subdivisions": "England"},
-    {"subdivisions": {"0": {"iso_code": "ENG"}}},
     {"subdivisions": []},
-    {"subdivisions": ["ENG"]},
-    {"postal": "SW1A"},
     {"postal": {"code": 12345}},
 ]
 
 
 @pytest.mark.parametrize("odd", ODD, ids=str)
-def test_an_odd_record_is_no_place(path: Path, lines: list[EventDict], odd: Any) -> None:
+def test_a_record_without_valid_fields_is_unknown(path: Path, lines: list[EventDict], odd: Any) -> None:
     geoip = GeoIP(make_city(path, {"192.0.2.0/24": odd}))
     assert geoip.lookup(BRITISH) is None
     assert (geoip.misses, len(lines)) == (1, 1)
 
 
-@pytest.mark.parametrize("odd", [each for each in ODD if isinstance(each, dict)], ids=str)
-def test_what_is_odd_spoils_nothing_beside_it(path: Path, odd: dict[str, Any]) -> None:
+@pytest.mark.parametrize("odd", UNREADABLE, ids=str)
+def test_a_record_that_geoip2_cannot_parse_is_unknown_and_logged_once(
+    path: Path, lines: list[EventDict], odd: Any
+) -> None:
+    """Other records stay readable."""
+    geoip = GeoIP(make_city(path, {"192.0.2.0/24": odd, "198.51.100.0/24": SPRINGFIELD}))
+    for _ in range(2):
+        assert geoip.lookup(BRITISH) is None
+        assert geoip.lookup(AMERICAN) == IN_SPRINGFIELD
+    assert (geoip.misses, len(lines)) == (2, 2)
+    assert "damaged" in lines[1]["event"]
+
+
+@pytest.mark.parametrize("odd", ODD, ids=str)
+def test_an_invalid_field_leaves_the_other_fields(path: Path, odd: dict[str, Any]) -> None:
     place = GeoIP(make_city(path, {"192.0.2.0/24": {**LONDON, **odd}})).lookup(BRITISH)
     assert place is not None
     kept = {part for part in ("country", "city", "subdivisions", "postal") if part not in odd}
@@ -163,8 +180,8 @@ def test_what_is_odd_spoils_nothing_beside_it(path: Path, odd: dict[str, Any]) -
 @pytest.mark.parametrize(
     ("name", "read"),
     [
-        ("x" * 100_000, "x" * NAME_LENGTH),
-        ("x" * (NAME_LENGTH - 1) + " y", "x" * (NAME_LENGTH - 1)),
+        ("x" * 100_000, "x" * MAX_NAME_LENGTH),
+        ("x" * (MAX_NAME_LENGTH - 1) + " y", "x" * (MAX_NAME_LENGTH - 1)),
         ("  New\n York\t", "New York"),
         ("a\x1b[2J\u202eb\x00", "a [2J b"),
         ("Zu\u0308rich", "Z\u00fcrich"),
@@ -172,7 +189,7 @@ def test_what_is_odd_spoils_nothing_beside_it(path: Path, odd: dict[str, Any]) -
         ("St. John's ~", "St. John's ~"),
     ],
 )
-def test_names_are_cut_and_can_be_printed(path: Path, name: str, read: str) -> None:
+def test_names_are_printable_and_cut_to_the_maximum_length(path: Path, name: str, read: str) -> None:
     city = {"city": {"names": {"en": name}}}
     assert GeoIP(make_city(path, {"192.0.2.0/24": city})).lookup(BRITISH) == Place(city=read)
 
@@ -186,43 +203,73 @@ JSON = st.recursive(
 )
 
 
-@given(st.dictionaries(st.sampled_from(["country", "city", "subdivisions", "postal"]), JSON) | JSON)
-def test_whatever_a_record_holds_its_place_can_be_written(odd: Any) -> None:
-    place = _place(odd)
+@given(
+    st.fixed_dictionaries(
+        {},
+        optional={
+            part: st.dictionaries(st.sampled_from(["iso_code", "names", "code"]), JSON)
+            for part in ("country", "city", "postal")
+        },
+    )
+)
+def test_every_place_is_printable_and_can_be_encoded(odd: Any) -> None:
+    place = _place(City(["en"], **odd))
     if place is not None:
-        fields = (place.country, place.subdivision, place.city, place.postcode)
+        fields = (place.country, place.country_name, place.subdivision, place.city, place.postcode)
         assert any(fields)
         assert all(
-            text.isprintable() and text == text.strip() and len(text) <= NAME_LENGTH for text in fields
+            text.isprintable() and text == text.strip() and len(text) <= MAX_NAME_LENGTH for text in fields
         )
         "".join(fields).encode()
 
 
-def test_a_country_is_two_upper_case_letters(path: Path) -> None:
+@pytest.mark.parametrize(
+    ("country", "name"),
+    [
+        ({"iso_code": "NL", "names": {"en": "The Netherlands"}}, "The Netherlands"),
+        ({"iso_code": "NL", "names": {"en": "Netherlands"}}, "Netherlands"),
+        ({"iso_code": "FR", "names": {"de": "Frankreich"}}, "France"),
+        ({"iso_code": "XY"}, "XY"),
+        ({"names": {"en": "Atlantis"}}, "Atlantis"),
+        ({}, ""),
+    ],
+)
+def test_a_country_has_its_english_name_in_the_database(
+    path: Path, country: dict[str, Any], name: str
+) -> None:
+    """B8: without one, it has the name that other databases use."""
+    record = {"country": country, "city": {"names": {"en": "Anywhere"}}}
+    place = GeoIP(make_city(path, {"192.0.2.0/24": record})).lookup(BRITISH)
+    assert place is not None and place.country_name == name
+
+
+def test_a_country_code_is_two_upper_case_letters(path: Path) -> None:
     lower = {"country": {"iso_code": "gb"}}
-    assert GeoIP(make_city(path, {"192.0.2.0/24": lower})).lookup(BRITISH) == Place("GB")
+    assert GeoIP(make_city(path, {"192.0.2.0/24": lower})).lookup(BRITISH) == Place(
+        "GB", country_name="United Kingdom"
+    )
 
 
 # Lookups
 
 
 @pytest.mark.parametrize("wrong", [b"", b"123", b"12345", b"x" * 15, b"x" * 17])
-def test_what_is_no_address_is_nowhere(path: Path, lines: list[EventDict], wrong: bytes) -> None:
+def test_bytes_of_a_wrong_length_are_unknown(path: Path, lines: list[EventDict], wrong: bytes) -> None:
     assert GeoIP(make_city(path)).lookup(wrong) is None
     assert len(lines) == 1
 
 
-def test_lookups_are_kept_by_address_and_misses_counted(path: Path) -> None:
+def test_lookups_are_cached_by_address_and_misses_are_counted(path: Path) -> None:
     geoip = GeoIP(make_city(path))
     first = geoip.lookup(BRITISH)
-    assert geoip.lookup(bytes(bytearray(BRITISH))) is first  # read once: it would be another object
+    assert geoip.lookup(bytes(bytearray(BRITISH))) is first  # a second read would give another object
     assert geoip.misses == 0
     for _ in range(3):
         geoip.lookup(b"\x0a\0\0\x01")
     assert geoip.misses == 3
 
 
-def test_what_is_kept_is_bounded(path: Path) -> None:
+def test_the_cache_is_bounded(path: Path) -> None:
     geoip = GeoIP(make_city(path))
     first = geoip.lookup(BRITISH)
     for number in range(CACHED_ADDRESSES):
@@ -231,7 +278,7 @@ def test_what_is_kept_is_bounded(path: Path) -> None:
     assert again == first and again is not first
 
 
-def test_without_a_path_nothing_is_known_and_nothing_said(lines: list[EventDict]) -> None:
+def test_without_a_path_every_address_is_unknown_and_nothing_is_logged(lines: list[EventDict]) -> None:
     """B10."""
     geoip = GeoIP(None)
     geoip.refresh()
@@ -239,12 +286,10 @@ def test_without_a_path_nothing_is_known_and_nothing_said(lines: list[EventDict]
     assert not lines
 
 
-# Files that come, go and change
+# Files that appear, vanish and change
 
 
-def test_a_missing_file_is_one_line_and_is_picked_up_when_it_appears(
-    path: Path, lines: list[EventDict]
-) -> None:
+def test_a_missing_file_is_logged_once_and_opened_when_it_appears(path: Path, lines: list[EventDict]) -> None:
     """B10."""
     geoip = GeoIP(path)
     for _ in range(5):
@@ -258,12 +303,14 @@ def test_a_missing_file_is_one_line_and_is_picked_up_when_it_appears(
     assert (geoip.problem, geoip.misses, len(lines)) == ("", 0, 2)
 
 
-def test_a_replaced_file_is_swapped_in_under_use(path: Path, lines: list[EventDict]) -> None:
+def test_a_replaced_file_is_opened_at_the_next_refresh(path: Path, lines: list[EventDict]) -> None:
     geoip = GeoIP(make_city(path))
     for number in range(10):
         moved = LONDON if number % 2 else SPRINGFIELD
         make_city(path, {"192.0.2.0/24": moved})
-        assert geoip.lookup(AMERICAN) == (IN_SPRINGFIELD if number == 0 else None)  # not before the refresh
+        assert geoip.lookup(AMERICAN) == (
+            IN_SPRINGFIELD if number == 0 else None
+        )  # unchanged until the refresh
         geoip.refresh()
         assert geoip.lookup(BRITISH) == (IN_LONDON if number % 2 else IN_SPRINGFIELD)
     geoip.refresh()
@@ -271,7 +318,7 @@ def test_a_replaced_file_is_swapped_in_under_use(path: Path, lines: list[EventDi
 
 
 @pytest.mark.skipif(sys.platform != "linux", reason="needs /proc")
-def test_files_are_mapped_and_let_go(path: Path) -> None:
+def test_a_file_is_mapped_while_in_use_only(path: Path) -> None:
     def mapped() -> list[str]:
         maps = Path("/proc/self/maps").read_text(encoding="utf-8")
         return [line for line in maps.splitlines() if str(path) in line]
@@ -289,10 +336,10 @@ def test_files_are_mapped_and_let_go(path: Path) -> None:
 
 
 @pytest.mark.parametrize("cut", [0, 1, 1000, -100])
-def test_a_file_half_written_is_left_alone_until_it_is_whole(
+def test_a_growing_file_is_opened_when_it_is_complete(
     path: Path, tmp_path: Path, lines: list[EventDict], cut: int
 ) -> None:
-    """It grows between two looks, so it is never complained of."""
+    """It changes between two refreshes, so no problem is logged."""
     whole = make_city(tmp_path / "whole.mmdb", {"192.0.2.0/24": SPRINGFIELD}).read_bytes()
     geoip = GeoIP(make_city(path))
     part = tmp_path / "part.mmdb"
@@ -308,7 +355,7 @@ def test_a_file_half_written_is_left_alone_until_it_is_whole(
     assert [line["event"] for line in lines] == ["geoip database opened"] * 2
 
 
-def test_a_broken_file_is_one_line_and_the_old_one_stays(
+def test_an_invalid_replacement_is_logged_once_and_the_previous_file_stays_in_use(
     path: Path, tmp_path: Path, lines: list[EventDict]
 ) -> None:
     geoip = GeoIP(make_city(path))
@@ -320,7 +367,7 @@ def test_a_broken_file_is_one_line_and_the_old_one_stays(
             geoip.refresh()
             assert geoip.lookup(BRITISH) == IN_LONDON
         assert len(lines) == 1 + number
-        assert "stays in use" in lines[-1]["event"] and "only a part" in lines[-1]["problem"]
+        assert "stays in use" in lines[-1]["event"] and "incomplete" in lines[-1]["problem"]
     path.unlink()
     for _ in range(4):
         geoip.refresh()
@@ -333,20 +380,20 @@ def test_a_broken_file_is_one_line_and_the_old_one_stays(
 @pytest.mark.parametrize(
     "content", [b"", b"x", b"\xab\xcd\xefMaxMind.com", b"\xab\xcd\xefMaxMind.com\xe1", b"\0" * 5000]
 )
-def test_a_file_broken_from_the_start_is_one_line(path: Path, lines: list[EventDict], content: bytes) -> None:
+def test_an_invalid_first_file_is_logged_once(path: Path, lines: list[EventDict], content: bytes) -> None:
     path.write_bytes(content)
     geoip = GeoIP(path)
     for _ in range(3):
         geoip.refresh()
         assert geoip.lookup(BRITISH) is None
     (line,) = lines
-    assert line["log_level"] == "warning" and "nobody is counted by place" in line["event"]
+    assert line["log_level"] == "warning" and "users are not counted by place" in line["event"]
     make_city(path)
     geoip.refresh()
     assert geoip.lookup(BRITISH) == IN_LONDON
 
 
-def test_a_name_that_cannot_be_read_is_one_line_and_lookups_go_on(path: Path, lines: list[EventDict]) -> None:
+def test_a_damaged_name_is_logged_once_and_other_lookups_work(path: Path, lines: list[EventDict]) -> None:
     whole = make_city(
         path, {"192.0.2.0/24": LONDON, "198.51.100.0/24": record("US", city="Troy")}
     ).read_bytes()
@@ -355,11 +402,11 @@ def test_a_name_that_cannot_be_read_is_one_line_and_lookups_go_on(path: Path, li
     geoip = GeoIP(path)
     for _ in range(3):
         assert geoip.lookup(BRITISH) is None
-        assert geoip.lookup(AMERICAN) == Place("US", city="Troy")
+        assert geoip.lookup(AMERICAN) == Place("US", city="Troy", country_name="United States")
         geoip.refresh()
     assert [line["event"] for line in lines] == [
         "geoip database opened",
-        "the geoip database is damaged: fetch it again",
+        "geoip database damaged; download it again",
     ]
     assert geoip.misses == 3 and "damaged" in geoip.problem
     make_city(path)
@@ -367,8 +414,8 @@ def test_a_name_that_cannot_be_read_is_one_line_and_lookups_go_on(path: Path, li
     assert (geoip.lookup(BRITISH), geoip.problem) == (IN_LONDON, "")
 
 
-def test_no_mangled_file_is_too_much(path: Path) -> None:
-    """Bytes are changed everywhere, in the metadata more often, and some files are cut."""
+def test_no_mangled_file_raises_an_error(path: Path) -> None:
+    """Random bytes change, more often in the metadata, and some files are truncated."""
     whole = make_city(path, built=1_790_000_000).read_bytes()
     addresses = [BRITISH, AMERICAN, BRITISH6, bytes(4), bytes(16), b"\xff" * 16]
     chance = random.Random(5)
@@ -384,21 +431,21 @@ def test_no_mangled_file_is_too_much(path: Path) -> None:
             geoip.lookup(address)
         seen[geoip.problem] += 1
         geoip.close()
-    damaged, broken = (
-        "it is damaged: some of its records cannot be read",
-        "it is no MaxMind DB file, or only a part of one",
+    damaged, invalid = (
+        "damaged: some records cannot be read",
+        "not a MaxMind DB file, or an incomplete one",
     )
-    assert all(seen[problem] > 10 for problem in ("", damaged, broken))
+    assert all(seen[problem] > 10 for problem in ("", damaged, invalid))
 
 
 @pytest.mark.parametrize(
     ("text", "other"),
     [
-        (b"\x47country", b"\x87country"),  # the C reader ends the process at a key of bytes instead of text
-        (b"\x48location", b"\x00\xffocation"),  # and may at a type that is none
+        (b"\x47country", b"\x87country"),  # the C reader crashes the process at a key of bytes
+        (b"\x48location", b"\x00\xffocation"),  # and may crash it at an unknown type
     ],
 )
-def test_a_file_with_damaged_records_is_refused_and_the_old_one_stays(
+def test_a_file_with_damaged_records_is_rejected_and_the_previous_one_stays_in_use(
     path: Path, tmp_path: Path, lines: list[EventDict], text: bytes, other: bytes
 ) -> None:
     geoip = GeoIP(make_city(path))
@@ -412,8 +459,8 @@ def test_a_file_with_damaged_records_is_refused_and_the_old_one_stays(
     assert len(lines) == 2 and "damaged" in lines[1]["problem"]
 
 
-def test_a_file_written_in_place_is_let_go_before_it_can_harm(path: Path, lines: list[EventDict]) -> None:
-    """A mapping of a file that was cut ends the process when its lost pages are read."""
+def test_a_file_written_in_place_is_unmapped(path: Path, lines: list[EventDict]) -> None:
+    """Reading the lost pages of a truncated file through a mapping crashes the process."""
     geoip = GeoIP(make_city(path))
     os.truncate(path, 0)
     geoip.refresh()
@@ -426,7 +473,7 @@ def test_a_file_written_in_place_is_let_go_before_it_can_harm(path: Path, lines:
 
 
 @pytest.mark.skipif(os.geteuid() == 0, reason="root reads everything")
-def test_a_file_that_may_not_be_read_is_picked_up_when_it_may(path: Path, lines: list[EventDict]) -> None:
+def test_a_file_is_opened_once_its_permissions_allow_it(path: Path, lines: list[EventDict]) -> None:
     make_city(path).chmod(0)
     geoip = GeoIP(path)
     assert geoip.problem == lines[0]["problem"] == "Permission denied"
@@ -435,21 +482,21 @@ def test_a_file_that_may_not_be_read_is_picked_up_when_it_may(path: Path, lines:
     assert geoip.lookup(BRITISH) == IN_LONDON
 
 
-def test_only_files_are_opened(path: Path) -> None:
-    """Opening a pipe would wait for somebody to write."""
+def test_only_regular_files_are_opened(path: Path) -> None:
+    """Opening a pipe would block until another process writes."""
     os.mkfifo(path)
-    assert GeoIP(path).problem == GeoIP(path.parent).problem == "it is not a file"
+    assert GeoIP(path).problem == GeoIP(path.parent).problem == "not a regular file"
     assert GeoIP("a\0b").problem
 
 
 @pytest.mark.parametrize("kind", ["GeoLite2-ASN", "GeoIP2-Anonymous-IP", ""])
-def test_a_database_of_something_else_is_refused(path: Path, lines: list[EventDict], kind: str) -> None:
+def test_a_database_without_places_is_rejected(path: Path, lines: list[EventDict], kind: str) -> None:
     geoip = GeoIP(make_city(path, {"192.0.2.0/24": {"autonomous_system_number": 1}}, database_type=kind))
     (line,) = lines
-    assert "knows no places" in line["problem"] and geoip.describe() is None
+    assert "has no places" in line["problem"] and geoip.describe() is None
 
 
-# What it says of itself
+# Descriptions
 
 
 @pytest.mark.parametrize(
@@ -469,13 +516,13 @@ def test_a_database_of_something_else_is_refused(path: Path, lines: list[EventDi
         ("DBIP-ISP (compat=Enterprise)", False, False),
     ],
 )
-def test_a_type_says_what_is_in_it(path: Path, kind: str, cities: bool, postcodes: bool) -> None:
+def test_a_database_type_determines_its_fields(path: Path, kind: str, cities: bool, postcodes: bool) -> None:
     described = GeoIP(make_city(path, CITIES, database_type=kind)).describe()
     assert described is not None
     assert (described.database_type, described.cities, described.postcodes) == (kind, cities, postcodes)
 
 
-def test_a_description_is_a_line_for_people(path: Path) -> None:
+def test_a_description_is_one_readable_line(path: Path) -> None:
     described = GeoIP(make_city(path, built=1_790_000_000)).describe()
     assert str(described) == "GeoLite2-City of 2026-09-21: countries, cities, postcodes"
     for unlikely in (2**62, 2**63):
@@ -483,8 +530,8 @@ def test_a_description_is_a_line_for_people(path: Path) -> None:
         assert str(GeoIP(path).describe()) == "DBIP-City-Lite: countries, cities"
 
 
-def test_another_database_is_used_from_now_on(path: Path, tmp_path: Path) -> None:
-    """As when the settings are reloaded; one that is no use leaves the one before in its place."""
+def test_use_switches_to_another_database(path: Path, tmp_path: Path) -> None:
+    """As at a reload of the settings. An unusable one leaves the previous one in use."""
     geoip, address = GeoIP(None), ip_address("192.0.2.1").packed
     assert geoip.lookup(address) is None
     geoip.use(make_city(path, {"192.0.2.0/24": LONDON}))

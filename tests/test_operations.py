@@ -4,13 +4,13 @@ import bencodepy
 import pytest
 
 from tests.store.harness import Store, info_hash, running, update
-from tracker.admin import operations
+from tracker import operations
 from tracker.bittorrent import Endpoint, PeerId
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.store.torrents import Peer, Torrent
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.store.torrents.torrents import Peer, Torrent
 
 
 @pytest.fixture
@@ -42,14 +42,14 @@ async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store) -> No
     assert found is not None and found.name == "another name" and found.private
 
 
-async def test_a_file_that_is_none_is_refused(store: Store) -> None:
+async def test_an_invalid_torrent_file_is_refused(store: Store) -> None:
     with pytest.raises(ClientError, match="not a well-formed"):
         await operations.add_file(store.torrents, b"d4:info")
     with pytest.raises(ClientError, match="too large"):
         await operations.add_file(store.torrents, bytes(101), max_bytes=100)
 
 
-async def test_disabling_says_why_and_enabling_forgets_it(store: Store) -> None:
+async def test_disabling_sets_a_reason_and_enabling_clears_it(store: Store) -> None:
     await operations.add_torrent(store.torrents, info_hash(1), {})
     for fields, state, reason in (
         (operations.torrent_fields(enabled=False), "disabled", operations.NOT_SERVED),
@@ -62,12 +62,12 @@ async def test_disabling_says_why_and_enabling_forgets_it(store: Store) -> None:
         assert (operations.state_of(found), found.reason) == (state, reason)
 
 
-def test_states() -> None:
+def test_each_torrent_has_its_state() -> None:
     assert operations.state_of(Torrent(info_hash(1), "1", registered=False)) == "unregistered"
     assert operations.state_of(Torrent(info_hash(1), "1", registered=True, denied="")) == "denied"
 
 
-async def test_a_peer_for_people(store: Store) -> None:
+async def test_a_peer_view_has_readable_fields(store: Store) -> None:
     peer_id = PeerId(b"-qB5020-" + bytes(12))
     await store.announce(update(1, peer_id=peer_id, uploaded=7, bytes_left=2**53 - 1))
     torrent = await store.torrents.get(info_hash(1))
@@ -80,7 +80,7 @@ async def test_a_peer_for_people(store: Store) -> None:
     assert view.last_announce == int(store.clock.now)
 
 
-def test_what_somebody_else_wrote_is_no_figure() -> None:
+def test_invalid_numbers_in_the_store_count_as_0() -> None:
     fields = {"uploaded": "9" * 5000, "downloaded": "nan", "left": "x", "speed_up": "inf", "user_id": "7"}
     peer = Peer(PeerId(bytes(20)), (Endpoint(b"\x01\x02\x03\x04\0\x05"),), False, fields)
     view = operations.peer_view(peer, GeoIP(None))
@@ -88,16 +88,16 @@ def test_what_somebody_else_wrote_is_no_figure() -> None:
 
 
 @pytest.mark.parametrize("prefix", [b"-TR40", b"\0\xff%41 /", bytes(range(20))])
-def test_prefixes_survive_being_shown(prefix: bytes) -> None:
-    assert operations.parse_prefix(operations.shown_prefix(prefix)) == prefix
+def test_a_formatted_prefix_parses_to_the_same_bytes(prefix: bytes) -> None:
+    assert operations.parse_prefix(operations.format_prefix(prefix)) == prefix
 
 
 @pytest.mark.parametrize(("factor", "text"), [(0, "0"), (1000, "1000"), (1.5, "1.5"), (1e-7, "0")])
-def test_factors_are_written_as_scripts_read_them(factor: float, text: str) -> None:
+def test_multipliers_have_no_exponent(factor: float, text: str) -> None:
     assert operations.torrent_fields(multi_up=factor) == {"multi_up": text}
 
 
-def test_a_v2_hash_is_cut() -> None:
+def test_a_v2_hash_is_cut_to_20_bytes() -> None:
     assert operations.parse_hash("ab" * 32) == bytes.fromhex("ab" * 20)
     with pytest.raises(ClientError):
         operations.parse_hash("ab" * 21)

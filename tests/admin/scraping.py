@@ -1,4 +1,4 @@
-"""A whole tracker in this process that is used, and what Prometheus gets to read of it meanwhile."""
+"""A whole tracker in this process, with announces, and what Prometheus reads from it meanwhile."""
 
 import asyncio
 import gc
@@ -17,22 +17,24 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families
 from pydantic import SecretStr
 
-from tests import geoip_databases
-from tests.servers import start_valkey
-from tracker.admin.desk import Desk
+from loadtest import geoip_databases
+from loadtest.servers import start_valkey
+from tests.waiting import eventually
+from tracker.admin.context import AdminContext
 from tracker.admin.server import serve_admin
-from tracker.background import open_background
-from tracker.foundation import laid
-from tracker.joins import open_joins
-from tracker.loops import running
-from tracker.readiness import Readiness
-from tracker.service import reaper_on
-from tracker.settings import AdminSettings, HttpSettings, RedisSettings, Settings
-from tracker.settings_background import GeoIPSettings
-from tracker.store.job import SWEEP
-from tracker.stores import Stores, open_connection, stores_on
-from tracker.telemetry import Telemetry
-from tracker.web import open_web
+from tracker.app.background import open_background
+from tracker.app.join_events import open_joins
+from tracker.app.readiness import Readiness
+from tracker.app.service import reaper_on
+from tracker.app.web import open_web
+from tracker.runtime.context import open_context
+from tracker.runtime.store import open_connection
+from tracker.runtime.telemetry import Telemetry
+from tracker.settings.background import GeoIPSettings
+from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings
+from tracker.store.jobs.records import SWEEP
+from tracker.store.store import Store
+from tracker.system.event_loop import running
 
 SECONDS = 30.0
 PROMTOOL = shutil.which("promtool") or ""
@@ -44,7 +46,7 @@ Samples = dict[tuple[str, frozenset[tuple[str, str]]], float]
 
 @dataclass(frozen=True)
 class Scrapes:
-    """Each is the text of an answer: before anybody came, after that, later, and when the store was gone."""
+    """Expositions: before the first announce, after it, later, and without the store."""
 
     fresh: str
     used: str
@@ -60,39 +62,41 @@ class Running:
     peers: str
     admin: str
     token: str
-    stores: Stores
+    stores: Store
 
     async def metrics(self, accept: str = "text/plain") -> str:
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
         async with aiohttp.ClientSession(headers=headers) as session:
-            async with session.get(f"{self.admin}/metrics") as answer:
-                assert answer.status == 200, await answer.text()
-                return await answer.text()
+            async with session.get(f"{self.admin}/metrics") as response:
+                assert response.status == 200, await response.text()
+                return await response.text()
 
     async def ask(self, path: str, **query: str) -> None:
-        """A request of a peer behind the proxy that we are."""
+        """A request of a peer; this test is its proxy."""
         address = query.pop("address", "192.0.2.7")
         text = "&".join(f"{name}={value}" for name, value in query.items())
         headers = {"X-Forwarded-For": address}
         async with aiohttp.ClientSession(headers=headers) as session:
-            async with session.get(f"{self.peers}{path}?{text}", allow_redirects=False) as answer:
-                assert answer.status == 200
+            async with session.get(f"{self.peers}{path}?{text}", allow_redirects=False) as response:
+                assert response.status == 200
 
     async def announce(self, peer: int, **query: str) -> None:
         defaults = {"info_hash": "%01" * 20, "peer_id": f"-TR4000-{peer:012}", "port": "6881", "left": "0"}
         await self.ask("/announce", **{**defaults, **query})
 
     async def until(self, **least: float) -> str:
-        """The text of the first scrape in which the samples of each of these names add up to so much."""
-        async with asyncio.timeout(SECONDS):
-            while True:
-                text = await self.metrics()
-                sums = Counter[str]()
-                for (name, _), value in samples_of(text).items():
-                    sums[name] += value  # type: ignore[assignment]  # a Counter of floats adds up as well
-                if all(sums[name] >= value for name, value in least.items()):
-                    return text
-                await asyncio.sleep(0.05)
+        """The first exposition in which the samples of each name add up to the given sum."""
+        texts: list[str] = []
+
+        async def add_up() -> bool:
+            texts.append(await self.metrics())
+            sums = Counter[str]()
+            for (name, _), value in samples_of(texts[-1]).items():
+                sums[name] += value  # type: ignore[assignment]  # a Counter also sums floats
+            return all(sums[name] >= value for name, value in least.items())
+
+        await eventually(add_up)
+        return texts[-1]
 
 
 def samples_of(text: str) -> Samples:
@@ -105,30 +109,32 @@ def samples_of(text: str) -> Samples:
 
 @asynccontextmanager
 async def tracking(settings: Settings) -> AsyncIterator[Running]:
-    """As the service puts it together, without its signals."""
+    """Assembled like the service, without signal handlers."""
     assert settings.redis.url is not None
     telemetry, url = Telemetry(), settings.redis.url.get_secret_value()
     async with (
         open_connection(url, settings.redis, 5.0, telemetry.round_trip) as (connection, version),
-        laid(settings, connection, telemetry) as base,
+        open_context(settings, connection, telemetry) as base,
     ):
-        reaper, secret = await reaper_on(settings, base)
+        reaper = await reaper_on(base)
         problems = Readiness(connection, lambda: False, reaper).problems
-        stores = stores_on(connection, base.scripts, base.keys, settings, base.counters)
+        stores = base.store
         async with (
-            open_joins(settings, base, secret) as joins,
-            open_background(settings, base, reaper, joins.joined),
+            open_joins(base) as joins,
+            open_background(base, reaper, joins.unique_users.add),
             running(reaper.run),
-            open_web(settings, base, joins, secret, problems=problems) as peers,
+            open_web(base, joins, problems=problems) as peers,
         ):
-            desk = Desk(stores, settings, joins.places, telemetry.snapshot, problems, time.time, version)
+            context = AdminContext(
+                stores, base.live, joins.places, telemetry.snapshot, problems, time.time, version
+            )
             _, token = await stores.tokens.create("prometheus", "read")
-            async with serve_admin(desk, settings.admin) as admin:
+            async with serve_admin(context, settings.admin) as admin:
                 yield Running(f"http://{peers[0]}", f"http://{admin[0]}", token, stores)
 
 
 async def _used(running: Running) -> None:
-    """Something of everything happens once."""
+    """Cause every kind of event once."""
     await running.announce(1, event="started")
     await running.announce(1, event="completed")
     await running.announce(2, event="started", left="5", address="2001:db8:1::2")
@@ -144,7 +150,7 @@ async def scrapes(directory: Path) -> Scrapes:
     server = start_valkey(directory, "--appendonly", "no", "--maxmemory", "1gb")
     try:
         settings = Settings(
-            # Patient: with the defaults a machine that is busy elsewhere loses the store for a moment.
+            # Long timeouts: on a busy machine the defaults lose the store for a moment.
             redis=RedisSettings(url=SecretStr(server.url), connect_timeout_seconds=20, timeout_seconds=20),
             http=HttpSettings(listen=("127.0.0.1:0",), trusted_proxies=("127.0.0.1/32",)),
             admin=AdminSettings(listen=("127.0.0.1:0",)),
@@ -168,9 +174,9 @@ async def scrapes(directory: Path) -> Scrapes:
             await running.announce(5, event="started")
             later = await running.metrics()
             server.kill()
-            await running.announce(6)  # is told that the store is away
+            await running.announce(6)  # refused: the store is unavailable
             away = await running.metrics()
-            server.start()  # so that what is counted can be written at the end
+            server.start()  # so that the counters can be flushed at the end
         return Scrapes(fresh, used, openmetrics, later, away)
     finally:
         server.kill()
@@ -178,7 +184,7 @@ async def scrapes(directory: Path) -> Scrapes:
 
 @contextmanager
 def collector_as_before() -> Iterator[None]:
-    """A tracker spares its process the collector; this one has others to serve."""
+    """A tracker freezes the garbage collector of its process; this process runs other tests too."""
     thresholds = gc.get_threshold()
     try:
         yield
@@ -189,6 +195,6 @@ def collector_as_before() -> Iterator[None]:
 
 @cache
 def scraped() -> Scrapes:
-    """Done once for all tests that look at it."""
+    """Runs once for all tests of this module."""
     with collector_as_before(), tempfile.TemporaryDirectory(prefix="sk-") as name:
         return asyncio.run(scrapes(Path(name)))

@@ -1,4 +1,4 @@
-"""Who gets in, and who does not: every way in, tried by those who should not have it."""
+"""Authentication and authorization over HTTP: tokens, cookies, origins, hosts, limits, logs."""
 
 import asyncio
 import os
@@ -12,12 +12,12 @@ import pytest
 import structlog
 from yarl import URL
 
-from tests import trackers
+from loadtest import trackers
 from tests.admin.conftest import Admin, Serve
-from tests.admin.raw import ask, wire
-from tracker.admin.attempts import PER_ADDRESS
-from tracker.admin.cookies import COOKIE
-from tracker.admin.problems import CONTENT_TYPE
+from tests.raw_http import ask, connect
+from tracker.admin.auth.attempts import PER_ADDRESS
+from tracker.admin.http.cookies import COOKIE
+from tracker.admin.http.problems import CONTENT_TYPE
 
 NOBODY = "swk_0123456789ab_" + "a" * 43
 HASH = "ab" * 20
@@ -29,7 +29,7 @@ def bearer(text: str) -> dict[str, str]:
 
 
 async def routes(admin: Admin) -> list[tuple[str, str]]:
-    """(method, path) of all that the API describes, and the pages."""
+    """(method, path) of every operation of the API document, and of the pages."""
     async with admin.client("full") as client:
         described = await (await client.get("/api/openapi.json")).json()
     values = {"info_hash": HASH, "user_id": "1", "token_id": "0" * 12}
@@ -58,26 +58,26 @@ async def routes(admin: Admin) -> list[tuple[str, str]]:
     return found + [("GET", page) for page in (*pages, "/metrics", "/live", "/api/openapi.json")]
 
 
-# Who is asking
+# Authentication
 
 
-async def test_without_a_token_there_is_nothing(admin: Admin) -> None:
-    """Loopback alone opens nothing."""
+async def test_requests_without_a_token_are_refused(admin: Admin) -> None:
+    """Requests from loopback need a token too."""
     everything = await routes(admin)
     assert len(everything) > 40
     async with admin.client() as nobody:
         for method, path in everything:
-            answer = await nobody.request(method, path, allow_redirects=False)
+            response = await nobody.request(method, path, allow_redirects=False)
             if path.startswith(("/api/", "/metrics")):
-                assert (answer.status, answer.content_type) == (401, CONTENT_TYPE), (method, path)
-                assert answer.headers["WWW-Authenticate"] == "Bearer"
+                assert (response.status, response.content_type) == (401, CONTENT_TYPE), (method, path)
+                assert response.headers["WWW-Authenticate"] == "Bearer"
             else:
-                assert answer.status in (303, 401), (method, path)
-                assert answer.headers.get("Location", "/sign-in") == "/sign-in"
-            assert "Set-Cookie" not in answer.headers
+                assert response.status in (303, 401), (method, path)
+                assert response.headers.get("Location", "/sign-in") == "/sign-in"
+            assert "Set-Cookie" not in response.headers
 
 
-async def test_what_does_not_exist_is_not_told_to_strangers(admin: Admin) -> None:
+async def test_unknown_paths_are_not_revealed_without_authentication(admin: Admin) -> None:
     async with admin.client() as nobody:
         assert (await nobody.get("/api/v1/nothing")).status == 401
         assert (await nobody.put("/health")).status == 401
@@ -100,25 +100,25 @@ async def test_what_does_not_exist_is_not_told_to_strangers(admin: Admin) -> Non
         "Bearer \xff\xfe",
     ],
 )
-async def test_a_wrong_token_is_refused(admin: Admin, header: str) -> None:
+async def test_an_invalid_token_is_refused(admin: Admin, header: str) -> None:
     text = f"GET {TORRENTS} HTTP/1.1\nHost: localhost\nAuthorization: {header}"
     assert (await ask(admin.addresses[0], text)).status == 401
 
 
-async def test_two_tokens_are_none(admin: Admin) -> None:
+async def test_two_authorization_headers_are_refused(admin: Admin) -> None:
     good = await admin.token("full")
     lines = f"Authorization: Bearer {good}\nAuthorization: Bearer {NOBODY}"
-    answer = await ask(admin.addresses[0], f"GET {TORRENTS} HTTP/1.1\nHost: localhost\n{lines}")
-    assert answer.status == 401
+    response = await ask(admin.addresses[0], f"GET {TORRENTS} HTTP/1.1\nHost: localhost\n{lines}")
+    assert response.status == 401
 
 
-async def test_a_wrong_token_is_not_made_good_by_a_cookie(admin: Admin) -> None:
+async def test_a_valid_cookie_does_not_make_up_for_an_invalid_token(admin: Admin) -> None:
     async with admin.browser("full") as browser:
         assert (await browser.get(TORRENTS)).status == 200
         assert (await browser.get(TORRENTS, headers=bearer(NOBODY))).status == 401
 
 
-async def test_tokens_count_in_the_header_only(admin: Admin) -> None:
+async def test_tokens_are_read_from_the_header_only(admin: Admin) -> None:
     good = await admin.token("full")
     async with admin.client() as nobody:
         for target in (f"{TORRENTS}?token={good}", f"{TORRENTS}?access_token={good}"):
@@ -127,19 +127,19 @@ async def test_tokens_count_in_the_header_only(admin: Admin) -> None:
         assert (await nobody.get(TORRENTS, headers=bearer("a" * 43))).status == 401
 
 
-async def test_a_reader_changes_nothing(admin: Admin) -> None:
+async def test_scope_read_cannot_change_anything(admin: Admin) -> None:
     changes = [(method, path) for method, path in await routes(admin) if method != "GET"]
     assert len(changes) > 15
     async with admin.client("read") as reader, admin.browser("read") as browser:
         for client in (reader, browser):
             assert (await client.get(TORRENTS)).status == 200
             for method, path in changes:
-                answer = await client.request(method, path, json={"info_hash": HASH})
-                assert answer.status == 403, (method, path)
+                response = await client.request(method, path, json={"info_hash": HASH})
+                assert response.status == 403, (method, path)
     assert await admin.stores.torrents.count() == 0
 
 
-async def test_a_revoked_token_is_refused_at_once(admin: Admin) -> None:
+async def test_a_revoked_token_is_refused_immediately(admin: Admin) -> None:
     async with admin.client("full") as client, admin.browser("full") as browser:
         assert (await client.get(TORRENTS)).status == 200
         assert (await browser.get(TORRENTS)).status == 200
@@ -150,19 +150,19 @@ async def test_a_revoked_token_is_refused_at_once(admin: Admin) -> None:
         assert (await browser.post(TORRENTS, json={"info_hash": HASH})).status == 401
 
 
-# Browsers that are made to ask
+# Cross-site requests
 
 
 CREATE = {"info_hash": HASH}
 
 
 async def created(client: aiohttp.ClientSession, **headers: str) -> int:
-    """The status of an attempt to register a torrent; 201 when it was done."""
+    """The status of an attempt to register a torrent; 201 on success."""
     named = {name.replace("_", "-"): value for name, value in headers.items()}
     return (await client.post(TORRENTS, json=CREATE, headers=named)).status
 
 
-async def test_a_cookie_alone_changes_nothing(admin: Admin) -> None:
+async def test_a_cookie_without_csrf_token_cannot_change_anything(admin: Admin) -> None:
     async with admin.browser("full", headers={"X-CSRF-Token": ""}) as browser:
         assert await created(browser) == 403
         assert await created(browser, X_CSRF_Token="wrong") == 403
@@ -173,7 +173,7 @@ async def test_a_cookie_alone_changes_nothing(admin: Admin) -> None:
         assert await created(other) == 201
 
 
-async def test_the_csrf_token_may_be_a_field_of_a_form(admin: Admin) -> None:
+async def test_the_csrf_token_may_be_a_form_field(admin: Admin) -> None:
     async with admin.browser("read") as browser:
         token = browser.headers["X-CSRF-Token"]
         secret = next(iter(browser.cookie_jar)).value
@@ -201,15 +201,15 @@ async def test_the_csrf_token_may_be_a_field_of_a_form(admin: Admin) -> None:
         {"Origin": "http://evil.example", "Sec_Fetch_Site": "same-origin"},
     ],
 )
-async def test_a_page_of_another_site_changes_nothing(admin: Admin, headers: dict[str, str]) -> None:
-    """Not even one that got hold of the CSRF token, or of a token."""
+async def test_a_cross_site_request_cannot_change_anything(admin: Admin, headers: dict[str, str]) -> None:
+    """Not even with the CSRF token, or with a token."""
     async with admin.browser("full") as browser, admin.client("full") as client:
         assert await created(browser, **headers) == 403
         assert await created(client, **headers) == 403
     assert await admin.stores.torrents.count() == 0
 
 
-async def test_a_signed_in_browser_says_where_a_change_comes_from(admin: Admin) -> None:
+async def test_a_change_with_a_cookie_needs_an_origin(admin: Admin) -> None:
     async with admin.browser("full") as browser:
         secret, token = next(iter(browser.cookie_jar)).value, browser.headers["X-CSRF-Token"]
     async with admin.client(cookies={COOKIE: secret}, headers={"X-CSRF-Token": token}) as page:
@@ -217,91 +217,93 @@ async def test_a_signed_in_browser_says_where_a_change_comes_from(admin: Admin) 
         assert await created(page, Origin=admin.url) == 201
 
 
-async def test_no_other_site_is_allowed_to_read(admin: Admin) -> None:
+async def test_no_cors_header_is_sent(admin: Admin) -> None:
     async with admin.client("read") as client:
         for method in ("GET", "OPTIONS"):
-            answer = await client.request(
+            response = await client.request(
                 method,
                 TORRENTS,
                 headers={"Origin": "http://evil.example", "Access-Control-Request-Method": "GET"},
             )
-            assert not [name for name in answer.headers if name.lower().startswith("access-control-")]
+            assert not [name for name in response.headers if name.lower().startswith("access-control-")]
 
 
 @pytest.mark.parametrize("host", ["evil.example", "evil.example:6970", "127.0.0.1.evil.example", "0.0.0.0"])
-async def test_a_name_that_is_not_ours_is_not_answered(admin: Admin, host: str) -> None:
-    """DNS rebinding: the page's own name, resolved to this machine. Not even a good token helps."""
+async def test_an_unknown_host_name_is_refused(admin: Admin, host: str) -> None:
+    """DNS rebinding: a foreign name that resolves to this host. A valid token does not help."""
     for path in ("/", "/health", "/ready", "/sign-in", "/static/sign_in.js", TORRENTS):
         line = f"Authorization: Bearer {await admin.token('full')}"
-        answer = await ask(admin.addresses[0], f"GET {path} HTTP/1.1\nHost: {host}\n{line}")
-        assert (answer.status, answer.headers["content-type"]) == (421, CONTENT_TYPE)
-        assert host.encode() not in answer.body
-    answer = await ask(
+        response = await ask(admin.addresses[0], f"GET {path} HTTP/1.1\nHost: {host}\n{line}")
+        assert (response.status, response.headers["content-type"]) == (421, CONTENT_TYPE)
+        assert host.encode() not in response.body
+    response = await ask(
         admin.addresses[0],
         f"POST /sign-in HTTP/1.1\nHost: {host}\nOrigin: http://{host}\nContent-Length: 0",
     )
-    assert answer.status == 421
+    assert response.status == 421
 
 
-async def test_a_configured_name_is_answered(serve: Serve) -> None:
+async def test_a_configured_host_name_is_accepted(serve: Serve) -> None:
     admin = await serve(hosts=("tracker.example",))
     async with admin.client("read", headers={"Host": "tracker.example"}) as client:
         assert (await client.get(TORRENTS)).status == 200
 
 
-# Where one is led
+# Redirects and paths
 
 
-async def test_redirects_lead_to_pages_of_ours(admin: Admin) -> None:
-    """Whatever names another place: a path, a query, a header."""
+async def test_redirects_stay_on_this_port(admin: Admin) -> None:
+    """Another host in the path, the query or a header."""
     elsewhere = {"Referer": "http://evil.example/", "X-Forwarded-Host": "evil.example"}
     odd = ("//evil.example", "/\\evil.example", "/?next=http://evil.example", "/sign-in?next=//evil.example")
     token = await admin.token("full")
     async with admin.client(headers=elsewhere) as nobody, admin.browser("full", headers=elsewhere) as browser:
         for path in (*odd, "/users?id=//evil.example", "/users?id=1%0d%0aLocation:%20http://evil.example"):
             for client in (nobody, browser):
-                async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as answer:
-                    assert answer.headers.get("Location", "/sign-in") == "/sign-in", path
+                async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as response:
+                    assert response.headers.get("Location", "/sign-in") == "/sign-in", path
         form = {"token": token, "next": "http://evil.example"}
         for path, data in (("/sign-out", {"next": "//evil.example"}), ("/sign-in?next=//evil.example", form)):
-            async with browser.post(path, data=data, allow_redirects=False) as answer:
-                assert answer.headers["Location"] in ("/", "/sign-in")
+            async with browser.post(path, data=data, allow_redirects=False) as response:
+                assert response.headers["Location"] in ("/", "/sign-in")
 
 
 @pytest.mark.parametrize(
     "name", ["../../../etc/cron.d/x.torrent", "/etc/passwd", "a;b=c.torrent", "http://evil.example/x"]
 )
-async def test_the_name_of_an_upload_leads_nowhere(admin: Admin, name: str, tmp_path: Path) -> None:
-    """Files are read from memory and their contents become figures: nothing of them is written, served or run."""
+async def test_the_file_name_of_an_upload_is_never_a_path(admin: Admin, name: str, tmp_path: Path) -> None:
+    """Uploads are parsed in memory; they are neither written to disk nor served nor executed."""
     form = aiohttp.FormData()
     info = b"d6:lengthi1e4:name1:a12:piece lengthi16384e6:pieces20:" + b"a" * 20 + b"e"
     form.add_field("file", b"d4:info" + info + b"e", filename=name, content_type="text/html")
     async with admin.client("full") as client:
-        async with client.post(TORRENTS, data=form) as answer:
-            text = await answer.text()
-            assert answer.status == 201, text
+        async with client.post("/api/v1/torrent-files", data=form) as response:
+            text = await response.text()
+            assert response.status == 201, text
         assert "evil" not in text and "etc" not in text
         (torrent,) = await admin.stores.torrents.top("seeders", 10)
         assert torrent.name == "a"
 
 
-# Those who try again and again
+# Repeated attempts
 
 
-async def test_failures_are_put_off_and_good_tokens_are_not(admin: Admin) -> None:
+async def test_failed_attempts_are_limited_and_valid_tokens_accepted(admin: Admin) -> None:
     async with admin.client() as guesser, admin.client("read") as client:
-        answers = [await guesser.get(TORRENTS, headers=bearer(NOBODY)) for _ in range(PER_ADDRESS.burst + 5)]
-        statuses = [answer.status for answer in answers]
+        responses = [
+            await guesser.get(TORRENTS, headers=bearer(NOBODY)) for _ in range(PER_ADDRESS.burst + 5)
+        ]
+        statuses = [response.status for response in responses]
         assert statuses[: PER_ADDRESS.burst] == [401] * PER_ADDRESS.burst
         assert 429 in statuses[PER_ADDRESS.burst :]
-        last = next(answer for answer in answers if answer.status == 429)
+        last = next(response for response in responses if response.status == 429)
         assert last.content_type == CONTENT_TYPE and int(last.headers["Retry-After"]) >= 1
         assert (await client.get(TORRENTS)).status == 200
         form = {"token": await admin.token("read")}
         assert (await guesser.post("/sign-in", data=form, allow_redirects=False)).status == 303
 
 
-async def test_guesses_at_the_sign_in_count_too(admin: Admin) -> None:
+async def test_failed_sign_ins_count_as_attempts(admin: Admin) -> None:
     async with admin.client() as guesser:
         for _ in range(PER_ADDRESS.burst // 2):
             assert (await guesser.post("/sign-in", data={"token": NOBODY})).status == 403
@@ -312,17 +314,17 @@ async def test_guesses_at_the_sign_in_count_too(admin: Admin) -> None:
         assert (await guesser.post("/sign-in", data={"link": secret}, allow_redirects=False)).status == 303
 
 
-async def test_a_session_that_has_ended_is_no_guess(admin: Admin) -> None:
-    """Its browser is sent to sign in, however often its open pages ask."""
+async def test_an_expired_session_is_no_failed_attempt(admin: Admin) -> None:
+    """The browser is redirected to the sign-in, however often its open pages send requests."""
     async with admin.client(headers={"Cookie": f"{COOKIE}={'a' * 43}"}) as browser:
         for _ in range(PER_ADDRESS.burst + 5):
             assert (await browser.get("/", allow_redirects=False)).status == 303
             assert (await browser.get("/live", headers={"Accept": "text/event-stream"})).status == 401
-            answer = await browser.get("/torrents", headers={"HX-Request": "true"})
-            assert (answer.status, answer.headers["HX-Redirect"]) == (401, "/sign-in")
+            response = await browser.get("/torrents", headers={"HX-Request": "true"})
+            assert (response.status, response.headers["HX-Redirect"]) == (401, "/sign-in")
 
 
-async def test_of_many_uses_of_a_link_at_once_one_signs_in(admin: Admin) -> None:
+async def test_concurrent_uses_of_a_link_sign_in_once(admin: Admin) -> None:
     secret = await admin.stores.tokens.new_link()
 
     async def use() -> int:
@@ -333,26 +335,29 @@ async def test_of_many_uses_of_a_link_at_once_one_signs_in(admin: Admin) -> None
     assert sorted(statuses)[:1] == [303] and statuses.count(303) == 1
 
 
-async def test_a_link_is_no_use_after_fifteen_minutes(admin: Admin) -> None:
+async def test_a_link_expires_after_fifteen_minutes(admin: Admin) -> None:
     secret = await admin.stores.tokens.new_link()
     admin.clock.now += 900
     async with admin.client() as browser:
         assert (await browser.post("/sign-in", data={"link": secret})).status == 403
 
 
-# Those who send too much
+# Bodies that are too large
 
 
-async def test_an_upload_beyond_the_limit_is_refused_unread(serve: Serve) -> None:
+async def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(serve: Serve) -> None:
     admin = await serve(max_upload_bytes=100_000)
     token = await admin.token("full")
-    head = f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\nContent-Type: application/json\r\n"
-    async with wire(admin.addresses[0]) as line:
+    head = (
+        f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\n"
+        f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
+    )
+    async with connect(admin.addresses[0]) as line:
         line.send(f"{head}Content-Length: 1000000000\r\n\r\n".encode())
-        answer = await line.receive()
-        assert (answer.status, answer.headers["content-type"]) == (413, CONTENT_TYPE)
+        response = await line.receive()
+        assert (response.status, response.headers["content-type"]) == (413, CONTENT_TYPE)
         assert await line.is_closed()
-    async with wire(admin.addresses[0]) as line:
+    async with connect(admin.addresses[0]) as line:
         line.send(f"{head}Transfer-Encoding: chunked\r\n\r\n".encode())
         done, sent = asyncio.Task(line.receive()), 0
         while not done.done() and sent < 50_000_000:
@@ -364,13 +369,13 @@ async def test_an_upload_beyond_the_limit_is_refused_unread(serve: Serve) -> Non
         assert sent < 10_000_000
 
 
-async def test_strangers_bodies_are_not_read(admin: Admin) -> None:
-    async with wire(admin.addresses[0]) as line:
+async def test_bodies_of_unauthenticated_requests_are_not_read(admin: Admin) -> None:
+    async with connect(admin.addresses[0]) as line:
         line.send(f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\nContent-Length: 1000000\r\n\r\n".encode())
-        assert (await line.receive()).status == 401  # with the body still to come
+        assert (await line.receive()).status == 401  # before the body is sent
 
 
-# What is told to others
+# Logs
 
 
 @pytest.fixture
@@ -389,14 +394,14 @@ async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest
         await browser.post("/sign-in", data={"link": link})
         await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
         await ask(admin.addresses[0], f"NONSENSE {token}")
-        admin.stores.connection._gone.set()
+        admin.stores.connection._lost(OSError())
         await client.get(TORRENTS)
     told = repr(logs) + caplog.text
     for secret in (link, token, token.rpartition("_")[2], session):
         assert secret not in told
 
 
-async def test_who_did_what_is_logged(admin: Admin, logs: list[Any]) -> None:
+async def test_changes_are_logged_with_their_author(admin: Admin, logs: list[Any]) -> None:
     async with admin.client("full") as client, admin.client() as guesser:
         await client.get(TORRENTS)
         assert await created(client) == 201
@@ -405,17 +410,17 @@ async def test_who_did_what_is_logged(admin: Admin, logs: list[Any]) -> None:
             await guesser.get(TORRENTS, headers=bearer(NOBODY))
     told = [(line["event"], line.get("by"), line["what"]) for line in logs]
     assert told[:2] == [
-        ("changed by hand", "test full", f"POST {TORRENTS}"),
-        ("changed by hand", "test full", f"DELETE {TORRENTS}/{HASH}"),
+        ("admin change", "test full", f"POST {TORRENTS}"),
+        ("admin change", "test full", f"DELETE {TORRENTS}/{HASH}"),
     ]
     refused = told[2:]
-    assert set(refused) == {("refused at the admin port", None, f"GET {TORRENTS}")}
-    assert len(refused) < PER_ADDRESS.burst + 20  # no more lines than a pace allows
+    assert set(refused) == {("admin authentication failed", None, f"GET {TORRENTS}")}
+    assert len(refused) < PER_ADDRESS.burst + 20  # the rate limit bounds the log lines
 
 
 @pytest.mark.slow
-def test_no_secret_is_in_a_log_or_a_list_of_processes(tmp_path: Path) -> None:
-    """A whole tracker with a store of its own, its first link used for a session, and that for a token."""
+def test_no_secret_is_in_a_log_or_a_process_list(tmp_path: Path) -> None:
+    """A whole tracker with its own store: the first link opens a session, which creates a token."""
     tracker = trackers.start(tmp_path, TRACKER_LOG__LEVEL="debug")
     try:
         link = tracker.banner.partition("/sign-in#")[2].split()[0]
@@ -424,9 +429,9 @@ def test_no_secret_is_in_a_log_or_a_list_of_processes(tmp_path: Path) -> None:
         connection.request(
             "POST", "/sign-in", f"link={link}", {"Content-Type": "application/x-www-form-urlencoded"}
         )
-        answer = connection.getresponse()
-        session = (answer.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
-        answer.read()
+        response = connection.getresponse()
+        session = (response.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
+        response.read()
         made = trackers.run(tmp_path, "token", "create", "site", "--json").stdout
         token = made.partition('"token": "')[2].partition('"')[0]
         connection.request("GET", TORRENTS, headers=bearer(token))
@@ -438,13 +443,13 @@ def test_no_secret_is_in_a_log_or_a_list_of_processes(tmp_path: Path) -> None:
         )
     finally:
         tracker.end()
-    assert answer.status == 303 and len(session) == 43 and status == 200
+    assert response.status == 303 and len(session) == 43 and status == 200
     for secret in (link, session, token):
         assert secret not in tracker.log and secret.encode() not in listed
 
 
 def _processes_of(pid: int) -> list[Path]:
-    """A process and its children, as /proc shows them to everybody."""
+    """A process and its children, as /proc shows them to all users."""
     if not Path("/proc/self/task").exists():
         pytest.skip("processes are listed by /proc")
     found = [pid]

@@ -1,4 +1,4 @@
-"""The admin port over real sockets: probes, headers of every answer, errors, addresses, and how it stops."""
+"""The admin port over real sockets: probes, headers, errors, addresses, stopping."""
 
 import asyncio
 import json
@@ -10,57 +10,57 @@ import pytest
 from aiohttp import web
 
 from tests.admin.conftest import Admin, Serve
-from tests.admin.raw import ask, wire
-from tracker.admin.connections import Limits, serving
-from tracker.admin.headers import HEADERS
-from tracker.admin.problems import CONTENT_TYPE
+from tests.raw_http import ask, connect
+from tracker.admin.http.connections import Limits, serving
+from tracker.admin.http.headers import HEADERS
+from tracker.admin.http.problems import CONTENT_TYPE
+from tracker.admin.http.stopping import STOPPING
 from tracker.admin.server import serve_admin
-from tracker.admin.stopping import STOPPING
 from tracker.errors import StartupError
-from tracker.listeners import open_listeners
+from tracker.system.listeners import open_listeners
 
 
 async def test_probes_need_no_token(admin: Admin) -> None:
     async with admin.client() as client:
         for path, text in (("/health", "alive\n"), ("/ready", "ready\n")):
-            answer = await client.get(path)
-            assert (answer.status, await answer.text()) == (200, text)
+            response = await client.get(path)
+            assert (response.status, await response.text()) == (200, text)
             assert (await client.head(path)).status == 200
-        admin.problems.append("the store does not answer")
-        answer = await client.get("/ready")
-        assert (answer.status, await answer.text()) == (503, "the store does not answer\n")
+        admin.problems.append("the store does not response")
+        response = await client.get("/ready")
+        assert (response.status, await response.text()) == (503, "the store does not response\n")
         assert (await client.head("/ready")).status == 503
         assert (await client.get("/health")).status == 200
 
 
-async def test_probes_come_from_programs_that_send_the_address_they_connect_to(serve: Serve) -> None:
-    """As Kubernetes does; the port listens on every address, and knows which one was meant."""
+async def test_probes_accept_the_address_as_host_name(serve: Serve) -> None:
+    """Kubernetes does that. The port listens on all addresses and recognises the local one."""
     admin = await serve(listen=("0.0.0.0:0",))
     port = admin.addresses[0].rpartition(":")[2]
-    answer = await ask(f"127.0.0.2:{port}", f"GET /health HTTP/1.1\nHost: 127.0.0.2:{port}")
-    assert answer.status == 200
-    answer = await ask(f"127.0.0.2:{port}", "GET /health HTTP/1.1\nHost: 127.0.0.3")
-    assert answer.status == 421
+    response = await ask(f"127.0.0.2:{port}", f"GET /health HTTP/1.1\nHost: 127.0.0.2:{port}")
+    assert response.status == 200
+    response = await ask(f"127.0.0.2:{port}", "GET /health HTTP/1.1\nHost: 127.0.0.3")
+    assert response.status == 421
 
 
 EVERYWHERE = ["/health", "/sign-in", "/static/sign_in.js", "/nothing", "/api/v1/nothing", "/", "/metrics"]
 
 
 @pytest.mark.parametrize("path", EVERYWHERE)
-async def test_every_answer_says_what_a_browser_may_do_with_it(admin: Admin, path: str) -> None:
+async def test_every_response_has_the_security_headers(admin: Admin, path: str) -> None:
     async with admin.client() as nobody, admin.client("read") as reader:
         for client in (nobody, reader):
             for method in ("GET", "HEAD", "POST"):
-                answer = await client.request(method, path, allow_redirects=False)
-                assert {name: answer.headers.get(name) for name in HEADERS} == HEADERS
-                assert "Server" not in answer.headers
-                kept = answer.headers["Cache-Control"]
+                response = await client.request(method, path, allow_redirects=False)
+                assert {name: response.headers.get(name) for name in HEADERS} == HEADERS
+                assert "Server" not in response.headers
+                kept = response.headers["Cache-Control"]
                 assert kept == (
-                    "no-cache" if path.startswith("/static/") and answer.status == 200 else "no-store"
+                    "no-cache" if path.startswith("/static/") and response.status == 200 else "no-store"
                 )
 
 
-async def test_the_policy_lets_in_nothing_from_elsewhere() -> None:
+async def test_the_csp_allows_no_foreign_sources() -> None:
     policy = dict(part.split(" ", 1) for part in HEADERS["Content-Security-Policy"].split("; "))
     assert policy.pop("img-src") == "'self' data:"
     for name in ("default-src", "base-uri", "frame-ancestors"):
@@ -81,18 +81,20 @@ async def test_the_policy_lets_in_nothing_from_elsewhere() -> None:
         ("PROPFIND", "/health", 405),
     ],
 )
-async def test_what_is_not_there_is_a_problem(admin: Admin, method: str, path: str, status: int) -> None:
+async def test_unknown_paths_and_methods_are_problems(
+    admin: Admin, method: str, path: str, status: int
+) -> None:
     async with admin.client("full") as client:
-        answer = await client.request(method, path)
-        assert (answer.status, answer.content_type) == (status, CONTENT_TYPE)
-        problem = await answer.json()
+        response = await client.request(method, path)
+        assert (response.status, response.content_type) == (status, CONTENT_TYPE)
+        problem = await response.json()
         assert problem["status"] == status and problem["title"] and problem["detail"]
-        assert ("Allow" in answer.headers) == (status == 405)
+        assert ("Allow" in response.headers) == (status == 405)
 
 
-async def test_a_head_has_no_body(admin: Admin) -> None:
+async def test_a_head_response_has_no_body(admin: Admin) -> None:
     token = await admin.token("read")
-    async with wire(admin.addresses[0]) as line:
+    async with connect(admin.addresses[0]) as line:
         for path in ("/health", "/sign-in", "/api/v1/nothing", "/static/sign_in.js"):
             line.send(
                 f"HEAD {path} HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {token}\r\n\r\n".encode()
@@ -116,48 +118,48 @@ async def test_a_head_has_no_body(admin: Admin) -> None:
         ("GET /sign-in HTTP/1.1\nHost: localhost\nExpect: a-miracle", 417),
     ],
 )
-async def test_what_is_no_proper_request_is_a_problem_too(
+async def test_malformed_requests_are_problems(
     admin: Admin, request_text: str, status: int, caplog: pytest.LogCaptureFixture
 ) -> None:
-    answer = await ask(admin.addresses[0], request_text)
-    assert answer.status == status, answer
-    assert answer.headers["content-type"] == CONTENT_TYPE
-    assert json.loads(answer.body)["status"] == status
-    assert answer.headers["x-content-type-options"] == "nosniff"
-    assert "server" not in answer.headers
+    response = await ask(admin.addresses[0], request_text)
+    assert response.status == status, response
+    assert response.headers["content-type"] == CONTENT_TYPE
+    assert json.loads(response.body)["status"] == status
+    assert response.headers["x-content-type-options"] == "nosniff"
+    assert "server" not in response.headers
     assert not [record for record in caplog.records if record.levelname in ("ERROR", "CRITICAL")]
 
 
-async def test_a_store_that_is_away_is_said(serve: Serve) -> None:
+async def test_an_unavailable_store_is_reported(serve: Serve) -> None:
     admin = await serve()
     await admin.token("read")
     async with admin.client("read") as client, admin.browser("read") as browser:
         await admin.stores.connection.client.connection_pool.disconnect()
-        admin.stores.connection._gone.set()
-        answer = await client.get("/metrics/nothing")
-        assert (answer.status, answer.content_type) == (503, CONTENT_TYPE)
-        assert int(answer.headers["Retry-After"]) > 0
+        admin.stores.connection._lost(OSError())
+        response = await client.get("/metrics/nothing")
+        assert (response.status, response.content_type) == (503, CONTENT_TYPE)
+        assert int(response.headers["Retry-After"]) > 0
         assert (await browser.get("/")).status == 503
         assert (await browser.get("/health")).status == 200
         assert (await browser.get("/sign-in")).status == 200
 
 
-async def test_a_unix_socket_is_for_a_proxy(serve: Serve, tmp_path: Path) -> None:
+async def test_a_unix_socket_is_served(serve: Serve, tmp_path: Path) -> None:
     admin = await serve(listen=(f"unix:{tmp_path / 's'}",), hosts=("tracker.example",))
     path = str(tmp_path / "s")
     async with aiohttp.ClientSession(connector=aiohttp.UnixConnector(path)) as client:
         assert (await client.get("http://tracker.example/health")).status == 200
         assert (await client.get("http://evil.example/health")).status == 421
-        answer = await client.get("http://tracker.example/api/v1/nothing")
-        assert answer.status == 401
+        response = await client.get("http://tracker.example/api/v1/nothing")
+        assert response.status == 401
         headers = {"Authorization": f"Bearer {await admin.token('read')}"}
         assert (await client.get("http://tracker.example/api/v1/nothing", headers=headers)).status == 404
 
 
-async def test_an_address_in_use_is_said(admin: Admin) -> None:
+async def test_an_address_in_use_is_reported(admin: Admin) -> None:
     with pytest.raises(StartupError, match="in use"):
         async with serve_admin(
-            admin.desk, admin.desk.settings.admin.model_copy(update={"listen": admin.addresses})
+            admin.context, admin.context.settings.admin.model_copy(update={"listen": admin.addresses})
         ):
             pass
 
@@ -169,10 +171,10 @@ async def test_ipv6_is_served_beside_ipv4(serve: Serve) -> None:
             assert (await client.get(f"http://{address}/health")).status == 200
 
 
-async def test_stopping_ends_streams_and_gives_the_rest_a_little_time(
+async def test_stopping_ends_streams_and_waits_for_requests_in_flight(
     no_task_left_behind: None,
 ) -> None:
-    """One stream that hears of the end, one that does not, and one who never asked anything."""
+    """A stream that reads its end, a stream that does not, and an idle connection."""
     heard = asyncio.Event()
 
     async def stream(request: web.Request) -> web.StreamResponse:
@@ -187,7 +189,7 @@ async def test_stopping_ends_streams_and_gives_the_rest_a_little_time(
         response = web.StreamResponse()
         await response.prepare(request)
         await response.write(b"a")
-        await asyncio.sleep(3600)
+        await asyncio.Event().wait()
         return response
 
     app = web.Application()
@@ -200,14 +202,22 @@ async def test_stopping_ends_streams_and_gives_the_rest_a_little_time(
     app.add_routes([web.get("/stream", stream), web.get("/deaf", deaf)])
     listeners = await open_listeners(["127.0.0.1:0"])
     url = f"http://{listeners[0].address}"
-    async with aiohttp.ClientSession() as client, wire(listeners[0].address):
+    async with aiohttp.ClientSession() as client, connect(listeners[0].address):
         async with serving(app, listeners, Limits(stop_seconds=0.2)):
-            answers = [await client.get(f"{url}/{path}") for path in ("stream", "deaf")]
-            assert [await answer.content.readexactly(1) for answer in answers] == [b"a", b"a"]
+            responses = [await client.get(f"{url}/{path}") for path in ("stream", "deaf")]
+            assert [await response.content.readexactly(1) for response in responses] == [b"a", b"a"]
             stopped = time.monotonic()
         assert time.monotonic() - stopped < 10
         assert heard.is_set()
-        for answer in answers:
-            answer.close()
+        for response in responses:
+            response.close()
         with pytest.raises(aiohttp.ClientConnectionError):
             await client.get(url)
+
+
+async def test_the_host_name_of_the_configured_url_is_accepted(serve: Serve) -> None:
+    admin = await serve(url="https://desk.example:8443")
+    async with admin.client("read") as client:
+        for host, status in (("desk.example", 200), ("desk.example:8443", 200), ("other.example", 421)):
+            async with client.get("/api/v1/torrents", headers={"Host": host}) as response:
+                assert response.status == status, host

@@ -1,32 +1,37 @@
-"""The background half as a tracker opens it: the jobs of its queues do what they are named after."""
+"""The background work of a tracker: what the jobs of each queue do."""
 
 import time
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.store.harness import Store, info_hash, update
-from tests.store.invariants import check_invariants
-from tests.store.jobs import jobs_of
-from tests.workers.jobs import until
-from tracker.background import CLEAN_COUNTERS, open_background
+from loadtest.invariants import check_invariants
+from tests.store.harness import Clock, Store, info_hash, update
+from tests.store.jobs.harness import jobs_of
+from tests.waiting import eventually
+from tracker.app.background import CLEAN_COUNTERS, open_background
 from tracker.bittorrent import Address, InfoHash
-from tracker.foundation import Foundation
-from tracker.loops import running
-from tracker.settings import ScoringSettings, Settings
-from tracker.store.job import PROCESS_TORRENT, REPROCESS, SWEEP, Job
-from tracker.store.jobs import Jobs
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.telemetry import Telemetry
+from tracker.runtime.context import RuntimeContext
+from tracker.runtime.telemetry import Telemetry
+from tracker.settings.model import ScoringSettings, Settings, UserSettings
+from tracker.settings.reload import LiveSettings
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP, Job
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.system.event_loop import running
 from tracker.workers.reaper import Reaper
+
+
+class RunningClock(Clock):
+    def __call__(self) -> float:
+        return time.time()
 
 
 @pytest.fixture
 async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
-    """Its clock is the true one: the background half takes no other."""
-    store = Store(redis_url, Keys(prefix), SwarmRules())
-    store.clock.now = time.time()
+    """With a running clock, because leases of jobs and torrents end by it."""
+    store = Store(redis_url, Keys(prefix), SwarmRules(), RunningClock())
     async with running(store.swarms.run):
         yield store
     await store.connection.close()
@@ -34,33 +39,51 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def background(store: Store) -> AsyncIterator[None]:
-    """Nothing but the jobs runs: whatever happens, a job did it."""
-    base = Foundation(store.connection, store.scripts, store.keys, store.counters, Telemetry())
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, 3600, time.time)
+    """Runs nothing but jobs, so every effect comes from a job."""
     settings = Settings(scoring=ScoringSettings(enabled=False))
-    async with running(store.connection.watch), open_background(settings, base, reaper, _nobody_counts):
+    base = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    async with running(store.connection.watch), open_background(base, reaper, _ignore_peer):
         yield
 
 
-def _nobody_counts(info_hash: InfoHash, address: Address) -> None:
+def _ignore_peer(info_hash: InfoHash, address: Address) -> None:
     del info_hash, address
+
+
+async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
+    store: Store, jobs: Jobs
+) -> None:
+    settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private=True))
+    base = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+
+    async def adopted() -> bool:
+        return await store.users.passkey_of("77") is not None
+
+    await store.redis.hset(store.keys.passkey("s" * 20), "user_id", "77")
+    async with running(store.connection.watch), open_background(base, reaper, _ignore_peer):
+        await eventually(adopted)
+        await store.redis.hset(store.keys.passkey("t" * 20), "user_id", "78")
+        await complete(jobs, SWEEP)
+        assert await store.users.passkey_of("78") == "t" * 20
 
 
 @pytest.fixture
 def jobs(store: Store) -> Jobs:
-    """Another process' view of the queues."""
+    """The queues, as another process sees them."""
     return jobs_of(store, clock=time.time)
 
 
-async def done(jobs: Jobs, queue: str, payload: dict[str, object] | None = None) -> Job:
-    """Enqueues a job, and waits until it is finished; it completed."""
+async def complete(jobs: Jobs, queue: str, payload: dict[str, object] | None = None) -> Job:
+    """Enqueues a job, waits until it has finished, and asserts that it completed."""
     enqueued = await jobs.enqueue(queue, payload, max_retries=0)
 
     async def finished() -> bool:
         found = await jobs.get(enqueued.id)
         return found is not None and found.status in ("completed", "failed")
 
-    await until(finished)
+    await eventually(finished)
     job = await jobs.get(enqueued.id)
     assert job is not None and (job.status, job.error) == ("completed", ""), job
     return job
@@ -71,68 +94,76 @@ async def ranked(store: Store) -> dict[str, float]:
 
 
 @pytest.mark.usefixtures("background")
-async def test_a_sweep_repairs_what_does_not_agree(store: Store, jobs: Jobs) -> None:
+async def test_a_sweep_repairs_wrong_counts(store: Store, jobs: Jobs) -> None:
     for peer in range(5):
         await store.announce(update(peer, "s", bytes_left=peer % 2))
     await store.redis.hincrby(store.keys.torrent(info_hash(1)), "seeders", 7)
     await store.redis.incrby(store.keys.stat("leechers"), 3)
-    await done(jobs, SWEEP)
+    await complete(jobs, SWEEP)
     assert await check_invariants(store.redis, store.keys) == 5
     await store.counters.flush()
     assert (await store.counters.totals())["repairs"] >= 2
 
 
 @pytest.mark.usefixtures("background")
-async def test_the_cleaner_runs_as_a_job(store: Store, jobs: Jobs) -> None:
+async def test_a_job_cleans_old_counters(store: Store, jobs: Jobs) -> None:
     """C3."""
     store.counters.count("old", at=time.time() - 10**8)
     store.counters.count("new")
     await store.counters.flush()
     known = store.keys.known_counters()
-    # The first run may be the periodic one, of before; long slices have their turn now and then only.
-    await done(jobs, CLEAN_COUNTERS)
-    await done(jobs, CLEAN_COUNTERS)
+    # Two runs: the first may be the periodic one from before, and not every run cleans the long slices.
+    await complete(jobs, CLEAN_COUNTERS)
+    await complete(jobs, CLEAN_COUNTERS)
     left = {entry.decode() for entry in await store.redis.zrange(known, 0, -1)}
     assert left >= {f"{precision}:new" for precision in (1, 5, 60, 300)}
     assert not left & {f"{precision}:old" for precision in (1, 5, 60, 300)}
 
 
 @pytest.mark.usefixtures("background")
-async def test_a_deletion_that_was_cut_off_is_finished(store: Store, jobs: Jobs) -> None:
+async def test_an_interrupted_deletion_is_finished(store: Store, jobs: Jobs) -> None:
     user = await store.users.add("7")
     await store.redis.sadd(store.keys.user_set(7, "complete"), "1", "2", "3")
     assert await store.scripts.delete_user(["7", user.passkey, 2]) == 1
-    await done(jobs, CLEAN_COUNTERS)
+    await complete(jobs, CLEAN_COUNTERS)
     assert not [key async for key in store.redis.scan_iter(f"{store.keys.user('7')}*")]
     assert not await store.redis.exists(store.keys.deleting())
 
 
 @pytest.mark.usefixtures("background")
-async def test_a_torrent_is_scored_by_a_job(store: Store, jobs: Jobs) -> None:
-    """B2: the others are left alone."""
+async def test_a_hit_and_run_of_a_removed_torrent_is_dropped(store: Store, jobs: Jobs) -> None:
+    await store.redis.sadd(store.keys.user_set(7, "hnr"), "99")
+    await store.users.reindex_hit_and_runs()
+    await complete(jobs, CLEAN_COUNTERS)
+    assert await store.users.hit_and_run_count() == 0
+
+
+@pytest.mark.usefixtures("background")
+async def test_a_job_scores_one_torrent(store: Store, jobs: Jobs) -> None:
+    """B2: other torrents keep their score."""
     await store.torrents.add(info_hash(1))
     await store.torrents.add(info_hash(2))
-    await done(jobs, PROCESS_TORRENT, {"torrent_id": "1"})
+    await complete(jobs, PROCESS_TORRENT, {"torrent_id": "1"})
     assert await ranked(store) == {"1": 0.5, "2": 1.0}
 
 
 @pytest.mark.usefixtures("background")
-async def test_reprocessing_scores_every_torrent_that_fits(store: Store, jobs: Jobs) -> None:
-    """Q14: by the jobs it enqueues, which run in turn."""
+async def test_reprocessing_scores_every_matching_torrent(store: Store, jobs: Jobs) -> None:
+    """Q14: through the jobs it enqueues, which run in order."""
     for number in (1, 2, 3):
         await store.torrents.add(info_hash(number))
     await store.redis.zadd(store.keys.index("score"), {"3": 1.2})
-    await done(jobs, REPROCESS, {"max_score": 1.0})
+    await complete(jobs, REPROCESS, {"max_score": 1.0})
 
     async def all_scored() -> bool:
         return (await jobs.sizes(PROCESS_TORRENT))["completed"] == 2
 
-    await until(all_scored)
+    await eventually(all_scored)
     assert await ranked(store) == {"1": 0.5, "2": 0.5, "3": 1.2}
 
 
 @pytest.mark.usefixtures("background")
-async def test_what_cannot_be_scored_fails_for_the_reason_it_has(store: Store, jobs: Jobs) -> None:
+async def test_a_job_with_an_invalid_torrent_id_fails_with_the_reason(store: Store, jobs: Jobs) -> None:
     """Q10."""
     enqueued = await jobs.enqueue(PROCESS_TORRENT, {"torrent_id": "x"}, max_retries=0)
 
@@ -140,17 +171,17 @@ async def test_what_cannot_be_scored_fails_for_the_reason_it_has(store: Store, j
         found = await jobs.get(enqueued.id)
         return found is not None and found.status == "failed"
 
-    await until(failed)
+    await eventually(failed)
     job = await jobs.get(enqueued.id)
-    assert job is not None and "names a torrent_id" in job.error
+    assert job is not None and "needs a torrent_id" in job.error
 
 
 @pytest.mark.usefixtures("background")
-async def test_the_periodic_jobs_come_by_themselves(jobs: Jobs) -> None:
-    """Figures go out only where somebody wants them."""
+async def test_periodic_jobs_are_enqueued_without_a_request(jobs: Jobs) -> None:
+    """Without a StatHat key or StatsD address, no push job is enqueued."""
 
     async def cleaned() -> bool:
         return (await jobs.sizes(CLEAN_COUNTERS))["completed"] > 0
 
-    await until(cleaned)
+    await eventually(cleaned)
     assert await jobs.queues() == [CLEAN_COUNTERS]

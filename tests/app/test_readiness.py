@@ -1,19 +1,18 @@
-"""Why a tracker is not ready: real servers, stopped and restricted."""
+"""Readiness with real servers: stopped, restarted, and with restricted users."""
 
-import asyncio
 import time
 from collections.abc import AsyncIterator, Callable
 from contextlib import AsyncExitStack, asynccontextmanager
 
 import pytest
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.harness import Store
-from tests.workers.jobs import until
-from tracker.loops import running
-from tracker.readiness import DEAF, STOPPING, STORE_AWAY, SWEEP_BEHIND, Readiness
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tests.waiting import eventually
+from tracker.app.readiness import NO_EXPIRY_EVENTS, STOPPING, STORE_UNAVAILABLE, SWEEP_BEHIND, Readiness
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.system.event_loop import running
 from tracker.workers.reaper import SWEEP_BEHIND as BEHIND_INTERVALS
 from tracker.workers.reaper import Reaper
 
@@ -22,14 +21,14 @@ INTERVAL = 3600.0
 
 
 @asynccontextmanager
-async def watched(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
+async def monitored(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store, Reaper, Readiness]]:
     store = Store(url, Keys("t:"), SwarmRules(), clock=time.time)  # type: ignore[arg-type]
 
     def now() -> float:
         return store.clock()
 
-    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, INTERVAL, now)
-    store.connection.on_return(reaper.note_return)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: INTERVAL, now)
+    store.connection.on_reconnect(reaper.on_reconnect)
     try:
         async with AsyncExitStack() as stack:
             if work:
@@ -39,11 +38,11 @@ async def watched(url: str, *, work: bool = True) -> AsyncIterator[tuple[Store, 
         await store.connection.close()
 
 
-async def reached(readiness: Readiness, problems: list[str]) -> None:
-    async def there() -> bool:
+async def becomes(readiness: Readiness, problems: list[str]) -> None:
+    async def matches() -> bool:
         return readiness.problems() == problems
 
-    await until(there)
+    await eventually(matches)
 
 
 @pytest.fixture
@@ -51,77 +50,72 @@ def server(start_server: StartServer) -> Server:
     return start_server("--appendonly", "no")
 
 
-async def test_it_is_ready_when_the_reaper_hears(server: Server) -> None:
-    async with watched(server.url) as (_, reaper, readiness):
-        assert readiness.problems() == [DEAF]
-        await reached(readiness, [])
+async def test_the_tracker_is_ready_once_subscribed_to_expiry_events(server: Server) -> None:
+    async with monitored(server.url) as (_, reaper, readiness):
+        assert readiness.problems() == [NO_EXPIRY_EVENTS]
+        await becomes(readiness, [])
         assert reaper.listening
 
 
-async def test_a_store_that_is_away_is_the_only_thing_said(server: Server) -> None:
-    """What follows from it needs no saying. When the store is back, so is the tracker."""
-    async with watched(server.url) as (store, _, readiness):
-        await reached(readiness, [])
+async def test_an_unavailable_store_is_the_only_problem_reported(server: Server) -> None:
+    """The tracker is ready again when the store is back."""
+    async with monitored(server.url) as (store, _, readiness):
+        await becomes(readiness, [])
         server.kill()
-        await reached(readiness, [STORE_AWAY])
+        await becomes(readiness, [STORE_UNAVAILABLE])
         server.start()
-        await reached(readiness, [])
+        await becomes(readiness, [])
         assert not store.connection.away
 
 
-async def test_a_sweep_that_does_not_end_is_said(server: Server) -> None:
-    """Since the last round, or since the start."""
-    async with watched(server.url) as (store, reaper, readiness):
-        await reached(readiness, [])
+async def test_a_sweep_that_does_not_end_is_a_problem(server: Server) -> None:
+    """Measured from the last complete round, or from the start."""
+    async with monitored(server.url) as (store, reaper, readiness):
+        await becomes(readiness, [])
 
         async def swept() -> bool:
             return reaper.swept_at > 0
 
-        await until(swept)
+        await eventually(swept)
         assert 0 < reaper.sweep_seconds < 60
         ahead = BEHIND_INTERVALS * INTERVAL + 60
         store.clock = lambda: time.time() + ahead  # type: ignore[assignment]
         assert readiness.problems() == [SWEEP_BEHIND]
-        await reaper.sweep_once(0.0)
-        await reached(readiness, [])
+        await reaper.sweep_once(hurry=True)
+        await becomes(readiness, [])
 
 
-async def test_events_that_cannot_be_heard_are_no_problem(server: Server) -> None:
-    """Where CONFIG or the channels are forbidden the due lists and the sweep do the work."""
+async def test_forbidden_expiry_events_are_no_problem(server: Server) -> None:
+    """If the ACL forbids CONFIG or the channels, due lists and the sweep do the work."""
     with server.client() as client:
-        for name, rules in (("mute", ("-config", "allchannels")), ("deaf", ("resetchannels",))):
+        for name, rules in (("no-config", ("-config", "allchannels")), ("no-channels", ("resetchannels",))):
             client.execute_command("ACL", "SETUSER", name, "on", ">p", "~*", "+@all", *rules)
         client.config_set("notify-keyspace-events", "")
-    for name in ("mute", "deaf"):
-        async with watched(server.url.replace("unix://", f"unix://{name}:p@")) as (_, reaper, readiness):
-            await reached(readiness, [])
+    for name in ("no-config", "no-channels"):
+        async with monitored(server.url.replace("unix://", f"unix://{name}:p@")) as (_, reaper, readiness):
+            await becomes(readiness, [])
 
             async def settled(name: str = name, reaper: Reaper = reaper) -> bool:
-                return not reaper.deaf and reaper.listening == (name == "mute")
+                return not reaper.missing_events and reaper.listening == (name == "no-config")
 
-            await until(settled)
+            await eventually(settled)
 
 
-async def test_a_forbidden_subscription_is_said_once_and_does_not_hurry_the_sweep(
+async def test_a_forbidden_subscription_is_logged_once_and_starts_no_early_sweep(
     server: Server, capsys: pytest.CaptureFixture[str]
 ) -> None:
     with server.client() as client:
-        client.execute_command("ACL", "SETUSER", "deaf", "on", ">p", "~*", "+@all", "resetchannels")
-    async with watched(server.url.replace("unix://", "unix://deaf:p@")) as (_, reaper, readiness):
-        await reached(readiness, [])
+        client.execute_command("ACL", "SETUSER", "no-channels", "on", ">p", "~*", "+@all", "resetchannels")
+    async with monitored(server.url.replace("unix://", "unix://no-channels:p@")) as (_, reaper, readiness):
+        await becomes(readiness, [])
 
-        async def swept() -> bool:
-            return reaper.swept_at > 0
-
-        await until(swept)
-        first = reaper.swept_at
-        await asyncio.sleep(0.5)
-        assert reaper.swept_at == first
+        await eventually(lambda: reaper._subscriptions_forbidden and reaper.swept_at > 0)
+        assert not reaper._sweep_now.is_set()
     assert capsys.readouterr().out.count("forbids the subscription") == 1
 
 
-async def test_the_stop_is_said_and_another_process_may_reap(server: Server) -> None:
-    async with watched(server.url, work=False) as (store, _, _):
+async def test_a_shutdown_is_a_problem_and_a_missing_reaper_is_none(server: Server) -> None:
+    async with monitored(server.url, work=False) as (store, _, _):
         stopping = False
         readiness = Readiness(store.connection, lambda: stopping, None)
         assert readiness.problems() == []

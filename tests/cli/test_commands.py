@@ -1,4 +1,4 @@
-"""What the command line has besides: changes of torrents and users, health, completion in a shell, its page."""
+"""Further commands: edits of torrents and users, health, shell completion, and the page of commands."""
 
 import json
 import os
@@ -13,15 +13,15 @@ import pytest
 import typer
 from redis import Redis
 
-from tests import trackers
+from loadtest import trackers
+from loadtest.servers import ROOT
 from tests.commands import Command, rows
-from tests.servers import ROOT
-from tracker import cli
+from tracker.cli import main
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 
 
-def test_a_torrent_is_changed_field_by_field(tracker: Command) -> None:
+def test_editing_a_torrent_keeps_its_other_fields(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "old")
     tracker("torrent", "edit", HASH, "--name", "new", "--upload-multiplier", "2.5")
     tracker("torrent", "edit", HASH, "--private", "--download-multiplier", "0")
@@ -33,7 +33,7 @@ def test_a_torrent_is_changed_field_by_field(tracker: Command) -> None:
     tracker("torrent", "edit", HASH, code=2)
 
 
-def test_torrents_are_found(tracker: Command) -> None:
+def test_torrents_are_found_by_name_and_info_hash(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "Some Linux")
     tracker("torrent", "add", OTHER, "--name", "another")
     for text, found in (("linux", HASH), ("cdcd", OTHER)):
@@ -52,7 +52,7 @@ def test_denied_torrents_are_listed_in_pages(tracker: Command) -> None:
     assert len(others) == 6 and abs(json.loads(first)["since"] - time.time()) < 600
 
 
-def test_a_user_is_changed(tracker: Command) -> None:
+def test_a_users_rights_are_edited(tracker: Command) -> None:
     tracker("user", "add", "--id", "7")
     tracker("user", "edit", "7", "--no-leech", "--disabled")
     row = json.loads(tracker("user", "list", "--json").stdout)
@@ -71,7 +71,7 @@ def test_scores(tracker: Command) -> None:
     assert "not in the ranking" in tracker("score", "place", OTHER, code=1).stderr
 
 
-def test_the_ranking_goes_on_from_page_to_page(tracker: Command, keys: "Redis", prefix: str) -> None:
+def test_ranks_continue_across_pages(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("torrent", "add", *(f"{number:040x}" for number in range(1, 105)))
     keys.zadd(f"{prefix}i:score", {str(number): 4 - number / 100 for number in range(1, 105)})
     assert [(row[0], row[1]) for row in rows(tracker("score", "top", "--limit", "2"))] == [
@@ -87,14 +87,14 @@ def test_the_ranking_goes_on_from_page_to_page(tracker: Command, keys: "Redis", 
 def test_settings_and_doctor_as_json(tracker: Command) -> None:
     rows = [json.loads(line) for line in tracker("settings", "--json").stdout.splitlines()]
     assert {"name": "TRACKER_TORRENTS__MODE", "value": "open"} in rows
-    # The tests' own server keeps nothing on the disk, which is wrong.
+    # The tests' server has no persistence, which the doctor reports as wrong.
     found = [json.loads(line) for line in tracker("doctor", "--json", code=1).stdout.splitlines()]
     assert [row["subject"] for row in found if row["level"] == "wrong"] == ["persistence"]
 
 
-def test_health_of_a_tracker(tmp_path: Path) -> None:
+def test_health_reports_a_running_and_a_stopped_tracker(tmp_path: Path) -> None:
     away = trackers.run(tmp_path, "health", TRACKER_ADMIN__LISTEN="127.0.0.1:1")
-    assert away.returncode == 1 and away.stderr.startswith("error: no tracker answers at 127.0.0.1:1")
+    assert away.returncode == 1 and away.stderr.startswith("error: no answer from a tracker at 127.0.0.1:1")
     sockets = {"TRACKER_ADMIN__LISTEN": f"unix:{tmp_path}/a", "TRACKER_HTTP__LISTEN": f"unix:{tmp_path}/p"}
     running = trackers.start(tmp_path, **sockets)
     try:
@@ -112,7 +112,7 @@ def completed(words: str, tmp_path: Path) -> list[str]:
         "COMP_CWORD": str(words.count(" ")),
         "PYTHONPATH": str(ROOT),
     }
-    code = "import sys; sys.argv = ['tracker']; from tracker.cli import main; main()"
+    code = "import sys; sys.argv = ['tracker']; from tracker.cli.main import main; main()"
     done = subprocess.run(
         [sys.executable, "-c", code],
         env={**os.environ, **asked},
@@ -125,7 +125,7 @@ def completed(words: str, tmp_path: Path) -> list[str]:
     return done.stdout.split()
 
 
-def test_a_shell_completes_words(tmp_path: Path) -> None:
+def test_a_shell_completes_commands(tmp_path: Path) -> None:
     assert completed("tracker tor", tmp_path) == ["torrent"]
     assert {"backup", "torrent", "top"} <= set(completed("tracker ", tmp_path))
     assert completed("tracker torrent se", tmp_path) == ["search"]
@@ -133,13 +133,13 @@ def test_a_shell_completes_words(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("shell", ["bash", "zsh", "fish"])
-def test_the_script_of_a_shell_is_printed(tracker: Command, shell: str) -> None:
+def test_the_completion_script_is_printed(tracker: Command, shell: str) -> None:
     assert f"_TRACKER_COMPLETE=complete_{shell}" in tracker("completion", shell).stdout
 
 
-def test_little_is_imported_for_the_version_and_lists() -> None:
+def test_version_and_help_import_little() -> None:
     code = (
-        "import sys; from tracker.cli import app; from typer.testing import CliRunner\n"
+        "import sys; from tracker.cli.main import app; from typer.testing import CliRunner\n"
         "assert CliRunner().invoke(app, ['--help']).exit_code == 0\n"
         "print([m for m in ('redis', 'aiohttp', 'pydantic', 'structlog', 'rich.console') if m in sys.modules])"
     )
@@ -148,8 +148,8 @@ def test_little_is_imported_for_the_version_and_lists() -> None:
 
 
 def commands() -> Iterator[tuple[str, str, str]]:
-    """(words, the line of the list, the first line of its help) of every command, and of every command in a group."""
-    for entries in cli.SECTIONS.values():
+    """(words, line in the list, first line of the help) of every command, also of those in groups."""
+    for entries in main.SECTIONS.values():
         for name, entry in entries.items():
             found = entry.load(name)
             yield name, entry.about, (found.help or "").split("\n")[0]
@@ -157,7 +157,7 @@ def commands() -> Iterator[tuple[str, str, str]]:
                 yield f"{name} {inner}", "", (each.help or "").split("\n")[0]
 
 
-def test_every_command_is_on_its_page() -> None:
+def test_every_command_is_documented() -> None:
     page = (ROOT / "docs" / "cli.md").read_text(encoding="utf-8")
     missing = [words for words, _, _ in commands() if not re.search(rf"(?m)^tracker {words}(\s|$)", page)]
     assert not missing
@@ -168,7 +168,7 @@ def test_every_command_is_on_its_page() -> None:
         assert (line if first in groups else first) in known, line
 
 
-def test_the_list_says_what_the_command_says() -> None:
+def test_the_command_list_and_each_help_agree() -> None:
     for words, about, explained in commands():
         assert explained, words
         if about:
@@ -177,7 +177,7 @@ def test_the_list_says_what_the_command_says() -> None:
             )
 
 
-def test_every_reading_command_has_json() -> None:
+def test_every_reading_command_has_a_json_option() -> None:
     reads = {
         "list",
         "show",
@@ -191,10 +191,10 @@ def test_every_reading_command_has_json() -> None:
         "lookup",
         "torrents",
     }
-    for entries in cli.SECTIONS.values():
+    for entries in main.SECTIONS.values():
         for name, entry in entries.items():
             found = entry.load(name)
             for inner, each in getattr(found, "commands", {name: found}).items():
                 if inner in reads | {"settings", "doctor", "stats", "denied", "health", "cleanup"}:
                     assert any("--json" in param.opts for param in each.params), f"{name} {inner}"
-    assert isinstance(cli.app, typer.Typer)
+    assert isinstance(main.app, typer.Typer)

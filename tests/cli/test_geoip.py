@@ -6,14 +6,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
+from loadtest.geoip_databases import make_city
 from tests.commands import Command, command, set_store
-from tests.geoip_databases import make_city
 
 
 @pytest.fixture
 def path(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where the settings expect the database. There is no store."""
+    """The path of the database in the settings. There is no store."""
     set_store(monkeypatch, "redis://127.0.0.1:1/0")
     monkeypatch.setenv("TRACKER_GEOIP__DATABASE", str(tmp_path / "places.mmdb"))
     monkeypatch.chdir(tmp_path)
@@ -51,7 +51,7 @@ def test_places_are_shown_as_json(path: Path, lookup: Command) -> None:
     assert unknown == {"address": "::1", "country": None, "subdivision": None, "city": None, "postcode": None}
 
 
-def test_what_is_no_address_is_a_line_and_the_others_are_shown(path: Path, lookup: Command) -> None:
+def test_an_invalid_address_is_reported_and_the_others_shown(path: Path, lookup: Command) -> None:
     make_city(path)
     result = lookup("bogus", "192.0.2.1", "1.2.3", code=1)
     assert [line.split("\t")[0] for line in result.stdout.splitlines()] == ["192.0.2.1"]
@@ -62,24 +62,24 @@ def test_what_is_no_address_is_a_line_and_the_others_are_shown(path: Path, looku
     assert lookup("bogus", "--json", code=1).stdout == ""
 
 
-def test_names_cannot_move_the_cursor(path: Path, lookup: Command) -> None:
+def test_place_names_are_escaped(path: Path, lookup: Command) -> None:
     make_city(path, {"192.0.2.0/24": {"city": {"names": {"en": "a\x1b[2J\nb\u202e"}}}})
     assert lookup("192.0.2.1").stdout == "192.0.2.1\t\t\ta [2J b\t\n"
 
 
-def test_without_a_database_there_is_one_line(
+def test_without_a_database_there_is_one_error_line(
     path: Path, lookup: Command, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     assert lookup("192.0.2.1", code=1).stderr == f"error: {path}: No such file or directory\n"
     path.write_bytes(b"an error page")
-    assert "no MaxMind DB file" in lookup("192.0.2.1", code=1).stderr
+    assert "not a MaxMind DB file" in lookup("192.0.2.1", code=1).stderr
     monkeypatch.delenv("TRACKER_GEOIP__DATABASE")
     (line,) = lookup("192.0.2.1", code=1).stderr.splitlines()
-    assert line == "error: no database is configured: set TRACKER_GEOIP__DATABASE"
+    assert line == "error: no GeoIP database: set TRACKER_GEOIP__DATABASE"
     assert "Usage: " in lookup(code=2).stderr
 
 
-def test_it_runs_as_a_command_without_a_store_and_without_making_one(tmp_path: Path) -> None:
+def test_a_lookup_needs_and_creates_no_store(tmp_path: Path) -> None:
     database = make_city(tmp_path / "places.mmdb")
     result = trackers.run(tmp_path, "geoip", "lookup", "192.0.2.1", TRACKER_GEOIP__DATABASE=str(database))
     assert (result.returncode, result.stderr) == (0, "")

@@ -6,7 +6,6 @@ import os
 import signal
 import subprocess
 import sys
-import time
 from contextlib import suppress
 from pathlib import Path
 
@@ -14,8 +13,9 @@ import pytest
 from bencodepy import encode as bencode
 from redis import Redis
 
-from tests import trackers
+from loadtest import trackers
 from tests.commands import Command
+from tests.waiting import until
 
 HASH, OTHER = "ab" * 20, "cd" * 20
 HOSTILE = (
@@ -59,7 +59,7 @@ def lines(tracker: Command, *words: str) -> list[dict[str, object]]:
 # Folders of .torrent files
 
 
-def test_thousands_of_files_are_imported_and_again(
+def test_thousands_of_files_can_be_imported_twice(
     tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
 ) -> None:
     many_files(tmp_path / "files", 2000)
@@ -71,7 +71,7 @@ def test_thousands_of_files_are_imported_and_again(
     assert names == {f"torrent {number}" for number in range(2000)}
 
 
-def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tracker: Command, tmp_path: Path) -> None:
+def test_unreadable_files_are_reported_and_the_others_imported(tracker: Command, tmp_path: Path) -> None:
     folder = many_files(tmp_path / "files", 20)
     (folder / "broken.torrent").write_bytes(b"d4:infoi1ee")
     (folder / "list.torrent").write_bytes(b"l" * 100_000)
@@ -81,8 +81,8 @@ def test_what_cannot_be_read_is_told_and_the_rest_goes_on(tracker: Command, tmp_
     (folder / "readme.txt").write_text("not a torrent")
     result = tracker("import", "files", code=1)
     assert result.stdout == "torrents: 20 added, 0 known\n"
-    told = [line.split(": ", 2)[1].rpartition("/")[2] for line in result.stderr.splitlines() if "/" in line]
-    assert told == ["broken.torrent", "gone.torrent", "list.torrent", "pipe.torrent"]
+    shown = [line.split(": ", 2)[1].rpartition("/")[2] for line in result.stderr.splitlines() if "/" in line]
+    assert shown == ["broken.torrent", "gone.torrent", "list.torrent", "pipe.torrent"]
     assert "4 could not be imported" in result.stderr
 
 
@@ -94,8 +94,8 @@ def test_a_dry_run_writes_nothing(tracker: Command, tmp_path: Path, keys: "Redis
     assert not list(keys.scan_iter(f"{prefix}*"))
 
 
-def test_a_dry_run_tells_what_the_import_will(tracker: Command, tmp_path: Path) -> None:
-    """As far as the store need not be asked."""
+def test_a_dry_run_reports_the_same_problems_as_the_import(tracker: Command, tmp_path: Path) -> None:
+    """Except for problems that only the store can find."""
     files = {
         "torrents.csv": f"info_hash,upload_multiplier,enabled\n{HASH},99999,1\n{HASH},1,yes\n{HASH},2,0\n",
         "users.csv": "user_id,passkey,uploaded\n0,,\n7,short,\n7,,-4\n8,,4\n",
@@ -110,7 +110,7 @@ def test_a_dry_run_tells_what_the_import_will(tracker: Command, tmp_path: Path) 
     assert tried.stdout.count(": 1 would be imported") == 4
 
 
-def test_an_import_says_how_far_it_is(tracker: Command, tmp_path: Path) -> None:
+def test_an_import_reports_its_progress(tracker: Command, tmp_path: Path) -> None:
     many_files(tmp_path / "files", 1200)
     assert "importing: 1000 of 1200" in tracker("import", "files").stderr
 
@@ -118,14 +118,14 @@ def test_an_import_says_how_far_it_is(tracker: Command, tmp_path: Path) -> None:
 def test_missing_paths_and_other_files_are_refused(tracker: Command, tmp_path: Path) -> None:
     assert "nowhere: there is no such file" in tracker("import", "nowhere", code=1).stderr
     (tmp_path / "notes.txt").write_text("x")
-    assert "neither a folder nor" in tracker("import", "notes.txt", code=1).stderr
+    assert "is not a folder, .torrent" in tracker("import", "notes.txt", code=1).stderr
     tracker("import", code=2)
     tracker("import", "notes.txt", "--what", "peers", code=2)
     (tmp_path / "empty").mkdir()
     assert tracker("import", "empty").stdout == "nothing to import\n"
 
 
-# There and back
+# Export and import
 
 
 def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
@@ -143,7 +143,7 @@ def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
 
 
 @pytest.mark.parametrize("form", ["csv", "jsonl"])
-def test_what_is_exported_is_imported_as_it_was(
+def test_an_export_is_imported_without_loss(
     tracker: Command,
     keys: "Redis",
     prefix: str,
@@ -175,7 +175,7 @@ def forget_all(keys: "Redis", prefix: str) -> None:
     keys.unlink(*keys.scan_iter(f"{prefix}*", 10_000))
 
 
-def test_all_of_it_in_one_file(tracker: Command, keys: "Redis", prefix: str) -> None:
+def test_everything_fits_in_one_file(tracker: Command, keys: "Redis", prefix: str) -> None:
     set_up(tracker, keys, prefix)
     tracker("export", "--what", "all", "everything.jsonl")
     forget_all(keys, prefix)
@@ -193,7 +193,7 @@ def test_all_of_it_in_one_file(tracker: Command, keys: "Redis", prefix: str) -> 
     }
 
 
-def test_a_spreadsheet_finds_no_formula(tracker: Command, keys: "Redis", prefix: str, tmp_path: Path) -> None:
+def test_a_csv_export_holds_no_formula(tracker: Command, keys: "Redis", prefix: str, tmp_path: Path) -> None:
     set_up(tracker, keys, prefix)
     for what in ("torrents", "denied", "clients"):
         tracker("export", f"{what}.csv", "--what", what)
@@ -202,7 +202,9 @@ def test_a_spreadsheet_finds_no_formula(tracker: Command, keys: "Redis", prefix:
         assert not [cell for cell in cells if cell.startswith(tuple("=+-@\t\r"))]
 
 
-def test_passkeys_can_stay_at_home(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
+def test_passkeys_can_be_left_out_of_an_export(
+    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
+) -> None:
     tracker("user", "add", "--id", "7", "--passkey", "averysecretpasskey")
     assert "averysecretpasskey" in tracker("export", "--what", "users").stdout
     tracker("export", "users.csv", "--what", "users", "--no-passkeys")
@@ -215,7 +217,7 @@ def test_passkeys_can_stay_at_home(tracker: Command, tmp_path: Path, keys: "Redi
     assert len(passkey) == 40
 
 
-def test_torrents_that_registered_themselves_stay_out_unless_asked_for(
+def test_self_registered_torrents_are_exported_only_on_request(
     tracker: Command, keys: "Redis", prefix: str
 ) -> None:
     tracker("torrent", "add", HASH, OTHER)
@@ -224,27 +226,27 @@ def test_torrents_that_registered_themselves_stay_out_unless_asked_for(
     assert len(lines(tracker, "export", "--with-auto")) == 2
 
 
-def test_wrong_words_are_wrong_usage(tracker: Command) -> None:
+def test_invalid_options_of_an_export_are_wrong_usage(tracker: Command) -> None:
     for words in (("--what", "peers"), ("--format", "xml"), ("--what", "all", "--format", "csv")):
         tracker("export", *words, code=2)
 
 
-def test_a_file_that_cannot_be_written_leaves_nothing(tracker: Command, tmp_path: Path) -> None:
+def test_a_failed_export_leaves_no_file(tracker: Command, tmp_path: Path) -> None:
     tracker("torrent", "add", HASH)
     (tmp_path / "folder").mkdir()
-    assert "error: folder: is there already" in tracker("export", "folder", code=1).stderr
-    told = tracker("export", "missing/file.csv", code=1).stderr
-    assert told == "error: missing/file.csv: No such file or directory\n"
+    assert "error: folder: exists and is not" in tracker("export", "folder", code=1).stderr
+    shown = tracker("export", "missing/file.csv", code=1).stderr
+    assert shown == "error: missing/file.csv: No such file or directory\n"
     assert [path.name for path in tmp_path.iterdir()] == ["folder"]
 
 
-def test_what_is_no_file_stays_what_it_is(tracker: Command, tmp_path: Path) -> None:
-    """Whoever may write in /dev would have had a file in the place of /dev/null or /dev/stdout."""
+def test_an_export_does_not_replace_devices_and_pipes(tracker: Command, tmp_path: Path) -> None:
+    """A user who may write in /dev would replace /dev/null or /dev/stdout by a file."""
     os.mkfifo(tmp_path / "pipe")
     (tmp_path / "link").symlink_to("/dev/null")
     for name in ("pipe", "link"):
-        told = tracker("export", name, code=1).stderr
-        assert told == f"error: {name}: is there already, and is no plain file\n"
+        shown = tracker("export", name, code=1).stderr
+        assert shown == f"error: {name}: exists and is not a regular file\n"
     assert (tmp_path / "pipe").is_fifo() and (tmp_path / "link").is_symlink()
 
 
@@ -256,7 +258,7 @@ def user(tracker: Command, user_id: str) -> dict[str, object]:
     return row
 
 
-def test_totals_are_those_of_the_file_only_for_new_users(
+def test_an_import_sets_totals_of_new_users_only(
     tracker: Command, tmp_path: Path, keys: "Redis", prefix: str
 ) -> None:
     (tmp_path / "users.csv").write_text(f"user_id,passkey,uploaded,can_leech\n7,{'a' * 20},100,0\n")
@@ -269,7 +271,7 @@ def test_totals_are_those_of_the_file_only_for_new_users(
     assert user(tracker, "7")["uploaded"] == 100
 
 
-def test_users_who_contradict_are_told_without_their_passkeys(tracker: Command, tmp_path: Path) -> None:
+def test_conflicting_users_are_reported_without_their_passkeys(tracker: Command, tmp_path: Path) -> None:
     tracker("user", "add", "--id", "7", "--passkey", "averysecretpasskey")
     rows = [
         ("7", "anothersecretpasskey", ""),
@@ -292,17 +294,17 @@ def test_users_who_contradict_are_told_without_their_passkeys(tracker: Command, 
     assert len(lines(tracker, "export", "--what", "users")) == 1
 
 
-# Hostile files
+# Malformed files
 
 
 @pytest.mark.parametrize(
-    ("text", "told"),
+    ("text", "shown"),
     [
-        ("info_hash,colour\n", "line 1: the first line has to name the columns: a torrent has no such field"),
-        ("name\nx\n", "line 1: the first line has to name the columns: there is none of"),
-        ("info_hash,info_hash\n", "line 1: a column is there twice"),
-        (f"info_hash,name\n{HASH}\n", "line 2: has 1 columns, not 2"),
-        (f"info_hash,name\n{HASH},a,b,c\n", "line 2: has 4 columns, not 2"),
+        ("info_hash,colour\n", "line 1: the first line must name the columns: unknown field of a torrent"),
+        ("name\nx\n", "line 1: the first line must name the columns: needs info_hash"),
+        ("info_hash,info_hash\n", "line 1: a column appears twice"),
+        (f"info_hash,name\n{HASH}\n", "line 2: has 1 columns instead of 2"),
+        (f"info_hash,name\n{HASH},a,b,c\n", "line 2: has 4 columns instead of 2"),
         (f"info_hash,name\n{HASH},{'x' * 20_000}\n", "line 2: a field is too long"),
         (f"info_hash,name\n{HASH},{'x' * 500_000}\n", "line 2: "),
         (f'info_hash,name\n{HASH},"{"x" * 90_000}\n{"y" * 90_000}\n', "line 3: field larger than"),
@@ -312,59 +314,59 @@ def test_users_who_contradict_are_told_without_their_passkeys(tracker: Command, 
         (f"info_hash,private\n{HASH},maybe\n", "line 2: enabled and private are 0 or 1"),
         (f"info_hash,upload_multiplier\n{HASH},-1\n", "line 2: a multiplier is"),
         (f"info_hash,upload_multiplier\n{HASH},1e309\n", "line 2: a multiplier is"),
-        (f"kind,info_hash\npeer,{HASH}\n", "line 2: kind is torrent"),
+        (f"kind,info_hash\npeer,{HASH}\n", "line 2: kind must be torrent"),
         (f"kind,prefix,name\nclient,{'x' * 21},\n", "line 2: a peer id prefix is"),
         (f"info_hash\n{HASH[:-1]}\u0663\n", "line 2: an info hash is"),
     ],
 )
-def test_a_bad_row_is_one_line_and_the_next_is_read(
-    tracker: Command, tmp_path: Path, text: str, told: str
+def test_a_bad_csv_row_is_reported_and_the_next_is_read(
+    tracker: Command, tmp_path: Path, text: str, shown: str
 ) -> None:
     (tmp_path / "bad.csv").write_text(text)
     (tmp_path / "good.csv").write_text(f"info_hash\n{OTHER}\n")
     result = tracker("import", "bad.csv", "good.csv", code=1)
-    assert told in result.stderr and "\x1b" not in result.stderr
+    assert shown in result.stderr and "\x1b" not in result.stderr
     assert "torrents: 1 added" in result.stdout
     assert [row["info_hash"] for row in lines(tracker, "export")] == [OTHER]
 
 
-def test_rows_after_a_broken_one_are_read(tracker: Command, tmp_path: Path) -> None:
+def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -> None:
     (tmp_path / "mixed.csv").write_text(f'info_hash,name\nnonsense,a\n{HASH},"a"b\n{OTHER},fine\n')
     assert "torrents: 1 added" in tracker("import", "mixed.csv", code=1).stdout
 
 
 @pytest.mark.parametrize(
-    ("line", "told"),
+    ("line", "shown"),
     [
-        ("nonsense", "this is not JSON"),
-        ("[1]", "this is not a JSON object"),
-        ("[" * 50_000, "this is not JSON"),
-        ('{"info_hash": ["x"]}', "a field is neither text, number nor flag"),
+        ("nonsense", "not JSON"),
+        ("[1]", "not a JSON object"),
+        ("[" * 50_000, "not JSON"),
+        ('{"info_hash": ["x"]}', "a field is not text, a number or a boolean"),
         ('{"info_hash": 1e999}', "an info hash is"),
-        ('{"info_hash": ' + "9" * 50_000 + "}", "this is not JSON"),
+        ('{"info_hash": ' + "9" * 50_000 + "}", "not JSON"),
         ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
-        ('{"kind": {}, "info_hash": "x"}', "kind is torrent, user, denial or client"),
-        (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "a torrent has no such field"),
+        ('{"kind": {}, "info_hash": "x"}', "kind must be torrent, user, denial or client"),
+        (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
         ('{"user_id": 1.5}', "a user id is a positive number"),
         ('{"user_id": true, "uploaded": -5}', "totals are whole numbers"),
     ],
 )
-def test_a_bad_json_line_is_one_line_and_the_next_is_read(
-    tracker: Command, tmp_path: Path, line: str, told: str
+def test_a_bad_json_line_is_reported_and_the_next_is_read(
+    tracker: Command, tmp_path: Path, line: str, shown: str
 ) -> None:
     (tmp_path / "bad.jsonl").write_text(f'{line}\n\n{{"info_hash": "{OTHER}", "name": "\\ud800"}}\n')
     result = tracker("import", "bad.jsonl", code=1)
-    assert f"error: bad.jsonl line 1: {told}" in result.stderr
+    assert f"error: bad.jsonl line 1: {shown}" in result.stderr
     assert "torrents: 1 added" in result.stdout
 
 
-def test_bytes_that_are_no_text(tracker: Command, tmp_path: Path) -> None:
+def test_bytes_that_are_not_utf8_are_replaced(tracker: Command, tmp_path: Path) -> None:
     (tmp_path / "bytes.csv").write_bytes(b"\xef\xbb\xbfinfo_hash,name\r\n" + HASH.encode() + b",\xff\xfe\r\n")
     tracker("import", "bytes.csv")
     assert [row["name"] for row in lines(tracker, "export")] == ["\ufffd\ufffd"]
 
 
-def test_a_list_of_denials_says_so(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
+def test_a_file_of_denials_needs_a_kind(tracker: Command, tmp_path: Path, keys: "Redis", prefix: str) -> None:
     (tmp_path / "list.csv").write_text(f"info_hash\n{HASH}\n")
     assert tracker("import", "list.csv", "--what", "denied").stdout == "denials: 1 set\n"
     assert keys.get(f"{prefix}deny:{HASH}") == b"this torrent is not served here"
@@ -388,12 +390,10 @@ def test_an_interrupted_import_can_be_repeated(
         text=True,
         preexec_fn=trackers.heed_signals,  # noqa: PLW1509  # no threads here
     ) as process:
-        deadline = time.monotonic() + trackers.SECONDS
-        while keys.zcard(f"{prefix}i:seeders") < 100 and time.monotonic() < deadline:
-            time.sleep(0.01)
+        until(lambda: keys.zcard(f"{prefix}i:seeders") >= 100)
         process.send_signal(signal.SIGINT)
-        _, told = process.communicate(timeout=trackers.SECONDS)
-    assert process.returncode == 130 and "interrupted after" in told and "Traceback" not in told
+        _, shown = process.communicate(timeout=trackers.SECONDS)
+    assert process.returncode == 130 and "interrupted after" in shown and "Traceback" not in shown
     done = keys.zcard(f"{prefix}i:seeders")
     assert 100 <= done < 60_000
     assert all(fields(keys, prefix, f"{number:040x}").get("name") for number in range(1, 101))
@@ -402,7 +402,7 @@ def test_an_interrupted_import_can_be_repeated(
     assert known["added"] == 500 and known["known"] == done
 
 
-def test_a_pipe_that_is_closed_early_ends_an_export_quietly(tracker: Command, tmp_path: Path) -> None:
+def test_a_closed_pipe_ends_an_export_without_an_error(tracker: Command, tmp_path: Path) -> None:
     rows = "".join(f"{number:040x},{'n' * 200}\n" for number in range(1, 2001))
     (tmp_path / "many.csv").write_text(f"info_hash,name\n{rows}")
     tracker("import", "many.csv")
@@ -419,6 +419,6 @@ def test_a_pipe_that_is_closed_early_ends_an_export_quietly(tracker: Command, tm
         with suppress(OSError):
             process.stdout.readline()
             process.stdout.close()
-        told = process.stderr.read()
+        shown = process.stderr.read()
         process.wait(trackers.SECONDS)
-    assert process.returncode == 1 and told == ""
+    assert process.returncode == 1 and shown == ""

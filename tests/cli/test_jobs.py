@@ -10,11 +10,12 @@ import pytest
 
 from tests.commands import Command, command, rows, set_store
 from tests.store.harness import Store
-from tests.store.jobs import claim_one, end, jobs_of
-from tracker.store.job import Outcome
-from tracker.store.jobs import Jobs
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tests.store.jobs.harness import claim_one, end, jobs_of
+from tests.waiting import eventually
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import Outcome
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 Do = Callable[[Callable[[Jobs], Awaitable[None]]], None]
 
@@ -28,7 +29,7 @@ def jobs(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def do(redis_url: str, prefix: str) -> Do:
-    """Something a tracker does with its queues meanwhile."""
+    """Runs ``work`` on the queues, as a tracker would."""
 
     def run(work: Callable[[Jobs], Awaitable[None]]) -> None:
         async def inside() -> None:
@@ -44,7 +45,7 @@ def do(redis_url: str, prefix: str) -> Do:
 
 
 async def several(jobs: Jobs) -> None:
-    """1 completed, 2 failed, 3 runs, 4 waits; 5 in another queue."""
+    """1 is completed, 2 failed, 3 running, 4 pending; 5 is in another queue."""
     await jobs.enqueue_many("process_torrent", [{"torrent_id": str(number)} for number in range(4)])
     await end(jobs, await claim_one(jobs, "process_torrent"))
     await end(jobs, await claim_one(jobs, "process_torrent"), "failed", "no\x1b[2J route")
@@ -69,8 +70,8 @@ def test_jobs_are_listed_by_queue_and_status(jobs: Command, do: Do) -> None:
     assert [row[0] for row in rows(jobs("list", "--queue", "sweep"))] == ["5"]
     assert [row[0] for row in rows(jobs("list", "--limit", "2"))] == ["4", "3"]
     assert json.loads(jobs("list", "--queue", "sweep", "--json").stdout)["status"] == "pending"
-    assert "--status takes pending" in jobs("list", "--status", "x", code=2).stderr
-    assert "error: a queue's name" in jobs("list", "--queue", "a:b", code=1).stderr
+    assert "--status must be pending" in jobs("list", "--status", "x", code=2).stderr
+    assert "error: a queue name" in jobs("list", "--queue", "a:b", code=1).stderr
 
 
 def test_long_lists_come_in_pages(jobs: Command, do: Do) -> None:
@@ -96,10 +97,10 @@ def test_a_job_is_shown(jobs: Command, do: Do) -> None:
 
 
 def test_failed_jobs_are_retried(jobs: Command, do: Do) -> None:
-    """Q4: the others are done although one cannot be."""
+    """Q4: one failure does not stop the others."""
     do(several)
     result = jobs("retry", "1", "3", "99", "2", code=1)
-    assert result.stdout == "2 waits to run\n"
+    assert result.stdout == "2 queued\n"
     assert (
         result.stderr
         == "error: 1: is completed already\nerror: 3: is running already\nerror: 99: unknown job\n"
@@ -107,8 +108,8 @@ def test_failed_jobs_are_retried(jobs: Command, do: Do) -> None:
     assert json.loads(jobs("show", "2", "--json").stdout)["status"] == "pending"
 
 
-def test_jobs_are_purged_when_it_is_meant(jobs: Command, do: Do) -> None:
-    """Q11: finished ones, unless told otherwise; those that run stay."""
+def test_jobs_are_purged_after_confirmation(jobs: Command, do: Do) -> None:
+    """Q11: finished jobs by default; running jobs stay."""
     do(several)
     assert "completed and failed jobs of all queues" in jobs("purge", typed="n\n", code=1).stdout
     assert len(rows(jobs("list"))) == 5
@@ -116,7 +117,7 @@ def test_jobs_are_purged_when_it_is_meant(jobs: Command, do: Do) -> None:
     assert jobs("purge", typed="y\n").stdout.endswith("deleted 2\n")
     assert [row[0] for row in rows(jobs("list"))] == ["4", "3", "5"]
     assert jobs("purge", "--status", "pending", "--yes").stdout == "deleted 2\n"
-    assert "--status takes" in jobs("purge", "--status", "running", "--yes", code=2).stderr
+    assert "--status must be" in jobs("purge", "--status", "running", "--yes", code=2).stderr
 
 
 def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
@@ -137,7 +138,7 @@ def test_queues_are_listed_with_their_sizes(jobs: Command, do: Do) -> None:
     }
 
 
-def test_young_jobs_are_kept_when_only_old_ones_are_meant(jobs: Command, do: Do) -> None:
+def test_recent_jobs_are_kept_with_older_than(jobs: Command, do: Do) -> None:
     do(several)
     asked = jobs("purge", "--older-than", "1.5", typed="y\n").stdout
     assert "that finished more than 1.5 hours ago" in asked and asked.endswith("deleted 0\n")
@@ -147,12 +148,14 @@ def test_young_jobs_are_kept_when_only_old_ones_are_meant(jobs: Command, do: Do)
 
 
 def walking(outcome: Outcome) -> Callable[[Jobs], Awaitable[None]]:
-    """A tracker that takes the walk up, and ends it so; when it is well, it scores two torrents behind it."""
+    """A tracker that runs the rescoring job and ends it with this outcome; on success it scores two torrents."""
 
     async def work(queues: Jobs) -> None:
+        async def is_enqueued() -> bool:
+            return bool(await queues.waiting("reprocess"))
+
         async with asyncio.timeout(60):
-            while not await queues.waiting("reprocess"):
-                await asyncio.sleep(0.02)
+            await eventually(is_enqueued)
             walk = await claim_one(queues, "reprocess")
             if outcome == "completed":
                 await queues.enqueue_many("process_torrent", [{"torrent_id": "1"}, {"torrent_id": "2"}])
@@ -163,52 +166,55 @@ def walking(outcome: Outcome) -> Callable[[Jobs], Awaitable[None]]:
     return work
 
 
-def test_reprocessing_is_a_job_with_a_filter(jobs: Command) -> None:
-    """Q14: asked for twice it is one."""
-    assert jobs("reprocess", "--min-score", "0.5", "--max-seeders", "3").stdout == "1 waits to run\n"
-    assert jobs("reprocess", "--max-seeders", "3", "--min-score", "0.50").stdout == "1 is under way already\n"
-    assert jobs("reprocess").stdout == "2 waits to run\n"
+def test_rescoring_is_a_job_with_a_filter(jobs: Command) -> None:
+    """Q14: queued twice, it is one job."""
+    assert jobs("reprocess", "--min-score", "0.5", "--max-seeders", "3").stdout == "1 queued\n"
+    assert (
+        jobs("reprocess", "--max-seeders", "3", "--min-score", "0.50").stdout
+        == "1 is already queued or running\n"
+    )
+    assert jobs("reprocess").stdout == "2 queued\n"
     shown = json.loads(jobs("show", "1", "--json").stdout)
     assert (shown["queue"], shown["payload"]) == ("reprocess", '{"max_seeders":3,"min_score":0.5}')
     assert jobs("reprocess", "--min-score", "nan", code=1).stderr == "error: a score is a number\n"
 
 
 @pytest.mark.parametrize("options", [(), ("--min-score", "0")])
-def test_reprocessing_is_waited_for(jobs: Command, do: Do, options: tuple[str, ...]) -> None:
-    """Until the last torrent is scored, not only until the walk has passed it."""
+def test_a_command_waits_for_rescoring(jobs: Command, do: Do, options: tuple[str, ...]) -> None:
+    """Waits until the last torrent is scored, not only queued."""
     with ThreadPoolExecutor(1) as pool:
         tracker = pool.submit(do, walking("completed"))
-        assert jobs("reprocess", "--wait", *options).stdout == "1 waits to run\nall are scored\n"
+        assert jobs("reprocess", "--wait", *options).stdout == "1 queued\nall torrents are scored\n"
         tracker.result()
     assert rows(jobs("queues"))[0] == ["process_torrent", "0", "0", "0", "2", "0"]
 
 
-def test_a_walk_that_fails_ends_the_waiting(jobs: Command, do: Do) -> None:
+def test_a_failed_rescoring_ends_the_waiting(jobs: Command, do: Do) -> None:
     with ThreadPoolExecutor(1) as pool:
         tracker = pool.submit(do, walking("fatal"))
         said = jobs("reprocess", "--wait", code=1).stderr
         tracker.result()
-    assert said == "error: not all were scored: no way\n"
+    assert said == "error: rescoring stopped: no way\n"
 
 
-def test_a_filter_that_nothing_passes_is_refused(jobs: Command) -> None:
+def test_an_empty_filter_range_is_refused(jobs: Command) -> None:
     """Q14."""
     said = jobs("reprocess", "--min-score", "2", "--max-score", "0.5", code=1).stderr
-    assert said == "error: no torrent has at least the larger and at most the smaller of two figures\n"
-    assert "no torrent has" in jobs("reprocess", "--min-seeders", "4", "--max-seeders", "3", code=1).stderr
+    assert said == "error: a minimum exceeds its maximum\n"
+    assert "a minimum exceeds" in jobs("reprocess", "--min-seeders", "4", "--max-seeders", "3", code=1).stderr
     assert jobs("list").stdout == ""
 
 
-def test_a_sweep_can_be_asked_for(jobs: Command) -> None:
-    """Asked for twice it is one."""
-    assert jobs("sweep").stdout == "1 waits to run\n"
-    assert jobs("sweep").stdout == "1 is under way already\n"
+def test_a_sweep_can_be_queued(jobs: Command) -> None:
+    """Queued twice, it is one job."""
+    assert jobs("sweep").stdout == "1 queued\n"
+    assert jobs("sweep").stdout == "1 is already queued or running\n"
     shown = json.loads(jobs("show", "1", "--json").stdout)
     assert (shown["queue"], shown["payload"], shown["status"]) == ("sweep", "{}", "pending")
 
 
-def test_help_names_what_is_taken_and_what_is_meant(jobs: Command) -> None:
-    """The status of jobs that run is none to purge; no limit is no number."""
+def test_help_names_the_accepted_values(jobs: Command) -> None:
+    """Running jobs cannot be purged; a limit without a maximum is shown as all."""
     purge = " ".join(jobs("purge", "--help").stdout.split())
-    assert "Only these: pending, retry, completed, failed." in purge
+    assert "One of pending, retry, completed, failed." in purge
     assert "9007199254740992" not in jobs("list", "--help").stdout

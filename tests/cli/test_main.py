@@ -1,4 +1,4 @@
-"""The ``tracker`` command, word by word, on a real store."""
+"""The ``tracker`` command on a real store."""
 
 import json
 import os
@@ -12,7 +12,7 @@ import pytest
 from bencodepy import encode as bencode
 from redis import Redis
 
-from tests import trackers
+from loadtest import trackers
 from tests.commands import Command, rows
 from tracker import __version__
 
@@ -55,10 +55,8 @@ def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Re
     assert keys.get(f"{prefix}info_hash:{HASH}") is None
 
 
-def test_scores_are_shown_and_begin_anew_only_when_asked(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
-    """B6: importing a known torrent does not reset its score unless asked."""
+def test_scores_are_shown_and_reset_only_on_request(tracker: Command, keys: "Redis", prefix: str) -> None:
+    """B6: adding a known torrent resets its score only on request."""
     tracker("torrent", "add", HASH, OTHER)
     keys.zadd(f"{prefix}i:score", {"1": 2.0736, "2": 0.4096})
     assert "known" in tracker("torrent", "add", HASH, "--name", "one").stdout
@@ -81,7 +79,7 @@ def test_a_v2_hash_is_cut_to_what_clients_announce(tracker: Command) -> None:
     assert tracker("torrent", "add", "ef" * 32).stdout == f"added {'ef' * 20} as 1\n"
 
 
-def test_a_broken_file_is_one_line_and_the_others_are_done(tracker: Command, tmp_path: Path) -> None:
+def test_a_broken_torrent_file_is_reported_and_the_others_added(tracker: Command, tmp_path: Path) -> None:
     torrent_file(tmp_path / "good.torrent", "good", private=1)
     (tmp_path / "bad.torrent").write_bytes(b"d4:infoi1ee")
     (tmp_path / "folder").mkdir()
@@ -106,18 +104,18 @@ def test_a_torrent_is_disabled_with_a_reason_and_enabled(
     assert "unknown torrent" in tracker("torrent", "disable", OTHER, code=1).stderr
 
 
-def test_denial_and_its_undoing(tracker: Command, keys: "Redis", prefix: str) -> None:
+def test_torrents_are_denied_and_allowed_again(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("deny", HASH, OTHER, "--reason", "asked by its author")
     assert keys.get(f"{prefix}deny:{HASH}") == b"asked by its author"
     shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
     assert (shown["state"], shown["reason"]) == ("denied", "asked by its author")
     assert tracker("allow", HASH).stdout == f"allowed {HASH}\n"
     assert keys.get(f"{prefix}deny:{HASH}") is None
-    assert tracker("allow", HASH, code=1).stderr == f"error: {HASH}: was not denied\n"
+    assert tracker("allow", HASH, code=1).stderr == f"error: {HASH}: is not on the deny list\n"
     assert "40 hexadecimal digits" in tracker("deny", "nonsense", code=1).stderr
 
 
-def test_what_is_unknown_is_said(tracker: Command) -> None:
+def test_unknown_torrents_are_reported(tracker: Command) -> None:
     assert tracker("torrent", "show", HASH, code=1).stderr == "error: unknown torrent\n"
     assert tracker("torrent", "remove", HASH, code=1).stderr == f"error: {HASH}: is not registered\n"
     assert "error: an info hash is" in tracker("torrent", "show", "x", code=1).stderr
@@ -132,7 +130,7 @@ def test_long_lists_come_in_pages(tracker: Command) -> None:
 
 
 def in_terminal(directory: Path, columns: int, *words: str) -> list[str]:
-    """The lines of a command whose output is a terminal."""
+    """The output lines of a command in a terminal."""
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
     size = {"COLUMNS": str(columns), "TERM": "xterm", "NO_COLOR": "1"}
     ours, theirs = pty.openpty()
@@ -144,14 +142,14 @@ def in_terminal(directory: Path, columns: int, *words: str) -> list[str]:
         stdout=theirs,
     ):
         os.close(theirs)
-        with suppress(OSError):  # how Linux says that the other end was closed
+        with suppress(OSError):  # Linux raises this when the other end is closed
             while part := os.read(ours, 65536):
                 shown += part
     os.close(ours)
     return shown.decode().splitlines()
 
 
-def test_in_a_terminal_pages_share_one_head(tracker: Command, tmp_path: Path) -> None:
+def test_in_a_terminal_pages_share_one_header(tracker: Command, tmp_path: Path) -> None:
     tracker("torrent", "add", *(f"{number:040x}" for number in range(130)), HASH)
     lines = in_terminal(tmp_path, 110, "torrent", "list")
     assert sum("info hash" in line for line in lines) == 1
@@ -162,7 +160,7 @@ def test_in_a_terminal_pages_share_one_head(tracker: Command, tmp_path: Path) ->
     assert len(narrow) == 131
 
 
-def test_names_cannot_move_the_cursor_nor_be_markup(tracker: Command) -> None:
+def test_names_are_escaped_and_not_interpreted_as_markup(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "a\x1b[2J\n[red]b\u202e\t")
     for words in (("torrent", "list"), ("torrent", "show", HASH)):
         text = tracker(*words).stdout
@@ -203,7 +201,7 @@ def test_a_rotated_passkey_is_a_new_one(tracker: Command) -> None:
     assert json.loads(tracker("user", "show", new, "--json").stdout)["user_id"] == "1"
 
 
-def test_a_user_is_deleted_only_when_that_is_meant(tracker: Command) -> None:
+def test_a_user_is_deleted_only_after_confirmation(tracker: Command) -> None:
     tracker("user", "add")
     tracker("user", "delete", "1", typed="n\n", code=1)
     assert len(rows(tracker("user", "list"))) == 1
@@ -211,9 +209,7 @@ def test_a_user_is_deleted_only_when_that_is_meant(tracker: Command) -> None:
     assert tracker("user", "list").stdout == ""
 
 
-def test_a_deletion_that_was_cut_off_is_finished_by_doing_it_again(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
+def test_an_interrupted_deletion_can_be_repeated(tracker: Command, keys: "Redis", prefix: str) -> None:
     keys.sadd(f"{prefix}deleting", "7")
     keys.hset(f"{prefix}u:7", "uploaded", "1")
     assert tracker("user", "delete", "7", "--yes").stdout == "deleted user 7\n"
@@ -221,13 +217,13 @@ def test_a_deletion_that_was_cut_off_is_finished_by_doing_it_again(
     assert tracker("user", "delete", "7", "--yes", code=1).stderr == "error: there is no such user\n"
 
 
-def test_a_passkey_that_is_unknown_is_not_repeated(tracker: Command) -> None:
+def test_an_error_does_not_repeat_an_unknown_passkey(tracker: Command) -> None:
     result = tracker("user", "disable", "averysecretpasskey1", code=1)
     assert result.stderr == "error: argument 1: there is no such user\n"
 
 
 def test_an_empty_line_is_no_passkey(tracker: Command) -> None:
-    """A random one would be made in its place."""
+    """An empty passkey would mean a random one."""
     for typed in ("", "\n", "  \n"):
         assert "is empty" in tracker("user", "add", "--passkey", "-", typed=typed, code=1).stderr
     assert tracker("user", "list").stdout == ""
@@ -244,10 +240,10 @@ def test_an_empty_line_is_no_passkey(tracker: Command) -> None:
         ("unique", "figure", "countries"),
     ],
 )
-def test_a_word_that_is_no_text_is_one_line(tracker: Command, words: tuple[str, ...]) -> None:
-    """A terminal in Latin-1 sends such bytes."""
+def test_an_argument_that_is_not_utf8_is_one_error_line(tracker: Command, words: tuple[str, ...]) -> None:
+    """A Latin-1 terminal sends such bytes."""
     latin = os.fsdecode(b"caf\xe9")
-    assert tracker(*words, latin, code=1).stderr == "error: a word of this command is not text in UTF-8\n"
+    assert tracker(*words, latin, code=1).stderr == "error: an argument of this command is not UTF-8 text\n"
 
 
 # Clients
@@ -259,7 +255,7 @@ def test_clients_are_allowed_listed_and_disallowed(tracker: Command, keys: "Redi
     listed = sorted(rows(tracker("client", "list")))
     assert listed == [["-TR40", "Transmission"], ["M7-%00", "Transmission"]]
     assert tracker("client", "disallow", "-TR40").stdout == "disallowed -TR40\n"
-    assert tracker("client", "disallow", "-TR40", code=1).stderr == "error: -TR40: was not on the list\n"
+    assert tracker("client", "disallow", "-TR40", code=1).stderr == "error: -TR40: is not on the allow-list\n"
     assert "1 to 20" in tracker("client", "allow", "x" * 21, code=1).stderr
 
 
@@ -273,6 +269,16 @@ def test_settings_are_printed_masked(tracker: Command, monkeypatch: pytest.Monke
     assert tracker("settings", "--markdown").stdout.startswith("# Settings\n")
 
 
+def test_settings_names_those_that_are_ignored(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_SCORING__CAP", "9")
+    for words in (("settings",), ("settings", "--json")):
+        result = tracker(*words)
+        assert result.stderr == (
+            "note: TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)\n"
+        )
+        assert "SCORING__CAP" not in result.stdout
+
+
 @pytest.mark.parametrize(
     "words",
     [
@@ -281,7 +287,7 @@ def test_settings_are_printed_masked(tracker: Command, monkeypatch: pytest.Monke
         ("torrent", "list", "--json", "--config", "file.toml"),
     ],
 )
-def test_config_may_stand_anywhere(
+def test_the_config_option_may_stand_anywhere(
     tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, prefix: str, words: tuple[str, ...]
 ) -> None:
     tracker("torrent", "add", HASH)
@@ -306,32 +312,30 @@ def test_wrong_usage_is_exit_code_2(tracker: Command, words: tuple[str, ...]) ->
     assert "Usage: " in tracker(*words, code=2).stderr
 
 
-def test_a_name_is_for_one_torrent(tracker: Command) -> None:
-    assert "one torrent only" in tracker("torrent", "add", HASH, OTHER, "--name", "x", code=2).stderr
+def test_a_name_needs_exactly_one_torrent(tracker: Command) -> None:
+    assert "exactly one torrent" in tracker("torrent", "add", HASH, OTHER, "--name", "x", code=2).stderr
 
 
-def test_a_store_that_is_away_is_one_line(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unavailable_store_is_one_error_line(tracker: Command, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_REDIS__URL", "redis://127.0.0.1:1/0")
     (line,) = tracker("torrent", "list", code=1).stderr.splitlines()
     assert line.startswith("error: no usable store at redis://127.0.0.1:1/0")
 
 
-def test_a_store_that_refuses_is_one_line(tracker: Command, keys: "Redis", prefix: str) -> None:
+def test_a_store_error_is_one_error_line(tracker: Command, keys: "Redis", prefix: str) -> None:
     keys.set(f"{prefix}i:seeders", "not a sorted set")
     (line,) = tracker("torrent", "list", code=1).stderr.splitlines()
-    assert line.startswith("error: the store refused: WRONGTYPE")
+    assert line.startswith("error: store error: WRONGTYPE")
 
 
-def test_doctor_exits_with_1_only_when_something_is_wrong(
-    tracker: Command, keys: "Redis", prefix: str
-) -> None:
+def test_doctor_exits_with_1_only_if_a_check_fails(tracker: Command, keys: "Redis", prefix: str) -> None:
     keys.set(f"{prefix}stats:repairs", "1")
     text = tracker("doctor", code=1).stdout
     assert "wrong    counts" in text
     assert all(line.startswith(("ok ", "warning ", "wrong ")) for line in text.splitlines())
 
 
-def test_the_module_and_its_version(tmp_path: Path) -> None:
+def test_python_m_tracker_prints_the_version(tmp_path: Path) -> None:
     result = trackers.run(tmp_path, "--version")
     assert (result.returncode, result.stdout, result.stderr) == (0, f"swarmkeeper {__version__}\n", "")
 
@@ -342,14 +346,14 @@ def test_a_command_reaches_the_store_of_a_running_tracker(tmp_path: Path) -> Non
         running.announce()
         shown = trackers.run(tmp_path, "torrent", "show", "01" * 20, "--peers")
         assert "127.0.0.1:6881" in shown.stdout and "-TR4000-abcdefghijkl" in shown.stdout
-        assert "one is running" in trackers.run(tmp_path, "doctor").stdout
+        assert "a tracker is running" in trackers.run(tmp_path, "doctor").stdout
         assert trackers.run(tmp_path, "deny", "01" * 20, "--reason", "enough").returncode == 0
         assert running.announce()[b"failure reason"] == b"enough"
     finally:
         running.end()
 
 
-def test_a_command_in_the_wrong_directory_says_that_it_makes_a_new_store(tmp_path: Path) -> None:
+def test_a_command_notes_that_it_creates_a_new_store(tmp_path: Path) -> None:
     found = trackers.run(tmp_path, "torrent", "list")
-    assert found.returncode == 0 and "no tracker has run on" in found.stderr
+    assert found.returncode == 0 and "no tracker has used" in found.stderr
     assert "no tracker has run" not in trackers.run(tmp_path, "torrent", "list").stderr

@@ -1,4 +1,4 @@
-"""``tracker stats`` on a real store, and the small pictures it draws."""
+"""``tracker stats`` on a real store, and its sparklines."""
 
 import asyncio
 import json
@@ -14,14 +14,14 @@ from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
 from tests.commands import Command, command, rows, set_store
 from tests.store.harness import Clock, Store
-from tracker.store.counters import Counters
-from tracker.store.keys import Keys
-from tracker.store.slices import PRECISIONS, RETAINED
-from tracker.store.swarms import SwarmRules
-from tracker.terminal import sparkline
+from tracker.cli.terminal import sparkline
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.counters import Counters
+from tracker.store.stats.slices import PRECISIONS, RETAINED
+from tracker.store.swarms.rules import SwarmRules
 
 
 @pytest.fixture
@@ -32,8 +32,8 @@ def stats(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Itera
 
 
 @pytest.fixture
-def now(redis_url: str, prefix: str) -> float:
-    """When something was counted: 180 times `requests` in the 60 s before this minute, and some more."""
+def now(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> float:
+    """Counts `requests` 180 times in the last full minute, and some more names; returns the time."""
 
     def fill(counters: Counters, now: float) -> None:
         counters.count("requests", "announces", by=180, at=now - 60)
@@ -43,10 +43,8 @@ def now(redis_url: str, prefix: str) -> float:
             counters.observe("announce_seconds", value, at=now - 60)
 
     async def count() -> float:
-        now = time.time()
-        while now % 60 > 50:  # the minute must not turn before the command has run
-            await asyncio.sleep(0.5)
-            now = time.time()
+        now = time.time() // 60 * 60 + 30
+        monkeypatch.setattr(time, "time", lambda: now)  # so that the command runs within the same minute
         store = Store(redis_url, Keys(prefix), SwarmRules(), Clock(now))
         fill(store.counters, now)
         await store.counters.flush()
@@ -56,8 +54,8 @@ def now(redis_url: str, prefix: str) -> float:
     return asyncio.run(count())
 
 
-def test_what_was_counted_is_shown(stats: Command, now: float) -> None:
-    """C2, C10: totals, the last full slice and its rate, and how it went."""
+def test_counters_are_shown(stats: Command, now: float) -> None:
+    """C2, C10: total, last full slice, rate and trend."""
     shown = rows(stats())
     requests, announces, failures, nothing, seconds = shown
     assert requests[:4] == ["requests", "180", "3", "180"]
@@ -69,7 +67,7 @@ def test_what_was_counted_is_shown(stats: Command, now: float) -> None:
     assert seconds == ["announce_seconds", "3", "2", "0.8165", "1", "3"]
 
 
-def test_patterns_choose(stats: Command, now: float) -> None:
+def test_patterns_select_names(stats: Command, now: float) -> None:
     assert [row[0] for row in rows(stats("f*", "requests"))] == ["failures.denied", "requests"]
     assert [row[0] for row in rows(stats("announce_*"))] == ["announce_seconds"]
     assert [row[0] for row in rows(stats("odd*"))] == ["odd\\x1b[2J name"]
@@ -78,7 +76,7 @@ def test_patterns_choose(stats: Command, now: float) -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-def test_every_precision_is_shown(stats: Command, now: float, precision: int) -> None:
+def test_every_precision_is_accepted(stats: Command, now: float, precision: int) -> None:
     """C1."""
     shown = {row[0]: row[1] for row in rows(stats("--precision", str(precision), "requests", "announces"))}
     assert shown["requests"] == "180"
@@ -92,7 +90,7 @@ def test_other_precisions_are_wrong_usage(stats: Command) -> None:
 
 @pytest.fixture
 def ahead(now: float, redis_url: str, prefix: str) -> None:
-    """A tracker whose clock was wrong counted into slices that are yet to come."""
+    """A tracker with a wrong clock has counted into future slices."""
 
     async def count() -> None:
         store = Store(redis_url, Keys(prefix), SwarmRules(), Clock(now))
@@ -107,8 +105,8 @@ def ahead(now: float, redis_url: str, prefix: str) -> None:
 
 
 @pytest.mark.usefixtures("ahead")
-def test_what_lies_ahead_is_not_shown(stats: Command, now: float) -> None:
-    """C2: neither in the sums nor at the end of the trend."""
+def test_slices_in_the_future_are_not_shown(stats: Command, now: float) -> None:
+    """C2: neither in the totals nor in the trend."""
     requests, _, _, _, seconds = rows(stats())
     assert requests[:4] == ["requests", "180", "3", "180"] and requests[4].strip() == "█"
     assert seconds == ["announce_seconds", "3", "2", "0.8165", "1", "3"]
@@ -117,7 +115,7 @@ def test_what_lies_ahead_is_not_shown(stats: Command, now: float) -> None:
     assert json.loads(line)["slices"] == [[int(now - 60) // 60 * 60, 180]]
 
 
-def test_as_json(stats: Command, now: float) -> None:
+def test_statistics_are_printed_as_json(stats: Command, now: float) -> None:
     requests, seconds = (
         json.loads(line) for line in stats("--json", "requests", "announce_seconds").stdout.splitlines()
     )
@@ -135,7 +133,7 @@ def test_as_json(stats: Command, now: float) -> None:
     assert seconds["slices"][0][:3] == [start, 3, 2]
 
 
-def test_empty_slices_are_filled_in_when_asked_for(stats: Command, now: float) -> None:
+def test_empty_slices_are_filled_on_request(stats: Command, now: float) -> None:
     filled = json.loads(stats("--json", "--fill", "requests").stdout)["slices"]
     start = int(now - 60) // 60 * 60
     assert [start, 180] in filled and [start - 60, 0] in filled
@@ -150,7 +148,7 @@ def test_names_are_listed(stats: Command, now: float) -> None:
     assert json.loads(line) == {"kind": "counter", "name": "requests"}
 
 
-def test_totals_are_those_of_all_time(stats: Command, now: float) -> None:
+def test_totals_are_for_all_time(stats: Command, now: float) -> None:
     found = json.loads(stats("--totals", "--json").stdout)
     assert (found["torrents"], found["users"], found["seeders"]) == (0, 0, 0)
     assert found["failures.denied"] == 1 and found["requests"] == 180
@@ -158,7 +156,7 @@ def test_totals_are_those_of_all_time(stats: Command, now: float) -> None:
 
 
 @pytest.mark.parametrize("width", [80, 110])
-def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Path, width: int) -> None:
+def test_in_a_terminal_each_row_is_one_line(stats: Command, now: float, tmp_path: Path, width: int) -> None:
     del stats  # it sets the environment
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
     ours, theirs = pty.openpty()
@@ -170,7 +168,7 @@ def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Pat
         stdout=theirs,
     ):
         os.close(theirs)
-        with suppress(OSError):  # how Linux says that the other end was closed
+        with suppress(OSError):  # Linux raises this when the other end is closed
             while part := os.read(ours, 65536):
                 shown += part
     os.close(ours)
@@ -187,7 +185,7 @@ def test_in_a_terminal_a_row_is_a_line(stats: Command, now: float, tmp_path: Pat
     assert not any("\t" in line for line in lines)
 
 
-def test_a_trend_is_a_row_of_blocks() -> None:
+def test_a_trend_is_drawn_with_blocks() -> None:
     assert sparkline([]) == ""
     assert sparkline([0, 0]) == "  "
     assert sparkline([0, 1, 2, 3, 4, 5, 6, 7, 8]) == " ▁▂▃▄▅▆▇█"

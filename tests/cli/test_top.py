@@ -1,4 +1,4 @@
-"""``tracker top``: one look, and live in a terminal."""
+"""``tracker top``: one snapshot, and live in a terminal."""
 
 import json
 import os
@@ -9,13 +9,13 @@ import sys
 import time
 from pathlib import Path
 
-from tests import trackers
+from loadtest import trackers
 from tests.commands import Command
 
 HASH = "ab" * 20
 
 
-def test_one_look(tracker: Command) -> None:
+def test_one_snapshot_is_printed(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "a\x1b[2J")
     text = tracker("top", "--once").stdout
     assert "announces\t0.0/s" in text and "a\\x1b[2J" in text
@@ -25,7 +25,7 @@ def test_one_look(tracker: Command) -> None:
     tracker("top", "--sort", "size", code=2)
 
 
-def test_it_lives_in_a_terminal_until_q(tracker: Command, tmp_path: Path) -> None:
+def test_it_runs_in_a_terminal_until_q(tracker: Command, tmp_path: Path) -> None:
     tracker("torrent", "add", HASH, "--name", "shown by name")
     settings = {name: value for name, value in os.environ.items() if name.startswith("TRACKER_")}
     ours, theirs = pty.openpty()
@@ -48,7 +48,7 @@ def test_it_lives_in_a_terminal_until_q(tracker: Command, tmp_path: Path) -> Non
             try:
                 if not (part := os.read(ours, 65536)):
                     break
-            except OSError:  # how Linux says that the other end was closed
+            except OSError:  # Linux raises this when the other end is closed
                 break
             shown += part
         assert process.wait(trackers.SECONDS) == 0, shown
@@ -57,7 +57,7 @@ def test_it_lives_in_a_terminal_until_q(tracker: Command, tmp_path: Path) -> Non
     assert b"shown by name" in text and b"announces" in text and b"Traceback" not in text
 
 
-def test_it_starts_no_store_of_its_own(tmp_path: Path) -> None:
-    """Where it ran beside no tracker, a tracker could not start until it ended."""
+def test_it_does_not_start_the_private_store(tmp_path: Path) -> None:
+    """A private store started by top would prevent the start of a tracker."""
     done = trackers.run(tmp_path, "top", "--once")
     assert done.returncode == 0 and "announces\t0.0/s" in done.stdout

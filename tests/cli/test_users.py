@@ -1,4 +1,4 @@
-"""``tracker user show``, ``torrents``, ``owing`` and ``forgive`` on a real store; the others are in test_cli.py."""
+"""``tracker user show``, ``torrents``, ``owing`` and ``forgive`` on a real store; test_main.py tests the others."""
 
 import asyncio
 import json
@@ -8,8 +8,9 @@ import pytest
 
 from tests.commands import Command, command, rows, set_store
 from tests.store.harness import ALICE, BOB, Store, info_hash, running, update
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tracker.bittorrent import PeerId
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 HASH = info_hash(1).hex()
 
@@ -23,7 +24,7 @@ def user(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterat
 
 @pytest.fixture
 def owing(redis_url: str, prefix: str) -> None:
-    """User 7 has hit and runs on torrents 1 to 3, and is a seeder of torrent 4; user 8 has one on torrent 1."""
+    """User 7 has hit-and-runs on torrents 1 to 3 and seeds torrent 4; user 8 has one on torrent 1."""
 
     async def fill() -> None:
         rules = SwarmRules(private=True, hnr_min_bytes=100, hnr_threshold=1000)
@@ -49,8 +50,8 @@ def test_a_user_is_shown_with_the_sizes_of_the_sets(user: Command) -> None:
 
 
 @pytest.mark.usefixtures("owing")
-def test_the_torrents_of_a_set_are_listed_with_what_the_user_has_there(user: Command) -> None:
-    """Names are shown as text."""
+def test_the_torrents_of_a_set_are_listed_with_the_users_totals(user: Command) -> None:
+    """Names are escaped."""
     listed = sorted(rows(user("torrents", "7", "hnr")))
     assert listed[0] == ["1", "0", "500", "10", "0", HASH, "one\\x1b[2J"]
     assert [row[0] for row in listed] == ["1", "2", "3"]
@@ -62,45 +63,82 @@ def test_the_torrents_of_a_set_are_listed_with_what_the_user_has_there(user: Com
 
 
 @pytest.mark.usefixtures("owing")
-def test_who_owes_is_listed_most_first(user: Command) -> None:
+def test_users_with_hit_and_runs_are_listed_highest_first(user: Command) -> None:
     assert rows(user("owing")) == [["3", "7"], ["1", "8"]]
     assert rows(user("owing", "--limit", "1")) == [["3", "7"]]
     (first, _) = user("owing", "--json").stdout.splitlines()
     assert json.loads(first) == {"hit_and_runs": 3, "user_id": "7"}
 
 
-def test_nobody_owes(user: Command) -> None:
+def test_no_hit_and_runs_is_a_note(user: Command) -> None:
     result = user("owing")
-    assert (result.stdout, result.stderr) == ("", "note: nobody has hit and runs\n")
+    assert (result.stdout, result.stderr) == ("", "note: no user has a hit-and-run\n")
     assert user("owing", "--json").stderr == ""
 
 
 @pytest.mark.usefixtures("owing")
-def test_single_torrents_are_forgiven_by_id_or_info_hash(user: Command) -> None:
+def test_single_hit_and_runs_are_cleared_by_id_or_info_hash(user: Command) -> None:
     result = user("forgive", "7", HASH, "2", "9", "ab" * 20, code=1)
-    assert result.stdout == f"forgave user 7 torrent {HASH}\nforgave user 7 torrent 2\n"
+    assert result.stdout == (
+        f"cleared the hit-and-run of user 7 on torrent {HASH}\n"
+        "cleared the hit-and-run of user 7 on torrent 2\n"
+    )
     assert result.stderr.splitlines() == [
-        "error: 9: user 7 has no hit and run there",
-        f"error: {'ab' * 20}: user 7 has no hit and run there",
+        "error: 9: user 7 has no hit-and-run on this torrent",
+        f"error: {'ab' * 20}: user 7 has no hit-and-run on this torrent",
     ]
     assert [row[0] for row in rows(user("torrents", "7", "hnr"))] == ["3"]
     assert rows(user("owing")) == [["1", "8"], ["1", "7"]]
 
 
 @pytest.mark.usefixtures("owing")
-def test_all_are_forgiven_after_a_question(user: Command) -> None:
-    assert "all 3 hit and runs?" in user("forgive", "7", typed="n\n", code=1).stdout
+def test_all_hit_and_runs_are_cleared_after_confirmation(user: Command) -> None:
+    assert "all 3 hit-and-runs of user 7?" in user("forgive", "7", typed="n\n", code=1).stdout
     assert rows(user("owing"))[0] == ["3", "7"]
-    assert user("forgive", "7", "--yes").stdout == "forgave user 7 3 hit and runs\n"
-    assert user("forgive", "7").stdout == "forgave user 7 0 hit and runs\n"
+    assert user("forgive", "7", "--yes").stdout == "cleared 3 hit-and-runs of user 7\n"
+    assert user("forgive", "7").stdout == "cleared 0 hit-and-runs of user 7\n"
     assert rows(user("owing")) == [["1", "8"]]
     assert user("forgive", "99", "--yes", code=1).stderr == "error: there is no such user\n"
 
 
-def test_a_passkey_need_not_stand_in_the_command(user: Command) -> None:
-    """Everybody on the machine can list commands with their words."""
+def test_a_passkey_can_be_read_from_standard_input(user: Command) -> None:
+    """Other users of the machine can list the arguments of commands."""
     passkey = "0123456789abcdef-_X"
     made = json.loads(user("add", "--id", "7", "--passkey", "-", "--json", typed=f"{passkey}\n").stdout)
     assert (made["user_id"], made["passkey"]) == ("7", passkey)
     assert json.loads(user("show", "-", "--json", typed=f"{passkey}\n").stdout)["user_id"] == "7"
     assert user("show", "-", typed="", code=1).stdout == ""
+
+
+@pytest.fixture
+def by_hand(redis_url: str, prefix: str) -> None:
+    """A site has written user 77 and a client to the store, and user 77 has announced."""
+
+    async def fill() -> None:
+        keys = Keys(prefix)
+        async with running(Store(redis_url, keys, SwarmRules(private=True))) as store:
+            await store.redis.hset(keys.passkey(ALICE), "user_id", "77")
+            await store.redis.hset(keys.allowed_client(b"-TR"), "name", "Transmission")
+            await store.announce(update(1, "s", passkey=ALICE))
+            await store.clients.allowed_prefixes(PeerId(b"-TR4050-abcdefghijkl"))
+
+    asyncio.run(fill())
+
+
+@pytest.mark.usefixtures("by_hand")
+def test_every_command_knows_a_user_written_by_a_site(user: Command) -> None:
+    """T22."""
+    assert [row[0] for row in rows(user("list"))] == ["77"]
+    assert json.loads(user("show", "77", "--json").stdout)["active"] == 1
+    assert user("disable", "77").stdout == "disabled user 77\n"
+    with command("export") as export:
+        assert "77" in export("--what", "users", "--format", "csv").stdout
+        assert "-TR" in export("--what", "clients", "--format", "csv").stdout
+    added = json.loads(user("add", "--json").stdout)
+    assert added["user_id"] == "78"
+    user("delete", "77", "--yes")
+    assert [row[0] for row in rows(user("list"))] == ["78"]
+    with command("client") as client:
+        assert rows(client("list")) == [["-TR", "Transmission"]]
+        client("disallow", "--", "-TR")
+        assert client("list").stdout == ""

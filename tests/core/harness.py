@@ -1,4 +1,4 @@
-"""A tracker's decisions under test, over a real store, with a clock that the test moves."""
+"""A tracker on a real store, with a clock that the test moves."""
 
 import ipaddress
 import itertools
@@ -10,35 +10,37 @@ from typing import Any
 import pytest
 
 from tests.store.harness import Clock, Store, digits, info_hash, peer_id, running
-from tracker.announce import Tracker
 from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
+from tracker.core.announce import Tracker
+from tracker.core.rate_limits import Limits
 from tracker.errors import ClientError
-from tracker.limits import Limits
-from tracker.rules import swarm_rules
-from tracker.settings import Settings
-from tracker.store.clients import AllowList
-from tracker.store.keys import Keys
-from tracker.store.offences import Offences
-from tracker.store.swarms import PeerUpdate
+from tracker.runtime.store import swarm_rules
+from tracker.settings.model import Settings
+from tracker.settings.reload import LiveSettings
+from tracker.store.access.allow_list import AllowList
+from tracker.store.access.rate_limits import RateLimitStore
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.codec import PeerUpdate
+from tracker.workers.rate_limits import share_once
 
 SECRET = b"s" * 32
 
 
 @dataclass
-class Desk:
+class TrackerHarness:
     """A tracker on a store, both with one clock."""
 
-    tracker: Tracker
+    decisions: Tracker
     store: Store
     joined: list[tuple[InfoHash, Address]]
-    heard: list[tuple[PeerId, str]]
-    """What was told of client programs."""
+    clients_seen: list[tuple[PeerId, str]]
+    """The peer ids reported as client software, with the label of a refusal, or empty for a join."""
     limits: Limits
-    offences: Offences
+    rate_limits: RateLimitStore
 
     async def share_limits(self) -> None:
-        """What a process does once a second."""
-        self.limits.learn(await self.offences.charge(self.limits.take()))
+        """Shares the hits with the store, as a process does once a second."""
+        await share_once(self.limits, self.rate_limits, self.store.clock.now)
 
     async def announce(
         self, peer: int = 1, event: str = "", passkey: str | None = None, address: str = "", **changes: Any
@@ -50,7 +52,7 @@ class Desk:
             "bytes_left": 1000,
         }
         announce = Announce(**digits({**values, "event": Event(event), **changes}))
-        return await self.tracker.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
+        return await self.decisions.announce(announce, passkey, at(address or f"11.0.0.{peer}"))
 
     async def refused(self, *arguments: Any, **changes: Any) -> ClientError:
         with pytest.raises(ClientError) as caught:
@@ -59,10 +61,10 @@ class Desk:
 
     async def scrape(self, *numbers: int, passkey: str | None = None) -> dict[InfoHash, ScrapeFile]:
         scrape = Scrape(tuple(info_hash(number) for number in numbers))
-        return (await self.tracker.scrape(scrape, passkey, at("11.0.0.1"))).files
+        return (await self.decisions.scrape(scrape, passkey, at("11.0.0.1"))).files
 
     async def counted(self) -> tuple[dict[str, int], dict[str, int]]:
-        """Requests, announces and scrapes; refusals by reason."""
+        """(requests, announces and scrapes; refusals by label)."""
         await self.store.counters.flush()
         read = await self.store.counters.totals()
         failures: Any = await self.store.redis.hgetall(self.store.keys.failures())
@@ -70,43 +72,41 @@ class Desk:
         return figures, {label.decode(): int(number) for label, number in failures.items()}
 
     async def peer(self, number: int = 1) -> dict[str, Any]:
-        return await self.store.peer(PeerUpdate(info_hash(1), peer_id(number), *(None,) * 11))  # type: ignore[arg-type]
+        return await self.store.peer(PeerUpdate(info_hash(1), peer_id(number), *(None,) * 12))  # type: ignore[arg-type]
 
 
-MakeDesk = Callable[..., Awaitable[Desk]]
-"""Called with settings by section, as in ``make_desk(announce={"peers_max": 5})``."""
+MakeTracker = Callable[..., Awaitable[TrackerHarness]]
+"""Called with settings by section, as in ``make_tracker(announce={"peers_max": 5})``."""
 
 
 @asynccontextmanager
-async def open_desk(
+async def open_tracker(
     url: str, prefix: str, settings: Settings, secret: bytes = SECRET, clock: Clock | None = None
-) -> AsyncIterator[Desk]:
-    rules = swarm_rules(
-        settings.announce, settings.torrents, settings.users, settings.reaper, settings.limits
-    )
+) -> AsyncIterator[TrackerHarness]:
+    rules = swarm_rules(settings)
     limits = Limits(settings.limits, private=settings.users.private)
     joined: list[tuple[InfoHash, Address]] = []
-    heard: list[tuple[PeerId, str]] = []
+    clients_seen: list[tuple[PeerId, str]] = []
     times = itertools.count()
+
+    def on_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
+        joined.append((info_hash, address))
+        clients_seen.append((peer_id, ""))
+
     async with running(Store(url, Keys(prefix), rules, clock or Clock())) as store:
         tracker = Tracker(
             store.swarms,
             store.counters,
             AllowList(store.clients, store.clock),
-            lambda info_hash, address: joined.append((info_hash, address)),
-            announce=settings.announce,
-            torrents=settings.torrents,
-            users=settings.users,
-            clients=settings.clients,
-            reaper=settings.reaper,
+            LiveSettings(settings),
             secret=secret,
             clock=store.clock,
             limits=limits,
-            software=lambda peer_id, label: heard.append((peer_id, label)),
+            on_join=on_join,
+            on_client_seen=lambda peer_id, label: clients_seen.append((peer_id, label)),
             timer=lambda: float(next(times)),
         )
-        offences = Offences(store.connection, store.scripts, store.keys, store.clock, limits.most)
-        yield Desk(tracker, store, joined, heard, limits, offences)
+        yield TrackerHarness(tracker, store, joined, clients_seen, limits, store.rate_limits)
 
 
 def at(text: str) -> Address:

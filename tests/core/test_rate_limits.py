@@ -1,8 +1,8 @@
-"""Limits: who does too much is told less, then refused, then dropped, by every process; and nothing of it fills memory."""
+"""Rate limits: every process throttles, rejects and then drops a heavy source; memory stays bounded."""
 
 import asyncio
 import sys
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import AsyncExitStack, suppress
 from types import FrameType
 from typing import Any
@@ -10,64 +10,76 @@ from typing import Any
 import pytest
 from structlog.testing import capture_logs
 
-from tests.desk import Desk, at, open_desk
-from tests.servers import Server
+from loadtest.servers import Server
+from tests.core.harness import TrackerHarness, at, open_tracker
 from tests.store.harness import ALICE, START, Clock, info_hash, peer_id
-from tracker import limits as module
+from tests.waiting import eventually, in_background
 from tracker.bittorrent import Announce, AnnounceReply, PeerId, Scrape
-from tracker.errors import ClientError, Dropped
-from tracker.limits import DROP, REFUSE, SOFT, Limits, Sketch, network, subject_key, subject_text
-from tracker.settings import Settings
-from tracker.settings_limits import LimitSettings
-from tracker.store.offences import MOST_SUBJECTS, MOST_VERDICTS, Charge, Offences, Verdict
-from tracker.workers import limits as worker
-from tracker.workers.limits import share_limits
+from tracker.core import rate_limits as module
+from tracker.core.rate_limits import (
+    DROP,
+    REJECT,
+    THROTTLE,
+    Limits,
+    subject_key,
+    subject_text,
+)
+from tracker.core.request_counts import network
+from tracker.errors import ClientError, SilentlyDropped
+from tracker.settings.limits import LimitSettings
+from tracker.settings.model import Settings
+from tracker.store.access.rate_limits import MAX_SOURCES, MAX_STATES, Hit, RateLimitState
+from tracker.workers.rate_limits import share_limits
 
 ATTACKER = "11.7.7.7"
-Processes = Callable[..., Awaitable[list[Desk]]]
+Processes = Callable[..., Awaitable[list[TrackerHarness]]]
 
 
 @pytest.fixture
 async def processes(redis_url: str, prefix: str) -> AsyncIterator[Processes]:
-    """Called with the limits that differ from the defaults: two processes on one store, with one clock."""
+    """Makes two processes on one store, with one clock. Takes the limits that differ from the defaults."""
     async with AsyncExitStack() as stack:
 
-        async def make(private: bool = False, **limits: Any) -> list[Desk]:
-            settings = Settings.model_validate({"limits": limits, "users": {"private": private}})
+        async def make(
+            private: bool = False, announce: Mapping[str, Any] | None = None, **limits: Any
+        ) -> list[TrackerHarness]:
+            settings = Settings.model_validate(
+                {"limits": limits, "users": {"private": private}, "announce": announce or {}}
+            )
             clock = Clock()
             return [
-                await stack.enter_async_context(open_desk(redis_url, prefix, settings, clock=clock))
+                await stack.enter_async_context(open_tracker(redis_url, prefix, settings, clock=clock))
                 for _ in range(2)
             ]
 
         yield make
 
 
-async def outcome(desk: Desk, *arguments: Any, **changes: Any) -> AnnounceReply | ClientError:
+async def outcome(tracker: TrackerHarness, *arguments: Any, **changes: Any) -> AnnounceReply | ClientError:
     try:
-        return await desk.announce(*arguments, **changes)
+        return await tracker.announce(*arguments, **changes)
     except ClientError as error:
         return error
 
 
-async def joins(desk: Desk, numbers: range, address: str = ATTACKER, torrents: int = 1) -> None:
-    """That many new peer ids from one address, as fast as they can."""
+async def joins(tracker: TrackerHarness, numbers: range, address: str = ATTACKER, torrents: int = 1) -> None:
+    """Joins with these peer numbers from one address, all at once."""
     await asyncio.gather(
         *(
-            outcome(desk, n, "started", address=address, info_hash=info_hash(1 + n % torrents))
+            outcome(tracker, n, "started", address=address, info_hash=info_hash(1 + n % torrents))
             for n in numbers
         )
     )
 
 
-async def counted(desk: Desk, pattern: str = "limited.*") -> dict[str, int]:
-    await desk.store.counters.flush()
-    names = await desk.store.counters.names(pattern)
-    return {name: sum([n for _, n in await desk.store.counters.series(name, 86400)]) for name in names}
+async def counted(tracker: TrackerHarness, pattern: str = "limited.*") -> dict[str, int]:
+    await tracker.store.counters.flush()
+    names = await tracker.store.counters.names(pattern)
+    return {name: sum([n for _, n in await tracker.store.counters.series(name, 86400)]) for name in names}
 
 
-async def test_a_peer_that_announces_every_second_is_told_less_then_refused(processes: Processes) -> None:
-    """20 early announces in a minute are borne, 40 told less; who goes on is refused; one that asks at its interval never."""
+async def test_a_peer_that_announces_every_second_is_throttled_then_rejected(processes: Processes) -> None:
+    """20 early announces a minute pass, 20 more are throttled, then all are rejected. Other peers are not limited."""
     ours, theirs = await processes()
     seen: list[str] = []
     for number in range(20):
@@ -79,25 +91,38 @@ async def test_a_peer_that_announces_every_second_is_told_less_then_refused(proc
         found = await outcome(ours, 1, address=ATTACKER)
         if isinstance(found, ClientError):
             assert (found.text, found.retry_in) == (module.LIMITED["peer"][1], 5)
-            seen.append("refused")
+            seen.append("rejected")
         else:
-            many, usual = found.interval_seconds >= 3600, len(found.peers) == 6 * 20
+            many, usual = found.interval_seconds > 2000, len(found.peers) == 6 * 20
             assert many != usual and len(found.peers) in (6 * 10, 6 * 20)
-            seen.append("softened" if many else "answered")
-    assert seen == ["answered"] * 20 + ["softened"] * 20 + ["refused"] * 20
+            seen.append("throttled" if many else "answered")
+    assert seen == ["answered"] * 20 + ["throttled"] * 20 + ["rejected"] * 20
     assert await counted(ours) == {"limited.peer.softened": 20, "limited.peer.refused": 20}
     await theirs.share_limits()
-    assert isinstance(await outcome(theirs, 1, address=ATTACKER), ClientError), "known to the others"
+    assert isinstance(await outcome(theirs, 1, address=ATTACKER), ClientError), "other processes know it"
     assert isinstance(await outcome(theirs, 2, address=ATTACKER), AnnounceReply), (
-        "its neighbours are not meant"
+        "its neighbours are not limited"
     )
     ours.store.clock.now += 180
     await ours.share_limits()
     assert not ours.limits.strict and isinstance(await outcome(ours, 1, address=ATTACKER), AnnounceReply)
 
 
-async def test_who_goes_on_when_refused_is_dropped(processes: Processes) -> None:
-    """5 announces a second: within 20 s it has no answers any more, and the store is not asked."""
+async def test_a_throttled_peer_has_the_usual_timeout(processes: Processes) -> None:
+    """Its interval ends earlier: a peer that obeys its interval does not time out."""
+    ours, _ = await processes(joins_minute=16)
+    await joins(ours, range(16))
+    await ours.share_limits()
+    for number in range(100, 110):
+        found = await ours.announce(number, "started", address=ATTACKER)
+        key = ours.store.keys.timeout("1", peer_id(number))
+        left = await ours.store.redis.pttl(key) / 1000
+        assert found.interval_seconds > 2000
+        assert found.interval_seconds + 290 <= left <= 1.5 * 1.1 * 1800
+
+
+async def test_a_peer_that_continues_after_rejection_is_dropped(processes: Processes) -> None:
+    """5 announces a second: after 20 s the peer gets no answer, and the store is not called."""
     ours, theirs = await processes()
     await ours.announce(1, "started", address=ATTACKER)
     for _ in range(20):
@@ -105,11 +130,11 @@ async def test_who_goes_on_when_refused_is_dropped(processes: Processes) -> None
         for _ in range(5):
             last = await outcome(ours, 1, address=ATTACKER)
         await ours.share_limits()
-    assert isinstance(last, Dropped)
+    assert isinstance(last, SilentlyDropped)
     asked = (await ours.store.torrent(info_hash(1)))["announces"]
     await theirs.share_limits()
-    for desk in (ours, theirs):
-        assert isinstance(await outcome(desk, 1, address=ATTACKER), Dropped)
+    for tracker in (ours, theirs):
+        assert isinstance(await outcome(tracker, 1, address=ATTACKER), SilentlyDropped)
     assert (await ours.store.torrent(info_hash(1)))["announces"] == asked
     _, failures = await ours.counted()
     assert failures["dropped"] > 0 and (await counted(ours))["limited.peer.dropped"] > 0
@@ -120,17 +145,17 @@ async def test_who_goes_on_when_refused_is_dropped(processes: Processes) -> None
     [(1, "torrent", 2000, "too many announces"), (100, "joins", 3000, "too many new peers")],
 )
 @pytest.mark.slow
-async def test_an_address_that_invents_peer_ids(
+async def test_an_address_that_invents_peer_ids_is_dropped(
     processes: Processes, torrents: int, limit: str, allowed: int, label: str
 ) -> None:
-    """In one torrent, or in many: as many as the limit join, the next are told less, and beyond twice as many none joins."""
+    """In one torrent or many: joins beyond the limit are throttled, beyond twice the limit rejected, later dropped."""
     ours, theirs = await processes(joins_minute=3000 if limit == "joins" else 10**6)
     step, joined = allowed // 4, []
     for start in range(0, 6 * allowed, step):
         await joins(ours, range(start, start + step), torrents=torrents)
         joined.append(len(ours.joined))
         await ours.share_limits()
-    assert joined[-1] == 2 * allowed, "refused from there on"
+    assert joined[-1] == 2 * allowed, "later joins are rejected"
     figures = await counted(ours)
     assert figures == {
         f"limited.{limit}.softened": allowed,
@@ -140,24 +165,24 @@ async def test_an_address_that_invents_peer_ids(
     _, failures = await ours.counted()
     assert failures == {label: 2 * allowed, "dropped": 2 * allowed}
     await theirs.share_limits()
-    assert isinstance(await outcome(theirs, 9_999_999, address=ATTACKER), Dropped)
+    assert isinstance(await outcome(theirs, 9_999_999, address=ATTACKER), SilentlyDropped)
     assert isinstance(await outcome(theirs, 9_999_999, address="11.7.7.8"), AnnounceReply)
 
 
-async def test_two_processes_add_up_what_they_have_seen(processes: Processes) -> None:
-    """Half of it each: neither would say anything by itself."""
+async def test_the_hits_of_two_processes_are_added_up(processes: Processes) -> None:
+    """Each process sees half of the hits, below the limit."""
     both = await processes()
-    for half, desk in enumerate(both):
-        await joins(desk, range(1300 * half, 1300 * half + 1300))
-        await desk.share_limits()
-    assert [desk.limits.strict for desk in both] == [False, True]
+    for half, tracker in enumerate(both):
+        await joins(tracker, range(1300 * half, 1300 * half + 1300))
+        await tracker.share_limits()
+    assert [tracker.limits.strict for tracker in both] == [False, True]
     await both[0].share_limits()
     assert both[0].limits.strict
 
 
 @pytest.mark.parametrize("event", ["stopped", "started", "", "paused"])
-async def test_other_announces_than_regular_ones_count_too(processes: Processes, event: str) -> None:
-    """With somebody else's peer id, of peers that are not there, and of torrents that are refused."""
+async def test_irregular_announces_count_for_their_torrent(processes: Processes, event: str) -> None:
+    """With another peer's id, of absent peers, and of refused torrents."""
     ours, _ = await processes(torrent_announces_minute=50)
     await ours.announce(1, "started", address="11.0.0.1")
     if event == "paused":
@@ -166,40 +191,94 @@ async def test_other_announces_than_regular_ones_count_too(processes: Processes,
         await outcome(ours, 1, event, address=ATTACKER)
     await ours.share_limits()
     announce = Announce(info_hash(1), PeerId(b"x" * 20), 1)
-    judged = ours.limits.judge(announce, None, at(ATTACKER))
-    assert judged is not None and (judged.limit, judged.stage) == ("torrent", SOFT)
+    decision = ours.limits.check(announce, None, at(ATTACKER))
+    assert decision is not None and (decision.limit, decision.stage) == ("torrent", THROTTLE)
 
 
-async def test_scrapes_count(processes: Processes) -> None:
+async def test_scrapes_count_for_their_address(processes: Processes) -> None:
     ours, _ = await processes(address_requests_minute=40)
     refused = []
     for _ in range(200):
         with suppress(ClientError):
-            await ours.tracker.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
+            await ours.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
             refused.append(0)
         await ours.share_limits()
     assert len(refused) == 80
     for scrape in (Scrape((info_hash(1),)), Scrape()):
-        with pytest.raises(Dropped):
-            await ours.tracker.scrape(scrape, None, at(ATTACKER))
+        with pytest.raises(SilentlyDropped):
+            await ours.decisions.scrape(scrape, None, at(ATTACKER))
 
 
-async def test_scrapes_of_everything_count_where_there_are_none(processes: Processes) -> None:
+async def test_a_scrape_counts_once_per_torrent(processes: Processes) -> None:
+    """40 torrents a minute, in one scrape or in many."""
     ours, _ = await processes(address_requests_minute=40)
-    for _ in range(80):
-        with pytest.raises(ClientError, match="switched off"):
-            await ours.tracker.scrape(Scrape(), None, at(ATTACKER))
+    await ours.decisions.scrape(Scrape(tuple(info_hash(n) for n in range(39))), None, at(ATTACKER))
+    await ours.share_limits()
+    assert not ours.limits.strict
+    await ours.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
+    await ours.share_limits()
+    assert [decision.stage for decision in ours.limits._decisions.values()] == [THROTTLE]
+    await ours.decisions.scrape(Scrape(tuple(info_hash(n) for n in range(40))), None, at(ATTACKER))
     await ours.share_limits()
     with pytest.raises(ClientError, match="too many requests"):
-        await ours.tracker.scrape(Scrape(), None, at(ATTACKER))
+        await ours.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
 
 
-async def test_guessed_passkeys(processes: Processes) -> None:
-    """60 different ones are looked up; then only those that were good before are. Asking again with the same is no guess."""
+async def test_a_full_scrape_counts_once_per_torrent(redis_url: str, prefix: str) -> None:
+    settings = Settings.model_validate(
+        {"torrents": {"full_scrape": True}, "limits": {"address_requests_minute": 20}}
+    )
+    async with open_tracker(redis_url, prefix, settings) as tracker:
+        for number in range(10):
+            await tracker.store.torrents.add(info_hash(number))
+        stages = []
+        for _ in range(4):
+            await tracker.decisions.scrape(Scrape(), None, at(ATTACKER))
+            await tracker.share_limits()
+            stages += [decision.stage for decision in tracker.limits._decisions.values()] or [0]
+        assert stages == [0, THROTTLE, THROTTLE, REJECT]
+
+
+async def test_regular_announces_count_for_their_address(processes: Processes) -> None:
+    """1,316 a minute with a limit of 1,000, none of them a join, early or refused. Another network is not limited."""
+    ours, theirs = await processes(address_requests_minute=1000, announce={"min_interval_seconds": 0})
+    host6, neighbour = "2a00:1:2:3::1", "11.7.7.8"
+    for address in (ATTACKER, host6, neighbour):
+        await ours.announce(at(address)[-1], "started", address=address)
+    for _ in range(329):
+        for address in (ATTACKER, host6):
+            await asyncio.gather(*(ours.announce(at(address)[-1], address=address) for _ in range(4)))
+        await ours.announce(at(neighbour)[-1], address=neighbour)
+    await ours.share_limits()
+    found = {
+        subject_text(key): (decision.limit, decision.stage)
+        for key, decision in ours.limits._decisions.items()
+    }
+    assert found == {ATTACKER: ("address", THROTTLE), "2a00:1:2:3::/64": ("address", THROTTLE)}
+    for _ in range(2):
+        await asyncio.gather(*(ours.announce(7, address=ATTACKER) for _ in range(350)))
+        await ours.share_limits()
+    assert isinstance(await outcome(ours, 7, address=ATTACKER), ClientError)
+    await theirs.share_limits()
+    assert isinstance(await outcome(theirs, 7, address=ATTACKER), ClientError)
+
+
+async def test_refused_full_scrapes_count(processes: Processes) -> None:
+    ours, _ = await processes(address_requests_minute=40)
+    for _ in range(80):
+        with pytest.raises(ClientError, match="disabled"):
+            await ours.decisions.scrape(Scrape(), None, at(ATTACKER))
+    await ours.share_limits()
+    with pytest.raises(ClientError, match="too many requests"):
+        await ours.decisions.scrape(Scrape(), None, at(ATTACKER))
+
+
+async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Processes) -> None:
+    """60 different ones are looked up; then only those seen valid before. Repeating one passkey is no guess."""
     ours, theirs = await processes(private=True)
     await ours.store.users.add("7", ALICE)
-    for desk in (ours, theirs):
-        await desk.announce(1, passkey=ALICE, address=ATTACKER)
+    for tracker in (ours, theirs):
+        await tracker.announce(1, passkey=ALICE, address=ATTACKER)
     for _ in range(500):
         assert (await ours.refused(2, passkey="rotated", address=ATTACKER)).label == "unknown passkey"
     await ours.share_limits()
@@ -210,16 +289,18 @@ async def test_guessed_passkeys(processes: Processes) -> None:
             await ours.scrape(1, passkey=f"other{number}")  # from 11.0.0.1
     for number in range(30, 60):
         await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
-    for desk in (ours, theirs):
-        await desk.share_limits()
-        assert (await desk.refused(2, passkey="next", address=ATTACKER)).label == "too many unknown passkeys"
+    for tracker in (ours, theirs):
+        await tracker.share_limits()
+        assert (
+            await tracker.refused(2, passkey="next", address=ATTACKER)
+        ).label == "too many unknown passkeys"
         with pytest.raises(ClientError, match="too many unknown passkeys"):
-            await desk.tracker.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
-        await desk.announce(1, passkey=ALICE, address=ATTACKER)
-        assert (await desk.refused(2, passkey="next", address="11.0.0.9")).label == "unknown passkey"
+            await tracker.decisions.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
+        await tracker.announce(1, passkey=ALICE, address=ATTACKER)
+        assert (await tracker.refused(2, passkey="next", address="11.0.0.9")).label == "unknown passkey"
 
 
-async def test_no_passkey_stands_in_the_store_or_the_log(processes: Processes) -> None:
+async def test_no_guessed_passkey_is_stored_or_logged(processes: Processes) -> None:
     ours, _ = await processes(private=True, unknown_passkeys_minute=8)
     with capture_logs() as lines:
         for number in range(64):
@@ -229,13 +310,13 @@ async def test_no_passkey_stands_in_the_store_or_the_log(processes: Processes) -
     assert b"guess" not in b"".join(key + value for key, value in (await ours.store.dump()).items())
 
 
-async def test_ipv6_counts_by_its_64(processes: Processes) -> None:
+async def test_ipv6_addresses_count_by_their_64(processes: Processes) -> None:
     ours, _ = await processes(joins_minute=100)
     for number in range(150):
         await outcome(ours, number, address=f"2a00:1:2:3:{number:x}::1")
         await outcome(ours, 1000 + number, address=f"2a00:1:3:{number:x}::1")
     await ours.share_limits()
-    assert [subject_text(key) for key in ours.limits._judged] == ["2a00:1:2:3::/64"]
+    assert [subject_text(key) for key in ours.limits._decisions] == ["2a00:1:2:3::/64"]
 
 
 @pytest.mark.parametrize(
@@ -251,7 +332,7 @@ async def test_ipv6_counts_by_its_64(processes: Processes) -> None:
         ("11.7.7.7", {"enabled": False}, False),
     ],
 )
-async def test_who_is_left_out(
+async def test_limits_skip_exempt_and_private_addresses(
     processes: Processes, address: str, limits: dict[str, Any], limited: bool
 ) -> None:
     ours, _ = await processes(joins_minute=40, **limits)
@@ -260,7 +341,7 @@ async def test_who_is_left_out(
     assert ours.limits.strict is limited
 
 
-def test_subjects_are_written_for_people_and_read_back() -> None:
+def test_subjects_convert_to_text_and_back() -> None:
     for host, text in (("11.7.7.7", "11.7.7.7"), ("2a00:1:2:3:4::5", "2a00:1:2:3::/64")):
         net = network(at(host))
         for key, shown in (
@@ -271,11 +352,12 @@ def test_subjects_are_written_for_people_and_read_back() -> None:
             assert subject_text(key) == shown and subject_key(shown) == key
 
 
-def test_learning_verdicts_costs_little() -> None:
-    """There may be thousands, each process learns them every second, and nobody is answered meanwhile. Counted, not timed."""
+def test_learning_a_state_takes_at_most_6_calls() -> None:
+    """A process learns thousands of states a second, and answers no request meanwhile. Calls are counted, not timed."""
     limits, calls = Limits(LimitSettings(), private=False), 0
-    verdicts = [
-        Verdict(SOFT, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9) for n in range(100)
+    states = [
+        RateLimitState(THROTTLE, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9)
+        for n in range(100)
     ]
 
     def count(frame: FrameType, event: str, argument: object) -> None:
@@ -284,24 +366,14 @@ def test_learning_verdicts_costs_little() -> None:
 
     sys.setprofile(count)
     try:
-        limits.learn(verdicts)
+        limits.learn(states)
     finally:
         sys.setprofile(None)
     assert limits.known == 100 and calls <= 6 * 100
 
 
-def test_a_sketch_charges_from_an_eighth_on_and_forgets_nothing_then() -> None:
-    sketch = Sketch(800)
-    assert sum(sketch.add(b"x") for _ in range(100)) == 0
-    assert sketch.add(b"x") == 101
-    assert sum(sketch.add(b"x") for _ in range(99)) == 99
-    assert sum(sketch.add(bytes([n])) for n in range(120)) == 0
-    sketch.clear()
-    assert sketch.add(b"x") == 0
-
-
-async def test_what_is_remembered_is_bounded(processes: Processes) -> None:
-    """An attacker with a /32 of IPv6: a process and the store remember so many and no more, and the worst are known."""
+async def test_memory_of_rate_limits_is_bounded(processes: Processes) -> None:
+    """With an IPv6 /32 an attacker fills neither a process nor the store; the heaviest sources stay known."""
     ours, _ = await processes(joins_minute=1, torrent_announces_minute=1, address_requests_minute=1)
     limits = ours.limits
     before = sum(sys.getsizeof(sketch._cells) for sketch in limits._sketches.values())
@@ -310,99 +382,84 @@ async def test_what_is_remembered_is_bounded(processes: Processes) -> None:
         limits.note("join", announce, at(f"2a00:1:{number >> 8:x}:{number & 255:x}::1"))
     for _ in range(5000):
         limits.note("join", announce, at("2a00:1:4e:1f::1"))
-    assert len(limits._charges) <= module.MOST_CHARGED
+    assert len(limits._hits) <= module.MAX_SUBJECTS
     assert sum(sys.getsizeof(sketch._cells) for sketch in limits._sketches.values()) == before
-    taken = limits.take()
-    assert len(taken) <= module.MOST_SENT and not limits.take()
-    await ours.offences.charge(taken)
+    hits = limits.take()
+    assert len(hits) <= module.MAX_SENT and not limits.take()
+    await ours.rate_limits.charge(hits, ours.limits.max)
 
-    verdicts: list[Verdict] = []
-    for start in range(0, MOST_SUBJECTS + 2000, 1000):
-        charges = [Charge("joins", f"2a00:2:0:{n:x}::/64", 9) for n in range(start, start + 1000)]
-        verdicts = await ours.offences.charge(charges)
-    assert len(verdicts) == MOST_VERDICTS == await ours.store.redis.zcard(ours.store.keys.limits())
+    states: list[RateLimitState] = []
+    for start in range(0, MAX_SOURCES + 2000, 1000):
+        hits = [Hit("joins", f"2a00:2:0:{n:x}::/64", 9) for n in range(start, start + 1000)]
+        states = await ours.rate_limits.charge(hits, ours.limits.max)
+    assert len(states) == MAX_STATES == await ours.store.redis.zcard(ours.store.keys.limits())
     window = ours.store.keys.limits_window(START)
-    assert await ours.store.redis.hlen(window) == MOST_SUBJECTS
+    assert await ours.store.redis.hlen(window) == MAX_SOURCES
     assert 0 < await ours.store.redis.ttl(window) <= 180
-    limits.learn(verdicts)
-    assert limits.known == MOST_VERDICTS
+    limits.learn(states)
+    assert limits.known == MAX_STATES
 
 
-async def test_strange_entries_in_the_store_are_passed_over(processes: Processes) -> None:
+async def test_malformed_states_in_the_store_are_ignored(processes: Processes) -> None:
     ours, _ = await processes()
     key, until = ours.store.keys.limits(), START + 100
     strange = [
         "",
         "1",
         "4 joins 11.7.7.7",
-        "2 joins nobody",
+        "2 joins no-address",
         "2 else 11.7.7.7",
         "2 passkeys 11.7.7.7",
         "\xff",
     ]
     await ours.store.redis.zadd(key, {**dict.fromkeys(strange, until), "2 joins 11.7.7.7": until})
     await ours.share_limits()
-    assert [(j.stage, j.limit) for j in ours.limits._judged.values()] == [(REFUSE, "joins")]
+    assert [(j.stage, j.limit) for j in ours.limits._decisions.values()] == [(REJECT, "joins")]
 
 
-async def test_the_hardest_of_several_verdicts_holds() -> None:
+async def test_the_highest_of_several_stages_applies() -> None:
     limits = Limits(LimitSettings(), private=False)
     net = at(ATTACKER)
     announce = Announce(info_hash(1), peer_id(1), 1)
-    place = subject_text(net + info_hash(1))
+    swarm = subject_text(net + info_hash(1))
     limits.learn(
         [
-            Verdict(SOFT, "joins", ATTACKER, 10),
-            Verdict(DROP, "torrent", place, 20),
-            Verdict(REFUSE, "joins", ATTACKER, 30),
+            RateLimitState(THROTTLE, "joins", ATTACKER, 10),
+            RateLimitState(DROP, "torrent", swarm, 20),
+            RateLimitState(REJECT, "joins", ATTACKER, 30),
         ]
     )
-    judged = limits.judge(announce, None, net)
-    assert judged is not None and judged[:2] == (DROP, "torrent")
-    limits.expire(25)
-    judged = limits.judge(announce, None, net)
-    assert judged is not None and judged[:2] == (REFUSE, "joins")
-    limits.expire(30)
+    decision = limits.check(announce, None, net)
+    assert decision is not None and decision[:2] == (DROP, "torrent")
+    limits.decide_alone((), 25)
+    decision = limits.check(announce, None, net)
+    assert decision is not None and decision[:2] == (REJECT, "joins")
+    limits.decide_alone((), 30)
     assert not limits.strict
 
 
-async def test_verdicts_reach_every_process_by_themselves(
-    start_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """And end by themselves while the store is away."""
-    monkeypatch.setattr(worker, "SHARE_SECONDS", 0.01)
+async def test_every_process_learns_the_stages_in_force(start_server: Callable[..., Server]) -> None:
+    """Stages also expire while the store is unavailable."""
     server, clock = start_server("--appendonly", "no"), Clock()
-    async with open_desk(server.url, "x:", Settings(), clock=clock) as ours:
+    async with open_tracker(server.url, "x:", Settings(), clock=clock) as ours:
         other = Limits(LimitSettings(), private=False)
-        offences = Offences(
-            ours.store.connection, ours.store.scripts, ours.store.keys, clock, ours.limits.most
-        )
-        loops = [asyncio.Task(share_limits(limits, offences, clock)) for limits in (ours.limits, other)]
-        try:
+        store = ours.store.rate_limits
+        loops = [share_limits(limits, store, clock, pause_seconds=0.01) for limits in (ours.limits, other)]
+        async with in_background(*loops):
             with capture_logs() as lines:
                 await joins(ours, range(2400))
-                await until(lambda: ours.limits.strict and other.strict)
+                await eventually(lambda: ours.limits.strict and other.strict)
                 clock.now += 60
-                place = network(at(ATTACKER)) + info_hash(1)
-                await until(lambda: ours.limits._sketches["torrent"].add(place) == 0)  # a new minute
+                swarm = network(at(ATTACKER)) + info_hash(1)
+                await eventually(lambda: ours.limits._sketches["torrent"].add(swarm) == 0)  # a new minute
                 server.kill()
                 clock.now += 200
-                await until(lambda: not ours.limits.strict and not other.strict)
-        finally:
-            for loop in loops:
-                loop.cancel()
-            await asyncio.gather(*loops, return_exceptions=True)
+                await eventually(lambda: not ours.limits.strict and not other.strict)
     assert {
-        "event": "addresses are over a limit",
+        "event": "addresses exceed a rate limit",
         "log_level": "warning",
         "softened": 1,
         "refused": 0,
         "dropped": 0,
     } in lines
     assert ATTACKER not in repr(lines)
-
-
-async def until(true: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not true():
-            await asyncio.sleep(0.005)

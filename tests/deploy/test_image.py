@@ -1,4 +1,4 @@
-"""The image and its composition, as far as they can be looked at without Docker; deploy/image/check.sh runs the rest."""
+"""What the Dockerfile and compose.yaml say. deploy/image/check.sh follows the Dockerfile."""
 
 import re
 import shutil
@@ -10,11 +10,27 @@ from typing import Any
 import pytest
 import yaml
 
-from tests.servers import ROOT
+from loadtest.servers import ROOT
+from tracker.cli.commands.tokens import sign_in_urls
+from tracker.settings.model import AdminSettings
 
 DOCKERFILE = (ROOT / "Dockerfile").read_text()
 CHECK = (ROOT / "deploy/image/check.sh").read_text()
-COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "compose.yaml").read_text())
+
+
+def composed(**environment: str) -> dict[str, Any]:
+    """compose.yaml with its variables, ``${NAME:-default}``, replaced from the inside out."""
+    text, replaced = (ROOT / "compose.yaml").read_text(), 1
+    while replaced:
+        text, replaced = re.subn(
+            r"\$\{(\w+):-([^${}]*)\}", lambda found: environment.get(found[1]) or found[2], text
+        )
+    assert "${" not in text
+    found: dict[str, Any] = yaml.safe_load(text)
+    return found
+
+
+COMPOSE = composed()
 SERVICES: dict[str, Any] = COMPOSE["services"]
 
 
@@ -26,17 +42,30 @@ def test_hadolint_finds_nothing() -> None:
     assert (done.returncode, done.stdout) == (0, "")
 
 
-def test_every_run_line_is_a_script_that_the_check_runs_too() -> None:
-    """What only Docker runs nobody here would ever have seen run."""
+def test_every_run_line_is_a_script_of_the_image_folder() -> None:
+    """So that deploy/image/check.sh, which sets PYTHON and runs the line itself, needs no Docker."""
     lines = re.findall(r"^RUN (.+)$", DOCKERFILE, re.MULTILINE)
     assert lines
     for line in lines:
         (script,) = re.findall(r"\S*/(\w+\.sh)\b", line.split("&&")[0])
         assert (ROOT / "deploy/image" / script).exists()
-        assert f"deploy/image/{script}" in CHECK
 
 
-def test_the_image_is_nobody_s_root() -> None:
+def test_the_check_follows_every_instruction_of_the_dockerfile() -> None:
+    lines = re.sub(r"\\\n", "", DOCKERFILE).splitlines()
+    instructions = {line.split()[0] for line in lines if line and not line.startswith("#")}
+    cases = re.findall(r"^ +([A-Z]+(?: \| [A-Z]+)*)\)", CHECK, re.MULTILINE)
+    assert instructions <= {instruction for case in cases for instruction in case.split(" | ")}
+
+
+def test_the_check_installs_nothing_outside_its_namespaces() -> None:
+    """The Dockerfile's RUN lines are all that installs, and they run in a new root only."""
+    assert not re.findall(r"apt-get|dpkg|pip install|system\.sh /", CHECK)
+    assert re.findall(r"^ +RUN\) (\w+ \S+)", CHECK, re.MULTILINE) == ['chroot "$root"']
+    assert re.findall(r"\bunshare --mount\b", CHECK) and "--inside" in CHECK
+
+
+def test_the_image_does_not_run_as_root() -> None:
     stage = DOCKERFILE.rpartition("\nFROM ")[2]
     users = re.findall(r"^USER (\d+):(\d+)$", stage, re.MULTILINE)
     assert users and all(int(part) >= 10_000 for part in users[-1])
@@ -45,8 +74,8 @@ def test_the_image_is_nobody_s_root() -> None:
     assert len(re.findall(r'org\.opencontainers\.image\.\w+="', stage)) >= 4
 
 
-def test_only_what_is_named_gets_into_the_image() -> None:
-    """A .env or a data directory that lies in the checkout must not."""
+def test_the_build_context_has_only_the_files_listed() -> None:
+    """A .env or a data directory in the checkout stays out."""
     first, *rest = [
         line
         for line in (ROOT / ".dockerignore").read_text().splitlines()
@@ -58,7 +87,7 @@ def test_only_what_is_named_gets_into_the_image() -> None:
 
 
 @pytest.mark.parametrize("name", SERVICES)
-def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
+def test_each_service_has_minimal_rights(name: str) -> None:
     service = SERVICES[name]
     assert service["read_only"] and service["cap_drop"] == ["ALL"]
     assert "no-new-privileges:true" in service["security_opt"]
@@ -68,7 +97,7 @@ def test_a_service_has_no_more_rights_than_it_needs(name: str) -> None:
 
 def test_images_are_named_by_version_and_can_be_named_by_digest() -> None:
     arguments = dict(re.findall(r"^ARG (\w+)=(\S+)$", DOCKERFILE.partition("\nFROM ")[0], re.MULTILINE))
-    assert re.fullmatch(r"python:\$\{PYTHON_VERSION\}-slim-\w+", arguments["BASE"])
+    assert arguments["BASE"] == "python:${PYTHON_VERSION}-slim-trixie"
     assert re.fullmatch(r"3\.\d+", arguments["PYTHON_VERSION"])
     assert [base.split()[0] for base in re.findall(r"^FROM (.+)$", DOCKERFILE, re.MULTILINE)] == 2 * [
         "${BASE}"
@@ -76,8 +105,8 @@ def test_images_are_named_by_version_and_can_be_named_by_digest() -> None:
     assert not [service["image"] for service in SERVICES.values() if service["image"].endswith(":latest")]
 
 
-def test_no_password_is_one_that_everybody_knows() -> None:
-    """Grafana takes its own from a file that is made by hand and is in no repository; without it there is none."""
+def test_no_password_is_in_the_files() -> None:
+    """Grafana reads its password from a file that the operator makes and git ignores."""
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_SECURITY_ADMIN_PASSWORD__FILE"] == "/run/secrets/grafana_password"
     assert SERVICES["grafana"]["secrets"] == ["grafana_password"]
@@ -89,20 +118,42 @@ def test_no_password_is_one_that_everybody_knows() -> None:
         assert not [value for value in told.values() if re.search(r"://[^/]*@", value)]
 
 
-def test_only_announces_can_be_reached_from_outside() -> None:
+def test_only_the_announce_port_is_published_to_all_addresses() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
     assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["6969:6969"]
 
 
-def test_the_store_is_reached_by_the_tracker_alone() -> None:
-    """It asks for no password, and holds passkeys."""
+@pytest.mark.parametrize(
+    ("environment", "published", "link"),
+    [
+        ({}, "127.0.0.1:6970:6970", "http://127.0.0.1:6970"),
+        ({"ADMIN_PORT": "7070"}, "127.0.0.1:7070:6970", "http://127.0.0.1:7070"),
+        ({"ADMIN_ADDRESS": "192.0.2.7"}, "192.0.2.7:6970:6970", "http://192.0.2.7:6970"),
+        ({"ADMIN_ADDRESS": "[::1]"}, "[::1]:6970:6970", "http://[::1]:6970"),
+        ({"ADMIN_ADDRESS": "0.0.0.0"}, "0.0.0.0:6970:6970", "http://localhost:6970"),
+        ({"ADMIN_URL": "https://tracker.example"}, "127.0.0.1:6970:6970", "https://tracker.example"),
+    ],
+)
+def test_a_sign_in_link_begins_with_the_address_that_compose_publishes(
+    environment: dict[str, str], published: str, link: str
+) -> None:
+    service = composed(**environment)["services"]["tracker"]
+    told = service["environment"]
+    hosts = tuple(told["TRACKER_ADMIN__HOSTS"].split(","))
+    admin = AdminSettings(listen=("0.0.0.0:6970",), hosts=hosts, url=told["TRACKER_ADMIN__URL"])
+    assert published in service["ports"]
+    assert sign_in_urls(admin, "s")[0] == f"{link}/sign-in#s"
+
+
+def test_only_the_tracker_shares_a_network_with_the_store() -> None:
+    """The store has no password and holds passkeys."""
     reached = {name: set(service.get("networks", ["default"])) for name, service in SERVICES.items()}
     (network,) = reached.pop("valkey")
     assert COMPOSE["networks"][network]["internal"]
     assert [name for name, networks in reached.items() if network in networks] == ["tracker"]
 
 
-def test_prometheus_and_grafana_come_when_asked_for() -> None:
+def test_prometheus_and_grafana_are_optional() -> None:
     assert {name for name, service in SERVICES.items() if service.get("profiles") == ["observe"]} == {
         "prometheus",
         "grafana",
@@ -112,13 +163,13 @@ def test_prometheus_and_grafana_come_when_asked_for() -> None:
     )
 
 
-def test_what_is_mounted_is_there() -> None:
+def test_every_mounted_file_exists() -> None:
     mounts = [volume.split(":") for service in SERVICES.values() for volume in service.get("volumes", [])]
     for source, _target, *_options in mounts:
         assert source in COMPOSE["volumes"] or (ROOT / source).exists(), source
 
 
-def test_prometheus_asks_the_tracker_by_a_name_that_it_answers_to() -> None:
+def test_prometheus_uses_a_host_name_that_the_tracker_accepts() -> None:
     config = yaml.safe_load((ROOT / "deploy/prometheus/compose.yml").read_text())
     command = " ".join(SERVICES["prometheus"]["command"])
     assert "--config.file=/etc/prometheus/compose.yml" in command

@@ -11,10 +11,10 @@ from typing import Any
 
 import pytest
 
+from loadtest.servers import ROOT
 from tests.admin.scraping import PROMTOOL, Scrapes, needs_promtool, samples_of, scraped
-from tests.servers import ROOT
 from tracker.admin.metrics.table import METRICS
-from tracker.settings import FIELDS, variable
+from tracker.settings.model import FIELDS, variable
 
 pytestmark = pytest.mark.once
 PROMETHEUS = ROOT / "deploy" / "prometheus"

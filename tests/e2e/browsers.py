@@ -1,7 +1,7 @@
-"""A real browser on the dashboard, and a watch over what it says and where it goes.
+"""A real browser on the dashboard. Errors in its console and requests to other hosts fail the test.
 
-browser     a Chromium of this machine; tests that ask for it are skipped where none is found
-desk        called with a tracker, gives a Window on its dashboard; whatever the browser complained of fails the test
+browser         a Chromium of this machine; without one the tests that need it are skipped
+open_dashboard  opens a Window on the dashboard of a tracker; an error in its console fails the test
 """
 
 import re
@@ -12,11 +12,11 @@ from dataclasses import dataclass, field
 import pytest
 from playwright.sync_api import Browser, ConsoleMessage, Page, Request, expect, sync_playwright
 
-from tests.trackers import RunningTracker
+from loadtest.trackers import RunningTracker
 
 NAMES = ("chromium", "chromium-browser", "google-chrome")
 PATIENCE_MS = 20_000
-# It runs as root in containers, where it has no sandbox, and is to ask nobody but the tracker.
+# In containers it runs as root, without a sandbox. It must contact only the tracker.
 _OPTIONS = (
     "--no-sandbox",
     "--disable-gpu",
@@ -33,7 +33,7 @@ document.addEventListener("securitypolicyviolation", (event) => {
 
 @dataclass
 class Window:
-    """One browser window; ``complaints`` is what it said on its console, and requests that went elsewhere."""
+    """One browser window; ``complaints`` holds errors and warnings of its console, and requests to other hosts."""
 
     page: Page
     url: str
@@ -48,33 +48,26 @@ class Window:
         self.page.get_by_role("button", name="Sign in").click()
         expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
 
-    def heard(self, message: ConsoleMessage) -> None:
+    def on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):
             self.complaints.append(f"{message.type}: {message.text}")
 
-    def went(self, request: Request) -> None:
+    def on_request(self, request: Request) -> None:
         if not request.url.startswith((f"{self.url}/", "data:", "blob:")):
             self.complaints.append(f"asked for {request.url}")
 
 
-def admin_url(tracker: RunningTracker) -> str:
-    """Where its admin port is, by its banner."""
-    found = re.search(r"^\s*admin\s+(http://[^/\s]+)/", tracker.banner, re.MULTILINE)
-    assert found, tracker.banner
-    return found[1]
-
-
 def sign_in_link(tracker: RunningTracker) -> str:
-    """The one-time link of its banner."""
+    """The one-time link in the banner."""
     found = re.search(r"^\s*sign in\s+(\S+)", tracker.banner, re.MULTILINE)
     assert found, tracker.banner
     return found[1]
 
 
-OpenDesk = Callable[..., Window]
+OpenDashboard = Callable[..., Window]
 
 
-# Not for the session: while it is there a loop runs in this thread, and tests of coroutines could not start theirs.
+# Not of session scope: Playwright runs an event loop in this thread, and async tests could not start theirs.
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Browser]:
     path = next(filter(None, map(shutil.which, NAMES)), None)
@@ -87,7 +80,7 @@ def browser() -> Iterator[Browser]:
 
 
 @pytest.fixture
-def desk(browser: Browser) -> Iterator[OpenDesk]:
+def open_dashboard(browser: Browser) -> Iterator[OpenDashboard]:
     """Options are those of a browser context: ``viewport``, ``color_scheme``, …"""
     opened: list[Window] = []
 
@@ -95,11 +88,11 @@ def desk(browser: Browser) -> Iterator[OpenDesk]:
         context = browser.new_context(**options)  # type: ignore[arg-type]  # as given
         context.set_default_timeout(PATIENCE_MS)
         context.add_init_script(_VIOLATIONS)
-        opened.append(Window(context.new_page(), admin_url(tracker)))
+        opened.append(Window(context.new_page(), tracker.admin_url))
         page = opened[-1].page
-        page.on("console", opened[-1].heard)
+        page.on("console", opened[-1].on_console)
         page.on("pageerror", lambda error: opened[-1].complaints.append(str(error)))
-        page.on("request", opened[-1].went)
+        page.on("request", opened[-1].on_request)
         return opened[-1]
 
     expect.set_options(timeout=PATIENCE_MS)

@@ -1,15 +1,13 @@
 """Trackers as processes. None may print a traceback or an error, whatever a test does to it."""
 
 import re
-import shutil
-import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 
-from tests import trackers
-from tests.trackers import RunningTracker
+from loadtest import trackers
+from loadtest.trackers import RunningTracker
 
 StartTracker = Callable[..., RunningTracker]
 
@@ -37,11 +35,3 @@ def addresses(tracker: RunningTracker) -> list[str]:
     """What it listens on, in the order of its settings: ``http://host:port`` or ``unix:/path``."""
     announce, _, _ = tracker.banner.partition("\n  admin ")
     return re.findall(r"http://[^/\s]+|unix:\S+", announce)
-
-
-@pytest.fixture
-def short_directory() -> Iterator[Path]:
-    """One whose name leaves room for a socket: pytest's own grow beyond the system's limit."""
-    path = Path(tempfile.mkdtemp(prefix="sk-"))
-    yield path
-    shutil.rmtree(path)

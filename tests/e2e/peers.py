@@ -16,8 +16,8 @@ from typing import Any, Self
 
 import libtorrent as lt
 
-from tests.e2e.processes import SECONDS, until
-from tests.servers import ROOT
+from loadtest.servers import ROOT
+from tests.waiting import SECONDS, until
 
 SIZE = 3 * 1024 * 1024 + 12_345
 PAYLOAD = "payload.bin"
@@ -84,6 +84,7 @@ class Peer:
         parameters.save_path = str(folder)
         parameters.flags |= lt.torrent_flags.disable_pex
         self.handle = self.session.add_torrent(parameters)
+        self.has_left = False
 
     def __enter__(self) -> Self:
         return self
@@ -92,7 +93,7 @@ class Peer:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         """Says ``stopped`` to the tracker and waits until that is out."""
-        if kind is None and self.handle.is_valid():
+        if kind is None and not self.has_left:
             self._await_answers()
         del self.handle
         del self.session
@@ -111,20 +112,27 @@ class Peer:
             self.heard += [_copy(alert) for alert in self.session.pop_alerts()]
 
     def until_told(self, condition: Callable[[], bool]) -> None:
-        """Until what the tracker was told shows. Libtorrent may finish while an announce is under way, and then keeps the
-        news for its next one, an interval later; so it is asked for that, again and again.
+        """Until what the tracker was told shows. Libtorrent may finish while an announce is under way, and then keeps
+        the news for its next one, an interval later; so it is asked for that, again and again.
         """
-        deadline = time.monotonic() + SECONDS
-        while not condition():
-            assert time.monotonic() < deadline, f"it did not happen within {SECONDS:g} s"
-            if time.monotonic() > deadline - SECONDS + 2:
+        asked = time.monotonic() + 1
+
+        def is_told() -> bool:
+            nonlocal asked
+            if condition():
+                return True
+            if time.monotonic() > asked + 1:
+                asked = time.monotonic()
                 self.handle.force_reannounce(0, -1, lt.reannounce_flags_t.ignore_min_interval)
-            time.sleep(0.2)
+            return False
+
+        until(is_told)
 
     def leave(self) -> None:
         """Takes the torrent out of the session, which says ``stopped``."""
         self._await_answers()
-        self.session.remove_torrent(self.handle)
+        self.session.remove_torrent(self.handle)  # done later, by a thread of libtorrent's
+        self.has_left = True
 
     def _await_answers(self) -> None:
         """Until no announce is under way: libtorrent says no ``stopped`` to a tracker that still owes it an answer."""

@@ -1,30 +1,11 @@
-"""Other programs as child processes, and waiting for them: there is nothing to wait on but what they show."""
+"""Other programs as child processes."""
 
-import socket
 import subprocess
-import time
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
-SECONDS = 20.0
 STOP_SECONDS = 10.0
-
-
-def until(condition: Callable[[], bool], seconds: float = SECONDS) -> float:
-    """Asks until ``condition`` holds; the seconds it took. Fails when they are over."""
-    began = time.monotonic()
-    while not condition():
-        assert time.monotonic() < began + seconds, f"it did not happen within {seconds:g} s"
-        time.sleep(0.05)
-    return time.monotonic() - began
-
-
-def free_port() -> int:
-    """For programs that cannot choose one by themselves and say which."""
-    with socket.socket() as probe:
-        probe.bind(("127.0.0.1", 0))
-        return int(probe.getsockname()[1])
 
 
 @contextmanager

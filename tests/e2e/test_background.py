@@ -10,15 +10,15 @@ from pathlib import Path
 import pytest
 from redis import Redis
 
-from tests import trackers
+from loadtest import trackers
+from loadtest.geoip_databases import LONDON, SPRINGFIELD, make_city
+from loadtest.servers import Server
+from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker
-from tests.e2e.processes import until
 from tests.e2e.requests import announce_path, get
-from tests.geoip_databases import LONDON, SPRINGFIELD, make_city
-from tests.servers import Server
-from tests.stathat_server import KEY, stathat_in_thread
-from tests.trackers import RunningTracker
-from tracker.store.slices import PRECISIONS
+from tests.waiting import until
+from tests.workers.push.stathat_server import KEY, stathat_in_thread
+from tracker.store.stats.slices import PRECISIONS
 
 IN_LONDON, IN_SPRINGFIELD = "127.0.0.1", "127.0.0.2"
 MINUTE = 60.0
@@ -44,7 +44,7 @@ def totals(tracker: RunningTracker, precision: int, *names: str) -> list[int]:
     return [int(str(found.get(name, 0))) for name in names]
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.timeout(300)
 def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
     start_tracker: StartTracker, tmp_path: Path
@@ -71,9 +71,9 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
         ):
             seeder.until("tracker_reply")
             leecher.until("torrent_finished")
-            until(lambda: users(tracker, "countries") == {"GB": 1, "US": 1})
-            assert users(tracker, "cities") == {"GB/ENG/London": 1, "US/IL/Springfield": 1}
-            assert users(tracker, "postcodes") == {"GB/SW1A": 1, "US/62701": 1}
+            until(lambda: users(tracker, "countries") == {"United_Kingdom": 1, "United_States": 1})
+            assert users(tracker, "cities") == {"United_Kingdom/London": 1, "United_States/Springfield": 1}
+            assert users(tracker, "postcodes") == {"United_Kingdom/SW1A": 1, "United_States/62701": 1}
             [row] = told(tracker, "unique", "top", "torrents")
             assert (row["info_hash"], row["users"]) == (share.info_hash.hex(), 2)
             until(lambda: float(str(told(tracker, "torrent", "list")[0]["score"])) < 1)
@@ -84,11 +84,12 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
 
         for precision in PRECISIONS:
             until(partial(counted, precision))
-        for sent in ("countries.GB.users", "countries.US.users", "announces", "torrents.processed"):
-            until(lambda sent=sent: stathat.answered[sent] > 0, 2.5 * MINUTE)  # type: ignore[misc]
-        assert stathat.answered["countries.GB.users"] == stathat.answered["countries.US.users"] == 1
-        assert stathat.answered["torrents.processed"] == stathat.values["torrents.count"][-1] == 1
-        assert "announces.started" not in stathat.answered
+        britain, states = "countries.United_Kingdom.users", "countries.United_States.users"
+        for sent in (britain, states, "announces", "torrents.processed"):
+            until(lambda sent=sent: stathat.accepted[sent] > 0, 2.5 * MINUTE)  # type: ignore[misc]
+        assert stathat.accepted[britain] == stathat.accepted[states] == 1
+        assert stathat.accepted["torrents.processed"] == stathat.values["torrents.count"][-1] == 1
+        assert "announces.started" not in stathat.accepted
     assert tracker.end() == 0
     assert KEY not in tracker.log
 
@@ -120,7 +121,7 @@ def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
     with Redis.from_url(valkey.url) as store:
 
         def markers() -> int:
-            start = f"{prefix}countries.GB.users."
+            start = f"{prefix}countries.United_Kingdom.users."
             month = time.strftime("%Y-%m", time.gmtime())
             return sum(1 for key in store.scan_iter(f"{start}*", 1000) if not key.endswith(month.encode()))
 
@@ -132,9 +133,9 @@ def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
             time.sleep(random.uniform(0, 0.4))  # anywhere among the batches
             tracker.send(signal.SIGKILL)
             tracker.wait()
-            assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers()
+            assert int(store.get(f"{prefix}countries.United_Kingdom.users") or 0) == markers()
         tracker = start_tracker(**settings)
         for peer in peers:
             join(tracker, peer)
         assert tracker.end() == 0
-        assert int(store.get(f"{prefix}countries.GB.users") or 0) == markers() == len(peers)
+        assert int(store.get(f"{prefix}countries.United_Kingdom.users") or 0) == markers() == len(peers)

@@ -1,4 +1,4 @@
-"""The dashboard in a real browser, with real clients below it: what an operator does, from signing in to being thrown out."""
+"""The dashboard in a real browser, with a real client: from signing in to being signed out."""
 
 import re
 from pathlib import Path
@@ -10,14 +10,14 @@ pytest.importorskip("playwright", reason="playwright is not installed")
 
 from playwright.sync_api import Locator, expect
 
-from tests import trackers
-from tests.e2e.browsers import OpenDesk, browser, desk, sign_in_link
+from loadtest import trackers
+from loadtest.trackers import RunningTracker
+from tests.e2e.browsers import OpenDashboard, browser, open_dashboard, sign_in_link
 from tests.e2e.conftest import StartTracker
 from tests.e2e.peers import Peer, Share
-from tests.trackers import RunningTracker
 from tracker.admin.pages.rendering import NAVIGATION
 
-__all__ = ["browser", "desk"]
+__all__ = ["browser", "open_dashboard"]
 
 pytestmark = pytest.mark.slow
 PATHS = [link.href for _, links in NAVIGATION for link in links]
@@ -32,7 +32,7 @@ def new_token(tracker: RunningTracker, name: str = "operator", *options: str) ->
 
 
 def is_all_in_sight(box: Locator) -> bool:
-    """Whether nothing lies over its corners, nor cuts them off."""
+    """Whether its corners are neither covered nor clipped."""
     seen = box.evaluate("""(box) => {
         const {left, right, top, bottom} = box.getBoundingClientRect();
         const corners = [[left + 9, top + 9], [right - 9, top + 9], [left + 9, bottom - 9], [right - 9, bottom - 9]];
@@ -41,18 +41,18 @@ def is_all_in_sight(box: Locator) -> bool:
     return bool(seen)
 
 
-def test_a_link_signs_in_once_and_a_token_again_and_again(
-    start_tracker: StartTracker, desk: OpenDesk
+def test_a_link_signs_in_once_and_a_token_repeatedly(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard
 ) -> None:
     tracker = start_tracker()
-    first = desk(tracker)
+    first = open_dashboard(tracker)
     first.page.goto(sign_in_link(tracker))
     expect(first.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
     assert "#" not in first.page.url
-    second = desk(tracker)
+    second = open_dashboard(tracker)
     second.page.goto(sign_in_link(tracker))
-    expect(second.page.get_by_role("alert")).to_contain_text("has been used")
-    second.complaints.clear()  # the refusal itself: 403
+    expect(second.page.get_by_role("alert")).to_contain_text("already used")
+    second.complaints.clear()  # the expected 403
     token = new_token(tracker)
     second.sign_in(token)
     first.page.get_by_role("button", name="Sign out").click()
@@ -60,17 +60,17 @@ def test_a_link_signs_in_once_and_a_token_again_and_again(
     first.sign_in(token)
 
 
-def test_figures_change_live_when_a_client_joins(
-    start_tracker: StartTracker, desk: OpenDesk, tmp_path: Path
+def test_the_overview_updates_live_when_a_client_joins(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path
 ) -> None:
-    """And the invitation to announce goes with the first announce."""
+    """The first steps disappear with the first announce."""
     tracker = start_tracker()
     share = Share.make(tmp_path / "source", size=100_000)
-    window = desk(tracker)
+    window = open_dashboard(tracker)
     window.sign_in(new_token(tracker))
     page = window.page
-    expect(page.get_by_text("No announce has come in yet")).to_be_visible()
-    expect(page.locator("[data-stream-text]")).to_have_text("live")
+    expect(page.get_by_text("No announces yet")).to_be_visible()
+    expect(page.locator("[data-stream-text]")).to_have_text("Live")
     expect(page.locator("span[data-live='seeders']")).to_have_text("0")
     page.evaluate("window.notLoadedAgain = true")
     with Peer(share.torrent(f"{tracker.url}/announce"), share.folder) as seeder:
@@ -78,18 +78,18 @@ def test_figures_change_live_when_a_client_joins(
         expect(page.locator("span[data-live='seeders']")).to_have_text("1")
         expect(page.locator("span[data-live='peers']")).to_have_text("1")
         expect(page.locator("span[data-live='torrents']")).to_have_text("1")
-        expect(page.get_by_text("No announce has come in yet")).to_have_count(0)
+        expect(page.get_by_text("No announces yet")).to_have_count(0)
     expect(page.locator("span[data-live='seeders']")).to_have_text("0")
     assert page.evaluate("window.notLoadedAgain")
 
 
-def test_a_torrent_is_uploaded_and_disabled_and_its_client_told(
-    start_tracker: StartTracker, desk: OpenDesk, tmp_path: Path
+def test_a_torrent_is_uploaded_and_disabled_and_its_client_gets_the_reason(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path
 ) -> None:
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered")
     share = Share.make(tmp_path / "source", size=100_000)
     torrent = share.torrent(f"{tracker.url}/announce")
-    window = desk(tracker)
+    window = open_dashboard(tracker)
     window.sign_in(new_token(tracker))
     page = window.page
     with Peer(torrent, share.folder) as seeder:
@@ -111,21 +111,23 @@ def test_a_torrent_is_uploaded_and_disabled_and_its_client_told(
         assert "moved to another tracker" in seeder.until("tracker_error")["text"]
 
 
-def test_who_is_revoked_is_signed_out_at_once(start_tracker: StartTracker, desk: OpenDesk) -> None:
+def test_revoking_a_token_signs_its_user_out_immediately(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard
+) -> None:
     tracker = start_tracker()
-    guest = desk(tracker)
+    guest = open_dashboard(tracker)
     guest.sign_in(new_token(tracker, "visitor", "--read-only"))
-    expect(guest.page.locator("[data-stream-text]")).to_have_text("live")
-    operator = desk(tracker)
+    expect(guest.page.locator("[data-stream-text]")).to_have_text("Live")
+    operator = open_dashboard(tracker)
     operator.sign_in(new_token(tracker))
     operator.go("/tokens")
     row = operator.page.get_by_role("row").filter(has_text="visitor")
     row.locator("summary").click()
     assert is_all_in_sight(row.locator(".ask"))
     row.get_by_role("button", name="Revoke").click()
-    expect(operator.page.get_by_text("is revoked")).to_be_visible()
+    expect(operator.page.get_by_text("Token revoked")).to_be_visible()
     expect(operator.page.get_by_role("row").filter(has_text="visitor")).to_have_count(0)
-    # Nobody pressed anything there: the stream said so.
+    # No click there: the event stream signed it out.
     expect(guest.page.get_by_label("Token")).to_be_visible()
     guest.go("/torrents")
     expect(guest.page.get_by_label("Token")).to_be_visible()
@@ -136,12 +138,12 @@ def test_who_is_revoked_is_signed_out_at_once(start_tracker: StartTracker, desk:
     [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}],
     ids=["light", "dark", "phone"],
 )
-def test_no_page_complains_asks_elsewhere_or_is_too_wide(
-    start_tracker: StartTracker, desk: OpenDesk, look: dict[str, object]
+def test_pages_have_no_console_errors_foreign_requests_or_overflow(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, look: dict[str, object]
 ) -> None:
-    """The check for complaints is the fixture's."""
+    """The fixture checks the console and foreign requests."""
     tracker = start_tracker()
-    window = desk(tracker, **look)
+    window = open_dashboard(tracker, **look)
     window.sign_in(new_token(tracker))
     for path in PATHS:
         window.go(path)
@@ -150,11 +152,11 @@ def test_no_page_complains_asks_elsewhere_or_is_too_wide(
         assert window.page.evaluate(wide) <= 0, path
 
 
-def test_colours_are_remembered_and_the_menu_opens_by_keyboard(
-    start_tracker: StartTracker, desk: OpenDesk
+def test_the_theme_is_remembered_and_the_menu_opens_by_keyboard(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard
 ) -> None:
     tracker = start_tracker()
-    window = desk(tracker, color_scheme="light", viewport=PHONE)
+    window = open_dashboard(tracker, color_scheme="light", viewport=PHONE)
     window.sign_in(new_token(tracker))
     page = window.page
     page.keyboard.press("Tab")

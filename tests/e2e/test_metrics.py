@@ -1,19 +1,20 @@
-"""Figures of a tracker of several processes, as Prometheus reads them: real processes, a token from the command line."""
+"""Figures of a tracker of several processes, as Prometheus reads them: real processes, a token from the command
+line."""
 
 import json
 import os
 import re
 import signal
-import time
 from collections.abc import Callable, Iterator
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
+from loadtest.trackers import RunningTracker
 from tests.admin.scraping import Samples, samples_of
-from tests.trackers import RunningTracker
+from tests.waiting import until
 
 SECONDS = 30.0
 WORKERS = 2
@@ -58,24 +59,29 @@ def test_processes_are_read_as_one_and_forget_nothing(tracker: RunningTracker, t
         assert status == 200, text
         return samples_of(text)
 
-    def until(condition: Callable[[Samples], bool]) -> Samples:
-        deadline = time.monotonic() + SECONDS
-        while not condition(samples := metrics()):
-            assert time.monotonic() < deadline, samples
-            time.sleep(0.1)
-        return samples
+    def scraped(condition: Callable[[Samples], bool]) -> Samples:
+        found: list[Samples] = []
+
+        def holds() -> bool:
+            found.append(metrics())
+            return condition(found[-1])
+
+        until(holds)
+        return found[-1]
 
     for number in range(20):
-        tracker.announce(peer_id=f"-TR4000-{number:012}")
-    samples = until(lambda now: total(now, "tracker_announces_total") == 20)
-    until(lambda now: total(now, "tracker_processes") == 1 + WORKERS)
+        tracker.announce(peer_id=f"-TR4000-{number:012}", port=str(7000 + number))
+    samples = scraped(lambda now: total(now, "tracker_announces_total") == 20)
+    scraped(lambda now: total(now, "tracker_processes") == 1 + WORKERS)
     assert total(samples, "tracker_peers", state="seeder") == 20
 
     killed = web_processes(tracker)[0]
     os.kill(killed, signal.SIGKILL)
-    until(lambda now: killed not in web_processes(tracker) and total(now, "tracker_processes") == 1 + WORKERS)
+    scraped(
+        lambda now: killed not in web_processes(tracker) and total(now, "tracker_processes") == 1 + WORKERS
+    )
     tracker.announce(peer_id="-TR4000-mnopqrstuvwx")
-    samples = until(lambda now: total(now, "tracker_announces_total") > 20)
+    samples = scraped(lambda now: total(now, "tracker_announces_total") > 20)
     assert total(samples, "tracker_announces_total") == 21
     assert total(samples, "tracker_store_up") == 1
     assert get(tracker.url, "/ready") == (200, "ready\n")

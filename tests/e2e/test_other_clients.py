@@ -11,15 +11,18 @@ import subprocess
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 
+from loadtest.servers import free_port
 from tests.e2e.conftest import StartTracker
 from tests.e2e.peers import SeederProcess, Share
-from tests.e2e.processes import STOP_SECONDS, free_port, running, until
-from tests.e2e.requests import scrape
+from tests.e2e.processes import STOP_SECONDS, running
+from tests.e2e.requests import announce_path, get, scrape
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 SIZE = 600_000
@@ -65,6 +68,7 @@ CLIENTS = {"transmission-daemon": transmission, "aria2c": aria2}
 
 
 # Transmission makes up its mind about a peer every 10 s.
+@pytest.mark.long
 @pytest.mark.parametrize("program", ["transmission-daemon", "aria2c"])
 def test_a_client_fetches_a_file_knowing_only_the_tracker(
     start_tracker: StartTracker, tmp_path: Path, program: str
@@ -84,3 +88,43 @@ def test_a_client_fetches_a_file_knowing_only_the_tracker(
         else:
             client.send_signal(signal.SIGINT)
         until(lambda: scrape(tracker.url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
+
+
+def listed(url: str, info_hash: bytes) -> set[tuple[int, bytes]]:
+    """Port and peer id of everybody in the swarm, as a leecher is told who leaves again at once."""
+    asking: dict[str, Any] = {
+        "info_hash": info_hash,
+        "peer_id": b"-XX0001-an observer.",
+        "port": 9,
+        "left": 1,
+    }
+    peers = get(url, announce_path(**asking, compact=0, numwant=50))[b"peers"]
+    get(url, announce_path(**asking, event="stopped"))
+    return {(peer[b"port"], peer[b"peer id"]) for peer in peers}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("program", ["transmission-daemon", "aria2c"])
+def test_a_client_that_is_killed_and_comes_back_is_one_peer(
+    start_tracker: StartTracker, tmp_path: Path, program: str
+) -> None:
+    """It says no ``stopped``, and has a new peer id on the same port."""
+    if not all(map(shutil.which, NEEDED[program])):
+        pytest.skip(f"no {' and '.join(NEEDED[program])} on this system")
+    tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="600", TRACKER_REAPER__INTERVAL_SECONDS="900")
+    share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
+    torrent = share.torrent(f"{tracker.url}/announce")
+    commands = CLIENTS[program](torrent, target)
+    known: set[tuple[int, bytes]] = set()
+
+    def is_back() -> bool:
+        return not listed(tracker.url, share.info_hash) <= known
+
+    for start in range(4):
+        with running(commands.run, tmp_path / f"output {start}") as client:
+            until(is_back, 30)
+            now = listed(tracker.url, share.info_hash)
+            assert len(now) == 1, "no ghosts"
+            known.update(now)
+            client.kill()
+    assert len(known) == 4 and len({port for port, _ in known}) == 1

@@ -10,9 +10,11 @@ from typing import Any
 
 import pytest
 
+from loadtest.servers import ROOT, free_port
 from tests.e2e.conftest import StartTracker, addresses
-from tests.e2e.processes import free_port, running, until
+from tests.e2e.processes import running
 from tests.e2e.requests import announce_path, connect, get, scrape
+from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 CLIENT = "127.0.0.2"
@@ -124,6 +126,45 @@ def test_nginx_says_who_its_client_is(start_tracker: StartTracker, short_directo
         reply = get(url, announce_path(info_hash=info_hash), headers=forged, source=CLIENT)
         assert (external(reply), reply[b"complete"]) == (CLIENT, 1)
         assert scrape(url, info_hash) == (1, 0, 0)
+
+
+def documented_nginx(directory: Path, port: int, upstream: str) -> str:
+    """The configuration of docs/proxies.md, on this port and before this tracker."""
+    page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
+    block = page.partition("```nginx\n")[2].partition("```")[0]
+    assert (
+        "listen 80;" in block
+        and "server 127.0.0.1:6969;" in block
+        and "server_name tracker.example;" in block
+    )
+    block = block.replace("listen 80;", f"listen 127.0.0.1:{port};").replace("listen [::]:80;", "")
+    block = block.replace("server 127.0.0.1:6969;", f"server {upstream};")
+    paths = "".join(f"{name}_temp_path {directory}/{name}; " for name in TEMPORARY)
+    start = f"daemon off; master_process off; pid {directory}/pid; error_log stderr; events {{}}"
+    return f"{start} http {{ {paths} {block} }}"
+
+
+TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
+
+
+@needs_second_loopback
+@pytest.mark.parametrize("named", [True, False], ids=["with a server_name", "without"])
+def test_clients_that_send_no_host_are_served_behind_nginx(
+    start_tracker: StartTracker, short_directory: Path, named: bool
+) -> None:
+    """As ctorrent does, which speaks HTTP/1.0. Plain announces, and what the tracker leaves to aiohttp."""
+    nginx, directory, port = program("nginx"), short_directory, free_port()
+    tracker = start_tracker(TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
+    upstream = addresses(tracker)[0].removeprefix("http://")
+    text = documented_nginx(directory, port, upstream)
+    (directory / "conf").write_text(text if named else text.replace("server_name tracker.example;", ""))
+    with proxy([nginx, "-p", str(directory), "-c", str(directory / "conf")], directory, port) as url:
+        for path in (announce_path(), announce_path().replace("nn", "n%6E"), "/health"):
+            with connect(url, CLIENT) as client:
+                client.sendall(f"GET {path} HTTP/1.0\r\n\r\n".encode("latin-1"))
+                answer = b"".join(iter(lambda: client.recv(65536), b""))
+            assert b" 200 OK" in answer and b"failure" not in answer
+            assert (b"5:peers" in answer) == path.startswith("/an")
 
 
 HAPROXY = """

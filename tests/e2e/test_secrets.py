@@ -1,4 +1,5 @@
-"""A tracker that says all it can, and is told secrets everywhere: not one of them is in anything that others can read."""
+"""A tracker that says all it can, and is told secrets everywhere: not one of them is in anything that others can
+read."""
 
 import json
 import os
@@ -11,11 +12,11 @@ from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
+from loadtest.servers import Server
+from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker
-from tests.e2e.processes import until
-from tests.servers import Server
-from tests.trackers import RunningTracker
+from tests.waiting import until
 
 STORE, STATHAT, UPSTREAM, SENTINEL = ("storehunter2", "stathathunter2", "upstreamhunter2", "sentinelhunter2")
 UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (
@@ -55,7 +56,7 @@ def raw(tracker: RunningTracker, *requests: str) -> None:
                 pass
 
 
-class Desk:
+class AdminClient:
     """The admin port over HTTP; ``told`` is the body of every answer and all its headers but cookies."""
 
     def __init__(self, tracker: RunningTracker) -> None:
@@ -94,7 +95,7 @@ PAGES = (
 )
 
 
-def use(tracker: RunningTracker, desk: Desk, home: Path, settings: dict[str, str]) -> dict[str, str]:
+def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict[str, str]) -> dict[str, str]:
     """Everybody uses it, and some misuse it; the secrets that came up."""
 
     def made(*words: str) -> dict[str, str]:
@@ -107,7 +108,10 @@ def use(tracker: RunningTracker, desk: Desk, home: Path, settings: dict[str, str
     token = made("token", "create", "site")["token"]
     link = trackers.run(home, "sign-in-link", **settings).stdout.partition("/sign-in#")[2].split()[0]
     assert tracker.announce(passkey, key=CLIENT_KEY)[b"complete"] == 1
-    for refused in (tracker.announce(UNKNOWN), tracker.announce(passkey, port="http%3A//x/" + passkey)):
+    for refused in (
+        tracker.announce(UNKNOWN),
+        tracker.announce(passkey, port="http%3A//x/" + passkey),
+    ):
         assert b"failure reason" in refused
     credentials = f"Proxy-Authorization: Basic {PROXY}\nAuthorization: Bearer {token}\nCookie: a={PROXY}"
     raw(
@@ -119,23 +123,23 @@ def use(tracker: RunningTracker, desk: Desk, home: Path, settings: dict[str, str
         f"POST /{passkey}/scrape HTTP/1.1\nHost: x\nContent-Length: {NONSENSE}\n\n",
         f"{NONSENSE} /{passkey}/announce",
     )
-    status, session = desk.ask("POST", "/sign-in", f"link={link}")
+    status, session = client.ask("POST", "/sign-in", f"link={link}")
     assert status == 303
-    assert desk.ask("POST", "/sign-in", f"token={UNKNOWN}")[0] == 403
-    assert desk.ask("GET", "/api/v1/torrents", Authorization=f"Bearer swk_0123456789ab_{UNKNOWN}")[0] == 401
+    assert client.ask("POST", "/sign-in", f"token={UNKNOWN}")[0] == 403
+    assert client.ask("GET", "/api/v1/torrents", Authorization=f"Bearer swk_0123456789ab_{UNKNOWN}")[0] == 401
     for page in PAGES:
         reader = (
             {"Authorization": f"Bearer {token}"}
             if page[:4] == "/api"
             else {"Cookie": f"tracker_session={session}"}
         )
-        assert desk.ask("GET", page, **reader)[0] in ((404, 422) if "no" in page else (200,)), page
-    desk.ask("GET", "/settings", Authorization=f"Bearer {token}, {token}")
+        assert client.ask("GET", page, **reader)[0] in ((404, 422) if "no" in page else (200,)), page
+    client.ask("GET", "/settings", Authorization=f"Bearer {token}, {token}")
     return {"passkey": passkey, "token": token, "token's half": token[17:], "link": link, "session": session}
 
 
 @pytest.mark.slow
-def test_no_secret_is_told(
+def test_no_secret_is_printed(
     start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path
 ) -> None:
     """Logs at debug level, the access log, the banner, pages, errors, metrics, commands, and lists of processes."""
@@ -144,8 +148,8 @@ def test_no_secret_is_told(
         client.config_set("requirepass", STORE)
     settings = {**LOUD, "TRACKER_REDIS__URL": f"unix://:{STORE}@{server.socket_path}"}
     tracker = start_tracker(**settings)
-    with closing(Desk(tracker)) as desk:
-        found = use(tracker, desk, tmp_path, settings)
+    with closing(AdminClient(tracker)) as client:
+        found = use(tracker, client, tmp_path, settings)
         listed = b"".join(
             Path(f"/proc/{pid}/cmdline").read_bytes() for pid in descendants(tracker.process.pid)
         )
@@ -157,7 +161,7 @@ def test_no_secret_is_told(
         inherited = b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in children)
         server.kill()
         assert b"failure reason" in tracker.announce(found["passkey"])
-        until(lambda: desk.ask("GET", "/ready")[0] == 503)
+        until(lambda: client.ask("GET", "/ready")[0] == 503)
         told = [
             trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))
         ]
@@ -165,7 +169,7 @@ def test_no_secret_is_told(
     places = {
         "log": tracker.log,
         "banner": tracker.banner,
-        "pages": desk.told,
+        "pages": client.told,
         "commands": "".join(done.stdout + done.stderr for done in told),
         "lists of processes": repr(listed + inherited),
     }
@@ -196,7 +200,7 @@ def test_no_secret_is_told(
         {"TRACKER_SCORING__UPSTREAMS": f"http://h/{UPSTREAM}/announce,ftp://me:{STORE}@h/{UPSTREAM}"},
     ],
 )
-def test_a_start_that_fails_tells_none_either(tmp_path: Path, settings: dict[str, str]) -> None:
+def test_a_failed_start_prints_no_secret(tmp_path: Path, settings: dict[str, str]) -> None:
     loud = {"TRACKER_LOG__LEVEL": "debug", **trackers.ANY_PORTS, **settings}
     for words in (("serve",), ("settings",), ("doctor",)) if SENTINEL in str(settings) else (("serve",),):
         done = trackers.run(tmp_path, *words, **loud)

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
 from tests.e2e.conftest import StartTracker
 
 HASH = "01" * 20

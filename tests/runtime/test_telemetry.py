@@ -1,14 +1,14 @@
-"""Figures of one process, and their sums over several."""
+"""Telemetry of one process, and sums over several."""
 
-from tracker.telemetry import BOUNDS, Telemetry, merged
+from tracker.runtime.telemetry import BOUNDS, Telemetry, merged
 
 
-def test_a_second_is_taken_over_by_its_names() -> None:
+def test_values_of_a_second_are_added_to_each_of_their_names() -> None:
     telemetry = Telemetry()
-    telemetry.take_over(
+    telemetry.add_second(
         {("requests", "announces"): 3, ("requests", "scrapes"): 1}, {"announce_seconds": [0.0007]}
     )
-    telemetry.take_over({("requests", "announces"): 2}, {"announce_seconds": [99.0], "unknown": [1.0]})
+    telemetry.add_second({("requests", "announces"): 2}, {"announce_seconds": [99.0], "unknown": [1.0]})
     snapshot = telemetry.snapshot()
     assert snapshot.counts == {"requests": 6, "announces": 5, "scrapes": 1}
     histogram = snapshot.histograms["announce_seconds"]
@@ -16,14 +16,14 @@ def test_a_second_is_taken_over_by_its_names() -> None:
     assert histogram.sum == 99.0007
 
 
-def test_a_value_on_a_bound_belongs_below_it() -> None:
-    """As Prometheus' ``le`` says: less than or equal."""
+def test_a_value_equal_to_a_bound_counts_in_its_bucket() -> None:
+    """As in Prometheus: ``le`` means less than or equal."""
     telemetry = Telemetry()
     telemetry.observe("announce_batch", 64)
     assert telemetry.snapshot().histograms["announce_batch"].counts[BOUNDS["announce_batch"].index(64)] == 1
 
 
-def test_a_snapshot_stays_as_it_is() -> None:
+def test_a_snapshot_does_not_change() -> None:
     telemetry = Telemetry()
     before = telemetry.snapshot()
     telemetry.observe("announce_batch", 1)
@@ -31,7 +31,7 @@ def test_a_snapshot_stays_as_it_is() -> None:
     assert before.counts == {} and sum(before.histograms["announce_batch"].counts) == 0
 
 
-def test_processes_add_up() -> None:
+def test_snapshots_of_processes_are_summed() -> None:
     one, two = Telemetry(), Telemetry()
     one.count("announces", 2)
     two.count("announces", 3)

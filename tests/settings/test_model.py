@@ -1,9 +1,9 @@
-"""The settings themselves: fields, lists, and that they are frozen."""
+"""The sections of settings: fields, lists, bounds."""
 
 import pytest
 from pydantic import ValidationError
 
-from tracker.settings import (
+from tracker.settings.model import (
     FIELDS,
     HttpSettings,
     LogSettings,
@@ -13,9 +13,10 @@ from tracker.settings import (
     StatsDSettings,
     variable,
 )
+from tracker.settings.removed import REMOVED
 
 
-def test_a_section_is_frozen_and_takes_nothing_unknown() -> None:
+def test_a_section_is_frozen_and_refuses_unknown_fields() -> None:
     with pytest.raises(ValidationError):
         Settings().log.level = "debug"  # type: ignore[misc]  # what is tested
     with pytest.raises(ValidationError):
@@ -34,20 +35,25 @@ def test_a_prefix_ends_with_a_colon_and_holds_no_pattern(prefix: str) -> None:
         RedisSettings(prefix=prefix)
 
 
-def test_every_setting_has_a_sentence_and_a_variable_of_its_own() -> None:
+def test_every_setting_has_a_description_and_a_unique_variable() -> None:
     sentences = [field.description or "" for field in FIELDS.values()]
     assert all(sentence.endswith(".") for sentence in sentences)
     assert len({variable(*field) for field in FIELDS}) == len(FIELDS)
 
 
-def test_every_number_has_a_largest() -> None:
-    """The store's scripts compute with doubles, and no key can end after 2^63 ms."""
+def test_a_removed_setting_is_no_setting_and_its_section_exists() -> None:
+    assert not FIELDS.keys() & REMOVED.keys()
+    assert {section for section, _ in REMOVED} <= Settings.model_fields.keys()
+
+
+def test_every_number_has_a_maximum() -> None:
+    """The store's scripts compute with doubles, and no key can expire after 2^63 ms."""
     numbers = [field for field in FIELDS.values() if field.annotation in (int, float, int | None)]
-    assert len(numbers) > 40
+    assert len(numbers) > 35
     assert not [field.description for field in numbers if not any(hasattr(m, "le") for m in field.metadata)]
 
 
-def test_figures_go_to_one_receiver() -> None:
+def test_statistics_go_to_one_server() -> None:
     stathat, statsd = {"ezkey": "hidden"}, {"address": "[::1]:8125"}
     assert Settings.model_validate({"stathat": stathat}).stathat.ezkey
     assert Settings.model_validate({"statsd": statsd}).statsd.endpoint == ("::1", 8125)
@@ -59,7 +65,7 @@ def test_figures_go_to_one_receiver() -> None:
 
 
 @pytest.mark.parametrize("prefix", ["a~b", "a\n", "x" * 61])
-def test_what_names_begin_with_is_part_of_a_name(prefix: str) -> None:
+def test_a_prefix_of_statistics_has_the_rules_of_names(prefix: str) -> None:
     for section in (StatHatSettings, StatsDSettings):
         with pytest.raises(ValidationError):
             section.model_validate({"prefix": prefix})

@@ -1,10 +1,17 @@
-"""What `tracker settings` and docs/settings.md show."""
+"""The texts of `tracker settings` and docs/settings.md."""
 
 import pytest
 from pydantic import SecretStr
 
-from tracker.settings import FIELDS, HttpSettings, RedisSettings, ScoringSettings, Settings, StatHatSettings
-from tracker.settings_page import Described, describe, mask_url
+from tracker.settings.model import (
+    FIELDS,
+    HttpSettings,
+    RedisSettings,
+    ScoringSettings,
+    Settings,
+    StatHatSettings,
+)
+from tracker.settings.reference import GROUPS, Described, describe, grouped, mask_url
 
 
 def row(settings: Settings, name: str) -> Described:
@@ -38,7 +45,7 @@ def test_the_passkey_of_another_tracker_is_masked() -> None:
 
 
 @pytest.mark.parametrize("secret", ["hunter2", "hunter2://hunter2", "http://hunter2/announce", "a@hunter2"])
-def test_of_a_secret_that_is_no_url_nothing_is_shown(secret: str) -> None:
+def test_a_secret_that_is_no_url_is_masked_whole(secret: str) -> None:
     settings = Settings(
         stathat=StatHatSettings(ezkey=SecretStr(secret)),
         redis=RedisSettings(sentinel_password=SecretStr(secret)),
@@ -60,7 +67,18 @@ def test_values_are_written_as_a_variable_would_hold_them() -> None:
     assert row(settings, "TRACKER_REDIS__URL").value == ""
 
 
-def test_what_is_allowed_is_said() -> None:
+def test_the_allowed_values_are_described() -> None:
     settings = Settings()
     assert row(settings, "TRACKER_LOG__FORMAT").allowed == "`auto`, `human`, `json`"
-    assert row(settings, "TRACKER_HTTP__HALF_CLOSE_SECONDS").allowed == "> 0, ≤ 60"
+    assert row(settings, "TRACKER_REDIS__TIMEOUT_SECONDS").allowed == "> 0, ≤ 60"
+
+
+def test_every_setting_is_in_one_group_and_every_group_has_some() -> None:
+    groups = grouped()
+    assert sorted(field for fields in groups.values() for field in fields) == sorted(FIELDS)
+    assert all(groups.values())
+
+
+def test_groups_name_existing_settings_and_sections() -> None:
+    known = {".".join(field) for field in FIELDS} | Settings.model_fields.keys()
+    assert {member for group in GROUPS for member in group.members} <= known

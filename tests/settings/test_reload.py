@@ -1,4 +1,4 @@
-"""SIGHUP: what changes at once, what does not, and what a mistake does (nothing)."""
+"""SIGHUP: which settings change at once, which do not, and that an invalid file changes nothing."""
 
 import contextlib
 import http.client
@@ -17,11 +17,18 @@ from urllib.parse import quote_from_bytes
 
 import pytest
 
-from tests import trackers
-from tests.e2e.processes import until
-from tests.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
-from tracker.reloading import RELOADED, differences, is_reloaded, values_of, with_values
-from tracker.settings import FIELDS, AnnounceSettings, GeoIPSettings, HttpSettings, LogSettings, Settings
+from loadtest import trackers
+from loadtest.trackers import ANY_PORTS, PATIENCE, RunningTracker, environment
+from tests.waiting import until
+from tracker.settings.model import (
+    FIELDS,
+    AnnounceSettings,
+    GeoIPSettings,
+    HttpSettings,
+    LogSettings,
+    Settings,
+)
+from tracker.settings.reload import RELOADED, differences, is_reloaded, values_of, with_values
 
 TOML = """
 [announce]
@@ -34,6 +41,7 @@ mode = "{mode}"
 level = "{level}"
 [http]
 keepalive_seconds = {keepalive}
+half_close_seconds = 9
 """
 
 
@@ -58,6 +66,16 @@ def test_values_go_through_json_and_leave_the_others_alone() -> None:
     assert taken.geoip.database == Path("/x.mmdb")
 
 
+def test_a_section_without_a_change_stays_the_same_object() -> None:
+    """Parts compare sections by identity to see whether they have to derive something again."""
+    before = Settings(announce=AnnounceSettings(interval_seconds=1000))
+    after = with_values(before, values_of(Settings(announce=AnnounceSettings(interval_seconds=77))))
+    assert after.announce is not before.announce and after.announce.interval_seconds == 77
+    assert all(
+        getattr(after, section) is getattr(before, section) for section in RELOADED if section != "announce"
+    )
+
+
 class Reloading:
     """A tracker with a TOML file that the test writes."""
 
@@ -65,9 +83,10 @@ class Reloading:
         self.file = directory / "tracker.toml"
         self.values: dict[str, Any] = {"interval": 1000, "mode": "open", "level": "info", "keepalive": 60}
         self.write()
-        store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+        self._store = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+        self._token = ""
         self.tracker: RunningTracker = trackers.start(
-            directory, "--config", str(self.file), "--workers", workers, **store
+            directory, "--config", str(self.file), "--workers", workers, **self._store
         )
 
     def write(self, **values: Any) -> None:
@@ -78,8 +97,19 @@ class Reloading:
         lines = (json.loads(line) for line in self.tracker.log.splitlines() if line.startswith("{"))
         return [line for line in lines if line["event"] == event]
 
-    def hang_up(self, event: str) -> dict[str, Any]:
-        """SIGHUP, and the line that says what came of it."""
+    def shown(self) -> dict[str, dict[str, Any]]:
+        """Its settings by name, from the admin port."""
+        if not self._token:
+            made = trackers.run(self.file.parent, "token", "create", "operator", "--json", **self._store)
+            self._token = json.loads(made.stdout)["token"]
+        connection = http.client.HTTPConnection(self.tracker.admin_url.removeprefix("http://"))
+        connection.request("GET", "/api/v1/settings", headers={"Authorization": f"Bearer {self._token}"})
+        items = json.loads(connection.getresponse().read())["items"]
+        connection.close()
+        return {row["name"]: row for row in items}
+
+    def reload(self, event: str) -> dict[str, Any]:
+        """Sends SIGHUP; returns the log line of its result."""
         before = len(self.lines(event))
         self.tracker.send(signal.SIGHUP)
         until(lambda: len(self.lines(event)) > before)
@@ -100,7 +130,7 @@ def start(tmp_path: Path, redis_url: str, prefix: str) -> Iterator[Any]:
 
 
 def unknown() -> str:
-    """A torrent that nobody has announced: in open mode an announce registers it."""
+    """A new torrent: in open mode an announce registers it."""
     return quote_from_bytes(os.urandom(20), safe="")
 
 
@@ -116,16 +146,16 @@ def children_of(pid: int) -> list[int]:
     return [int(child) for child in Path(f"/proc/{pid}/task/{pid}/children").read_text().split()]
 
 
-def test_it_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
-    """In any of its processes, from the first line of each on; what it asks for is done in the end."""
-    hung_up: Counter[str] = Counter()
+def test_sighup_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
+    """In each process, from its first line on; the settings are reloaded in the end."""
+    signals_sent: Counter[str] = Counter()
     children: set[int] = set()
 
     def done() -> bool:
         reloaded = '"settings reloaded"' in (tmp_path / "log").read_text()
         if signals(starting.pid, "SigBlk") or signals(starting.pid, "SigCgt"):
             starting.send_signal(signal.SIGHUP)
-            hung_up["before it was heeded" if signals(starting.pid, "SigBlk") else "later"] += 1
+            signals_sent["before the handler" if signals(starting.pid, "SigBlk") else "later"] += 1
         for pid in filter(lambda child: signals(child, "SigIgn"), children_of(starting.pid)):
             os.kill(pid, signal.SIGHUP)
             children.add(pid)
@@ -135,8 +165,8 @@ def test_it_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
     with (tmp_path / "log").open("w") as log:
         starting = trackers.spawn(tmp_path, log, "--workers", "2", TRACKER_LOG__FORMAT="json")
     try:
-        until(done)
-        assert hung_up["before it was heeded"] and hung_up["later"]
+        until(done, poll_seconds=0.1)  # each poll sends signals, and each of them costs a reload
+        assert signals_sent["before the handler"] and signals_sent["later"]
         assert len(children) == 3 and children == set(children_of(starting.pid))
         starting.terminate()
         assert starting.wait(trackers.SECONDS) == 0
@@ -146,7 +176,7 @@ def test_it_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
-def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
+def test_sighup_ends_any_other_command(tmp_path: Path) -> None:
     command = subprocess.Popen(
         [sys.executable, "-m", "tracker", "user", "add", "--passkey", "-"],
         cwd=tmp_path,
@@ -165,8 +195,8 @@ def test_it_ends_any_other_command_as_ever(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.slow
-def test_peers_are_told_what_the_file_says(start: Any, workers: str) -> None:
-    """In every web process; what cannot change is named, and a file that is wrong changes nothing."""
+def test_a_reload_changes_what_peers_are_told(start: Any, workers: str) -> None:
+    """In every web process. Settings that need a restart are named, and an invalid file changes nothing."""
     one = start(workers)
 
     def intervals() -> set[int]:
@@ -175,30 +205,33 @@ def test_peers_are_told_what_the_file_says(start: Any, workers: str) -> None:
 
     assert intervals() == {1000}
     one.write(interval=500, keepalive=30)
-    said = one.hang_up("settings reloaded")
+    said = one.reload("settings reloaded")
     assert said["changed"] == ["TRACKER_ANNOUNCE__INTERVAL_SECONDS"]
     until(lambda: intervals() == {500})
     assert one.lines("some settings need a restart")[-1]["settings"] == ["TRACKER_HTTP__KEEPALIVE_SECONDS"]
+    shown = one.shown()
+    assert shown["TRACKER_ANNOUNCE__INTERVAL_SECONDS"]["value"] == "500"
+    assert shown["TRACKER_HTTP__KEEPALIVE_SECONDS"]["value"] == "60.0"
+    assert [name for name, row in shown.items() if row["waiting"]] == ["TRACKER_HTTP__KEEPALIVE_SECONDS"]
 
     one.write(mode="registered", level="warning")
     one.tracker.send(signal.SIGHUP)
     until(lambda: all(b"failure reason" in one.tracker.announce(info_hash=unknown()) for _ in range(6)))
 
     one.write(interval='"soon"', level="info")
-    said = one.hang_up("the settings are wrong, and stay as they were")
+    said = one.reload("settings are invalid; nothing changed")
     assert "announce.interval_seconds" in str(said["problems"]) and "soon" not in str(said["problems"])
     assert intervals() == {500}
     assert one.tracker.end() == 0
 
 
-def test_no_connection_is_dropped(start: Any) -> None:
-
+def test_a_reload_drops_no_connection_and_names_ignored_settings(start: Any) -> None:
     one = start("1")
     connection = http.client.HTTPConnection(one.tracker.url.removeprefix("http://"), timeout=trackers.SECONDS)
     socks = set()
     for mode in ("open", "registered", "open"):
         one.write(mode=mode, interval=one.values["interval"] + 1)
-        one.hang_up("settings reloaded")
+        one.reload("settings reloaded")
         path = f"/announce?info_hash={unknown()}&peer_id=-TR4000-abcdefghijkl&port=1&left=0"
         connection.request("GET", path)
         answer = connection.getresponse()
@@ -206,12 +239,18 @@ def test_no_connection_is_dropped(start: Any) -> None:
         socks.add(connection.sock)
     connection.close()
     assert len(socks) == 1 and None not in socks
+    ignored = [line["reason"] for line in one.lines("a setting is ignored")]
+    assert len(ignored) == 4, "at the start and at each reload"
+    assert all(line.startswith(f"http.half_close_seconds in {one.file} is ignored") for line in ignored)
 
 
-def test_a_terminal_that_is_closed_ends_it(tmp_path: Path, redis_url: str, prefix: str) -> None:
-    """Not a reload: nobody could stop it any more."""
+def test_closing_the_terminal_ends_the_tracker(tmp_path: Path, redis_url: str, prefix: str) -> None:
+    """Without a terminal SIGHUP means the end: nobody could stop the tracker with Ctrl-C."""
     ours, theirs = pty.openpty()
-    code = "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); os.execv(sys.executable, [sys.executable, '-m', 'tracker', 'serve'])"
+    code = (
+        "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "
+        "os.execv(sys.executable, [sys.executable, '-m', 'tracker', 'serve'])"
+    )
     with (tmp_path / "log").open("w") as log:
         settings = {
             "TRACKER_REDIS__URL": redis_url,

@@ -1,4 +1,4 @@
-"""Where values come from, in which order, and what is refused in which words."""
+"""The sources of settings, their order, and the errors."""
 
 from ipaddress import ip_network
 from pathlib import Path
@@ -6,13 +6,14 @@ from pathlib import Path
 import pytest
 
 from tracker.errors import SettingsError
-from tracker.settings import HttpSettings, Settings
-from tracker.settings_sources import load
+from tracker.settings.model import HttpSettings, Settings, variable
+from tracker.settings.removed import REMOVED
+from tracker.settings.sources import load
 
 
 @pytest.fixture(autouse=True)
 def empty_place(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Path:
-    """A working directory without a .env and an environment without our variables."""
+    """A working directory without .env, and an environment without TRACKER_ variables."""
     import os  # noqa: PLC0415 - the only place that looks at the test's own environment
 
     for name in list(os.environ):
@@ -28,11 +29,11 @@ def problems(config: Path | None = None) -> tuple[str, ...]:
     return caught.value.problems
 
 
-def test_without_anything_the_defaults_are_in_force() -> None:
+def test_without_sources_the_defaults_apply() -> None:
     assert load() == Settings()
 
 
-def test_settings_made_by_hand_do_not_look_at_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_settings_made_by_hand_ignore_the_environment(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_LOG__LEVEL", "debug")
     assert Settings().log.level == "info"
 
@@ -71,7 +72,7 @@ def test_a_list_is_written_with_commas_or_as_json(
     assert load().http.listen == listen
 
 
-def test_networks_are_lists_as_well(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_list_of_networks_is_parsed(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_HTTP__TRUSTED_PROXIES", "10.0.0.0/8,2001:db8::1")
     expected = (ip_network("10.0.0.0/8"), ip_network("2001:db8::1/128"))
     assert load().http.trusted_proxies == expected
@@ -103,7 +104,9 @@ def test_a_misspelt_variable_is_refused_with_the_nearest_right_name(
 
 
 @pytest.mark.parametrize("name", ["TRACKER_UPD__PORT", "TRACKER_", "TRACKER_HTTP"])
-def test_a_name_near_to_nothing_is_refused_all_the_same(name: str, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_unknown_variable_without_a_near_name_is_refused(
+    name: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
     monkeypatch.setenv(name, "{}")
     assert problems()[0].startswith(f"{name} is not a setting; ")
 
@@ -121,25 +124,25 @@ def test_unknown_tables_and_keys_of_the_toml_file_are_refused(tmp_path: Path) ->
     assert second == f"redis.ulr in {config} is not a setting; did you mean redis.url?"
 
 
-def test_all_problems_are_told_at_once_each_where_it_was_written(
+def test_all_problems_are_reported_at_once_with_their_source(
     monkeypatch: pytest.MonkeyPatch, tmp_path: Path
 ) -> None:
     config = tmp_path / "tracker.toml"
     config.write_text("[announce]\npeers_max = -1\n")
     Path(".env").write_text("TRACKER_LOG__LEVEL=loud\n")
-    monkeypatch.setenv("TRACKER_HTTP__MAX_HEADERS", "many")
+    monkeypatch.setenv("TRACKER_HTTP__WORKERS", "many")
     monkeypatch.setenv("TRACKER_HTTP__TRUSTED_PROXIES", "10.0.0.1/8")
     monkeypatch.setenv("TRACKER_DATA__DRIECTORY", "x")
     assert set(problems(config)) == {
         "TRACKER_DATA__DRIECTORY is not a setting; did you mean TRACKER_DATA__DIRECTORY?",
-        "TRACKER_HTTP__MAX_HEADERS: must be a valid integer, unable to parse string as an integer",
+        "TRACKER_HTTP__WORKERS: must be a valid integer, unable to parse string as an integer",
         "TRACKER_HTTP__TRUSTED_PROXIES: 10.0.0.1/8 has host bits set",
         f"announce.peers_max in {config}: must be greater than or equal to 0",
         "TRACKER_LOG__LEVEL in .env: must be 'debug', 'info', 'warning' or 'error'",
     }
 
 
-def test_a_secret_is_in_no_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+def test_no_message_contains_a_secret(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     config = tmp_path / "tracker.toml"
     config.write_text('[redis]\nurl = ["redis://:hunter2@h"]\n')
     with pytest.raises(SettingsError) as caught:
@@ -150,7 +153,36 @@ def test_a_secret_is_in_no_message(monkeypatch: pytest.MonkeyPatch, tmp_path: Pa
     assert "hunter2" not in repr(load())
 
 
-def test_what_kubernetes_and_docker_add_is_left_alone(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_removed_setting_is_ignored_and_named_wherever_it_is_given(
+    monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    """Whatever its value: an upgrade does not stop the start."""
+    config = tmp_path / "tracker.toml"
+    config.write_text("[scoring]\ncap = 'high'\nper_second = 7\n")
+    Path(".env").write_text("TRACKER_HTTP__MAX_HEADERS=-1\nTRACKER_LOG__LEVEL=debug\n")
+    monkeypatch.setenv("TRACKER_JOBS__MAX_RETRIES", "5")
+    monkeypatch.setenv("TRACKER_JOBS__KEEP_SECONDS", "")
+    settings = load(config)
+    assert settings.ignored == (
+        f"scoring.cap in {config} is ignored: it is no longer a setting (always 4.0)",
+        "TRACKER_HTTP__MAX_HEADERS in .env is ignored: it is no longer a setting (always 64 header lines)",
+        "TRACKER_JOBS__MAX_RETRIES is ignored: it is no longer a setting (always 2 retries)",
+    )
+    assert (settings.scoring.per_second, settings.log.level) == (7, "debug")
+    assert settings.model_copy(update={"log": settings.log}).ignored == settings.ignored
+
+
+@pytest.mark.parametrize("field", REMOVED)
+def test_every_removed_setting_may_still_be_given(
+    field: tuple[str, str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv(variable(*field), "1")
+    assert load() == Settings().with_ignored(load().ignored)
+    (line,) = load().ignored
+    assert line == f"{variable(*field)} is ignored: it is no longer a setting (always {REMOVED[field]})"
+
+
+def test_variables_of_kubernetes_and_docker_are_ignored(monkeypatch: pytest.MonkeyPatch) -> None:
     for name, value in {
         "TRACKER_SERVICE_HOST": "10.0.0.1",
         "TRACKER_SERVICE_PORT": "6969",
@@ -174,12 +206,12 @@ def test_what_kubernetes_and_docker_add_is_left_alone(monkeypatch: pytest.Monkey
         (b"\xff\xfe", ".env is not UTF-8 text"),
     ],
 )
-def test_an_odd_env_file_is_refused(content: bytes, problem: str) -> None:
+def test_a_malformed_env_file_is_refused(content: bytes, problem: str) -> None:
     Path(".env").write_bytes(content)
     assert problems() == (problem,)
 
 
-def test_a_directory_named_env_is_not_a_file_of_settings() -> None:
+def test_a_directory_named_env_is_ignored() -> None:
     Path(".env").mkdir()
     assert load() == Settings()
 
@@ -192,7 +224,7 @@ def test_a_directory_named_env_is_not_a_file_of_settings() -> None:
         (b"http = 3", ": http must be a table of settings, [http]"),
     ],
 )
-def test_an_odd_toml_file_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:
+def test_a_malformed_toml_file_is_refused(content: bytes, problem: str, tmp_path: Path) -> None:
     config = tmp_path / "tracker.toml"
     config.write_bytes(content)
     assert problem in problems(config)[0]
@@ -203,15 +235,15 @@ def test_a_missing_toml_file_is_refused(tmp_path: Path) -> None:
     assert problems(missing) == (f"{missing}: there is no such file",)
 
 
-def test_a_url_that_is_no_announce_url_is_counted_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_an_invalid_announce_url_is_numbered_and_not_repeated(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("TRACKER_SCORING__UPSTREAMS", "http://h/announce, udp://h/hunter2/announce")
     assert problems() == (
-        "TRACKER_SCORING__UPSTREAMS: number 2 is no announce URL: http, https or udp, a host, and for udp a port",
+        "TRACKER_SCORING__UPSTREAMS: number 2 is not an announce URL: http, https or udp, a host, and for udp a port",
     )
 
 
-def test_a_place_that_cannot_be_looked_into_is_said(tmp_path: Path) -> None:
-    """One that may not be entered is the usual one; root, who may run this, enters all."""
+def test_an_unreadable_path_is_reported(tmp_path: Path) -> None:
+    """Usually a directory without permission; a path that is too long also fails for root."""
     nowhere = tmp_path / ("x" * 300)
     assert problems(nowhere) == (f"{nowhere} cannot be read: File name too long",)
     with pytest.raises(SettingsError, match="cannot be read"):

@@ -1,14 +1,15 @@
-"""How single values are written: what is taken, and that no complaint shows a value."""
+"""Types of single values: what they accept, and that no error shows a value."""
 
 import pytest
 from pydantic import BaseModel, ValidationError
 
-from tracker.setting_types import Network, UdpAddress, WebAddress, host_and_port
+from tracker.settings.types import Network, SiteUrl, UdpAddress, WebAddress, host_and_port
 
 
 class _Values(BaseModel):
     network: Network | None = None
     web: WebAddress = "http://h"
+    site: SiteUrl | None = None
     udp: UdpAddress = "h:1"
 
 
@@ -30,7 +31,7 @@ def test_a_udp_address_is_host_and_port(written: str, host: str, port: int) -> N
 @pytest.mark.parametrize(
     "written", ["", "h", "h:", ":1", "h:0", "h:65536", "::1:8125", "u@h:1", "h:1\n", "udp://h:1"]
 )
-def test_anything_else_is_none(written: str) -> None:
+def test_anything_else_is_no_udp_address(written: str) -> None:
     with pytest.raises(ValidationError, match="host:port"):
         _Values(udp=written)
 
@@ -56,11 +57,33 @@ def test_a_web_address_has_no_slash_at_its_end(written: str) -> None:
         "http://[::1",
     ],
 )
-def test_a_web_address_hides_nothing(written: str) -> None:
+def test_a_web_address_has_no_user_query_or_fragment(written: str) -> None:
     with pytest.raises(ValidationError) as caught:
         _Values(web=written)
-    told = [detail["msg"] for detail in caught.value.errors()]
-    assert told == ["Value error, must be an http:// or https:// URL without user, query and fragment"]
+    shown = [detail["msg"] for detail in caught.value.errors()]
+    assert shown == ["Value error, must be an http:// or https:// URL without user, query and fragment"]
+
+
+@pytest.mark.parametrize(
+    ("written", "site"),
+    [
+        ("https://tracker.example/", "https://tracker.example"),
+        ("http://127.0.0.1:6970", "http://127.0.0.1:6970"),
+        ("http://0.0.0.0:6970", "http://localhost:6970"),
+        ("http://[::]:6970", "http://localhost:6970"),
+        ("http://[::1]:6970", "http://[::1]:6970"),
+    ],
+)
+def test_a_site_url_is_shown_as_browsers_reach_it(written: str, site: str) -> None:
+    assert _Values(site=written).site == site
+
+
+@pytest.mark.parametrize(
+    "written", ["", "tracker.example", "https://h/path", "ftp://h", "http://u@h", "http://h:x"]
+)
+def test_a_site_url_has_no_path_and_no_user(written: str) -> None:
+    with pytest.raises(ValidationError, match="must be an http:// or https:// URL without"):
+        _Values(site=written)
 
 
 def test_a_network_is_parsed_from_text() -> None:

@@ -1,4 +1,4 @@
-"""Stores under test: `store` in public mode, `make_store` for any rules, on the wheel's server and the system's."""
+"""Stores under test, on the wheel's server and the system's: `store` in public mode, `make_store` for any rules."""
 
 from collections.abc import AsyncIterator, Awaitable, Callable
 from contextlib import AsyncExitStack
@@ -6,10 +6,19 @@ from typing import Any
 
 import pytest
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.harness import ALICE, BOB, Store, running
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+
+
+@pytest.fixture(params=["valkey", "debian_redis"])
+def any_server(request: pytest.FixtureRequest) -> Server:
+    """The test runs on the server of the wheel and on the system's redis-server."""
+    server = request.getfixturevalue(request.param)
+    assert isinstance(server, Server)
+    return server
+
 
 MakeStore = Callable[..., Awaitable[Store]]
 
@@ -36,7 +45,7 @@ async def store(make_store: MakeStore) -> Store:
 async def private(make_store: MakeStore) -> Store:
     """Private mode with users 7 and 8, whose passkeys are ALICE and BOB of tests.store.harness."""
     store = await make_store(
-        private=True, peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, longest_gap=7200
+        private=True, peer_memory=3600, hnr_min_bytes=100, hnr_threshold=1000, max_gap=7200
     )
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)

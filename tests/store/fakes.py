@@ -1,4 +1,4 @@
-"""Servers that are no store, or a bad one: small, on loopback, with a URL as a client takes it."""
+"""Fake servers on loopback, each with a URL for clients."""
 
 import asyncio
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
@@ -28,7 +28,7 @@ async def listening(serve: Serve) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def answering(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
-    """Speaks the protocol: to each command the answer of its first two words, or of its first, or OK."""
+    """Speaks the protocol: replies to a command by its first two words, by its first word, or with OK."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         while head := await reader.readline():
@@ -44,7 +44,7 @@ async def answering(answers: Mapping[bytes, bytes]) -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def http_server() -> AsyncIterator[str]:
-    """A web server somebody took for a store."""
+    """A web server in the place of a store."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.readline()
@@ -56,7 +56,7 @@ async def http_server() -> AsyncIterator[str]:
 
 @asynccontextmanager
 async def silent_server() -> AsyncIterator[str]:
-    """Takes connections and says nothing."""
+    """Accepts connections and sends nothing."""
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
         await reader.read()

@@ -2,25 +2,20 @@
 
 import asyncio
 from collections.abc import AsyncIterator
-from contextlib import asynccontextmanager, suppress
-from dataclasses import dataclass, field
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
 from typing import Any
 
+from redis.asyncio import Redis
+
+from tests.waiting import in_background
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
-from tracker.store.clients import Clients
-from tracker.store.connection import Connection, connect
-from tracker.store.counters import Counters
-from tracker.store.keys import Keys
-from tracker.store.maintenance import Maintenance
-from tracker.store.reaping import Reaping
-from tracker.store.scores import Scores
-from tracker.store.scripts import Scripts
-from tracker.store.software import Software
-from tracker.store.swarms import Admitted, PeerUpdate, Refused, SwarmRules, Swarms
-from tracker.store.tokens import Tokens
-from tracker.store.torrents import Torrents
-from tracker.store.uniques import Uniques
-from tracker.store.users import Users
+from tracker.store.client.connection import Connection, connect
+from tracker.store.schema.keys import Keys
+from tracker.store.store import Store as RealStore
+from tracker.store.store import StoreOptions
+from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused, TrafficTotals
+from tracker.store.swarms.rules import SwarmRules
 
 START = 1_800_000_000
 SCORED_EVERY = 3600
@@ -36,45 +31,36 @@ class Clock:
         return self.now
 
 
-@dataclass
-class Store:
-    url: str
-    keys: Keys
-    rules: SwarmRules
-    clock: Clock = field(default_factory=Clock)
+class Store(RealStore):
+    """The store over its own connection, with helpers for tests."""
 
-    def __post_init__(self) -> None:
-        self.connection = Connection(connect(self.url, connect_timeout=5), timeout=5)
-        self.scripts = Scripts(self.connection, self.keys.prefix)
-        self.swarms = Swarms(self.connection, self.scripts, self.keys, self.rules, self.clock)
-        self.reaping = Reaping(self.connection, self.scripts, self.keys, self.rules, self.clock)
-        self.torrents = Torrents(self.connection, self.scripts, self.keys, self.clock)
-        self.scores = Scores(
-            self.connection, self.scripts, self.keys, self.clock, interval_seconds=SCORED_EVERY
-        )
-        self.uniques = Uniques(self.connection, self.scripts, self.keys)
-        self.tokens = Tokens(self.connection, self.scripts, self.keys, self.clock)
-        self.users = Users(self.connection, self.keys)
-        self.clients = Clients(self.connection, self.keys)
-        self.software = Software(self.connection, self.scripts, self.keys)
-        self.maintenance = Maintenance(
-            self.connection,
-            self.scripts,
-            self.keys,
-            self.clock,
-            reindex_hit_and_runs=self.users.reindex_hit_and_runs,
-            flush_uniques=self.uniques.flush,
-        )
-        self.counters = Counters(self.connection, self.scripts, self.keys, self.clock)
+    clock: Clock
+
+    def __init__(self, url: str, keys: Keys, rules: SwarmRules, clock: Clock | None = None) -> None:
+        connection = Connection(connect(url, connect_timeout=20), timeout=20)
+        self.url, self.clock = url, clock or Clock()
+        options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY)
+        super().__init__(connection, keys.prefix, options, clock=self.clock)
 
     @property
     def redis(self) -> Any:  # redis-py's types cover both bytes and text: too wide to be of use
-        return self.connection.client
+        return redis_of(self.connection)
 
     async def announce(self, update: PeerUpdate) -> Admitted:
         reply = await self.swarms.announce(update)
         assert isinstance(reply, Admitted), reply
         return reply
+
+    async def announce_together(self, *updates: PeerUpdate) -> tuple[list[Any], TrafficTotals]:
+        """The outcomes and the totals of announces that share one call."""
+        done: asyncio.Future[tuple[list[Any], TrafficTotals]] = asyncio.get_running_loop().create_future()
+
+        def settle(settled: list[tuple[Any, Any]], totals: TrafficTotals) -> None:
+            done.set_result(([outcome for _, outcome in settled], totals))
+
+        for each in updates:
+            self.swarms.submit(each, settle, None)
+        return await done
 
     async def refused(self, update: PeerUpdate) -> str:
         reply = await self.swarms.announce(update)
@@ -89,12 +75,12 @@ class Store:
         return {k.decode(): v if k in (b"endpoints", b"key") else v.decode() for k, v in row.items()}
 
     async def pass_time(self, seconds: float) -> None:
-        """Time passes while a tracker is here: its heartbeat goes on."""
+        """Time passes while a tracker runs: its heartbeat goes on."""
         self.clock.now += seconds
         await self.redis.set(self.keys.heartbeat(), int(self.clock.now))
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
-        """The peer's timeout runs out, and the reaper hears of it: the number reaped."""
+        """The peer's timeout ends and the reaper handles it; returns the number reaped."""
         await self.redis.delete(self.keys.timeout(torrent_id, update.peer_id))
         return await self.reaping.reap([(torrent_id, update.peer_id.hex())])
 
@@ -106,20 +92,22 @@ class Store:
         }
 
 
+def redis_of(connection: Connection) -> Any:
+    """A client over the same connections that converts replies as redis-py usually does."""
+    return Redis(connection_pool=connection.client.connection_pool)
+
+
 def text(row: dict[bytes, bytes]) -> dict[str, str]:
     return {k.decode(): v.decode() for k, v in row.items()}
 
 
 @asynccontextmanager
 async def running(store: Store) -> AsyncIterator[Store]:
-    """The store with its batch loop at work."""
-    task = asyncio.Task(store.swarms.run())
+    """The store with its batch loop running."""
     try:
-        yield store
+        async with in_background(store.swarms.run()):
+            yield store
     finally:
-        task.cancel()
-        with suppress(asyncio.CancelledError):
-            await task
         await store.connection.close()
 
 
@@ -137,7 +125,7 @@ def endpoint(number: int, *, v6: bool = False, port: int = 6881) -> Endpoint:
 
 
 def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> PeerUpdate:
-    """An announce of peer number ``peer``: a leecher on IPv4 unless told otherwise. Byte counts may be numbers."""
+    """An announce of peer number ``peer``; by default a leecher on IPv4. Byte counts may be numbers."""
     values: dict[str, Any] = {
         "info_hash": info_hash(torrent),
         "peer_id": peer_id(peer),
@@ -152,11 +140,12 @@ def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> Pee
         "timeout_seconds": 2700.0,
         "random": 7,
         "with_ids": False,
+        "unbounded": False,
     }
     return PeerUpdate(**digits({**values, **changes}))
 
 
 def digits(said: dict[str, Any]) -> dict[str, Any]:
-    """Byte counts as announces carry them, of numbers that are easier to write."""
+    """Byte counts in the form of announces, from numbers."""
     counts = ("uploaded", "downloaded", "bytes_left")
     return {name: b"%d" % n if name in counts and n is not None else n for name, n in said.items()}

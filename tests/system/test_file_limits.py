@@ -1,25 +1,25 @@
-"""As many connections as there are descriptors for."""
+"""The limit of open files, and the connections it allows."""
 
 import json
 import resource
 import socket
 import subprocess
 import sys
-import time
 from contextlib import ExitStack, closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 
 import pytest
 
-from tests import trackers
+from loadtest import trackers
+from tests.waiting import until
 
 _ASKED = """
 import json, resource, sys
 resource.setrlimit(resource.RLIMIT_NOFILE, tuple(json.loads(sys.argv[1])))
-from tracker.descriptors import raise_limit, room
+from tracker.system.file_limits import max_connections, raise_limit
 raise_limit()
-print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE)[0], room()]))
+print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE)[0], max_connections()]))
 """
 
 
@@ -27,13 +27,15 @@ print(json.dumps([resource.getrlimit(resource.RLIMIT_NOFILE)[0], room()]))
     ("limits", "then"),
     [((64, 64), [64, 32]), ((64, 4096), [4096, 2560]), ((4096, 4096), [4096, 2560])],
 )
-def test_takes_what_it_may_have_and_leaves_some_for_others(limits: tuple[int, int], then: list[int]) -> None:
+def test_the_file_limit_is_raised_and_some_files_are_reserved(
+    limits: tuple[int, int], then: list[int]
+) -> None:
     asked = [sys.executable, "-c", _ASKED, json.dumps(limits)]
     assert json.loads(subprocess.run(asked, capture_output=True, check=True).stdout) == then
 
 
 @pytest.mark.skipif(not hasattr(resource, "prlimit"), reason="only Linux can limit another process")
-def test_without_descriptors_those_inside_are_served_and_later_everybody(tmp_path: Path) -> None:
+def test_without_descriptors_open_connections_are_served(tmp_path: Path) -> None:
     tracker = trackers.start(tmp_path)
     try:
         pid, host = tracker.process.pid, tracker.url.removeprefix("http://")
@@ -50,14 +52,13 @@ def test_without_descriptors_those_inside_are_served_and_later_everybody(tmp_pat
             for _ in range(5):
                 inside.request("GET", "/health")
                 assert inside.getresponse().read() == b"alive\n"
-        for _ in range(100):  # until the places of those who have left are free
-            try:
-                assert b"peers" in tracker.announce()
-                break
-            except OSError:
-                time.sleep(0.1)
-        else:
-            raise AssertionError("nobody is let in any more")
+
+        def is_answered() -> bool:
+            with suppress(OSError):
+                return b"peers" in tracker.announce()
+            return False
+
+        until(is_answered)  # closed connections free their descriptors
         assert tracker.end() == 0
     finally:
         tracker.kill()

@@ -1,4 +1,4 @@
-"""Logs: one renderer for all, readable or JSON, and never a passkey."""
+"""Logs: one renderer for all libraries, text or JSON, without secrets."""
 
 import io
 import json
@@ -14,8 +14,8 @@ from typing import Any
 import pytest
 import structlog
 
-from tracker.logs import Writer, configure, mask, pass_on
-from tracker.settings import LogSettings
+from tracker.settings.model import LogSettings
+from tracker.system.logs import Writer, configure, mask, write_rendered
 
 PASSKEY = "0123456789abcdef0123456789abcdef"
 
@@ -39,7 +39,7 @@ def logs_as_before() -> Iterator[None]:
 
 
 def written(act: Callable[[], object], stream: io.StringIO | None = None, **choices: Any) -> str:
-    """What the log says while ``act`` runs."""
+    """The log output while ``act`` runs."""
     stream = stream or io.StringIO()
     writer = configure(LogSettings(**choices), stream)
     act()
@@ -51,7 +51,7 @@ def objects(text: str) -> list[dict[str, Any]]:
     return [json.loads(line) for line in text.splitlines()]
 
 
-def test_json_elsewhere_than_in_a_terminal() -> None:
+def test_logs_are_json_outside_a_terminal() -> None:
     log = structlog.get_logger("tracker.reaper")
     (line,) = objects(written(lambda: log.info("reaped", peers=3)))
     stamp = line.pop("timestamp")
@@ -60,7 +60,7 @@ def test_json_elsewhere_than_in_a_terminal() -> None:
     assert datetime.fromisoformat(stamp).utcoffset() == timedelta(0)
 
 
-def test_human_in_a_terminal_and_when_asked(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_logs_are_text_in_a_terminal_and_on_request(monkeypatch: pytest.MonkeyPatch) -> None:
     log = structlog.get_logger("tracker")
     coloured = written(lambda: log.info("reaped", peers=3), Terminal())
     assert "\x1b[" in coloured
@@ -71,7 +71,7 @@ def test_human_in_a_terminal_and_when_asked(monkeypatch: pytest.MonkeyPatch) -> 
     assert objects(written(lambda: log.info("x"), Terminal(), format="json"))
 
 
-def test_the_standard_library_goes_through_the_same_renderer() -> None:
+def test_logs_of_the_standard_library_use_the_same_renderer() -> None:
     (line,) = objects(written(lambda: logging.getLogger("aiohttp.server").warning("odd %s", "request")))
     assert (line["event"], line["level"], line["logger"]) == ("odd request", "warning", "aiohttp.server")
 
@@ -97,7 +97,7 @@ def test_lines_below_the_level_are_not_written() -> None:
     assert [line["event"] for line in objects(written(act, level="warning"))] == ["yes"]
 
 
-def test_a_logger_made_and_used_before_follows_the_latest_configuration() -> None:
+def test_a_logger_follows_the_latest_configuration() -> None:
     log = structlog.get_logger("tracker")
     first, second = io.StringIO(), io.StringIO()
     configure(LogSettings(), first)
@@ -152,7 +152,7 @@ def log_an_exception() -> None:
         log_an_exception,
     ],
 )
-def test_a_passkey_never_gets_out(act: Callable[[], object], format: str) -> None:
+def test_a_passkey_is_never_logged(act: Callable[[], object], format: str) -> None:
     text = written(act, format=format, level="debug")
     assert text.strip()
     assert PASSKEY not in text
@@ -170,16 +170,21 @@ def test_a_passkey_never_gets_out(act: Callable[[], object], format: str) -> Non
         "t:users",
     ],
 )
-def test_what_is_not_secret_is_left_alone(text: str) -> None:
+def test_other_text_is_not_masked(text: str) -> None:
     assert mask(text) == text
 
 
-def test_the_place_of_a_secret_stays_readable() -> None:
+def test_arguments_of_an_unknown_command_are_removed() -> None:
+    text = "ERR unknown command 'X', with args beginning with: 'a' 'b' \nsecond line"
+    assert mask(text) == "ERR unknown command 'X'\nsecond line"
+
+
+def test_the_context_of_a_secret_stays_readable() -> None:
     assert mask("http://h:1/abc/announce?x=1") == "http://h:1/***/announce?x=1"
     assert mask("rediss://me:p@ss/w@h:6380/0") == "rediss://***@h:6380/0"
 
 
-def test_what_a_client_sent_writes_no_lines_and_no_colours_of_its_own() -> None:
+def test_control_characters_of_clients_are_escaped() -> None:
     text = written(lambda: structlog.get_logger("t").info("x", agent="a\n\x1b[31mb\r"), format="human")
     assert text.count("\n") == 1
     assert "\x1b" not in text
@@ -203,7 +208,7 @@ def test_text_that_the_stream_cannot_encode_is_escaped() -> None:
     assert b"gr\\xf6\\xdfe" in raw.getvalue()
 
 
-def test_a_line_that_cannot_be_put_together_is_told_without_its_arguments() -> None:
+def test_a_line_that_fails_to_format_is_reported_without_its_arguments() -> None:
     stream = io.StringIO()
     writer = configure(LogSettings(), stream)
     writer.handle(logging.LogRecord("aiohttp", logging.INFO, "", 0, "%s %s", (PASSKEY,), None))
@@ -211,12 +216,12 @@ def test_a_line_that_cannot_be_put_together_is_told_without_its_arguments() -> N
     assert stream.getvalue() == "a log line of aiohttp could not be written: TypeError\n"
 
 
-def test_a_reader_that_does_not_read_stops_nobody_and_hears_how_much_it_missed() -> None:
+def test_a_slow_reader_blocks_nothing_and_is_told_how_many_lines_it_missed() -> None:
     reading, writing = (os.fdopen(fd, mode) for fd, mode in zip(os.pipe(), "rw", strict=True))
     writer = Writer(writing, waiting=10)
     record = logging.LogRecord("t", logging.INFO, "", 0, "x" * 4096, None, None)
     for _ in range(200):
-        writer.handle(record)  # returns, though the pipe is full
+        writer.handle(record)  # returns although the pipe is full
     gathered: list[str] = []
     reader = threading.Thread(target=lambda: gathered.extend(reading))
     reader.start()
@@ -228,13 +233,13 @@ def test_a_reader_that_does_not_read_stops_nobody_and_hears_how_much_it_missed()
     assert len(gathered) < 200
 
 
-def test_a_line_of_another_process_is_written_as_it_is() -> None:
-    """In turn with our own."""
+def test_a_line_of_another_process_is_written_unchanged() -> None:
+    """In order with the lines of this process."""
     line = '{"event": "of another process"}'
 
     def act() -> None:
         structlog.get_logger("here").info("first")
-        pass_on(line)
+        write_rendered(line)
 
     text = written(act, format="json")
     assert [row["event"] for row in objects(text)] == ["first", "of another process"]

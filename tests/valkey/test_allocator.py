@@ -1,4 +1,4 @@
-"""The memory of the private store: its allocator, and that its data lies in huge pages where the system has them."""
+"""The memory of the private store: its allocator, and huge pages where the system has them."""
 
 import platform
 import stat
@@ -11,8 +11,8 @@ import pytest
 from redis.asyncio import Redis
 from structlog.testing import capture_logs
 
-from tracker.server_memory import server_environment, server_options
-from tracker.valkey import EmbeddedValkey, server_binary
+from tracker.valkey.allocator import server_environment, server_options
+from tracker.valkey.server import EmbeddedValkey, server_binary
 
 Spoil = Callable[[bytes], bytes]
 LIBRARY = "cmeel.prefix/lib/libmimalloc.so"
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.skipif(
 
 
 def can_have_huge_pages() -> bool:
-    """With `always` they come later, when khugepaged has seen to it."""
+    """With `always` khugepaged creates them later."""
     return ENABLED.exists() and "[madvise]" in ENABLED.read_text()
 
 
@@ -35,12 +35,12 @@ def huge_kb(pid: int) -> int:
 
 
 def loaded(pid: int) -> set[str]:
-    """The names of the libraries that a process has loaded."""
+    """Names of the libraries loaded by a process."""
     return {Path(line.split()[-1]).name for line in Path(f"/proc/{pid}/maps").read_text().splitlines()}
 
 
 def install(folder: Path, library: bytes) -> None:
-    """Puts a ``library`` where the package would have put its own."""
+    """Installs ``library`` in the place of the package's own."""
     package = distribution("cmeel-mimalloc")
     (described := folder / f"cmeel_mimalloc-{package.version}.dist-info").mkdir(parents=True)
     (described / "METADATA").write_text(package.read_text("METADATA") or "")
@@ -67,22 +67,22 @@ def environment_for(inherited: dict[str, str], release: str = "6.1.0") -> dict[s
         ("4.19", False),
     ],
 )
-def test_huge_pages_are_allowed_where_a_fork_does_not_make_them_dear(release: str, allowed: bool) -> None:
+def test_huge_pages_are_allowed_if_a_fork_copies_small_parts(release: str, allowed: bool) -> None:
     environment = environment_for({}, release)
     assert environment["MIMALLOC_ALLOW_THP"] == ("1" if allowed else "0")
     assert server_options(environment) == ({"disable-thp": "no"} if allowed else {})
 
 
 @pytest.mark.parametrize("theirs", ["", "/usr/lib/libjemalloc.so.2"])
-def test_what_an_operator_has_loaded_stands(theirs: str) -> None:
+def test_an_operators_preloaded_library_stays(theirs: str) -> None:
     environment = environment_for({"LD_PRELOAD": theirs, "LANG": "C"})
     assert environment == {"LD_PRELOAD": theirs, "LANG": "C"}
     assert server_options(environment) == {}
 
 
 @pytest.mark.parametrize(("theirs", "more"), [("/opt/lib:/opt/more", ":/opt/lib:/opt/more"), ("", "")])
-def test_where_an_operator_has_libraries_looked_for_stands(theirs: str, more: str) -> None:
-    """Nothing of a path is empty: the loader would look for libraries in the working directory."""
+def test_an_operators_library_path_stays(theirs: str, more: str) -> None:
+    """No part of the path is empty: the loader would search the working directory."""
     with server_environment(server_binary(), {"LD_LIBRARY_PATH": theirs}) as environment:
         links = Path(environment["LD_LIBRARY_PATH"].removesuffix(more))
         assert [path.name for path in links.iterdir()] == ["libatomic.so.1"]
@@ -90,11 +90,11 @@ def test_where_an_operator_has_libraries_looked_for_stands(theirs: str, more: st
     assert not links.exists()
 
 
-def test_nothing_of_ours_is_inherited() -> None:
+def test_the_server_inherits_no_tracker_variable() -> None:
     assert "TRACKER_ADMIN__TOKEN" not in environment_for({"TRACKER_ADMIN__TOKEN": "secret"})
 
 
-def test_it_goes_without_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_missing_allocator_is_not_used(monkeypatch: pytest.MonkeyPatch) -> None:
     binary = server_binary()
     monkeypatch.setattr(sys, "path", [])
     with server_environment(binary, {}) as environment:
@@ -109,12 +109,12 @@ def test_it_goes_without_what_is_not_installed(monkeypatch: pytest.MonkeyPatch) 
         ("a:b", None, "cannot be preloaded"),
         ("site", lambda library: library[: len(library) // 2], ""),
         ("site", lambda _: b"", "file too short"),
-        # As on a system that lacks what it needs.
+        # A system without the library's dependency.
         ("site", lambda library: library.replace(b"libatomic.so.1", b"libabsent.so.1"), "libabsent.so.1"),
     ],
     ids=["sound", "a space", "a colon", "half", "empty", "without what it needs"],
 )
-def test_it_goes_without_a_library_that_the_server_would_not_start_with(
+def test_an_allocator_that_fails_to_load_is_not_used(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, folder: str, spoil: Spoil | None, why: str | None
 ) -> None:
     binary = server_binary()
@@ -136,7 +136,7 @@ def test_it_goes_without_a_library_that_the_server_would_not_start_with(
     ],
     ids=["by default", "switched off", "without huge pages"],
 )
-async def test_the_store_has_its_allocator_and_its_data_lies_in_huge_pages(
+async def test_the_store_uses_mimalloc_and_huge_pages(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, chosen: dict[str, str], mimalloc: bool, huge: bool
 ) -> None:
     for name in ("LD_PRELOAD", "MIMALLOC_ALLOW_THP"):
@@ -149,6 +149,6 @@ async def test_the_store_has_its_allocator_and_its_data_lies_in_huge_pages(
             await client.mset({f"{n}:{m}": b"x" * 100 for m in range(5000)})
         found, libraries = huge_kb(pid), loaded(pid)
     assert ("libmimalloc.so" in libraries) == mimalloc
-    assert not any("atomic" in name for name in libraries)  # so it starts where there is none
+    assert not any("atomic" in name for name in libraries)  # so it also starts without libatomic
     if not huge or can_have_huge_pages():
         assert found >= 16_384 if huge else found == 0, found  # of some 50,000

@@ -1,16 +1,25 @@
-"""Copies of the private store, put back into fresh directories where trackers go on."""
+"""Backups of the private store, restored into new directories."""
 
 import json
 import shutil
 import stat
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
 
 import pytest
 
-from tests import trackers
-from tests.trackers import RunningTracker
+from loadtest import trackers
+from loadtest.trackers import RunningTracker
+from tracker.store.access.tokens import Tokens
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.valkey.backup import copy_store
+from tracker.valkey.server import EmbeddedValkey
 
-# A story told by a dozen processes, one after the other.
+# Each test runs a dozen processes, one after the other.
 pytestmark = [pytest.mark.slow, pytest.mark.timeout(400)]
 
 HASH = "01" * 20
@@ -25,7 +34,7 @@ def run(directory: Path, *words: str, code: int = 0, **settings: str) -> str:
 
 @pytest.fixture(scope="module")
 def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A copy taken beside a running tracker with a torrent, a peer, a denial and a user; later changes are not in it."""
+    """A backup of a running tracker with a torrent, a peer, a denial and a user; later changes are not in it."""
     directory = tmp_path_factory.mktemp("running")
     tracker = trackers.start(directory)
     try:
@@ -33,9 +42,9 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
         run(directory, "torrent", "add", "ab" * 20, "--name", "kept")
         run(directory, "deny", "cd" * 20, "--reason", "kept, too")
         run(directory, "user", "add", "--id", "7")
-        told = json.loads(run(directory, "backup", "copy.rdb", "--json"))
+        shown = json.loads(run(directory, "backup", "copy.rdb", "--json"))
         file = directory / "copy.rdb"
-        assert told == {"file": "copy.rdb", "bytes": file.stat().st_size}
+        assert shown == {"file": "copy.rdb", "bytes": file.stat().st_size}
         assert stat.S_IMODE(file.stat().st_mode) == 0o600
         assert sorted(path.name for path in directory.iterdir()) == ["copy.rdb", "data", "log"]
         assert not list((directory / "data").glob("*.rdb"))
@@ -48,7 +57,7 @@ def copy(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def check_goes_on(tracker: RunningTracker, directory: Path) -> None:
-    """Everything of the moment of the copy is there, and takes changes."""
+    """All data of the backup is there and can be changed."""
     shown = json.loads(run(directory, "torrent", "show", "ab" * 20, "--json"))
     assert (shown["name"], shown["state"]) == ("kept", "registered")
     assert json.loads(run(directory, "torrent", "show", HASH, "--json"))["seeders"] == 1
@@ -57,35 +66,73 @@ def check_goes_on(tracker: RunningTracker, directory: Path) -> None:
     run(directory, "torrent", "add", "ef" * 20, "--name", "new")
 
 
-def test_a_copy_is_restored_and_a_tracker_goes_on_there(copy: Path, tmp_path: Path) -> None:
-    told = json.loads(run(tmp_path, "restore", str(copy), "--json"))
-    assert told["keys"] > 10 and told["before"] is None
+def test_a_tracker_continues_from_a_restored_backup(copy: Path, tmp_path: Path) -> None:
+    shown = json.loads(run(tmp_path, "restore", str(copy), "--json"))
+    assert shown["keys"] > 10 and shown["before"] is None
     tracker = trackers.start(tmp_path)
     try:
         check_goes_on(tracker, tmp_path)
     finally:
         assert tracker.end() == 0
-    listed = run(tmp_path, "torrent", "list")  # a store that has been started once more
+    listed = run(tmp_path, "torrent", "list")  # restarts the store
     assert "kept" in listed and "new" in listed
     assert stat.S_IMODE((tmp_path / "data").stat().st_mode) == 0o700
 
 
-def test_a_restore_that_was_cut_off_is_finished_by_the_next_start(copy: Path, tmp_path: Path) -> None:
-    """Killed when the old data had been put aside, and the new was not there yet."""
+async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tmp_path: Path) -> None:
+    """A session that ended since the backup must not become valid again. Tokens are those of the backup."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    second.mkdir()
+    async with EmbeddedValkey(first / "data") as server:
+        async with connected(server) as (connection, tokens):
+            _, text = await tokens.create("kept", "full")
+            signed_in = await tokens.sign_in_by_token(text, 3600)
+            assert signed_in and await tokens.session(signed_in[1])
+            await copy_store(connection, first / "data", tmp_path / "copy.rdb")
+            await tokens.sign_out(signed_in[1])
+            await tokens.revoke("kept")
+    done = trackers.run(second, "restore", str(tmp_path / "copy.rdb"), "--json")
+    assert done.returncode == 0 and json.loads(done.stdout)["sessions_ended"] == 1
+    assert "Tokens, passkeys and users are those of the backup" in done.stderr
+    assert "All browsers are signed out" in done.stderr
+    assert sorted(path.name for path in (second / "data").iterdir()) == [
+        "appendonlydir",
+        "server.lock",
+        "tracker.lock",
+    ]
+    async with EmbeddedValkey(second / "data") as server, connected(server) as (_, tokens):
+        assert await tokens.session(signed_in[1]) is None
+        assert await tokens.verify(text)
+
+
+@asynccontextmanager
+async def connected(server: EmbeddedValkey) -> AsyncIterator[tuple[Connection, Tokens]]:
+    connection = Connection(connect(server.url, connect_timeout=5), timeout=10)
+    try:
+        yield connection, Tokens(connection, Scripts(connection, "t:"), Keys("t:"), time.time)
+    finally:
+        await connection.close()
+
+
+def test_the_next_start_finishes_an_interrupted_restore(copy: Path, tmp_path: Path) -> None:
+    """Killed after moving the old data aside, before placing the new data."""
     run(tmp_path, "torrent", "add", "ef" * 20, "--name", "older")
     run(tmp_path, "restore", str(copy), "--replace")
     data = tmp_path / "data"
     (data / "appendonlydir").rename(data / "appendonlydir.new")
     assert "kept" in run(tmp_path, "torrent", "list")
-    # And one that had not come so far is as if it had never been.
+    # A restore that was interrupted earlier has no effect.
     shutil.copytree(data / "appendonlydir", data / "appendonlydir.new")
     assert "kept" in run(tmp_path, "torrent", "list")
     assert not (data / "appendonlydir.new").exists()
+    shutil.copytree(data / "appendonlydir", data / "restore.tmp" / "appendonlydir")
+    assert "kept" in run(tmp_path, "torrent", "list")
+    assert not (data / "restore.tmp").exists()
 
 
-def test_data_that_is_there_is_put_aside_only_when_told(copy: Path, tmp_path: Path) -> None:
+def test_existing_data_is_moved_aside_only_on_request(copy: Path, tmp_path: Path) -> None:
     run(tmp_path, "torrent", "add", "ef" * 20, "--name", "older")
-    assert "holds a store already" in run(tmp_path, "restore", str(copy), code=1)
+    assert "already holds a store" in run(tmp_path, "restore", str(copy), code=1)
     assert "older" in run(tmp_path, "torrent", "list")
     before = Path(json.loads(run(tmp_path, "restore", str(copy), "--replace", "--json"))["before"])
     assert "kept" in run(tmp_path, "torrent", "list")
@@ -94,7 +141,7 @@ def test_data_that_is_there_is_put_aside_only_when_told(copy: Path, tmp_path: Pa
     assert "older" in run(tmp_path, "torrent", "list")
 
 
-def test_a_damaged_copy_is_refused_and_nothing_changes(copy: Path, tmp_path: Path) -> None:
+def test_a_damaged_backup_is_refused_and_changes_nothing(copy: Path, tmp_path: Path) -> None:
     whole = copy.read_bytes()
     middle = len(whole) // 2
     run(tmp_path, "torrent", "add", "ef" * 20, "--name", "older")
@@ -103,16 +150,16 @@ def test_a_damaged_copy_is_refused_and_nothing_changes(copy: Path, tmp_path: Pat
         whole[:middle],
         b"",
         b"info_hash,name\n",
-        b"VALKEY999" + whole[9:],  # of a version to come
+        b"VALKEY999" + whole[9:],  # a future version
     ):
         (tmp_path / "damaged.rdb").write_bytes(damaged)
-        told = run(tmp_path, "restore", "damaged.rdb", "--replace", code=1)
-        assert told.startswith("error: damaged.rdb is ") and len(told.splitlines()) == 1
+        shown = run(tmp_path, "restore", "damaged.rdb", "--replace", code=1)
+        assert shown.startswith("error: damaged.rdb is ") and len(shown.splitlines()) == 1
     assert "older" in run(tmp_path, "torrent", "list")
 
 
-def test_a_store_that_nobody_runs_is_copied_into_a_folder(tmp_path: Path) -> None:
-    assert "no tracker has run on" in run(tmp_path, "backup", "copy.rdb", code=1)
+def test_a_stopped_store_is_backed_up_into_a_folder(tmp_path: Path) -> None:
+    assert "no tracker has used" in run(tmp_path, "backup", "copy.rdb", code=1)
     run(tmp_path, "torrent", "add", "ab" * 20)
     (tmp_path / "copies").mkdir()
     run(tmp_path, "backup", "copies")
@@ -126,8 +173,8 @@ def test_a_store_that_nobody_runs_is_copied_into_a_folder(tmp_path: Path) -> Non
     assert not list((tmp_path / "data").glob("*.rdb"))
 
 
-def test_a_server_of_its_own_is_copied_with_its_own_tools(tmp_path: Path) -> None:
+def test_an_external_server_is_backed_up_with_its_own_tools(tmp_path: Path) -> None:
     for words in (("backup", "x.rdb"), ("restore", "x.rdb")):
-        told = run(tmp_path, *words, code=1, TRACKER_REDIS__URL="redis://127.0.0.1:1/0")
-        assert "--rdb" in told and "tracker export --what all" in told
+        shown = run(tmp_path, *words, code=1, TRACKER_REDIS__URL="redis://127.0.0.1:1/0")
+        assert "--rdb" in shown and "tracker export --what all" in shown
     assert not list(tmp_path.iterdir())

@@ -1,4 +1,4 @@
-"""The private store with real processes: what survives, what ends with what, and who is let in."""
+"""The private store with real processes: survival of data, ends of processes, access."""
 
 import asyncio
 import fcntl
@@ -17,17 +17,20 @@ import uvloop
 from redis import Redis as BlockingRedis
 from redis.asyncio import Redis
 
-from tests.servers import ROOT, Server
-from tracker.data_directory import WAIT_SECONDS
+from loadtest.servers import ROOT, Server
+from tests.waiting import eventually, until
 from tracker.errors import StartupError
-from tracker.valkey import EmbeddedValkey
+from tracker.valkey.data_directory import WAIT_SECONDS
+from tracker.valkey.memory_limit import default_limit, usable_memory
+from tracker.valkey.server import EmbeddedValkey
 
-# A tracker reduced to its store. It says where the store is, and ends on SIGTERM as a tracker does.
+# A tracker reduced to its store. It prints the store's URL, and ends on SIGTERM.
 TRACKER = """
 import asyncio, signal, sys
 from pathlib import Path
 import uvloop
-from tracker.valkey import EmbeddedValkey
+from tracker.valkey.memory_limit import default_limit, usable_memory
+from tracker.valkey.server import EmbeddedValkey
 
 async def main():
     stop = asyncio.Event()
@@ -63,7 +66,7 @@ both_loops = pytest.mark.parametrize("loop", ["asyncio", "uvloop"])
 
 
 class Tracker:
-    """A process of its own that runs a private store."""
+    """A separate process that runs a private store."""
 
     def __init__(self, directory: Path, loop: str = "asyncio", guard: str = GUARD) -> None:
         self.process = subprocess.Popen(
@@ -87,7 +90,7 @@ class Tracker:
     def _read_url(self) -> str:
         assert self.process.stdout is not None
         said = ""
-        for line in self.process.stdout:  # our log goes there as well
+        for line in self.process.stdout:  # the log goes there too
             said += line
             if line.startswith("ready "):
                 return line.split()[1]
@@ -160,14 +163,11 @@ def append_only_file(directory: Path) -> Path:
 
 
 def wait_until_gone(pid: int, seconds: float) -> None:
-    deadline = time.monotonic() + seconds
-    while is_alive(pid):
-        assert time.monotonic() < deadline, f"{pid} is still there"
-        time.sleep(0.01)
+    until(lambda: not is_alive(pid), seconds)
 
 
 def is_alive(pid: int) -> bool:
-    """Zombies have ended; only whoever inherited them has not looked yet."""
+    """Whether the process has ended; a zombie has."""
     try:
         os.kill(pid, 0)
         return (
@@ -177,17 +177,11 @@ def is_alive(pid: int) -> bool:
         return False
 
 
-async def until(condition: Callable[[], bool]) -> None:
-    async with asyncio.timeout(10):
-        while not condition():
-            await asyncio.sleep(0.005)
+# Survival of data
 
 
-# --- what survives ---
-
-
-async def test_the_server_is_there_while_its_tracker_does_something_else(directory: Path) -> None:
-    """Imports take a second and data may take more: they share it."""
+async def test_the_server_answers_while_the_tracker_is_blocked(directory: Path) -> None:
+    """Importing modules takes a second, and loading data may take longer: both happen at the same time."""
     server, seen = EmbeddedValkey(directory), []
     await server.start(lambda: seen.append(server.pid))
     async with server:
@@ -201,22 +195,48 @@ async def test_data_survives_stop_and_start(directory: Path) -> None:
 
 
 @pytest.mark.parametrize("seconds", [60, 0], ids=["finished", "cut off"])
-async def test_what_a_start_would_take_long_to_load_is_made_compact(directory: Path, seconds: float) -> None:
+async def test_a_large_append_only_file_is_compacted_at_the_stop(directory: Path, seconds: float) -> None:
     async with EmbeddedValkey(directory) as server:
         async with client_of(server) as client:
             for _ in range(20):
                 await client.set("key", b"x" * 1_000_000)
-            await until(lambda: appended_to(directory) > 20_000_000)
+            await eventually(lambda: appended_to(directory) > 20_000_000)
         await server.compact(seconds)
         assert not seconds or appended_to(directory) < 1_000_000
     async with EmbeddedValkey(directory) as server, client_of(server) as client:
         assert await client.strlen("key") == 1_000_000
 
 
-async def test_what_loads_at_once_is_left_alone(directory: Path) -> None:
+async def test_the_memory_of_the_data_is_limited(directory: Path) -> None:
+    """To a share of the usable memory by default, else to the setting; 0 is no limit."""
+    async with EmbeddedValkey(directory) as server, client_of(server) as client:
+        limit = int((await client.config_get("maxmemory"))["maxmemory"] or 0)
+        assert limit == default_limit(0, usable_memory())
+        assert (await client.config_get("maxmemory-policy"))["maxmemory-policy"] == "noeviction"
+    for megabytes in (100, 0):
+        async with (
+            EmbeddedValkey(directory, max_memory_mb=megabytes) as server,
+            client_of(server) as client,
+        ):
+            assert int((await client.config_get("maxmemory"))["maxmemory"] or 0) == megabytes * 2**20
+
+
+async def test_the_limit_grows_with_the_data(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A store larger than its share at the start still accepts joins."""
+    monkeypatch.setattr("tracker.valkey.memory_limit.MIN_BYTES", 2**20)
+    monkeypatch.setattr("tracker.valkey.memory_limit.SHARE", 1e-9)
+    async with EmbeddedValkey(directory, max_memory_mb=0) as server, client_of(server) as client:
+        await client.set("key", b"x" * 20_000_000)
+    async with EmbeddedValkey(directory) as server, client_of(server) as client:
+        limit = int((await client.config_get("maxmemory"))["maxmemory"] or 0)
+        assert 25_000_000 <= limit < 40_000_000
+        await client.set("another", b"x" * 1_000_000)
+
+
+async def test_a_small_append_only_file_is_not_compacted(directory: Path) -> None:
     async with EmbeddedValkey(directory) as server, client_of(server) as client:
         await client.set("key", b"x" * 1_000_000)
-        await until(lambda: appended_to(directory) > 1_000_000)
+        await eventually(lambda: appended_to(directory) > 1_000_000)
         before = everything_in(directory)
         await server.compact(60)
         assert everything_in(directory) == before
@@ -224,7 +244,7 @@ async def test_what_loads_at_once_is_left_alone(directory: Path) -> None:
 
 @both_guards
 @both_loops
-def test_data_survives_sigkill_of_the_tracker_and_the_next_may_start_at_once(
+def test_data_survives_sigkill_and_the_next_tracker_starts_at_once(
     directory: Path, run: Callable[..., Tracker], loop: str, guard: str
 ) -> None:
     first = run(directory, loop, guard)
@@ -242,14 +262,14 @@ def test_data_survives_ctrl_c(directory: Path, run: Callable[..., Tracker], loop
     first = run(directory, loop)
     with first.client() as client:
         client.set("kept", "yes")
-    os.killpg(first.process.pid, signal.SIGINT)  # as a terminal does: to everyone in the foreground
+    os.killpg(first.process.pid, signal.SIGINT)  # as a terminal does, to the whole foreground group
     assert first.process.wait(10) == 0
     assert not is_alive(first.server_pid)
     with run(directory, loop).client() as client:
         assert client.get("kept") == b"yes"
 
 
-async def test_a_server_that_died_is_started_again_with_its_data(directory: Path) -> None:
+async def test_a_dead_server_is_restarted_with_its_data(directory: Path) -> None:
     async with EmbeddedValkey(directory) as server:
         url, pid = server.url, server.pid
         async with client_of(server) as client:
@@ -257,22 +277,24 @@ async def test_a_server_that_died_is_started_again_with_its_data(directory: Path
         async with asyncio.TaskGroup() as tasks:
             supervisor = tasks.create_task(server.supervise())
             os.kill(pid, signal.SIGKILL)
-            async with asyncio.timeout(20):
-                while not (await server.is_running() and server.pid != pid):
-                    await asyncio.sleep(0.01)
+
+            async def is_back() -> bool:
+                return await server.is_running() and server.pid != pid
+
+            await eventually(is_back)
             assert server.url == url
             async with client_of(server) as client:
                 assert await client.get("kept") == b"yes"
             supervisor.cancel()
 
 
-async def test_how_the_server_ended_is_told(directory: Path) -> None:
+async def test_the_end_of_the_server_is_described(directory: Path) -> None:
     async with EmbeddedValkey(directory) as server:
         os.kill(server.pid, signal.SIGKILL)
-        assert (await server.run_until_dead()).startswith("ended with signal 9, saying: ")
+        assert (await server.wait_for_end()).startswith("ended with signal 9, saying: ")
 
 
-async def test_a_stopped_server_is_not_started_again(directory: Path) -> None:
+async def test_a_stopped_server_is_not_restarted(directory: Path) -> None:
     server = EmbeddedValkey(directory)
     await server.start()
     async with asyncio.TaskGroup() as tasks:
@@ -292,7 +314,7 @@ async def test_a_half_written_last_command_is_dropped(directory: Path) -> None:
         assert await client.mget("first", "last") == [b"kept", None]
 
 
-async def test_data_beyond_repair_is_refused_with_the_servers_words(directory: Path) -> None:
+async def test_damaged_data_is_refused_with_the_servers_message(directory: Path) -> None:
     async with EmbeddedValkey(directory) as server, client_of(server) as client:
         await client.set("a", "x" * 100)
         await client.set("b", "y" * 100)
@@ -303,12 +325,12 @@ async def test_data_beyond_repair_is_refused_with_the_servers_words(directory: P
         match=r"^the private store did not start: it ended with status 1, saying: .*Bad file format.*docs/backup\.md",
     ):
         await EmbeddedValkey(directory).start()
-    log.write_bytes(b"")  # what a refused start held is free again
+    log.write_bytes(b"")  # a refused start has released its locks
     async with EmbeddedValkey(directory):
         pass
 
 
-# --- what ends with what ---
+# Ends of processes
 
 
 @both_guards
@@ -341,12 +363,12 @@ async def test_a_server_that_does_not_stop_is_killed(directory: Path, supervised
     await asyncio.to_thread(wait_until_gone, pid, seconds=5)
 
 
-async def test_the_server_is_in_no_session_that_a_terminal_could_interrupt(directory: Path) -> None:
+async def test_the_server_has_its_own_session(directory: Path) -> None:
     async with EmbeddedValkey(directory) as server:
         assert os.getsid(server.pid) != os.getsid(0)
 
 
-async def test_a_cancelled_start_leaves_nothing(directory: Path) -> None:
+async def test_a_cancelled_start_leaves_no_process(directory: Path) -> None:
     with lock_held(directory / "server.lock") as lock:
         with pytest.raises(TimeoutError):
             async with asyncio.timeout(0.1):
@@ -357,7 +379,7 @@ async def test_a_cancelled_start_leaves_nothing(directory: Path) -> None:
 
 
 @both_loops
-def test_it_runs_on_both_loops(directory: Path, loop: str) -> None:
+def test_it_runs_on_both_event_loops(directory: Path, loop: str) -> None:
     async def main() -> None:
         async with EmbeddedValkey(directory) as server, client_of(server) as client:
             assert await client.ping()
@@ -366,7 +388,7 @@ def test_it_runs_on_both_loops(directory: Path, loop: str) -> None:
         runner.run(main())
 
 
-# --- who is let in ---
+# Access
 
 
 async def test_a_second_tracker_on_the_same_data_is_refused_at_once(directory: Path) -> None:
@@ -387,12 +409,12 @@ async def test_commands_find_the_running_server(directory: Path) -> None:
     assert not await other.is_running()
 
 
-async def test_a_start_waits_for_the_last_server_to_be_gone(directory: Path) -> None:
+async def test_a_start_waits_for_the_end_of_the_last_server(directory: Path) -> None:
     server = EmbeddedValkey(directory)
     with lock_held(directory / "server.lock") as lock:
         async with asyncio.TaskGroup() as tasks:
             start = tasks.create_task(server.start())
-            await until((directory / "tracker.lock").exists)
+            await eventually((directory / "tracker.lock").exists)
             await asyncio.sleep(0)
             assert not start.done()
             os.close(lock)
@@ -408,7 +430,7 @@ async def test_only_its_owner_can_read_the_data(directory: Path) -> None:
         assert await client.config_get("port") == {"port": "0"}
 
 
-async def test_an_empty_directory_is_closed_to_others(open_directory: Path) -> None:
+async def test_an_empty_directory_becomes_private(open_directory: Path) -> None:
     async with EmbeddedValkey(open_directory):
         assert mode_of(open_directory) == 0o700
 
@@ -420,7 +442,7 @@ async def test_a_directory_that_holds_other_things_keeps_its_mode(open_directory
 
 
 @pytest.mark.parametrize("name", ["n" * 200, "with a space, 'quotes' and ?#%41", "ünïcödé"])
-async def test_any_directory_name_will_do(tmp_path: Path, name: str) -> None:
+async def test_any_directory_name_is_usable(tmp_path: Path, name: str) -> None:
     server = EmbeddedValkey(tmp_path / name)
     async with server, client_of(server) as client:
         await client.set("kept", "yes")
@@ -433,13 +455,13 @@ async def test_any_directory_name_will_do(tmp_path: Path, name: str) -> None:
         assert await client.get("kept") == b"yes"
 
 
-async def test_a_directory_that_cannot_be_made_is_one_clear_line(tmp_path: Path) -> None:
+async def test_a_directory_that_cannot_be_created_is_one_error_line(tmp_path: Path) -> None:
     (tmp_path / "file").touch()
     with pytest.raises(StartupError, match=r"^cannot use data directory .*file/data: Not a directory$"):
         await EmbeddedValkey(tmp_path / "file" / "data").start()
 
 
-async def test_a_system_without_a_wheel_is_one_clear_line(
+async def test_a_system_without_a_binary_is_one_error_line(
     directory: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr("platform.machine", lambda: "sparc")
@@ -447,7 +469,7 @@ async def test_a_system_without_a_wheel_is_one_clear_line(
         await EmbeddedValkey(directory).start()
 
 
-# --- redis.conf ---
+# redis.conf
 
 
 async def test_the_embedded_server_runs_with_redis_conf(directory: Path) -> None:
@@ -457,7 +479,7 @@ async def test_the_embedded_server_runs_with_redis_conf(directory: Path) -> None
 
 
 @pytest.mark.parametrize("binary", ["valkey", "redis-server"])
-def test_redis_conf_holds_for_an_operators_server(start_server: Callable[..., Server], binary: str) -> None:
+def test_redis_conf_works_for_an_external_server(start_server: Callable[..., Server], binary: str) -> None:
     with start_server(binary=binary).client() as client:
         in_force = {name: client.config_get(name)[name] for name in EXPECTED}
     assert {name: value for name, value in in_force.items() if value not in EXPECTED[name]} == {}

@@ -3,7 +3,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, unmap
-from tracker.wire.compact import (
+from tracker.wire.endpoint import (
     format_address,
     format_endpoint,
     pack_address,
@@ -26,7 +26,7 @@ class TestAddresses:
             ("::FFFF:102:304", b"\1\2\3\4"),
         ],
     )
-    def test_packing(self, text: str, packed: bytes) -> None:
+    def test_an_address_packs_to_its_bytes(self, text: str, packed: bytes) -> None:
         assert pack_address(text) == packed
 
     @pytest.mark.parametrize(
@@ -47,7 +47,7 @@ class TestAddresses:
             ),
         ],
     )
-    def test_nothing_else_is_an_address(self, text: str) -> None:
+    def test_invalid_text_packs_to_none(self, text: str) -> None:
         assert pack_address(text) is None
 
     @given(st.text())
@@ -55,22 +55,22 @@ class TestAddresses:
         pack_address(text)
 
     @given(addresses)
-    def test_format_and_back(self, packed: bytes) -> None:
+    def test_a_formatted_address_packs_to_the_same_bytes(self, packed: bytes) -> None:
         assert pack_address(format_address(packed)) == unmap(packed)
 
 
 class TestEndpoints:
-    def test_the_compact_forms(self) -> None:
-        """BEP 23 and BEP 7: the address, then the port, the largest byte first."""
+    def test_an_endpoint_is_the_address_then_the_port(self) -> None:
+        """BEP 23 and BEP 7: the port is big-endian."""
         assert pack_endpoint(Address(b"\1\2\3\4"), 6881) == b"\1\2\3\4\x1a\xe1"
         assert pack_endpoint(LOOPBACK6, 1) == LOOPBACK6 + b"\0\1"
 
-    def test_readable_forms(self) -> None:
+    def test_endpoints_have_readable_forms(self) -> None:
         assert format_endpoint(b"\1\2\3\4\x1a\xe1") == "1.2.3.4:6881"
         assert format_endpoint(LOOPBACK6 + b"\x1a\xe1") == "[::1]:6881"
 
     @given(st.lists(st.tuples(addresses, st.integers(0, 65535))))
-    def test_splitting_gives_back_what_was_packed(self, peers: list[tuple[bytes, int]]) -> None:
+    def test_a_packed_list_splits_into_its_endpoints(self, peers: list[tuple[bytes, int]]) -> None:
         for size in (6, 18):
             family = [(address, port) for address, port in peers if len(address) == size - 2]
             packed = b"".join(pack_endpoint(Address(address), port) for address, port in family)

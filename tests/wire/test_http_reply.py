@@ -1,10 +1,11 @@
 import bencodepy
+import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, AnnounceReply, InfoHash, ScrapeFile, ScrapeReply
-from tracker.wire.compact import format_address, split_endpoints
-from tracker.wire.http import encode_announce, encode_failure, encode_scrape
+from tracker.wire.endpoint import format_address, split_endpoints
+from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape, encode_scrape_parts
 
 
 def long_peers(packed: bytes, size: int, ids: bytes, no_peer_id: bool) -> list[dict[str, object]]:
@@ -18,7 +19,7 @@ def long_peers(packed: bytes, size: int, ids: bytes, no_peer_id: bool) -> list[d
 
 
 def as_dictionary(reply: AnnounceReply, compact: bool, no_peer_id: bool) -> dict[str, object]:
-    """What the answer says, spelt out; bencodepy keeps the order of a dictionary, so it is sorted here."""
+    """The reply encoded by bencodepy, which does not sort dictionaries; the keys are in order here."""
     answer: dict[str, object] = {
         "complete": reply.seeders,
         "downloaded": reply.completions,
@@ -63,21 +64,21 @@ def replies(draw: st.DrawFn) -> AnnounceReply:
 
 class TestEncoding:
     @given(replies(), st.booleans(), st.booleans())
-    def test_the_hand_made_reply_is_bencodepys(
+    def test_a_reply_equals_bencodepys_encoding(
         self, reply: AnnounceReply, compact: bool, no_ids: bool
     ) -> None:
         expected = bencodepy.encode(as_dictionary(reply, compact, no_ids))
         assert encode_announce(reply, compact=compact, no_peer_id=no_ids) == expected
 
-    def test_nobody_there_still_has_peers(self) -> None:
+    def test_a_reply_without_peers_has_an_empty_peers_key(self) -> None:
         """T1"""
         assert encode_announce(AnnounceReply(1800, 900, 1, 0, 3)) == (
             b"d8:completei1e10:downloadedi3e10:incompletei0e8:intervali1800e12:min intervali900e5:peers0:e"
         )
         assert b"5:peersle" in encode_announce(AnnounceReply(1800, 900, 1, 0, 3), compact=False)
 
-    def test_both_families_and_everything_else(self) -> None:
-        """T1: IPv6 peers are in peers6, the keys are in order (BEP 7, 23, 24)."""
+    def test_a_reply_with_every_optional_key(self) -> None:
+        """T1: IPv6 peers are in peers6, and the keys are in order (BEP 7, 23, 24)."""
         reply = AnnounceReply(
             1800,
             900,
@@ -95,7 +96,7 @@ class TestEncoding:
             b"6:peers618:" + bytes(15) + b"\1\x1a\xe1" + b"15:warning message8:gr\xc3\xb6\xc3\x9fere"
         )
 
-    def test_the_long_form_has_both_families_in_one_list(self) -> None:
+    def test_the_long_form_lists_the_peers_of_both_families(self) -> None:
         reply = AnnounceReply(
             *(1, 1, 0, 0, 0),
             peers=b"\1\2\3\4\x1a\xe1",
@@ -110,26 +111,41 @@ class TestEncoding:
         )
         assert b"peer id" not in encode_announce(reply, compact=False, no_peer_id=True)
 
-    def test_a_damaged_warning_is_still_sent(self) -> None:
+    def test_a_warning_with_an_unpaired_surrogate_is_sent(self) -> None:
         assert encode_announce(AnnounceReply(1, 1, 0, 0, 0, warning="a\udc80")).endswith(b"2:a?e")
 
-    def test_scrape(self) -> None:
-        """T18: raw hashes in order, four figures each (BEP 48, BEP 21), zeros for what is not known."""
+    def test_a_scrape_reply_has_four_counts_per_torrent(self) -> None:
+        """T18: raw hashes in order, and zeros for unknown counts (BEP 48, BEP 21)."""
         files = {InfoHash(b"z" * 20): ScrapeFile(1, 2, 3, 4), InfoHash(b"\xff" * 20): ScrapeFile()}
         files[InfoHash(bytes(20))] = ScrapeFile(seeders=7)
-        figures = b"d8:completei%de10:downloadedi%de11:downloadersi%de10:incompletei%dee"
+        file = b"d8:completei%de10:downloadedi%de11:downloadersi%de10:incompletei%dee"
         assert encode_scrape(ScrapeReply(files, 600)) == (
             b"d5:filesd20:%b%b20:%b%b20:%b%be5:flagsd20:min_request_intervali600eee"
             % (
-                *(bytes(20), figures % (7, 0, 0, 0)),
-                *(b"z" * 20, figures % (1, 3, 4, 2)),
-                *(b"\xff" * 20, figures % (0, 0, 0, 0)),
+                *(bytes(20), file % (7, 0, 0, 0)),
+                *(b"z" * 20, file % (1, 3, 4, 2)),
+                *(b"\xff" * 20, file % (0, 0, 0, 0)),
             )
         )
         assert encode_scrape(ScrapeReply()) == b"d5:filesde5:flagsd20:min_request_intervali900eee"
 
-    def test_failure(self) -> None:
-        """BEP 31, with the intervals that libtorrent obeys instead."""
+    @pytest.mark.parametrize("prefix", [b"", b"x" * 17], ids=["spread", "of one beginning"])
+    def test_a_large_scrape_reply_comes_in_order_and_in_small_parts(self, prefix: bytes) -> None:
+        """No part is long, whatever info hashes are registered."""
+        files = {
+            InfoHash((prefix + (n * 2654435761 % 2**24).to_bytes(3, "big") + bytes(20))[:20]): ScrapeFile(n)
+            for n in range(20_000)
+        }
+        parts = list(encode_scrape_parts(ScrapeReply(files)))
+        assert max(map(len, parts)) < 4097 * 100
+        decoded = bencodepy.decode(b"".join(parts))
+        assert list(decoded[b"files"]) == sorted(files)
+        assert all(
+            decoded[b"files"][info_hash][b"complete"] == file.seeders for info_hash, file in files.items()
+        )
+
+    def test_a_failure_has_a_reason_and_intervals(self) -> None:
+        """BEP 31, and the intervals that libtorrent obeys instead."""
         for_a_while = encode_failure("wait", retry_in=5, interval_seconds=300, min_interval_seconds=60)
         assert for_a_while == b"d14:failure reason4:wait8:intervali300e12:min intervali60e8:retry ini5ee"
         for_ever = encode_failure("wait", retry_in="never", interval_seconds=300, min_interval_seconds=60)

@@ -19,11 +19,11 @@ from tracker.bittorrent import (
     Scrape,
 )
 from tracker.errors import ClientError
-from tracker.wire.compact import format_address
-from tracker.wire.query import (
-    _MOST_KNOWN,
+from tracker.wire.endpoint import format_address
+from tracker.wire.http_request import (
+    _MAX_CACHED_OPTIONS,
     MAX_PARAMETERS,
-    _known_options,
+    _cached_options,
     _parse_any,
     parse_announce,
     parse_scrape,
@@ -51,15 +51,15 @@ def refusal(query: bytes) -> str:
 
 
 def parameters(target: str) -> dict[str, bytes]:
-    """A second, independent reading of a recorded request."""
+    """A second, independent parser for recorded requests."""
     pairs = (pair.partition("=") for pair in target.partition("?")[2].split("&"))
     return {name: unquote_to_bytes(value) for name, _, value in pairs}
 
 
 class TestRealClients:
     @pytest.mark.parametrize("request_", CLIENTS["requests"], ids=lambda r: f"{r['client']} {r['event']}")
-    def test_nine_clients_are_understood(self, request_: dict[str, str]) -> None:
-        """T4: each client escapes and orders in its own way; the hash holds every awkward byte."""
+    def test_requests_of_nine_clients_are_parsed(self, request_: dict[str, str]) -> None:
+        """T4: each client escapes and orders in its own way. The hash contains every difficult byte."""
         parsed = parse_announce(request_["target"].partition("?")[2].encode())
         said = parameters(request_["target"])
         assert parsed == Announce(
@@ -77,7 +77,7 @@ class TestRealClients:
         )
 
     @pytest.mark.parametrize("request_", RECORDED["requests"], ids=lambda r: f"{r['client']} {r['head'][:9]}")
-    def test_recorded_requests_are_understood(self, request_: dict[str, str]) -> None:
+    def test_recorded_requests_are_parsed(self, request_: dict[str, str]) -> None:
         target = request_["head"].split(" ", 2)[1]
         said = parameters(target)
         if target.startswith("/scrape"):
@@ -93,7 +93,7 @@ class TestRealClients:
         assert parsed.event == Event(said["event"].decode())
 
     def test_a_hybrid_torrent_is_announced_under_both_hashes(self) -> None:
-        """BEP 52: the v2 hash comes cut to 20 bytes, which is an info hash like any other."""
+        """BEP 52: clients cut the v2 hash to 20 bytes."""
         heads = [
             r["head"]
             for r in RECORDED["requests"]
@@ -122,11 +122,11 @@ class TestDecoding:
             bytes(INFO_HASH).replace(b"#", b"%23"),
         ],
     )
-    def test_escapes_of_either_case_and_raw_bytes(self, escaped: bytes) -> None:
+    def test_escapes_of_both_cases_and_raw_bytes_are_decoded(self, escaped: bytes) -> None:
         """T4"""
         assert parse_announce(b"peer_id=%b&port=1&info_hash=%b" % (PEER_ID, escaped)).info_hash == INFO_HASH
 
-    def test_plus_is_a_space_and_its_escape_a_plus(self) -> None:
+    def test_a_plus_is_a_space_and_an_escaped_plus_a_plus(self) -> None:
         parsed = parse_announce(b"info_hash=%s&port=1&peer_id=-qB4520-+%%2B+%%2b90123456" % ESCAPED_HASH)
         assert parsed.peer_id == b"-qB4520- + +90123456"
 
@@ -137,29 +137,29 @@ class TestDecoding:
         assert announce(b"&key=%zz%4%%41%").key == b"%zz%4%A%"
 
     @pytest.mark.parametrize("key", [rb"\x41", rb"\%41", rb"a\n%42", b"\\", b"%5Cx41"])
-    def test_a_backslash_means_nothing(self, key: bytes) -> None:
+    def test_a_backslash_has_no_special_meaning(self, key: bytes) -> None:
         assert announce(b"&key=" + key).key == unquote_to_bytes(key)
 
     @given(st.lists(st.sampled_from([b"%", b"\\", b"x", b"4", b"f", b"n", b"\xff", b"%41", b"%e2", b"="])))
-    def test_decoding_is_that_of_urllib(self, pieces: list[bytes]) -> None:
+    def test_decoding_equals_urllibs(self, pieces: list[bytes]) -> None:
         key = b"".join(pieces)[:64]
         assert announce(b"&key=" + key).key == unquote_to_bytes(key)
 
-    def test_oddities_are_tolerated(self) -> None:
-        """T4: empty values, no "=", unknown and repeated parameters, empty ones between."""
+    def test_unusual_parameters_are_tolerated(self) -> None:
+        """T4: empty values, missing "=", unknown, repeated and empty parameters."""
         parsed = announce(b"&event=&&flag&=&x=y=z&left=&uploaded=&numwant=&key&compact=&ip=&port=7&left=9&")
         assert parsed == Announce(INFO_HASH, PEER_ID, 6881)
 
-    def test_the_first_of_repeated_parameters_holds(self) -> None:
+    def test_the_first_of_repeated_parameters_counts(self) -> None:
         assert announce(b"&left=1&left=2").bytes_left == b"1"
 
-    def test_what_follows_a_hundred_parameters_is_not_read(self) -> None:
+    def test_parameters_beyond_a_hundred_are_ignored(self) -> None:
         assert announce(b"&a=b" * MAX_PARAMETERS + b"&left=junk").bytes_left is None
 
     @given(st.binary(max_size=300))
     @example(b"info_hash=%")
     @example(BASE + b"&port=" + b"9" * 5000)
-    def test_nothing_but_a_client_error_is_raised(self, junk: bytes) -> None:
+    def test_parsing_raises_client_errors_only(self, junk: bytes) -> None:
         for query in (
             junk,
             BASE + b"&port=1&" + junk,
@@ -190,8 +190,8 @@ class TestDecoding:
         st.sampled_from(["", "-_.!~*'()", "/:@$,;? "]),
         st.randoms(),
     )
-    def test_what_a_client_says_is_what_is_read(self, said: Announce, safe: str, order: Any) -> None:
-        """T4: whatever the order and whichever characters the client leaves unescaped."""
+    def test_every_field_is_parsed_as_the_client_sent_it(self, said: Announce, safe: str, order: Any) -> None:
+        """T4: in any order, with any choice of unescaped characters."""
         fields: dict[str, bytes | int | None] = {
             "info_hash": said.info_hash,
             "peer_id": said.peer_id,
@@ -216,7 +216,7 @@ class TestDecoding:
 
 
 class TestIdentity:
-    def test_a_hash_in_hex_is_told_so(self) -> None:
+    def test_a_hash_in_hex_has_its_own_failure_reason(self) -> None:
         text = refusal(b"info_hash=" + INFO_HASH.hex().encode() + b"&port=1&peer_id=" + PEER_ID)
         assert text == "info_hash must be the raw 20 bytes, not 40 hexadecimal digits"
 
@@ -226,14 +226,14 @@ class TestIdentity:
         assert "info_hash" in refusal(b"port=1&peer_id=%b&info_hash=%b" % (PEER_ID, value))
         assert "peer_id" in refusal(b"port=1&info_hash=%b&peer_id=%b" % (ESCAPED_HASH, value))
 
-    def test_missing_ones_are_refused(self) -> None:
+    def test_a_missing_hash_or_peer_id_is_refused(self) -> None:
         assert refusal(b"") == "info_hash is missing"
         assert "peer_id" in refusal(b"port=1&info_hash=" + ESCAPED_HASH)
 
-    def test_two_hashes_are_refused_even_when_they_are_the_same(self) -> None:
+    def test_two_equal_hashes_are_refused(self) -> None:
         assert "two" in refusal(BASE + b"&port=1&info_hash=" + ESCAPED_HASH)
 
-    def test_a_key_longer_than_64_bytes_is_no_key(self) -> None:
+    def test_a_key_longer_than_64_bytes_is_ignored(self) -> None:
         assert announce(b"&key=" + b"k" * 64).key == b"k" * 64
         assert announce(b"&key=" + b"%6b" * 64).key == b"k" * 64
         assert announce(b"&key=" + b"k" * 65).key == b""
@@ -253,7 +253,7 @@ class TestIdentity:
             (b"%ff", None),
         ],
     )
-    def test_the_stated_address_is_packed_or_ignored(self, text: bytes, address: bytes | None) -> None:
+    def test_a_stated_address_is_packed_or_ignored(self, text: bytes, address: bytes | None) -> None:
         """T25"""
         assert announce(b"&ip=" + text).stated_address == address
 
@@ -273,7 +273,7 @@ class TestNumbers:
             (b"0" * 30, 0),
         ],
     )
-    def test_counts_are_exact_then_clamped(self, name: bytes, text: bytes, value: int) -> None:
+    def test_large_counts_are_clamped_to_the_exact_range(self, name: bytes, text: bytes, value: int) -> None:
         parsed = announce(b"&%b=%b" % (name, text))
         found = {b"left": parsed.bytes_left, b"uploaded": parsed.uploaded, b"downloaded": parsed.downloaded}
         assert found[name] == b"%d" % value
@@ -283,15 +283,15 @@ class TestNumbers:
         "text",
         [b"-1", b"1.5", b"1e3", b"+1", b"%2B1", b"1_0", b" 1", b"x", b"99999999999999999999", b"9" * 5000],
     )
-    def test_other_counts_are_refused(self, name: bytes, text: bytes) -> None:
+    def test_invalid_counts_are_refused(self, name: bytes, text: bytes) -> None:
         assert refusal(BASE + b"&port=1&%b=%b" % (name, text)).startswith(name.decode())
 
-    def test_nobody_has_moved_more_than_2_to_the_63(self) -> None:
+    def test_counts_above_2_to_the_63_are_refused(self) -> None:
         for name in (b"uploaded", b"downloaded"):
             assert refusal(BASE + b"&port=1&%b=9223372036854775809" % name).startswith(name.decode())
 
-    def test_a_magnet_link_has_everything_left(self) -> None:
-        """Transmission 2 knows no size yet, and says 2^64 - 1."""
+    def test_left_of_a_magnet_link_is_clamped(self) -> None:
+        """Transmission 2 sends 2^64 - 1 while it does not know the size."""
         target = (
             b"info_hash=M%ce%bd%f2%0fg%ce%0aG%8f%d5%05%9aLa%3a%c9a%e18&peer_id=-TR2840-0123456789ab&port=51413"
             b"&uploaded=0&downloaded=0&left=18446744073709551615&numwant=80&key=77de6423&compact=1&event=started"
@@ -299,7 +299,7 @@ class TestNumbers:
         assert parse_announce(target).bytes_left == b"%d" % MAX_COUNT
         assert refusal(BASE + b"&port=1&left=18446744073709551617") == "left must be a number from 0 to 2^64"
 
-    def test_missing_left_is_not_zero(self) -> None:
+    def test_a_missing_left_is_none(self) -> None:
         assert announce().bytes_left is None
         assert announce(b"&left=0").bytes_left == b"0"
 
@@ -307,21 +307,21 @@ class TestNumbers:
         ("text", "wanted"),
         [(b"0", 0), (b"50", 50), (b"-1", None), (b"", None), (b"many", None), (b"200", 200)],
     )
-    def test_peers_wanted(self, text: bytes, wanted: int | None) -> None:
-        """T25: 0 is honoured; negative and nonsense ask for the default."""
+    def test_numwant_is_a_number_or_the_default(self, text: bytes, wanted: int | None) -> None:
+        """T25: 0 is honoured; negative and invalid numbers select the default."""
         assert announce(b"&numwant=" + text).peers_wanted == wanted
 
-    def test_a_huge_wish_is_a_number(self) -> None:
+    def test_a_huge_numwant_is_a_number(self) -> None:
         """T25"""
         wanted = announce(b"&numwant=" + b"9" * 6000).peers_wanted
         assert wanted is not None and wanted > 2**63
 
     @pytest.mark.parametrize("text", [b"0", b"", b"65536", b"-1", b"x", b"6881.0", b"9" * 5000])
-    def test_port_range(self, text: bytes) -> None:
+    def test_a_port_is_1_to_65535(self, text: bytes) -> None:
         """T25"""
         assert refusal(BASE + b"&port=" + text) == "port must be from 1 to 65535"
 
-    def test_rtorrent_without_a_port_may_only_stop(self) -> None:
+    def test_port_0_is_accepted_on_stopped_only(self) -> None:
         assert refusal(BASE) == "port must be from 1 to 65535"
         assert parse_announce(BASE + b"&event=stopped").port == 0
         assert announce(b"&event=stopped", port=b"&port=0").port == 0
@@ -333,13 +333,13 @@ class TestFlags:
         ("text", "event"),
         [(e.value.encode(), e) for e in Event] + [(b"Started", Event.UPDATE), (b"gone", Event.UPDATE)],
     )
-    def test_events_and_unknown_ones(self, text: bytes, event: Event) -> None:
+    def test_an_unknown_event_is_an_update(self, text: bytes, event: Event) -> None:
         assert announce(b"&event=" + text).event is event
 
-    def test_compact_unless_told_otherwise(self) -> None:
+    def test_replies_are_compact_by_default(self) -> None:
         assert announce().compact and announce(b"&compact=1").compact and not announce(b"&compact=0").compact
 
-    def test_no_peer_id_when_asked(self) -> None:
+    def test_no_peer_id_is_read(self) -> None:
         assert announce(b"&no_peer_id=1").no_peer_id
         assert not announce().no_peer_id and not announce(b"&no_peer_id=0").no_peer_id
 
@@ -347,25 +347,25 @@ class TestFlags:
 class TestScrape:
     """T18"""
 
-    def test_one_many_and_none(self) -> None:
+    def test_a_scrape_has_none_one_or_many_hashes(self) -> None:
         other = b"%00" * 20
         assert parse_scrape(b"info_hash=" + ESCAPED_HASH, 5) == Scrape((INFO_HASH,))
         both = parse_scrape(b"x=1&info_hash=%b&info_hash=%b&" % (other, ESCAPED_HASH), 5)
         assert both.info_hashes == (bytes(20), INFO_HASH)
         assert parse_scrape(b"", 5) == Scrape(()) == parse_scrape(b"passkey=x", 5)
 
-    def test_a_malformed_hash_is_left_out(self) -> None:
+    def test_a_malformed_hash_in_a_scrape_is_ignored(self) -> None:
         query = b"info_hash=short&info_hash=%b&info_hash=%b" % (ESCAPED_HASH, INFO_HASH.hex().encode())
         assert parse_scrape(query, 5) == Scrape((INFO_HASH,))
 
     @pytest.mark.parametrize(
         "query", [b"info_hash=short", b"info_hash=", b"info_hash", b"info_hash=%zz&info_hash="]
     )
-    def test_malformed_ones_alone_are_no_full_scrape(self, query: bytes) -> None:
+    def test_a_scrape_of_malformed_hashes_only_is_refused(self, query: bytes) -> None:
         with pytest.raises(ClientError):
             parse_scrape(query, 5)
 
-    def test_what_exceeds_the_limit_is_left_out_and_repeats_do_not_count(self) -> None:
+    def test_a_scrape_keeps_the_first_distinct_hashes_up_to_the_limit(self) -> None:
         hashes = [b"info_hash=" + b"%%%02x" % n * 20 for n in (1, 1, 2, 3)]
         assert parse_scrape(b"&".join(hashes), 2).info_hashes == (b"\1" * 20, b"\2" * 20)
 
@@ -397,8 +397,16 @@ _VALUES = [
     b"",
 ]
 _VALUES += [b"started", b"stopped", b"a+b", b"%41%2", b"10.1.2.3", b"\\", b"a=b", b"8CD4A1F0"]
-_USUAL = [f"info_hash={ESCAPED_HASH.decode()}", f"peer_id={PEER_ID.decode()}", "port=6881"]
-_USUAL += ["uploaded=1", "downloaded=2", "left=3", "corrupt=0", "key=8CD4A1F0", "event=started", "numwant=50"]
+_COMMON = [f"info_hash={ESCAPED_HASH.decode()}", f"peer_id={PEER_ID.decode()}", "port=6881"]
+_COMMON += [
+    "uploaded=1",
+    "downloaded=2",
+    "left=3",
+    "corrupt=0",
+    "key=8CD4A1F0",
+    "event=started",
+    "numwant=50",
+]
 
 
 def _read(parse: Any, query: bytes) -> object:
@@ -408,18 +416,20 @@ def _read(parse: Any, query: bytes) -> object:
         return error.text, error.retry_in
 
 
-class TestTheTwoWays:
-    """An announce that is read at a glance is read as one that is read parameter by parameter."""
+class TestTwoParsers:
+    """The fast parser and the general parser give the same result."""
 
     @given(
-        st.lists(st.integers(0, len(_USUAL)), max_size=4),
+        st.lists(st.integers(0, len(_COMMON)), max_size=4),
         st.lists(
             st.tuples(st.sampled_from(_NAMES), st.sampled_from(_VALUES), st.integers(0, 12)), max_size=4
         ),
         st.integers(0, 3),
     )
-    def test_they_agree(self, left_out: list[int], put_in: list[tuple[str, bytes, int]], turns: int) -> None:
-        parameters = [text.encode() for n, text in enumerate(_USUAL) if n not in left_out]
+    def test_both_parsers_agree_on_parameters(
+        self, left_out: list[int], put_in: list[tuple[str, bytes, int]], turns: int
+    ) -> None:
+        parameters = [text.encode() for n, text in enumerate(_COMMON) if n not in left_out]
         for name, value, place in put_in:
             parameters.insert(place, name.encode() + b"=" * bool(name or value) + value)
         parameters = parameters[:2] + parameters[2 + turns :] + parameters[2 : 2 + turns]
@@ -427,12 +437,12 @@ class TestTheTwoWays:
         assert _read(parse_announce, query) == _read(_parse_any, query)
 
     @given(st.binary(max_size=300))
-    def test_they_agree_about_what_follows(self, noise: bytes) -> None:
-        query = "&".join(_USUAL).encode() + b"&" + noise
+    def test_both_parsers_agree_on_trailing_bytes(self, noise: bytes) -> None:
+        query = "&".join(_COMMON).encode() + b"&" + noise
         assert _read(parse_announce, query) == _read(_parse_any, query)
 
     @pytest.mark.parametrize("separator", [b"&port=1", b"&uploaded=1", b"&a=b", b"&"])
-    def test_a_hostile_query_takes_no_longer_than_its_length(self, separator: bytes) -> None:
+    def test_parsing_a_hostile_query_takes_linear_time(self, separator: bytes) -> None:
         base = b"info_hash=" + ESCAPED_HASH + b"&peer_id=" + PEER_ID
         query = base + separator * (30_000 // len(separator)) + b"&port=1&uploaded=1&downloaded=1&left=x"
         began = time.process_time()
@@ -440,7 +450,7 @@ class TestTheTwoWays:
             _read(parse_announce, query)
         assert time.process_time() - began < 2
 
-    def test_what_is_remembered_is_bounded(self) -> None:
-        for n in range(3 * _MOST_KNOWN):
-            parse_announce("&".join(_USUAL).encode() + b"&x%d=1" % n)
-        assert len(_known_options) <= _MOST_KNOWN
+    def test_the_cache_of_options_is_bounded(self) -> None:
+        for n in range(3 * _MAX_CACHED_OPTIONS):
+            parse_announce("&".join(_COMMON).encode() + b"&x%d=1" % n)
+        assert len(_cached_options) <= _MAX_CACHED_OPTIONS

@@ -43,8 +43,8 @@ VECTORS = Path(__file__).parent.parent / "vectors"
         (b"\xff\xfe", "unknown"),
     ],
 )
-def test_names_by_style(start: bytes, name: str) -> None:
-    """BEP 20: Azureus', Mainline's and Shadow's styles, the odd ones, and what is left."""
+def test_each_style_of_peer_id_has_its_name(start: bytes, name: str) -> None:
+    """BEP 20: the styles of Azureus, Mainline and Shadow, rare ones, and unknown ones."""
     assert client_name(start.ljust(20, b"\x01")) == name
 
 
@@ -61,7 +61,7 @@ def test_recorded_clients_are_named() -> None:
     ("peer_id", "prefix"),
     [(b"-qB4520-abcdefghijkl", "-qB4520-"), (b"ab cd", "ab"), (b"\x7fabc", ""), (b"", ""), (b"a\xe9b", "a")],
 )
-def test_prefixes_end_at_the_first_unreadable_byte(peer_id: bytes, prefix: str) -> None:
+def test_a_prefix_ends_at_the_first_unprintable_byte(peer_id: bytes, prefix: str) -> None:
     assert printable_prefix(peer_id) == prefix
 
 
@@ -71,6 +71,6 @@ pieces = st.sampled_from(
 
 
 @given(st.binary(max_size=30) | st.lists(pieces).map(b"".join))
-def test_any_bytes_have_a_short_printable_name(peer_id: bytes) -> None:
+def test_any_bytes_give_a_short_printable_name(peer_id: bytes) -> None:
     assert 2 <= len(client_name(peer_id)) <= 40 and client_name(peer_id).isprintable()
     assert printable_prefix(peer_id).isprintable()

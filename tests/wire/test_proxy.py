@@ -29,63 +29,63 @@ def client(*lines: str, forwarded: tuple[str, ...] = (), connection: str = PROXY
 
 
 class TestTrustedNetworks:
-    def test_membership(self) -> None:
+    def test_an_address_belongs_to_its_networks(self) -> None:
         for inside in ("10.255.255.255", "192.0.2.7", "fd12::1"):
             assert packed(inside) in TRUSTED
         for outside in ("11.0.0.0", "192.0.2.8", "fc00::1", "::a00:1"):
             assert packed(outside) not in TRUSTED
 
-    def test_none_and_all(self) -> None:
+    def test_no_networks_contain_nothing_and_default_routes_everything(self) -> None:
         assert not TrustedNetworks() and packed("10.0.0.1") not in TrustedNetworks()
         everything = TrustedNetworks([ip_network("0.0.0.0/0")])
         assert everything and packed("8.8.8.8") in everything and packed("::1") not in everything
 
     @given(st.integers(0, 2**32 - 1), st.integers(0, 32), st.integers(0, 2**32 - 1))
-    def test_agrees_with_the_standard_library(self, base: int, length: int, number: int) -> None:
+    def test_membership_equals_the_standard_librarys(self, base: int, length: int, number: int) -> None:
         network = ip_network((base, length), strict=False)
         address = ip_address(number)
         assert (Address(address.packed) in TrustedNetworks([network])) is (address in network)
 
-    def test_an_address_of_no_family_is_nobody(self) -> None:
+    def test_bytes_of_no_family_belong_to_no_network(self) -> None:
         assert Address(b"") not in TRUSTED
 
 
 class TestForwardedFor:
-    """T25: the rightmost hop that is not a trusted proxy."""
+    """T25: the client is the rightmost hop that is not a trusted proxy."""
 
-    def test_headers_of_strangers_are_ignored(self) -> None:
+    def test_headers_of_untrusted_connections_are_ignored(self) -> None:
         assert client("1.1.1.1", connection="8.8.8.8") == "8.8.8.8"
         assert client(connection="8.8.8.8", forwarded=("for=1.1.1.1",)) == "8.8.8.8"
 
-    def test_no_header_at_all(self) -> None:
+    def test_without_a_header_the_connection_is_the_client(self) -> None:
         assert client() == PROXY
 
-    def test_the_rightmost_stranger(self) -> None:
+    def test_the_rightmost_untrusted_hop_is_the_client(self) -> None:
         assert client("6.6.6.6, 9.9.9.9") == "9.9.9.9"
         assert client(f"6.6.6.6, 9.9.9.9, {OTHER_PROXY}") == "9.9.9.9"
 
     def test_several_lines_are_one_list(self) -> None:
         assert client("6.6.6.6", "9.9.9.9", OTHER_PROXY) == "9.9.9.9"
 
-    def test_the_leftmost_of_trusted_ones(self) -> None:
+    def test_the_leftmost_hop_counts_where_all_are_trusted(self) -> None:
         assert client(f"10.3.3.3, {OTHER_PROXY}") == "10.3.3.3"
 
     @pytest.mark.parametrize(
         "entry",
         ["9.9.9.9:4711", " 9.9.9.9\t", "[::ffff:9.9.9.9]", "::ffff:9.9.9.9", "[::ffff:9.9.9.9]:80"],
     )
-    def test_spellings_of_an_address(self, entry: str) -> None:
+    def test_an_ipv4_hop_may_have_a_port(self, entry: str) -> None:
         assert client(entry) == "9.9.9.9"
 
     @pytest.mark.parametrize("entry", ["2001:db8::9", "[2001:db8::9]", "[2001:db8::9]:4711"])
-    def test_spellings_of_an_ipv6_address(self, entry: str) -> None:
+    def test_an_ipv6_hop_may_have_brackets_and_a_port(self, entry: str) -> None:
         assert client(entry) == "2001:db8::9"
 
     @pytest.mark.parametrize(
         "entry",
         ["", "unknown", "_x", "9.9.9.9:", "9.9.9.9:x y", "[::1", "[::1]x", "]", "9.9.9", "\0", "²", "[]"],
     )
-    def test_a_broken_hop_ends_the_walk(self, entry: str) -> None:
+    def test_an_invalid_hop_ends_the_search(self, entry: str) -> None:
         assert client(f"6.6.6.6, {entry}") == PROXY
         assert client(f"6.6.6.6, {entry}, {OTHER_PROXY}") == OTHER_PROXY
 
@@ -93,8 +93,8 @@ class TestForwardedFor:
         assert client("9.9.9.9", connection="::ffff:10.0.0.1") == "9.9.9.9"
         assert client("9.9.9.9", connection="::ffff:8.8.8.8") == "8.8.8.8"
 
-    def test_a_made_up_forwarded_changes_nothing(self) -> None:
-        """Most proxies set X-Forwarded-For and pass a client's Forwarded on as it is."""
+    def test_a_forged_forwarded_header_is_ignored(self) -> None:
+        """Most proxies set X-Forwarded-For and pass on a client's Forwarded unchanged."""
         assert client("9.9.9.9", forwarded=("for=6.6.6.6",)) == "9.9.9.9"
         assert client("nonsense", forwarded=("for=6.6.6.6",)) == PROXY
         assert client("", forwarded=("for=6.6.6.6",)) == PROXY
@@ -118,7 +118,7 @@ class TestForwarded:
             (r'for="9.9\.9.9"', "9.9.9.9"),
         ],
     )
-    def test_the_rightmost_stranger(self, line: str, expected: str) -> None:
+    def test_the_rightmost_untrusted_hop_is_the_client(self, line: str, expected: str) -> None:
         assert client(forwarded=(line,)) == expected
 
     @pytest.mark.parametrize(
@@ -137,11 +137,11 @@ class TestForwarded:
             *("for=8.8.8.8;for=9.9.9.9", "for=9.9.9.9;;", "for =9.9.9.9", "for=9.9.9.9 junk", "9.9.9.9"),
         ],
     )
-    def test_hidden_and_broken_hops_end_the_walk(self, element: str) -> None:
+    def test_hidden_and_invalid_hops_end_the_search(self, element: str) -> None:
         assert client(forwarded=(f"for=6.6.6.6, {element}",)) == PROXY
         assert client(forwarded=(f"for=6.6.6.6, {element}", f"for={OTHER_PROXY}")) == OTHER_PROXY
 
-    def test_a_quote_left_open_cannot_hide_what_the_proxy_wrote(self) -> None:
+    def test_an_open_quote_does_not_hide_the_proxys_element(self) -> None:
         assert client(forwarded=('for="6.6.6.6, for=9.9.9.9',)) == "9.9.9.9"
         assert client(forwarded=('for="6.6.6.6', "for=9.9.9.9")) == "9.9.9.9"
 
@@ -150,14 +150,14 @@ header_text = st.text(alphabet=st.sampled_from(list('for=,;:"\\[]_1. \t\0é')) |
 
 
 @given(st.lists(header_text, max_size=3), st.lists(header_text, max_size=3))
-def test_headers_never_raise_and_never_beat_the_proxy(lines: list[str], forwarded: list[str]) -> None:
+def test_no_header_raises_or_overrides_the_proxy(lines: list[str], forwarded: list[str]) -> None:
     assert len(client_address(packed(PROXY), lines, forwarded, TRUSTED)) in {4, 16}
     assert client_address(packed(PROXY), [*lines, "9.9.9.9"], forwarded, TRUSTED) == packed("9.9.9.9")
     assert client_address(packed(PROXY), (), [*forwarded, "for=9.9.9.9"], TRUSTED) == packed("9.9.9.9")
 
 
 @given(header_text)
-def test_what_a_client_wrote_on_the_proxys_own_line_does_not_count(written: str) -> None:
+def test_a_clients_entries_on_the_proxys_line_are_ignored(written: str) -> None:
     for lines, forwarded in (([f"{written}, 9.9.9.9"], []), ([], [f"{written}, for=9.9.9.9"])):
         assert client_address(packed(PROXY), lines, forwarded, TRUSTED) == packed("9.9.9.9")
 
@@ -193,7 +193,7 @@ class TestProxyProtocol:
             (v2(0x21, 0x31, bytes(216)), None),
         ],
     )
-    def test_headers_arrive_byte_by_byte(self, header: bytes, source: str | None) -> None:
+    def test_a_proxy_header_is_parsed_byte_by_byte(self, header: bytes, source: str | None) -> None:
         for end in range(len(header)):
             assert parse_proxy_header(header[:end]) is None
         expected = ProxyHeader(len(header), packed(source) if source else None)
@@ -229,7 +229,7 @@ class TestProxyProtocol:
             V2 + b"\x21\x11\xff\xff",
         ],
     )
-    def test_others_are_refused(self, header: bytes) -> None:
+    def test_invalid_proxy_headers_are_rejected(self, header: bytes) -> None:
         with pytest.raises(ValueError, match="PROXY"):
             parse_proxy_header(header)
 
@@ -237,7 +237,7 @@ class TestProxyProtocol:
         st.binary(max_size=80),
         st.sampled_from([b"", b"PROXY ", b"PROXY TCP4 ", V2, V2 + b"\x21\x11\x00\x0c"]),
     )
-    def test_junk_raises_nothing_else(self, junk: bytes, start: bytes) -> None:
+    def test_parsing_raises_value_errors_only(self, junk: bytes, start: bytes) -> None:
         try:
             header = parse_proxy_header(start + junk)
         except ValueError:
@@ -245,6 +245,6 @@ class TestProxyProtocol:
         assert header is None or 8 <= header.length <= len(start + junk)
 
     @given(st.binary(min_size=MAX_PROXY_HEADER_LENGTH), st.sampled_from([b"", b"PROXY ", V2]))
-    def test_nobody_is_waited_for_beyond_the_limit(self, junk: bytes, start: bytes) -> None:
+    def test_a_header_beyond_the_limit_is_rejected(self, junk: bytes, start: bytes) -> None:
         with suppress(ValueError):
             assert parse_proxy_header(start + junk) is not None

@@ -1,10 +1,10 @@
-"""Announce URLs of other trackers: which there are, where they scrape, and that nothing secret of them is shown."""
+"""Announce URLs of other trackers: parsing, the scrape URL, and masked secrets."""
 
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.tracker_url import MAX_LENGTH, TrackerUrl, parse_tracker_url
+from tracker.wire.tracker_url import MAX_LENGTH, TrackerUrl, parse_tracker_url
 
 KEY = "0123456789abcdef"
 
@@ -22,7 +22,7 @@ KEY = "0123456789abcdef"
         ("http://127.0.0.1:1?key", ("http", "127.0.0.1", 1, "/?key")),
     ],
 )
-def test_an_announce_url_in_its_parts(text: str, parts: tuple[str, str, int, str]) -> None:
+def test_an_announce_url_splits_into_its_parts(text: str, parts: tuple[str, str, int, str]) -> None:
     url = parse_tracker_url(text)
     assert (url.scheme, url.host, url.port, url.target) == parts
     assert parse_tracker_url(url.origin + url.target) == url
@@ -46,7 +46,7 @@ def test_an_announce_url_in_its_parts(text: str, parts: tuple[str, str, int, str
         f"http://h/{'a' * MAX_LENGTH}",
     ],
 )
-def test_what_is_no_announce_url_is_refused_without_repeating_it(text: str) -> None:
+def test_an_invalid_url_is_rejected_without_repeating_it(text: str) -> None:
     with pytest.raises(ValueError, match=r"^not an announce URL$"):
         parse_tracker_url(text)
 
@@ -54,7 +54,7 @@ def test_what_is_no_announce_url_is_refused_without_repeating_it(text: str) -> N
 @pytest.mark.parametrize(
     ("announce", "scrape"),
     [
-        # The convention's own examples, which stand in BEP 48.
+        # The examples in BEP 48.
         ("/announce", "/scrape"),
         ("/x/announce", "/x/scrape"),
         ("/announce.php", "/scrape.php"),
@@ -66,7 +66,7 @@ def test_what_is_no_announce_url_is_refused_without_repeating_it(text: str) -> N
         (f"/announce/{KEY}", None),
     ],
 )
-def test_the_scrape_is_where_the_last_word_says(announce: str, scrape: str | None) -> None:
+def test_the_scrape_target_follows_the_last_path_segment(announce: str, scrape: str | None) -> None:
     assert parse_tracker_url(f"http://example.com{announce}").scrape_target == scrape
 
 
@@ -82,13 +82,13 @@ def test_the_scrape_is_where_the_last_word_says(announce: str, scrape: str | Non
         (f"http://h//{KEY}//scrape", "http://h//***//scrape"),
     ],
 )
-def test_what_may_be_secret_is_masked(text: str, shown: str) -> None:
+def test_possible_secrets_are_masked(text: str, shown: str) -> None:
     url = parse_tracker_url(text)
     assert url.masked == shown
     assert KEY not in repr(url)
 
 
-def test_a_text_that_repeats_the_secret_is_masked_too() -> None:
+def test_a_secret_is_masked_in_any_text() -> None:
     url = parse_tracker_url("http://site:hunter2@h/abc%2Fdef/announce?passkey=0123456789")
     said = "no such key 0123456789 (abc/def, abc%2Fdef) of site, hunter2: announce again"
     assert url.hide(said) == "no such key *** (***, ***) of ***, ***: announce again"
@@ -100,16 +100,16 @@ paths = st.lists(st.text("abcdef%0123456789._-", max_size=12), max_size=4).map(
 
 
 @given(paths, st.text("abcdef0123456789=&/", max_size=20))
-def test_no_part_of_a_path_or_query_is_shown_but_the_known_words(path: str, query: str) -> None:
+def test_only_known_words_of_a_path_are_shown(path: str, query: str) -> None:
     url = TrackerUrl("http", "h", 80, f"{path}?{query}")
     words = set(url.masked.removeprefix("http://h").replace("?", "/").split("/"))
     assert words <= {"", "***"}
 
 
 @given(st.text())
-def test_parsing_raises_nothing_else(text: str) -> None:
+def test_parsing_raises_value_errors_only(text: str) -> None:
     for candidate in (text, f"http://{text}", f"udp://h:1/{text}"):
         try:
             parse_tracker_url(candidate)
         except ValueError as error:
-            assert str(error) == "not an announce URL"  # noqa: PT017  # most are fine
+            assert str(error) == "not an announce URL"  # noqa: PT017  # most are valid

@@ -26,10 +26,10 @@ ids = st.integers(0, 2**32 - 1)
 
 
 class TestRequests:
-    def test_a_connection_is_asked_for_with_the_magic_number(self) -> None:
+    def test_a_connect_request_has_the_protocol_id(self) -> None:
         assert udp.encode_connect_request(0x01020304) == bytes.fromhex("0000041727101980 00000000 01020304")
 
-    def test_an_announce(self) -> None:
+    def test_an_announce_request_has_every_field(self) -> None:
         packet = udp.encode_announce_request(0xA1A2A3A4A5A6A7A8, 7, STOPPED)
         assert packet == (
             bytes.fromhex("a1a2a3a4a5a6a7a8 00000001 00000007")
@@ -38,7 +38,9 @@ class TestRequests:
             + bytes.fromhex(
                 "0000000000000000 0000000000000001 0000000000000000"
             )  # downloaded, left, uploaded
-            + bytes.fromhex("00000003 00000000 deadbeef 00000032 0000")  # stopped, address, key, wanted, port
+            + bytes.fromhex(
+                "00000003 00000000 deadbeef 00000032 0000"
+            )  # stopped, address, key, peers wanted, port
         )
         assert len(packet) == 98
 
@@ -46,11 +48,11 @@ class TestRequests:
         ("event", "code"),
         [("", 0), ("completed", 1), ("started", 2), ("stopped", 3), ("paused", 0)],
     )
-    def test_events_have_numbers(self, event: str, code: int) -> None:
+    def test_each_event_has_its_number(self, event: str, code: int) -> None:
         packet = udp.encode_announce_request(0, 0, STOPPED._replace(event=Event(event)))
         assert int.from_bytes(packet[80:84], "big") == code
 
-    def test_what_is_not_said_has_its_default(self) -> None:
+    def test_missing_fields_have_their_defaults(self) -> None:
         packet = udp.encode_announce_request(0, 0, Announce(HASH, PEER, port=6881))
         assert struct.unpack(">IIiH", packet[84:]) == (0, 0, -1, 6881)
         assert int.from_bytes(packet[64:72], "big") > 0
@@ -65,45 +67,45 @@ class TestRequests:
             ("/" + "x" * 255, b"\x02\xff/" + b"x" * 254 + b"\x02\x01x\x00"),
         ],
     )
-    def test_the_path_and_query_follow_in_pieces(self, target: str, options: bytes) -> None:
+    def test_path_and_query_follow_in_options_of_255_bytes(self, target: str, options: bytes) -> None:
         """BEP 41."""
         assert udp.encode_announce_request(0, 0, STOPPED, target)[98:] == options
 
-    def test_a_scrape(self) -> None:
+    def test_a_scrape_request_lists_the_hashes(self) -> None:
         packet = udp.encode_scrape_request(1, 2, [HASH, InfoHash(b"x" * 20)])
         assert packet == bytes.fromhex("0000000000000001 00000002 00000002") + HASH + b"x" * 20
 
     @pytest.mark.parametrize("count", [0, udp.MAX_SCRAPE + 1])
-    def test_a_scrape_is_for_some_torrents_but_not_too_many(self, count: int) -> None:
+    def test_a_scrape_of_no_or_too_many_torrents_is_an_error(self, count: int) -> None:
         with pytest.raises(ValueError, match="1 to 70"):
             udp.encode_scrape_request(1, 2, [HASH] * count)
 
 
 class TestReplies:
-    def test_a_connection_id(self) -> None:
+    def test_a_connect_reply_has_the_connection_id(self) -> None:
         packet = bytes.fromhex("00000000 00000007 a1a2a3a4a5a6a7a8")
         assert udp.reply_transaction(packet) == 7
         assert udp.parse_connect_reply(packet, 7) == 0xA1A2A3A4A5A6A7A8
         assert udp.parse_connect_reply(packet + b"more", 7) == 0xA1A2A3A4A5A6A7A8
 
-    def test_figures_and_peers(self) -> None:
+    def test_an_announce_reply_has_counts_and_peers(self) -> None:
         packet = bytes.fromhex("00000001 00000007 00000708 00000002 00000003 0102030400500506070800ff")
         reply = udp.parse_announce_reply(packet, 7, ipv6=False, max_peers=50)
         assert (reply.interval_seconds, reply.leechers, reply.seeders) == (1800, 2, 3)
         assert reply.peers == bytes.fromhex("0102030400500506070800ff")
         assert not reply.peers6
 
-    def test_over_ipv6_peers_are_longer(self) -> None:
+    def test_peers_over_ipv6_are_18_bytes(self) -> None:
         peer = bytes(range(18))
         packet = bytes.fromhex("00000001 00000007 00000708 00000002 00000003") + peer + b"cut"
         reply = udp.parse_announce_reply(packet, 7, ipv6=True, max_peers=50)
         assert (reply.peers, reply.peers6) == (b"", peer)
 
-    def test_no_more_peers_than_wanted(self) -> None:
+    def test_peers_beyond_the_maximum_are_ignored(self) -> None:
         packet = bytes.fromhex("00000001 00000007 00000708 00000002 00000003") + bytes(600)
         assert len(udp.parse_announce_reply(packet, 7, ipv6=False, max_peers=3).peers) == 18
 
-    def test_a_scrape_in_the_order_of_the_request(self) -> None:
+    def test_a_scrape_reply_has_counts_in_the_order_of_the_request(self) -> None:
         packet = bytes.fromhex("00000002 00000007 00000001 00000002 00000003 00000004 00000005 00000006 ffff")
         files = (
             ScrapeFile(seeders=1, completions=2, leechers=3),
@@ -111,10 +113,12 @@ class TestReplies:
         )
         assert udp.parse_scrape_reply(packet, 7, 2) == files
         assert udp.parse_scrape_reply(packet, 7, 1) == files[:1]
-        assert udp.parse_scrape_reply(packet, 7, 70) == files, "a tracker with a limit answers the first"
+        assert udp.parse_scrape_reply(packet, 7, 70) == files, (
+            "a tracker with a limit covers the first torrents"
+        )
 
     @pytest.mark.parametrize("text", ["", "no such torrent", "x" * 1000])
-    def test_a_refusal(self, text: str) -> None:
+    def test_an_error_reply_is_a_refusal(self, text: str) -> None:
         packet = bytes.fromhex("00000003 00000007") + text.encode()
         for parse in (
             lambda: udp.parse_connect_reply(packet, 7),
@@ -128,9 +132,9 @@ class TestReplies:
     @pytest.mark.parametrize(
         ("packet", "complaint"),
         [
-            ("", "another request"),
-            ("00000002", "another request"),
-            ("00000002 00000008 000000010000000200000003", "another request"),
+            ("", "wrong transaction"),
+            ("00000002", "wrong transaction"),
+            ("00000002 00000008 000000010000000200000003", "wrong transaction"),
             ("00000001 00000007 000000010000000200000003", "wrong action"),
             ("00000009 00000007 000000010000000200000003", "wrong action"),
             ("00000002 00000007", "too short"),
@@ -139,12 +143,12 @@ class TestReplies:
             ("00000002 00000007 00000000ffffffff00000003", "out of range"),
         ],
     )
-    def test_nonsense(self, packet: str, complaint: str) -> None:
+    def test_invalid_packets_raise_a_reply_error(self, packet: str, complaint: str) -> None:
         with pytest.raises(TrackerReplyError, match=complaint):
             udp.parse_scrape_reply(bytes.fromhex(packet), 7, 2)
 
     @given(st.binary(max_size=200), ids)
-    def test_parsing_raises_nothing_else(self, packet: bytes, transaction_id: int) -> None:
+    def test_parsing_raises_the_two_errors_only(self, packet: bytes, transaction_id: int) -> None:
         head = transaction_id.to_bytes(4, "big")
         for candidate in (packet, *(bytes((0, 0, 0, action)) + head + packet for action in range(5))):
             for parse in (
@@ -159,9 +163,11 @@ class TestReplies:
         ids,
         st.lists(st.tuples(*[st.integers(0, 2**31 - 1)] * 3), min_size=1, max_size=udp.MAX_SCRAPE),
     )
-    def test_a_scrape_there_and_back(self, transaction_id: int, figures: list[tuple[int, ...]]) -> None:
-        body = b"".join(struct.pack(">III", *each) for each in figures)
+    def test_an_encoded_scrape_reply_parses_to_the_same_counts(
+        self, transaction_id: int, counts: list[tuple[int, ...]]
+    ) -> None:
+        body = b"".join(struct.pack(">III", *each) for each in counts)
         files = udp.parse_scrape_reply(
-            struct.pack(">II", udp.SCRAPE, transaction_id) + body, transaction_id, len(figures)
+            struct.pack(">II", udp.SCRAPE, transaction_id) + body, transaction_id, len(counts)
         )
-        assert [(file.seeders, file.completions, file.leechers) for file in files] == figures
+        assert [(file.seeders, file.completions, file.leechers) for file in files] == counts

@@ -1,4 +1,4 @@
-"""Workers are tested on the same stores as what they call: `store` and `make_store`."""
+"""Fixtures of the store's tests: `store` and `make_store`."""
 
 from tests.store.conftest import make_store, store
 

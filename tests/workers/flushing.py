@@ -1,4 +1,4 @@
-"""StatHat's sender on a store under test; run as a program, it flushes once and is there to be killed."""
+"""A sender to StatHat on a store under test. Run as a program, it flushes once, so that a test can kill it."""
 
 import asyncio
 import sys
@@ -8,60 +8,60 @@ from typing import Any
 
 from pydantic import SecretStr
 
-from tests.stathat_server import KEY
 from tests.store.harness import START, Clock, Store
-from tests.store.outbox import outbox_of
-from tracker.settings import StatHatSettings
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.workers.stathat import StatHat
+from tests.store.stats.outbox import outbox_of
+from tests.workers.push.stathat_server import KEY
+from tracker.settings.model import StatHatSettings
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.push.sender import Receiver, Sender
+from tracker.workers.push.stathat import StatHat
 
 MINUTE = START - START % 60
 
 
 @dataclass
 class Flushing:
-    """One sender; each ``flush`` comes when its pause is over, and pauses last as long as they can."""
+    """One sender. Each ``flush`` advances the clock by ``seconds``; pauses have their maximum length."""
 
     store: Store
-    url: str
-    timeout: float = 5
-    prefix: str = ""
+    receiver: Receiver
     clock: Clock = field(default_factory=lambda: Clock(MINUTE + 600))
     counts: "Counter[str]" = field(default_factory=Counter)
 
     def __post_init__(self) -> None:
-        settings = StatHatSettings(
-            ezkey=SecretStr(KEY), url=self.url, prefix=self.prefix, timeout_seconds=self.timeout
-        )
-        self.worker = self.made_with(settings)
-
-    def made_with(self, settings: StatHatSettings) -> StatHat:
-        return StatHat(
-            settings,
+        self.sender = Sender(
+            self.receiver,
             outbox_of(self.store),
             self.store.connection,
-            torrents=self.torrents,
-            count=self.count,
+            scored_torrents=self._scored_torrents,
+            count=self._count,
             clock=self.clock,
             chance=lambda: 1.0,
         )
 
-    async def torrents(self) -> int:
+    async def _scored_torrents(self) -> int:
         return 42
 
-    def count(self, *names: str, by: int = 1) -> None:
+    def _count(self, *names: str, by: int = 1) -> None:
         for name in names:
             self.counts[name] += by
 
-    async def flush(self, *, pause: float = 901) -> None:
-        self.clock.now += pause
-        await self.worker.flush({})
+    async def flush(self, *, seconds: float = 901) -> None:
+        self.clock.now += seconds
+        await self.sender.flush({})
+
+
+def to_stathat(
+    store: Store, url: str, *, timeout: float = 5, prefix: str = "", clock: Clock | None = None
+) -> Flushing:
+    settings = StatHatSettings(ezkey=SecretStr(KEY), url=url, prefix=prefix)
+    return Flushing(store, StatHat(settings, timeout), clock or Clock(MINUTE + 600))
 
 
 async def _flush_once(store_url: str, prefix: str, url: str, now: str) -> None:
     store: Any = Store(store_url, Keys(prefix), SwarmRules())
-    await Flushing(store, url, timeout=60, clock=Clock(float(now))).worker.flush()
+    await to_stathat(store, url, timeout=60, clock=Clock(float(now))).sender.flush()
     await store.connection.close()
 
 

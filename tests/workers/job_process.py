@@ -1,7 +1,7 @@
-"""A worker in a process of its own, to kill, stop and wake: ``python -m tests.workers.job_process URL PREFIX LEASE``.
+"""A job worker in a separate process, which tests kill, stop and continue.
 
-Its job says on standard output that it began, and ends when the key ``<prefix>go`` is there. When the worker has
-none left it says so.
+``python -m tests.workers.job_process URL PREFIX LEASE``. Its job prints that it began, runs until the key
+``<prefix>go`` exists, and prints that it ended.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import Any
 
 from redis.exceptions import RedisError
 
-from tracker.store.connection import Connection, connect
-from tracker.store.job import JobLimits
-from tracker.store.jobs import Jobs
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import JobLimits
+from tracker.store.schema.keys import Keys
 from tracker.workers.jobs import JobWorker, Queue
 
 
@@ -45,7 +45,7 @@ async def main(url: str, prefix: str, lease_seconds: float) -> None:
     worker = JobWorker(jobs, connection, {"q": Queue(handler)}, clock=time.time, poll_seconds=0.02)
     try:
         await worker.run()
-    except RedisError:  # the test is over, and its server with it
+    except RedisError:  # the test has ended and stopped its server
         return
 
 

@@ -1,15 +1,16 @@
-"""Job workers under test: on a store, in this process or in one of their own."""
+"""Job workers for tests, in this process or in a separate one."""
 
 import asyncio
 import subprocess
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping
-from contextlib import asynccontextmanager, contextmanager, suppress
+from contextlib import asynccontextmanager, contextmanager
 from typing import Any
 
-from tests.servers import ROOT
+from loadtest.servers import ROOT
 from tests.store.harness import Store
-from tracker.store.jobs import Jobs
+from tests.waiting import eventually, in_background
+from tracker.store.jobs.jobs import Jobs
 from tracker.workers.jobs import JobWorker, Queue
 
 Handler = Callable[..., Awaitable[None]]
@@ -19,7 +20,7 @@ Handler = Callable[..., Awaitable[None]]
 async def working(
     store: Store, jobs: Jobs, queues: Mapping[str, Queue | Handler], **options: Any
 ) -> AsyncIterator[JobWorker]:
-    """A worker at work; a bare handler is a queue with the defaults."""
+    """A running worker. A handler without a Queue has the defaults."""
     specs = {name: queue if isinstance(queue, Queue) else Queue(queue) for name, queue in queues.items()}
     worker = JobWorker(
         jobs,
@@ -27,26 +28,21 @@ async def working(
         specs,
         **{"clock": store.clock, "poll_seconds": 0.01, "retry_seconds": 0.0, **options},
     )
-    tasks = [asyncio.Task(worker.run()), asyncio.Task(store.connection.watch())]
-    try:
+    async with in_background(worker.run(), store.connection.watch()):
         yield worker
-    finally:
-        for task in tasks:
-            task.cancel()
-        for task in tasks:
-            with suppress(asyncio.CancelledError):
-                await task
 
 
-async def until(condition: Callable[[], Awaitable[bool]], seconds: float = 20) -> None:
-    async with asyncio.timeout(seconds):
-        while not await condition():
-            await asyncio.sleep(0.005)
+async def passes(worker: JobWorker, number: int = 1) -> None:
+    """Waits until the worker has written results and claimed jobs ``number`` more times."""
+
+    for _ in range(number + 1):  # the last turn shows that the one before it is complete
+        worker._wake.set()
+        await eventually(lambda: not worker._wake.is_set())
 
 
 @contextmanager
 def worker_process(url: str, prefix: str, lease_seconds: float) -> Iterator["subprocess.Popen[str]"]:
-    """tests/workers/job_process.py, killed in the end."""
+    """Runs tests/workers/job_process.py, and kills it at the end."""
     process = subprocess.Popen(
         [sys.executable, "-m", "tests.workers.job_process", url, prefix, str(lease_seconds)],
         cwd=ROOT,
@@ -62,8 +58,14 @@ def worker_process(url: str, prefix: str, lease_seconds: float) -> Iterator["sub
         process.stdout.close()
 
 
-async def heard(process: "subprocess.Popen[str]", word: str) -> None:
-    """The next line the process prints begins with ``word``."""
+async def calls(store: Store) -> int:
+    """Script calls that the store has run so far."""
+    statistics = await store.redis.info("commandstats")
+    return sum(int(statistics.get(f"cmdstat_{name}", {}).get("calls", 0)) for name in ("evalsha", "eval"))
+
+
+async def printed(process: "subprocess.Popen[str]", word: str) -> None:
+    """Checks that the next line which the process prints contains ``word``."""
     assert process.stdout
     async with asyncio.timeout(20):
-        assert (await asyncio.to_thread(process.stdout.readline)).startswith(word)
+        assert word in await asyncio.to_thread(process.stdout.readline)

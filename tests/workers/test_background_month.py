@@ -1,24 +1,26 @@
-"""A month and some days of a tracker's background, hour by hour on a clock of the test's: users are counted and counted again, a
-month turns, slices end. A model of its own says what there should be."""
+"""33 days of a tracker's background work, hour by hour on the test's clock, compared with a model.
+
+Users are counted repeatedly, a month ends, and slices expire.
+"""
 
 import random
 from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.harness import START, Clock, Store, info_hash, running
 from tests.workers.cleaning import known, with_slices
-from tests.workers.tallying import LONDON, PARIS, address
+from tests.workers.user_counting import LONDON, PARIS, address
 from tracker.bittorrent import Address, InfoHash
 from tracker.geoip import Place
-from tracker.settings import UniqueSettings
-from tracker.store.keys import Keys
-from tracker.store.metrics import metrics, place_names, user_name
-from tracker.store.slices import PRECISIONS, RETAINED, oldest_retained, start_of
-from tracker.store.swarms import SwarmRules
-from tracker.workers.cleaner import Cleaner
-from tracker.workers.tally import Tally
+from tracker.settings.model import UniqueSettings
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.metric_names import metrics, place_names, user_name
+from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.counter_cleanup import CounterCleaner
+from tracker.workers.unique_users import UniqueUserCounter
 
 HOUR, DAY = 3600, 86_400
 FIRST = START - START % DAY
@@ -28,12 +30,12 @@ MONTHS = ("2027-01", "2027-02")
 TURN = FIRST + 17 * DAY
 AGAIN = 30 * DAY
 DAILY = 7
-"""An address that is seen every hour, and alone in torrent 4."""
+"""An address seen every hour, alone in torrent 4."""
 
 
 @dataclass
 class Model:
-    """Unique users as they are meant: an address counts in a metric when it did not in the last 30 days."""
+    """The model of unique users: an address counts in a metric unless it did in the last 30 days."""
 
     markers: dict[tuple[str, str], int] = field(default_factory=dict)
     totals: "Counter[str]" = field(default_factory=Counter)
@@ -45,9 +47,7 @@ class Model:
     def see(self, torrent: InfoHash, seen: Address, now: int) -> None:
         user = user_name(seen, UniqueSettings().ipv6_prefix)
         place = place_of(seen)
-        for metric in metrics(
-            torrent, place_names(place.country, place.subdivision, place.city, place.postcode)
-        ):
+        for metric in metrics(torrent, place_names(place.country_name, place.city, place.postcode)):
             before = self.markers.get((metric, user))
             if before is not None and now - before < AGAIN:
                 continue
@@ -64,8 +64,10 @@ def place_of(seen: Address) -> Place:
 
 
 def events_until(end: int) -> Iterator[int]:
-    """The seconds of an hour in which something is counted: on the last day the denser the nearer its end, so that every
-    precision is full then."""
+    """The seconds of an hour at which counters are incremented.
+
+    On the last day they are denser towards its end, so that every precision is full then.
+    """
     at = end - HOUR
     while at < end:
         yield at
@@ -74,22 +76,24 @@ def events_until(end: int) -> Iterator[int]:
 
 
 def joins(hour: int, rng: random.Random) -> list[tuple[int, int]]:
-    """(torrent, address): the daily one, regulars now and then, some once in eight days, and a new one."""
+    """(torrent, address): the hourly one, regular ones, some once in eight days, and a new one."""
     seen = [(4, DAILY), (1, DAILY), (rng.randrange(1, 4), rng.randrange(20, 40)), (2, 10_000 + hour)]
     if hour % (8 * 24) == 5:
         seen += [(3, number) for number in range(50, 60)]
     return seen
 
 
-async def test_33_days(valkey: Server, prefix: str) -> None:
-    """B8: totals and both months are the model's, and so are the markers' times: nobody counts again before 30 days are
-    over, however often he is seen meanwhile. C3: at most 120 slices of each length and the one under way, and no
-    counter is known that has none. C1, C2: what is left is what was counted."""
+async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: str) -> None:
+    """B8: totals, both months and the times of markers equal the model's. No address counts twice in 30 days.
+
+    C3: at most 120 expired slices of each length and the current one; no counter without slices is in the index. C1,
+    C2: the remaining slices have the right counts.
+    """
     rng, model, events = random.Random(11), Model(), Counter[int]()
     async with running(Store(valkey.url, Keys(prefix), SwarmRules(), Clock(FIRST))) as store:
         for torrent in (1, 2, 3, 4):
             await store.torrents.add(info_hash(torrent))
-        tally = Tally(
+        counter = UniqueUserCounter(
             store.uniques,
             store.connection,
             UniqueSettings(),
@@ -98,24 +102,24 @@ async def test_33_days(valkey: Server, prefix: str) -> None:
             count=store.counters.count,
             clock=store.clock,
         )
-        cleaner = Cleaner(store.counters, store.clock)
+        cleaner = CounterCleaner(store.counters, store.clock)
         store.counters.count("once")
         fullest: Counter[int] = Counter()
         for hour in range(DAYS * 24):
-            # Whoever came first comes again when one second is missing to 30 days.
+            # The first address returns one second before 30 days are over.
             now = FIRST + hour * HOUR + (30 if hour == 0 else 29 if hour == 30 * 24 else rng.randrange(60))
             store.clock.now = now
             for torrent, number in joins(hour, rng):
-                tally.offer(info_hash(torrent), address(number))
+                counter.add(info_hash(torrent), address(number))
                 model.see(info_hash(torrent), address(number), now)
-            await tally.flush()
+            await counter.flush()
             store.clock.now = FIRST + (hour + 1) * HOUR
             for at in events_until(int(store.clock.now)):
                 store.counters.count("events", at=at)
                 store.counters.observe("seconds", 1.5, at=at)
                 events[at] += 1
             await store.counters.flush()
-            if hour % 6 == 5:  # as though the visits between were missed
+            if hour % 6 == 5:  # as if the runs between were missed
                 await cleaner.clean_once()
             if hour % 120 == DAYS * 24 % 120 - 1:
                 fullest |= await slices_stored(store)
@@ -125,7 +129,7 @@ async def test_33_days(valkey: Server, prefix: str) -> None:
 
 
 async def slices_stored(store: Store) -> Counter[int]:
-    """How many slices the fullest counter or distribution has, by precision."""
+    """The maximum number of slices of a counter or distribution, by precision."""
     stored: Counter[int] = Counter()
     for precision in PRECISIONS:
         for key in (store.keys.counter(precision, "events"), store.keys.distribution(precision, "seconds")):

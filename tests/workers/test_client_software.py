@@ -1,33 +1,35 @@
-"""Client programs are counted behind the announce path: bounded, in batches, and once whatever the store does."""
+"""Client programs are counted outside the announce path: bounded, in batches, and each join once."""
 
 import asyncio
-import time
 from collections import Counter
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
-from contextlib import asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 
 import pytest
 from redis.exceptions import ResponseError
 from structlog.testing import capture_logs
 
-from tests.servers import Server
+from loadtest.servers import Server
+from tests.fake_time import FakeTime
+from tests.store.client.proxy import Proxy
 from tests.store.harness import Clock, Store, running
-from tests.store.proxy import Proxy
+from tests.waiting import in_background
 from tracker.bittorrent import PeerId
-from tracker.store.keys import Keys
-from tracker.store.months import month_of, month_start
-from tracker.store.software import MAX_BATCH, Heard, Software
-from tracker.store.swarms import SwarmRules
-from tracker.workers import software
-from tracker.workers.software import FAMILIAR, MOST_WAITING, Census
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, Software
+from tracker.store.stats.months import month_of, month_start
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.client_software import (
+    FLUSH_SECONDS,
+    KEPT_NAMES,
+    LOG_SECONDS,
+    MAX_WAITING,
+    SEND_SECONDS,
+    ClientSoftwareCounter,
+)
 
 SECONDS = 20.0
-
-
-@pytest.fixture(autouse=True)
-def often(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "SEND_SECONDS", 0.02)
 
 
 def called(name: str) -> PeerId:
@@ -37,70 +39,67 @@ def called(name: str) -> PeerId:
 
 @dataclass
 class Work:
-    """A census, and what it told; programs are named in plain text in their peer ids."""
+    """A counter and its counts. Peer ids contain the name of the program as text."""
 
     store: Store
     software: Software | None = None
     clock: Clock = field(default_factory=Clock)
     counts: "Counter[str]" = field(default_factory=Counter)
+    time: FakeTime = field(default_factory=FakeTime)
 
     def __post_init__(self) -> None:
-        self.census = Census(
+        self.counter = ClientSoftwareCounter(
             self.software or self.store.software,
             name=lambda peer_id: peer_id.decode().strip(),
             count=self.count,
             clock=self.clock,
+            sleep=self.time,
+            flush_seconds=0.05 if isinstance(self.software, Slow) else FLUSH_SECONDS,
         )
 
     def count(self, *names: str, by: int = 1) -> None:
         for name in names:
             self.counts[name] += by
 
-    def note(self, *names: str, label: str = "", times: int = 1) -> None:
+    def add(self, *names: str, label: str = "", times: int = 1) -> None:
         for name in names * times:
-            self.census.note(called(name), label)
+            self.counter.add(called(name), label)
 
     async def joins(self) -> dict[str, int]:
         return dict(await self.store.software.top("joins", count=10_000))
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """The census and the store's watch run; the census stops as a killed one would."""
-        tasks = [asyncio.Task(self.census.run()), asyncio.Task(self.store.connection.watch())]
-        try:
+        """Runs the counter and the store's watch; the counter is cancelled at the end, without a flush."""
+        async with in_background(self.counter.run(), self.store.connection.watch()):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
-
-
-async def until(condition: Callable[[], Awaitable[bool]]) -> None:
-    started = time.monotonic()
-    while not await condition():
-        assert time.monotonic() - started < SECONDS
-        await asyncio.sleep(0.01)
 
 
 async def sent(work: Work) -> None:
     async def done() -> bool:
-        return work.census.waiting == 0
+        return work.counter.waiting == 0
 
-    await until(done)
+    await work.time.pass_until(done)
+
+
+class Slow(Software):
+    """A store that never replies."""
+
+    async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
+        await asyncio.Event().wait()
 
 
 class Recorded(Software):
-    """Remembers the batches, and fails as often as it is told."""
+    """Records the batches, and fails ``failures`` times."""
 
     failures = 0
 
-    async def add(self, number: int, heard: Mapping[Heard, int], now: float) -> None:
-        self.batches = [*getattr(self, "batches", []), (number, len(heard), now)]
+    async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
+        self.batches = [*getattr(self, "batches", []), (number, len(counts), now)]
         if self.failures:
             self.failures -= 1
             raise ResponseError("the script failed")
-        await super().add(number, heard, now)
+        await super().add(number, counts, now)
 
 
 def recorded(store: Store) -> Recorded:
@@ -109,96 +108,90 @@ def recorded(store: Store) -> Recorded:
 
 async def test_joins_and_refusals_add_up(store: Store) -> None:
     work = Work(store)
-    work.note("qB", times=3)
-    work.note("TR")
-    work.note("qB", label="denied", times=2)
-    assert work.census.waiting == 6
+    work.add("qB", times=3)
+    work.add("TR")
+    work.add("qB", label="denied", times=2)
+    assert work.counter.waiting == 6
     async with work.at_work():
         await sent(work)
-        work.note("qB")
+        work.add("qB")
         await sent(work)
     assert await store.software.top("joins") == [("qB", 4), ("TR", 1)]
     assert await store.software.top("failures") == [("qB: denied", 2)]
     assert not work.counts
 
 
-async def test_little_is_sent_when_little_is_heard(store: Store) -> None:
-    """In batches of bounded size; silence costs nothing."""
+async def test_few_joins_take_few_calls(store: Store) -> None:
+    """Batches are bounded; without joins there is no call."""
     programs = recorded(store)
     work = Work(store, programs)
-    work.note(*(f"x{n}" for n in range(2 * MAX_BATCH + 50)))
-    work.note("x0", times=5000)
-    await work.census.flush()
+    work.add(*(f"x{n}" for n in range(2 * MAX_BATCH + 50)))
+    work.add("x0", times=5000)
+    await work.counter.flush()
     assert [size for _, size, _ in programs.batches] == [MAX_BATCH] * 2 + [50]
-    await work.census.flush()
+    await work.counter.flush()
     assert len(programs.batches) == 3
     assert (await work.joins())["x0"] == 5001
 
 
-async def test_the_month_is_that_of_the_sending(store: Store) -> None:
+async def test_counts_belong_to_the_month_of_their_batch(store: Store) -> None:
     work = Work(store)
-    work.note("qB")
-    await work.census.flush()
+    work.add("qB")
+    await work.counter.flush()
     work.clock.now = month_start(work.clock.now, 1).timestamp()
-    work.note("qB", times=2)
-    await work.census.flush()
+    work.add("qB", times=2)
+    await work.counter.flush()
     assert await store.software.top("joins", month_of(work.clock.now)) == [("qB", 2)]
 
 
-async def test_what_is_heard_is_made_fit_to_be_stored(store: Store) -> None:
-    """Names that are the same then add up."""
+async def test_names_are_cleaned_for_storage(store: Store) -> None:
+    """Names that become equal add up."""
     work = Work(store)
-    work.note("a\x1b", "a\x07", "", label="b\nb")
-    await work.census.flush()
+    work.add("a\x1b", "a\x07", "", label="b\nb")
+    await work.counter.flush()
     assert await store.software.top("failures") == [("a?: b b", 2), ("unknown: b b", 1)]
 
 
 # Invented names
 
 
-async def test_so_many_names_are_kept_and_the_rest_dropped_and_counted(store: Store) -> None:
+async def test_names_beyond_the_limit_are_dropped_and_counted(store: Store) -> None:
     work = Work(store)
-    work.note(*(f"x{n}" for n in range(MOST_WAITING + 50)))
-    work.note("x0")
-    assert (work.census.waiting, work.counts) == (MOST_WAITING + 1, {"software_dropped": 50})
-    await work.census.flush()
-    assert sum((await work.joins()).values()) == MOST_WAITING + 1
+    work.add(*(f"x{n}" for n in range(MAX_WAITING + 50)))
+    work.add("x0")
+    assert (work.counter.waiting, work.counts) == (MAX_WAITING + 1, {"software_dropped": 50})
+    await work.counter.flush()
+    assert sum((await work.joins()).values()) == MAX_WAITING + 1
 
 
-async def test_a_flood_of_names_does_not_drive_out_the_familiar(store: Store) -> None:
-    """Whoever is heard often keeps a place; whoever is heard no more loses it."""
+async def test_a_flood_of_names_does_not_displace_frequent_ones(store: Store) -> None:
+    """A frequent name keeps its entry; a name that is not seen again loses it."""
     work = Work(store)
-    real = [f"real{n}" for n in range(FAMILIAR)]
-    work.note(*real, times=2)
-    work.note(*(f"a{n}" for n in range(MOST_WAITING)))
-    await work.census.flush()
+    real = [f"real{n}" for n in range(KEPT_NAMES)]
+    work.add(*real, times=2)
+    work.add(*(f"a{n}" for n in range(MAX_WAITING)))
+    await work.counter.flush()
     for wave in "bc":
-        work.note(*(f"{wave}{n}" for n in range(MOST_WAITING)))
-        work.note(*real, times=2)
-        await work.census.flush()
+        work.add(*(f"{wave}{n}" for n in range(MAX_WAITING)))
+        work.add(*real, times=2)
+        await work.counter.flush()
     joins = await work.joins()
     assert {joins.get(name) for name in real} == {6}
     for wave in "de":
-        work.note(*(f"{wave}{n}" for n in range(MOST_WAITING)), times=3)
-        await work.census.flush()
+        work.add(*(f"{wave}{n}" for n in range(MAX_WAITING)), times=3)
+        await work.counter.flush()
     dropped = work.counts["software_dropped"]
-    work.note(*(f"f{n}" for n in range(MOST_WAITING - FAMILIAR)))
-    work.note(*real)
-    assert work.counts["software_dropped"] == dropped + FAMILIAR
+    work.add(*(f"f{n}" for n in range(MAX_WAITING - KEPT_NAMES)))
+    work.add(*real)
+    assert work.counts["software_dropped"] == dropped + KEPT_NAMES
 
 
-async def test_drops_are_said_in_one_line(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "LOG_SECONDS", 0.01)
+async def test_drops_are_logged_in_one_line(store: Store) -> None:
     work = Work(store)
-    work.note(*(f"x{n}" for n in range(MOST_WAITING + 50)))
+    work.add(*(f"x{n}" for n in range(MAX_WAITING + 50)))
     with capture_logs() as logs:
-
-        async def told() -> bool:
-            return bool(logs)
-
         async with work.at_work():
-            await until(told)
-            await asyncio.sleep(0.1)
+            await work.time.pass_by(10 * LOG_SECONDS)
     assert [(line["log_level"], line["events"]) for line in logs] == [("warning", 50)]
 
 
@@ -207,38 +200,38 @@ async def test_drops_are_said_in_one_line(store: Store, monkeypatch: pytest.Monk
 
 @pytest.fixture
 async def own(start_server: Callable[..., Server], prefix: str) -> AsyncIterator[tuple[Server, Work]]:
-    """A server of the test's own, and a census on it."""
+    """A server of the test's own, and a counter on it."""
     server = start_server()
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
         yield server, Work(store)
 
 
-async def test_a_store_that_is_away_delays_and_loses_nothing(own: tuple[Server, Work]) -> None:
+async def test_an_outage_of_the_store_delays_counts_and_loses_none(own: tuple[Server, Work]) -> None:
     server, work = own
     async with work.at_work():
-        work.note("qB", times=10)
+        work.add("qB", times=10)
         await sent(work)
         server.stop()
-        work.note("qB", "TR", times=100)
-        await asyncio.sleep(0.3)
-        assert work.census.waiting == 200
+        work.add("qB", "TR", times=100)
+        await work.time.pass_by(10 * SEND_SECONDS)
+        assert work.counter.waiting == 200
         server.start()
         await sent(work)
     assert await work.joins() == {"qB": 110, "TR": 100}
     assert not work.counts
 
 
-async def test_a_lost_answer_counts_once(valkey: Server, prefix: str) -> None:
-    """The store has the batch, the census does not know, and sends it again, as it was."""
+async def test_a_batch_whose_reply_is_lost_counts_once(valkey: Server, prefix: str) -> None:
+    """The counter sends the same batch again, although the store has it."""
     async with Proxy(valkey) as proxy:
         async with running(Store(proxy.url, Keys(prefix), SwarmRules())) as far:
             programs = recorded(far)
             work = Work(far, programs)
             async with work.at_work():
-                work.note("qB")  # opens a connection, and brings the script to the server
+                work.add("qB")  # opens a connection and loads the script
                 await sent(work)
                 proxy.swallow_answers()
-                work.note("qB", "TR")
+                work.add("qB", "TR")
                 work.clock.now += 7
                 await sent(work)
             assert programs.batches[1:] == [programs.batches[1]] * (len(programs.batches) - 1)
@@ -246,13 +239,13 @@ async def test_a_lost_answer_counts_once(valkey: Server, prefix: str) -> None:
             assert await work.joins() == {"qB": 2, "TR": 1}
 
 
-async def test_a_full_store_is_waited_for(own: tuple[Server, Work]) -> None:
+async def test_counts_wait_while_the_store_is_full(own: tuple[Server, Work]) -> None:
     _, work = own
     await work.store.redis.config_set("maxmemory", 1)
     async with work.at_work():
-        work.note("qB", times=10)
-        await asyncio.sleep(0.3)
-        assert work.census.waiting == 10
+        work.add("qB", times=10)
+        await work.time.pass_by(10 * SEND_SECONDS)
+        assert work.counter.waiting == 10
         await work.store.redis.config_set("maxmemory", 0)
         await sent(work)
     assert await work.joins() == {"qB": 10}
@@ -260,57 +253,49 @@ async def test_a_full_store_is_waited_for(own: tuple[Server, Work]) -> None:
 
 
 @pytest.mark.parametrize(("failures", "dropped"), [(2, 0), (5, 10)])
-async def test_a_batch_that_always_fails_does_not_stop_the_others(
-    store: Store, failures: int, dropped: int
-) -> None:
+async def test_a_batch_that_always_fails_is_dropped(store: Store, failures: int, dropped: int) -> None:
     programs = recorded(store)
     programs.failures = failures
     work = Work(store, programs)
     async with work.at_work():
-        work.note("qB", times=10)
+        work.add("qB", times=10)
         await sent(work)
-        work.note("qB", times=5)
+        work.add("qB", times=5)
         await sent(work)
     assert work.counts["software_dropped"] == dropped
     assert await work.joins() == {"qB": 15 - dropped}
 
 
-# The end
+# Stopping
 
 
-async def test_a_graceful_stop_counts_what_waits(store: Store) -> None:
-    """Also when the loop was cancelled in the middle of a batch."""
+async def test_a_flush_sends_all_waiting_counts(store: Store) -> None:
+    """Also after a cancellation during a batch."""
     work = Work(store)
     async with work.at_work():
         for number in range(5):
-            work.note(*(f"x{n}" for n in range(500)))
-            await asyncio.sleep(0.01 * number)
-    await work.census.flush()
+            work.add(*(f"x{n}" for n in range(500)))
+            await work.time.pass_by(number * SEND_SECONDS)
+    await work.counter.flush()
     assert await work.joins() == {f"x{n}": 5 for n in range(500)}
-    assert (work.census.waiting, work.counts["software_dropped"]) == (0, 0)
+    assert (work.counter.waiting, work.counts["software_dropped"]) == (0, 0)
 
 
-async def test_a_stop_does_not_wait_for_a_store_that_is_away(own: tuple[Server, Work]) -> None:
-    """What is lost is counted and said."""
+async def test_a_flush_does_not_wait_for_an_unavailable_store(own: tuple[Server, Work]) -> None:
+    """The loss is counted and logged."""
     server, work = own
     server.kill()
-    work.note("qB", times=100)
+    work.add("qB", times=100)
     with capture_logs() as logs:
         async with asyncio.timeout(SECONDS):
-            await work.census.flush()
-    assert (work.census.waiting, work.counts["software_dropped"]) == (0, 100)
-    assert [line["events"] for line in logs if "stop" in line["event"]] == [100]
+            await work.counter.flush()
+    assert (work.counter.waiting, work.counts["software_dropped"]) == (0, 100)
+    assert [line["events"] for line in logs if "shutdown" in line["event"]] == [100]
 
 
-async def test_a_stop_takes_no_longer_than_it_may(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(software, "FLUSH_SECONDS", 0.05)
-
-    class Slow(Software):
-        async def add(self, number: int, heard: Mapping[Heard, int], now: float) -> None:
-            await asyncio.sleep(60)
-
+async def test_a_flush_ends_within_its_time_limit(store: Store) -> None:
     work = Work(store, Slow(store.connection, store.scripts, store.keys))
-    work.note("qB", times=100)
+    work.add("qB", times=100)
     async with asyncio.timeout(SECONDS):
-        await work.census.flush()
+        await work.counter.flush()
     assert work.counts["software_dropped"] == 100

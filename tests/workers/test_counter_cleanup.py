@@ -1,4 +1,4 @@
-"""The cleaner on a store whose days a test lets pass (rows C2 to C6)."""
+"""The cleanup of counters, on a clock that the test advances (rows C2 to C6)."""
 
 import asyncio
 import random
@@ -8,19 +8,19 @@ from collections.abc import AsyncIterator
 import pytest
 import structlog
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.harness import START, Clock, Store, running
 from tests.workers.cleaning import known, with_slices
-from tracker.store.counters import Counters
-from tracker.store.keys import Keys
-from tracker.store.slices import PRECISIONS, RETAINED, oldest_retained, start_of
-from tracker.store.swarms import SwarmRules
-from tracker.workers import cleaner
-from tracker.workers.cleaner import Cleaner, due_precisions
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.counters import Counters
+from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers import counter_cleanup
+from tracker.workers.counter_cleanup import CounterCleaner, due_precisions
 
 DAY = 86400
 AT_ONCE = START - START % DAY
-"""A moment at which it is time for every precision: 288 minutes are a divisor of a day."""
+"""A time at which every precision is due: 288 minutes divide a day."""
 
 
 @pytest.fixture
@@ -35,19 +35,20 @@ async def slices(store: Store, precision: int, name: str) -> dict[int, int]:
     return {int(start): int(number) for start, number in found.items()}
 
 
-def test_fine_precisions_are_visited_more_often() -> None:
-    """C3: each at least once in the length of its slice, or once a minute."""
+def test_fine_precisions_are_cleaned_more_often() -> None:
+    """C3: each at least once per slice, or once a minute."""
     visits = Counter(p for minute in range(1440) for p in due_precisions(AT_ONCE + 60 * minute + 17))
     assert visits == {1: 1440, 5: 1440, 60: 1440, 300: 1440, 3600: 120, 18000: 24, 86400: 5}
 
 
-async def test_two_days_of_counting(valkey: Server, prefix: str) -> None:
-    """C3: never more than 120 slices and one that has just ended, and what is over is not known any more. C1, C2:
-    what is shown is what was counted, all the time. It is cleaned every minute for two hours, then every twelfth, as
-    though the others were missed."""
+async def test_two_days_of_counting_leave_bounded_slices(valkey: Server, prefix: str) -> None:
+    """C3: at most 120 slices and one that has just ended; expired counters leave the index. C1, C2: the shown counts
+    are right at any time. The cleanup runs every minute for two hours, then every twelfth minute, as if it missed
+    runs.
+    """
     rng = random.Random(5)
     async with running(Store(valkey.url, Keys(prefix), SwarmRules(), Clock(AT_ONCE))) as store:
-        worker = Cleaner(store.counters, store.clock)
+        worker = CounterCleaner(store.counters, store.clock)
         counted: dict[str, Counter[int]] = {"often": Counter(), "seldom": Counter(), "once": Counter()}
         store.counters.count("once")
         counted["once"][AT_ONCE] += 1
@@ -72,7 +73,7 @@ async def test_two_days_of_counting(valkey: Server, prefix: str) -> None:
             "often",
             "once",
             "seldom",
-        ]  # a day has not been over for 120 days
+        ]  # a slice of a day lives 120 days
         assert "18000:once" in await known(store) and "300:once" not in await known(store)
         store.clock.now = AT_ONCE + 125 * DAY
         await worker.clean_once()
@@ -97,58 +98,58 @@ async def check_the_stored(store: Store) -> None:
     assert await known(store) == await with_slices(store)
 
 
-async def test_what_is_over_goes_and_what_is_not_stays(store: Store) -> None:
-    """C3, C7: a slice that lies ahead stays until its time is over."""
+async def test_expired_slices_go_and_others_stay(store: Store) -> None:
+    """C3, C7: a slice in the future stays until it expires."""
     for age in (RETAINED + 5, RETAINED, RETAINED - 1, 0, -7):
         for precision in PRECISIONS:
             store.counters.count(f"n{precision}", at=AT_ONCE - age * precision)
     await store.counters.flush()
-    assert await Cleaner(store.counters, store.clock).clean_once() > 0
+    assert await CounterCleaner(store.counters, store.clock).clean_once() > 0
     for precision in PRECISIONS:
         left = [start_of(AT_ONCE, precision) - age * precision for age in (RETAINED - 1, 0, -7)]
         assert sorted(await slices(store, precision, f"n{precision}")) == left
     store.clock.now += (RETAINED + 7) * DAY
-    await Cleaner(store.counters, store.clock).clean_once()
+    await CounterCleaner(store.counters, store.clock).clean_once()
     assert await known(store) == await with_slices(store) == set()
 
 
-async def test_a_clock_that_was_far_ahead_does_not_fill_the_store(store: Store) -> None:
-    """Some slices that lie ahead are left, a crowd of them is not."""
+async def test_slices_of_a_clock_far_ahead_are_bounded(store: Store) -> None:
+    """A few slices in the future stay; many do not."""
     for second in range(1000):
         store.counters.count("n", at=AT_ONCE + 10**6 + second)
     for second in range(5):
         store.counters.count("m", at=AT_ONCE + 10**6 + second)
     store.counters.count("n")
     await store.counters.flush()
-    await Cleaner(store.counters, store.clock).clean_once()
+    await CounterCleaner(store.counters, store.clock).clean_once()
     assert await slices(store, 1, "n") == {AT_ONCE: 1}
     assert len(await slices(store, 1, "m")) == 5
 
 
-async def test_an_entry_without_slices_is_removed(store: Store) -> None:
+async def test_an_index_entry_without_slices_is_removed(store: Store) -> None:
     """C5."""
     for entry in ("1:gone", "60:gone: too", "86400:", "60:n"):
         await store.redis.zadd(store.keys.known_counters(), {entry: 0})
         await store.redis.zadd(store.keys.known_distributions(), {entry: 0})
     store.counters.count("n")
     await store.counters.flush()
-    await Cleaner(store.counters, store.clock).clean_once()
+    await CounterCleaner(store.counters, store.clock).clean_once()
     assert await known(store) == {f"{precision}:n" for precision in PRECISIONS}
     assert await store.redis.exists(store.keys.known_distributions()) == 0
 
 
-async def test_a_key_of_the_wrong_type_is_reported_and_left(store: Store) -> None:
+async def test_a_key_of_a_wrong_type_is_reported_and_kept(store: Store) -> None:
     store.counters.count("a", "b", at=AT_ONCE - 10**8)
     await store.counters.flush()
-    await store.redis.set(store.keys.counter(60, "a"), "somebody was here")
+    await store.redis.set(store.keys.counter(60, "a"), "text")
     with structlog.testing.capture_logs() as logs:
-        await Cleaner(store.counters, store.clock).clean_once()
+        await CounterCleaner(store.counters, store.clock).clean_once()
     assert [line["keys"] for line in logs if line["log_level"] == "error"] == [1]
     assert await known(store) == {"60:a"}
 
 
-async def test_nothing_counted_while_it_cleans_is_lost(store: Store) -> None:
-    """C4, C6: several count into counters that are about to go, two clean them up."""
+async def test_counts_during_a_cleanup_are_kept(store: Store) -> None:
+    """C4, C6: several tasks count into expiring counters while two clean them up."""
     other = Counters(store.connection, store.scripts, store.keys, store.clock)
     counted: Counter[tuple[str, int]] = Counter()
     rng = random.Random(3)
@@ -156,7 +157,7 @@ async def test_nothing_counted_while_it_cleans_is_lost(store: Store) -> None:
     async def count(counters: Counters) -> None:
         for number in range(40):
             for name in ("a", "b", "c:d"):
-                old = rng.random() < 0.5  # over in every precision but the last
+                old = rng.random() < 0.5  # expired in every precision but the last
                 at = AT_ONCE - 30 * DAY if old else AT_ONCE
                 counters.count(name, at=at)
                 counters.observe(name, number, at=at)
@@ -165,7 +166,7 @@ async def test_nothing_counted_while_it_cleans_is_lost(store: Store) -> None:
 
     async def clean() -> None:
         for _ in range(15):
-            await Cleaner(store.counters, store.clock).clean_once()
+            await CounterCleaner(store.counters, store.clock).clean_once()
 
     async with asyncio.TaskGroup() as tasks:
         for counters in (store.counters, other):
@@ -186,32 +187,34 @@ async def test_nothing_counted_while_it_cleans_is_lost(store: Store) -> None:
     assert await known(store) == await with_slices(store)
 
 
-async def test_it_is_cancelled_between_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C6: wherever it is, and another goes on."""
-    monkeypatch.setattr(cleaner, "_PAGE", 2)
+async def test_a_cleanup_may_be_cancelled_between_pages(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """C6: at any page, and another cleanup continues."""
+    monkeypatch.setattr(counter_cleanup, "_PAGE", 2)
     names = [f"n{number}" for number in range(9)]
     for turns in range(0, 200, 13):
         store.counters.count(*names, at=AT_ONCE - 10**8)
         store.counters.count("kept")
         await store.counters.flush()
-        work = asyncio.Task(Cleaner(store.counters, store.clock).clean_once())
+        work = asyncio.Task(CounterCleaner(store.counters, store.clock).clean_once())
         for _ in range(turns):
             await asyncio.sleep(0)
         work.cancel()
         await asyncio.gather(work, return_exceptions=True)
         assert await known(store) == await with_slices(store)
-    await Cleaner(store.counters, store.clock).clean_once()
+    await CounterCleaner(store.counters, store.clock).clean_once()
     assert await known(store) == {f"{precision}:kept" for precision in PRECISIONS}
 
 
 async def test_a_full_store_can_be_cleaned(store: Store) -> None:
-    """Cleaning frees memory, so it works where nothing else does."""
+    """Cleaning frees memory, so the store accepts it."""
     store.counters.count("n", at=AT_ONCE - 10**8)
     await store.counters.flush()
     limit = (await store.redis.config_get("maxmemory"))["maxmemory"]
     try:
         await store.redis.config_set("maxmemory", 1)
-        await Cleaner(store.counters, store.clock).clean_once()
+        await CounterCleaner(store.counters, store.clock).clean_once()
     finally:
         await store.redis.config_set("maxmemory", limit)
     assert await known(store) == set()

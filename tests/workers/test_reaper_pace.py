@@ -1,17 +1,21 @@
-"""How much of the store's time the sweep takes (behind row T9)."""
+"""The share of the store's time that the sweep takes (row T9)."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Awaitable, Callable, Sequence
 
-from tests.store.harness import Store, update
-from tracker.store.reaping import Reaping, SweepStep
+import pytest
+from structlog.testing import capture_logs
+
+from tests.store.harness import Clock, Store, update
+from tracker.store.swarms.reaping import Reaping, SweepStep
+from tracker.workers.pace import MAX_PAUSE_SECONDS
 from tracker.workers.reaper import SWEEP_BUDGET, Reaper
 
 PEERS = 4 * SWEEP_BUDGET
 
 
 class Timed:
-    """A store's reaping, with the time that its sweeps took."""
+    """A store's reaping that records the duration of its sweeps."""
 
     def __init__(self, reaping: Reaping) -> None:
         self._reaping = reaping
@@ -27,14 +31,129 @@ class Timed:
             self.seconds += asyncio.get_running_loop().time() - began
 
 
-async def test_a_sweep_in_a_hurry_leaves_the_store_to_others(store: Store) -> None:
-    """A third of its time at most, from one call to the next."""
+async def test_a_hurried_sweep_takes_a_third_of_the_stores_time(store: Store) -> None:
+    """At most, between two calls."""
     for peer in range(PEERS):
         await store.announce(update(peer, "s"))
     timed = Timed(store.reaping)
-    reaper = Reaper(timed, store.connection, store.keys, store.counters, 60, store.clock)  # type: ignore[arg-type]
+    reaper = Reaper(timed, store.connection, store.keys, store.counters, lambda: 60, store.clock)  # type: ignore[arg-type]
     began = asyncio.get_running_loop().time()
-    await reaper.sweep_once(0.0)
+    await reaper.sweep_once(hurry=True)
     taken = asyncio.get_running_loop().time() - began
     assert timed.calls >= PEERS // SWEEP_BUDGET
     assert taken >= 3 * timed.seconds * 0.99
+
+
+INTERVAL = 60.0
+
+
+class Waiting:
+    """A clock that advances only while the sweep pauses, and actions at given times."""
+
+    def __init__(self, store: Store, meanwhile: Callable[[], Awaitable[None]]) -> None:
+        self.timer = Clock()
+        self._store = store
+        self._meanwhile = meanwhile
+        self.pauses: list[float] = []
+        self.behind = False
+        self.reaper = Reaper(
+            store.reaping,
+            store.connection,
+            store.keys,
+            store.counters,
+            lambda: INTERVAL,
+            store.clock,
+            timer=self.timer,
+            wait=self.wait,
+        )
+
+    async def wait(self, event: asyncio.Event, seconds: float) -> None:
+        self.pauses.append(seconds)
+        self.timer.now += seconds
+        await self._store.pass_time(seconds)
+        await self._meanwhile()
+        self.behind = self.behind or self.reaper.sweep_behind
+
+
+async def join_many(store: Store, first: int, count: int) -> None:
+    """Torrents of a hundred peers each, so that each takes one call of the sweep."""
+    await asyncio.gather(*(store.announce(update(n, "s", n // 100)) for n in range(first, first + count)))
+
+
+async def join_one(store: Store, first: int, count: int) -> None:
+    """All peers in one torrent, which takes many calls."""
+    await asyncio.gather(*(store.announce(update(n, "s")) for n in range(first, first + count)))
+
+
+async def test_a_round_ends_in_time_while_the_tracker_grows(store: Store) -> None:
+    """The tracker grows tenfold, and the round ends within the interval."""
+    await join_one(store, 0, 500)
+    grown = 500
+
+    async def grow() -> None:
+        nonlocal grown
+        if grown < 5000:
+            await join_one(store, grown, 500)
+            grown += 500
+
+    waiting = Waiting(store, grow)
+    began = waiting.timer.now
+    with capture_logs() as logs:
+        await waiting.reaper.sweep_once(hurry=False)
+    assert grown == 5000
+    assert len(waiting.pauses) > 50
+    assert waiting.timer.now - began <= INTERVAL
+    assert max(waiting.pauses) <= MAX_PAUSE_SECONDS
+    assert waiting.reaper.swept_at and not waiting.behind
+    assert not [line for line in logs if line["event"] == "sweep is late"]
+
+
+async def test_a_late_round_is_logged_once(store: Store) -> None:
+    """The store is too slow; the round continues without pauses."""
+    await join_many(store, 0, 400)
+    waiting: Waiting
+
+    async def stall() -> None:
+        waiting.timer.now += 2 * INTERVAL
+
+    waiting = Waiting(store, stall)
+    with capture_logs() as logs:
+        await waiting.reaper.sweep_once(hurry=False)
+    late = [line for line in logs if line["event"] == "sweep is late"]
+    assert [line["log_level"] for line in late] == ["warning"]
+    assert 0 < late[0]["visited"] <= late[0]["of"]
+    assert len(waiting.pauses) == 1
+
+
+async def test_a_requested_round_shortens_the_pauses_of_the_current_one(store: Store) -> None:
+    """As after an outage."""
+    await join_many(store, 0, 400)
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 86_400, store.clock)
+    async with asyncio.timeout(20), asyncio.TaskGroup() as tasks:
+        tasks.create_task(reaper.sweep_once(hurry=False))
+        await store.redis.ping()
+        await reaper.on_reconnect()
+    assert reaper.swept_at
+
+
+async def test_a_new_interval_counts_from_its_change_on(store: Store) -> None:
+    """A shorter interval does not make a sweep late that began under the longer one."""
+    interval = 3600
+    reaper = Reaper(
+        store.reaping, store.connection, store.keys, store.counters, lambda: interval, store.clock
+    )
+    await reaper.sweep_once(hurry=True)
+    await store.pass_time(3600)
+    interval = 60
+    assert not reaper.sweep_behind
+    await store.pass_time(200)
+    assert reaper.sweep_behind
+
+
+@pytest.mark.parametrize("value", ["x", "9" * 5000, "-3"])
+async def test_invalid_fields_in_the_store_do_not_stop_the_sweep(store: Store, value: str) -> None:
+    await join_many(store, 0, 3)
+    await store.redis.set(store.keys.stat("seeders"), value)
+    await store.redis.delete(store.keys.stat("leechers"))
+    await store.redis.lpush(store.keys.stat("leechers"), "x")
+    assert await store.reaping.size() >= 1

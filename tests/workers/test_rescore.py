@@ -1,17 +1,17 @@
-"""Walking through all torrents (row Q14)."""
+"""The scan that rescores torrents (row Q14)."""
 
-import asyncio
 from typing import Any
 
 import pytest
 
 from tests.store.harness import Store
-from tests.store.jobs import check_queue_is_sound, claim, claim_one, jobs_of, status_of
-from tests.workers.jobs import until, working
-from tracker.store.job import PROCESS_TORRENT, REPROCESS, Claimed
-from tracker.store.jobs import Jobs
+from tests.store.jobs.harness import check_queue_is_sound, claim, claim_one, jobs_of, status_of
+from tests.waiting import eventually, in_background
+from tests.workers.jobs import working
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, Claimed
 from tracker.workers.jobs import Queue
-from tracker.workers.reprocess import Reprocess, WalkLost, checked
+from tracker.workers.rescore import Rescore, ScanLost, checked
 
 
 async def torrents(store: Store, count: int) -> None:
@@ -26,10 +26,9 @@ async def enqueued(jobs: Jobs) -> list[int]:
     return sorted(int(job.payload.split('"')[3]) for page in pages for job in page)
 
 
-def walk_of(store: Store, jobs: Jobs, **options: Any) -> Reprocess:
-    return Reprocess(
-        jobs, store.connection, store.keys, **{"most_waiting": 100_000, "pause": 0.02, **options}
-    )
+def scan_of(store: Store, jobs: Jobs, **options: Any) -> Rescore:
+    options = {"max_waiting": 100_000, "pause": 0.02, **options}
+    return Rescore(jobs, store.scores, store.connection, **options)
 
 
 @pytest.mark.parametrize(
@@ -44,15 +43,15 @@ def walk_of(store: Store, jobs: Jobs, **options: Any) -> Reprocess:
         ({"min_score": 99}, lambda n: False),
     ],
 )
-async def test_every_torrent_that_fits_is_enqueued(
+async def test_every_torrent_that_matches_the_filter_is_enqueued(
     store: Store, bounds: dict[str, float], expected: Any
 ) -> None:
-    """Q14: all, or by score and seeders."""
+    """Q14: all torrents, or by score and seeders."""
     jobs = jobs_of(store)
     await torrents(store, 300)
     await jobs.enqueue(REPROCESS, bounds)
-    async with working(store, jobs, {REPROCESS: Queue(walk_of(store, jobs).handle, resumes=True)}):
-        await until(lambda: _is(jobs, "1", "completed"))
+    async with working(store, jobs, {REPROCESS: Queue(scan_of(store, jobs).handle, resumes=True)}):
+        await eventually(lambda: _is(jobs, "1", "completed"))
     assert await enqueued(jobs) == [n for n in range(1, 301) if expected(n)]
     await check_queue_is_sound(store, jobs, PROCESS_TORRENT)
 
@@ -61,54 +60,57 @@ async def _is(jobs: Jobs, id: str, status: str) -> bool:
     return await status_of(jobs, id) == status
 
 
-async def test_a_walk_that_was_stopped_goes_on_where_it_was(store: Store) -> None:
-    """Q14: killed after a few pages; the next run begins at its cursor, and none is left out or there twice."""
+async def test_an_interrupted_scan_resumes_at_its_cursor(store: Store) -> None:
+    """Q14: killed after a few pages. The next run enqueues every remaining torrent once."""
     jobs = jobs_of(store, lease_seconds=30)
     await torrents(store, 3000)
     await jobs.enqueue(REPROCESS, {})
     job = await claim_one(jobs, REPROCESS)
-    walk = walk_of(store, jobs, most_waiting=1000)
-    with pytest.raises(TimeoutError):  # it waits for room, and is killed there
-        async with asyncio.timeout(0.3):
-            await walk.handle({}, job)
+    scan = scan_of(store, jobs, max_waiting=1000)
+
+    async def is_full() -> bool:
+        return len(await enqueued(jobs)) >= 1000
+
+    async with in_background(scan.handle({}, job)):  # it is killed while it waits for room
+        await eventually(is_full)
     before = await enqueued(jobs)
     assert 1000 <= len(before) < 2500
     store.clock.now += 30
     again = await claim_one(jobs, REPROCESS)
     assert again.cursor.split()[1] != "0"
-    with pytest.raises(WalkLost):  # the one thought dead comes back
-        await walk_of(store, jobs).handle({}, job)
+    with pytest.raises(ScanLost):  # the first run continues after its lease was lost
+        await scan_of(store, jobs).handle({}, job)
     cursor = (await jobs.get(job.id)).cursor  # type: ignore[union-attr]  # it is there
     assert cursor == again.cursor
-    await walk_of(store, jobs).handle({}, again)
+    await scan_of(store, jobs).handle({}, again)
     assert await enqueued(jobs) == list(range(1, 3001))
     assert (await jobs.sizes(PROCESS_TORRENT))["pending"] == 3000
 
 
-async def test_enqueueing_twice_is_harmless(store: Store) -> None:
-    """Q14, Q2: a second walk adds nothing to what waits."""
+async def test_a_second_scan_adds_no_jobs(store: Store) -> None:
+    """Q14, Q2."""
     jobs = jobs_of(store)
     await torrents(store, 200)
     for bounds in ({}, {"min_score": 0.0}):
         await jobs.enqueue(REPROCESS, bounds)
-        await walk_of(store, jobs).handle(bounds, await claim_one(jobs, REPROCESS))
+        await scan_of(store, jobs).handle(bounds, await claim_one(jobs, REPROCESS))
     assert await enqueued(jobs) == list(range(1, 201))
 
 
-async def test_a_cursor_of_another_server_is_worth_nothing(store: Store) -> None:
-    """Q14: after a restart the walk begins anew rather than to leave torrents out."""
+async def test_a_cursor_of_another_server_run_is_ignored(store: Store) -> None:
+    """Q14: after a restart of the server the scan starts again, so no torrent is left out."""
     jobs = jobs_of(store)
     await torrents(store, 1000)
     job: Claimed
     await jobs.enqueue(REPROCESS, {})
     job = (await claim_one(jobs, REPROCESS))._replace(cursor=f"{'f' * 40} 512")
-    await walk_of(store, jobs).handle({}, job)
+    await scan_of(store, jobs).handle({}, job)
     assert len(await enqueued(jobs)) == 1000
 
 
-async def test_the_walk_waits_while_the_queue_is_full(store: Store) -> None:
-    """Memory stays bounded, however many torrents there are."""
-    jobs = jobs_of(store, most_waiting=700)
+async def test_the_scan_waits_while_the_queue_is_full(store: Store) -> None:
+    """Memory is bounded for any number of torrents."""
+    jobs = jobs_of(store, max_waiting=700)
     await torrents(store, 1500)
     await jobs.enqueue(REPROCESS, {})
     done: set[str] = set()
@@ -116,28 +118,28 @@ async def test_the_walk_waits_while_the_queue_is_full(store: Store) -> None:
     async def process(payload: dict[str, Any]) -> None:
         done.add(payload["torrent_id"])
 
-    walk = Queue(walk_of(store, jobs).handle, resumes=True)
-    async with working(store, jobs, {REPROCESS: walk, PROCESS_TORRENT: Queue(process, concurrency=100)}):
-        await until(lambda: _is(jobs, "1", "completed"))
+    scan = Queue(scan_of(store, jobs).handle, resumes=True)
+    async with working(store, jobs, {REPROCESS: scan, PROCESS_TORRENT: Queue(process, concurrency=100)}):
+        await eventually(lambda: _is(jobs, "1", "completed"))
         assert await jobs.waiting(PROCESS_TORRENT) <= 700
 
         async def all_done() -> bool:
             return len(done) == 1500
 
-        await until(all_done)
+        await eventually(all_done)
 
 
-async def test_an_empty_tracker_is_walked_through_at_once(store: Store) -> None:
+async def test_a_scan_of_an_empty_tracker_ends_at_once(store: Store) -> None:
     jobs = jobs_of(store)
     await jobs.enqueue(REPROCESS, {})
-    await walk_of(store, jobs).handle({}, await claim_one(jobs, REPROCESS))
+    await scan_of(store, jobs).handle({}, await claim_one(jobs, REPROCESS))
     assert not await claim(jobs, PROCESS_TORRENT)
 
 
 @pytest.mark.parametrize(
     "payload", [{"score": 1}, {"min_score": "1"}, {"max_seeders": True}, {"min_score": None}]
 )
-def test_a_filter_that_is_none_is_said(payload: dict[str, Any]) -> None:
+def test_an_invalid_filter_is_an_error(payload: dict[str, Any]) -> None:
     """Q10."""
     with pytest.raises(ValueError, match="filter"):
         checked(payload)

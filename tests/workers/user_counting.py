@@ -1,35 +1,37 @@
-"""A tally on a store under test; run as a program, it counts until it is killed."""
+"""A counter of unique users on a store under test. Run as a program, it counts until it is killed."""
 
 import asyncio
 import sys
 from collections import Counter
 from collections.abc import AsyncIterator, Mapping
-from contextlib import asynccontextmanager, suppress
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, field
 from typing import Any
 
+from tests.fake_time import FakeTime
 from tests.store.harness import Clock, Store, info_hash
+from tests.waiting import in_background
 from tracker.bittorrent import Address
 from tracker.geoip import Place
-from tracker.settings import UniqueSettings
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.store.uniques import Uniques
-from tracker.workers.tally import Tally
+from tracker.settings.model import UniqueSettings
+from tracker.store.schema.keys import Keys
+from tracker.store.stats.unique_users import Uniques
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.unique_users import FLUSH_SECONDS, MAX_WAITING, UniqueUserCounter
 
-LONDON = Place("GB", "ENG", "London", "SW1A")
-PARIS = Place("FR", "IDF", "Paris", "75001")
-NOBODY_KNOWS: Mapping[bytes, Place] = {}
+LONDON = Place("GB", "ENG", "London", "SW1A", "United Kingdom")
+PARIS = Place("FR", "IDF", "Paris", "75001", "France")
+NO_PLACES: Mapping[bytes, Place] = {}
 
 
 def address(number: int) -> Address:
-    """A routable one: even ones are in London, odd ones in Paris (see ``Tallying``)."""
+    """A routable address: even ones are in London, odd ones in Paris (see ``UserCounting``)."""
     return Address(b"\x0b" + number.to_bytes(3, "big"))
 
 
 @dataclass
-class Tallying:
-    """A tally with what is handed to it; addresses not in ``places`` are in London or Paris, unless it is empty."""
+class UserCounting:
+    """A counter and its arguments. Addresses not in ``places`` are in London or Paris, unless it is empty."""
 
     store: Store
     uniques: Uniques | None = None
@@ -37,11 +39,15 @@ class Tallying:
     settings: UniqueSettings = field(default_factory=UniqueSettings)
     clock: Clock = field(default_factory=Clock)
     counts: "Counter[str]" = field(default_factory=Counter)
-    asked: list[bytes] = field(default_factory=list)
+    lookups: list[bytes] = field(default_factory=list)
     refreshed: int = 0
+    ready: asyncio.Event | None = None
+    time: FakeTime = field(default_factory=FakeTime)
+    flush_seconds: float = FLUSH_SECONDS
+    max_waiting: int = MAX_WAITING
 
     def __post_init__(self) -> None:
-        self.tally = Tally(
+        self.counter = UniqueUserCounter(
             self.uniques or self.store.uniques,
             self.store.connection,
             self.settings,
@@ -49,10 +55,14 @@ class Tallying:
             refresh=self.refresh,
             count=self.count,
             clock=self.clock,
+            ready=self.ready,
+            sleep=self.time,
+            flush_seconds=self.flush_seconds,
+            max_waiting=self.max_waiting,
         )
 
     def lookup(self, address: Address) -> Place | None:
-        self.asked.append(address)
+        self.lookups.append(address)
         if not self.places or address in self.places:
             return self.places.get(address)
         return PARIS if address[-1] % 2 else LONDON
@@ -64,34 +74,28 @@ class Tallying:
         for name in names:
             self.counts[name] += by
 
-    def offer(self, *numbers: int, torrent: int = 1) -> None:
+    def add(self, *numbers: int, torrent: int = 1) -> None:
         for number in numbers:
-            self.tally.offer(info_hash(torrent), address(number))
+            self.counter.add(info_hash(torrent), address(number))
 
-    async def figures(self, *metrics: str) -> list[int]:
+    async def counts_of(self, *metrics: str) -> list[int]:
         return [await self.store.uniques.figure(metric) for metric in metrics]
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
-        """The tally and the store's watch run; the tally stops as a killed one would."""
-        tasks = [asyncio.Task(self.tally.run()), asyncio.Task(self.store.connection.watch())]
-        try:
+        """Runs the counter and the store's watch; the counter is cancelled at the end, without a flush."""
+        async with in_background(self.counter.run(), self.store.connection.watch()):
             yield
-        finally:
-            for task in tasks:
-                task.cancel()
-                with suppress(asyncio.CancelledError):
-                    await task
 
 
 async def _count_for_ever(url: str, prefix: str, first: int, last: int) -> None:
-    """Says `ready`, then counts the addresses ``first`` to ``last`` in torrents 1 to 3, and says `done`."""
-    work = Tallying(Store(url, Keys(prefix), SwarmRules()))
+    """Prints `ready`, counts the addresses ``first`` to ``last`` in torrents 1 to 3, and prints `done`."""
+    work = UserCounting(Store(url, Keys(prefix), SwarmRules()))
     sys.stdout.write("ready\n")
     sys.stdout.flush()
     for number in range(first, last):
-        work.offer(number, torrent=1 + number % 3)
-    await work.tally.flush()
+        work.add(number, torrent=1 + number % 3)
+    await work.counter.flush()
     sys.stdout.write("done\n")
     sys.stdout.flush()
 

@@ -1,4 +1,4 @@
-"""The API under test, as a program sees it."""
+"""A client of the API under test."""
 
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,29 +8,29 @@ import aiohttp
 
 from tests.admin.conftest import Admin
 from tests.store.harness import Store, running
-from tracker.store.swarms import SwarmRules
-from tracker.store.tokens import Scope
+from tracker.store.access.tokens import Scope
+from tracker.store.swarms.rules import SwarmRules
 
 JSON = "application/json"
 PROBLEM = "application/problem+json"
 
 
-class Program:
-    """Asks with one token."""
+class ApiClient:
+    """Sends requests with one token."""
 
     def __init__(self, session: aiohttp.ClientSession) -> None:
         self.session = session
 
     async def ask(self, method: str, path: str, status: int = 200, **options: Any) -> Any:
-        """The JSON of the answer, which must have this status; None where it has none."""
-        async with self.session.request(method, f"/api/v1{path}", **options) as answer:
-            text = await answer.text()
-            assert answer.status == status, f"{method} {path}: {answer.status} {text}"
+        """The JSON of the response, which must have this status; None without a body."""
+        async with self.session.request(method, f"/api/v1{path}", **options) as response:
+            text = await response.text()
+            assert response.status == status, f"{method} {path}: {response.status} {text}"
             if status == 204:
                 assert text == ""
                 return None
-            assert answer.content_type == (JSON if status < 400 else PROBLEM)
-            body = await answer.json(content_type=None)
+            assert response.content_type == (JSON if status < 400 else PROBLEM)
+            body = await response.json(content_type=None)
             if status >= 400:
                 assert (body["type"], body["status"]) == ("about:blank", status)
             return body
@@ -39,26 +39,26 @@ class Program:
         return await self.ask("GET", path, status, params=query)
 
     async def wrong_fields(self, method: str, path: str, **options: Any) -> list[str]:
-        """Where the fields stand that a 422 complains of: ``query.limit``."""
-        answer = await self.ask(method, path, 422, **options)
-        return [f"{error['in']}.{error['field']}" for error in answer["errors"]]
+        """The invalid fields of a 422, such as ``query.limit``."""
+        response = await self.ask(method, path, 422, **options)
+        return [f"{error['in']}.{error['field']}" for error in response["errors"]]
 
 
 @asynccontextmanager
-async def program(admin: Admin, scope: Scope = "full") -> AsyncIterator[Program]:
+async def program(admin: Admin, scope: Scope = "full") -> AsyncIterator[ApiClient]:
     async with admin.client(scope) as session:
-        yield Program(session)
+        yield ApiClient(session)
 
 
 @asynccontextmanager
 async def swarms_of(admin: Admin, redis_url: str, **rules: Any) -> AsyncIterator[Store]:
-    """The same store as a tracker uses it, to announce there."""
+    """The store of the admin port, for announces."""
     store = Store(redis_url, admin.stores.keys, SwarmRules(**rules), clock=admin.clock)
     async with running(store) as open_store:
         yield open_store
 
 
-async def all_pages(asking: Program, path: str, **query: Any) -> list[Any]:
+async def all_pages(asking: ApiClient, path: str, **query: Any) -> list[Any]:
     """The items of every page of a list."""
     items: list[Any] = []
     more: dict[str, Any] = {}

@@ -1,20 +1,20 @@
-"""full, reader    programs with a token of scope full, and of scope read"""
+"""full, reader    clients with a token of scope full, and of scope read"""
 
 from collections.abc import AsyncIterator
 
 import pytest
 
-from tests.admin.api.asking import Program, program
+from tests.admin.api.api_client import ApiClient, program
 from tests.admin.conftest import Admin
 
 
 @pytest.fixture
-async def full(admin: Admin) -> AsyncIterator[Program]:
+async def full(admin: Admin) -> AsyncIterator[ApiClient]:
     async with program(admin, "full") as asking:
         yield asking
 
 
 @pytest.fixture
-async def reader(admin: Admin) -> AsyncIterator[Program]:
+async def reader(admin: Admin) -> AsyncIterator[ApiClient]:
     async with program(admin, "read") as asking:
         yield asking

@@ -1,11 +1,11 @@
 import pytest
 from yarl import URL
 
-from tests.admin.api.asking import Program, all_pages
+from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
 
 
-async def test_the_allow_list(full: Program) -> None:
+async def test_the_allow_list_can_be_changed(full: ApiClient) -> None:
     assert await full.ask("PUT", "/clients/-TR40", json={"name": "Transmission"}) == {
         "prefix": "-TR40",
         "name": "Transmission",
@@ -18,20 +18,20 @@ async def test_the_allow_list(full: Program) -> None:
 
 
 @pytest.mark.parametrize("path", ["%2500%25FF%2525", "%00%FF%25"])
-async def test_bytes_that_are_no_text(full: Program, admin: Admin, path: str) -> None:
-    """As clients made from the document write them, and as a person would."""
-    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{path}", encoded=True), json={}) as answer:
-        assert (await answer.json())["prefix"] == "%00%FF%25"
+async def test_non_printable_prefixes_are_percent_encoded(full: ApiClient, admin: Admin, path: str) -> None:
+    """Percent-encoded once by hand, and twice by generated clients."""
+    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{path}", encoded=True), json={}) as response:
+        assert (await response.json())["prefix"] == "%00%FF%25"
     assert await admin.stores.clients.page(0) == (0, [(b"\0\xff%", "")])
 
 
 @pytest.mark.parametrize("text", ["-" * 21, "%2500" * 21])
-async def test_a_prefix_has_at_most_20_bytes(full: Program, admin: Admin, text: str) -> None:
-    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{text}", encoded=True), json={}) as answer:
-        assert answer.status == 422
+async def test_a_prefix_has_at_most_20_bytes(full: ApiClient, admin: Admin, text: str) -> None:
+    async with full.session.put(URL(f"{admin.url}/api/v1/clients/{text}", encoded=True), json={}) as response:
+        assert response.status == 422
 
 
-async def test_software_that_was_seen(full: Program, admin: Admin) -> None:
+async def test_clients_are_listed_by_count(full: ApiClient, admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 3, ("Transmission 4.0.6", "unknown torrent"): 2}
     await admin.stores.software.add(1, heard, admin.clock.now)
     joins = await full.get("/software/joins")

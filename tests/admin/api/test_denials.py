@@ -1,9 +1,9 @@
-from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
 from tests.store.harness import info_hash, update
 
 
-async def test_denying_and_allowing(full: Program, admin: Admin, redis_url: str) -> None:
+async def test_a_torrent_is_denied_and_allowed_again(full: ApiClient, admin: Admin, redis_url: str) -> None:
     one = info_hash(1).hex()
     row = await full.ask("PUT", f"/denials/{one}", json={"reason": "asked to"})
     assert row == {"info_hash": one, "reason": "asked to"}
@@ -17,14 +17,14 @@ async def test_denying_and_allowing(full: Program, admin: Admin, redis_url: str)
     await full.ask("DELETE", f"/denials/{one}", 404)
 
 
-async def test_a_denial_without_a_reason_says_something(full: Program) -> None:
+async def test_a_denial_without_a_reason_gets_a_default_one(full: ApiClient) -> None:
     row = await full.ask("PUT", f"/denials/{info_hash(1).hex()}", json={})
     assert row["reason"] == "this torrent is not served here"
     wrong = await full.wrong_fields("PUT", f"/denials/{info_hash(1).hex()}", json={"reason": ""})
     assert wrong == ["body.reason"]
 
 
-async def test_the_list_comes_in_pages(full: Program) -> None:
+async def test_the_list_is_paged(full: ApiClient) -> None:
     hashes = [info_hash(number).hex() for number in range(5)]
     for each in hashes:
         await full.ask("PUT", f"/denials/{each}", json={})

@@ -1,4 +1,4 @@
-"""Uploads and other input made to hurt: refused in bounded time and memory, and never with 500."""
+"""Hostile uploads and other input: refused in bounded time and memory, never with 500."""
 
 import asyncio
 import io
@@ -8,7 +8,7 @@ import aiohttp
 import pytest
 from aiohttp import FormData
 
-from tests.admin.api.asking import program
+from tests.admin.api.api_client import program
 from tests.admin.conftest import Admin, Serve
 from tracker.bittorrent import InfoHash
 
@@ -42,41 +42,41 @@ BOMBS = {
 
 
 @pytest.mark.parametrize("name", BOMBS)
-async def test_bombs_in_uploads(admin: Admin, name: str) -> None:
+async def test_decompression_and_nesting_bombs_are_refused(admin: Admin, name: str) -> None:
     async with program(admin) as asking:
-        await asking.ask("POST", "/torrents", 422, data=form(BOMBS[name][:UPLOAD]))
+        await asking.ask("POST", "/torrent-files", 422, data=form(BOMBS[name][:UPLOAD]))
         assert (await asking.get("/torrents"))["total"] == 0
 
 
-async def test_a_torrent_of_very_many_files_is_read(admin: Admin) -> None:
+async def test_a_torrent_with_very_many_files_is_accepted(admin: Admin) -> None:
     many = b"d6:lengthi1e4:pathl1:aee" * 20_000
     data = b"d4:infod5:filesl" + many + b"e4:name4:many6:pieces0:ee"
     async with program(admin) as asking:
-        added = await asking.ask("POST", "/torrents", 201, data=form(data))
+        added = await asking.ask("POST", "/torrent-files", 201, data=form(data))
     assert added["torrents"][0]["name"] == "many"
 
 
 @pytest.mark.parametrize(
     "name", [b"a\0b\x1b[31m", b"\xff\xfe", b"\xed\xa0\x80", b"x" * 5000, b"<img src=x>", b"\r\nX: y"]
 )
-async def test_names_in_files_are_made_fit_to_print(admin: Admin, name: bytes) -> None:
+async def test_names_in_files_are_made_printable(admin: Admin, name: bytes) -> None:
     data = b"d4:infod6:lengthi1e4:name%d:%b6:pieces0:ee" % (len(name), name)
     async with program(admin) as asking:
-        (added,) = (await asking.ask("POST", "/torrents", 201, data=form(data)))["torrents"]
+        (added,) = (await asking.ask("POST", "/torrent-files", 201, data=form(data)))["torrents"]
         assert added["name"].isprintable() and 0 < len(added["name"]) <= 255
         assert (await asking.get(f"/torrents/{added['info_hash']}"))["name"] == added["name"]
 
 
-async def test_a_body_that_is_too_large(serve: Serve) -> None:
+async def test_a_body_that_is_too_large_is_refused(serve: Serve) -> None:
     admin = await serve(max_upload_bytes=2048)
     async with program(admin) as asking:
-        await asking.ask("POST", "/torrents", 413, data=form(b"x" * 3000))
+        await asking.ask("POST", "/torrent-files", 413, data=form(b"x" * 3000))
         body = b'{"name": "' + b"x" * 3000 + b'"}'
         await asking.ask("POST", "/tokens", 413, data=body, headers={"Content-Type": "application/json"})
 
 
-async def test_a_json_body_is_small(admin: Admin) -> None:
-    """What is wrong with a million names would take seconds to tell, and a gigabyte."""
+async def test_json_bodies_are_limited_to_64_kib(admin: Admin) -> None:
+    """Listing the errors of a million names would take seconds and a gigabyte."""
     body = b"{%b}" % b",".join(b'"%d":1' % number for number in range(10_000))
 
     async def unannounced() -> AsyncIterator[bytes]:
@@ -107,15 +107,15 @@ async def test_a_body_without_end_is_refused_before_its_end(serve: Serve) -> Non
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
     async with admin.client("full") as session:
         try:
-            async with session.post("/api/v1/torrents", data=endless(), headers=headers) as answer:
-                assert answer.status == 413
+            async with session.post("/api/v1/torrent-files", data=endless(), headers=headers) as response:
+                assert response.status == 413
         except aiohttp.ClientConnectionError:
-            pass  # refused and closed while we were still sending
+            pass  # refused and closed during the upload
     assert sent < 500_000_000
 
 
-async def test_what_somebody_else_wrote_into_the_store(admin: Admin) -> None:
-    """A site shares the store: what it writes wrongly makes odd figures, and no error."""
+async def test_invalid_data_in_the_store_breaks_no_endpoint(admin: Admin) -> None:
+    """A site shares the store; its invalid data yields wrong values, and no errors."""
     command, keys = admin.stores.connection.command, admin.stores.keys
     (added, _), info_hash = await admin.stores.torrents.add(_HASH, {}), _HASH
     await command("HSET", keys.torrent(info_hash), "name", b"\xff\xed\xa0\x80", "seeders", "9" * 400)

@@ -1,9 +1,9 @@
-from tests.admin.api.asking import Program, all_pages
+from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
-from tracker.store.job import REPROCESS, SWEEP, Result
+from tracker.store.jobs.records import REPROCESS, SWEEP, Result, fingerprint
 
 
-async def test_putting_work_into_queues(full: Program) -> None:
+async def test_jobs_are_queued(full: ApiClient) -> None:
     async with full.session.post("/api/v1/reprocess", json={"min_score": 0.5, "max_seeders": 3.0}) as made:
         assert (made.status, made.headers["Location"]) == (202, "/api/v1/jobs/1")
         assert await made.json() == {"id": "1", "new": True}
@@ -13,22 +13,25 @@ async def test_putting_work_into_queues(full: Program) -> None:
         "pending",
         '{"max_seeders":3,"min_score":0.5}',
     )
+    assert job["fingerprint"] == fingerprint("reprocess", job["payload"])
+    (listed,) = (await full.get("/queues/reprocess/jobs", status="pending"))["items"]
+    assert listed["fingerprint"] == job["fingerprint"]
     await full.ask("POST", "/sweep", 202)
     assert await full.ask("POST", "/sweep", 202) == {"id": "2", "new": False}
     names = [queue["name"] for queue in (await full.get("/queues"))["items"]]
     assert names == [REPROCESS, SWEEP]
 
 
-async def test_a_least_above_the_most(full: Program) -> None:
-    answer = await full.ask("POST", "/reprocess", 422, json={"min_seeders": 3, "max_seeders": 2})
-    assert answer["detail"].startswith("no torrent has")
+async def test_a_min_above_the_max_is_refused(full: ApiClient) -> None:
+    response = await full.ask("POST", "/reprocess", 422, json={"min_seeders": 3, "max_seeders": 2})
+    assert response["detail"].startswith("a minimum exceeds")
     wrong = await full.wrong_fields(
         "POST", "/reprocess", data=b'{"min_score": NaN}', headers={"Content-Type": "application/json"}
     )
     assert wrong == ["body.min_score"]
 
 
-async def test_a_failed_job_runs_again(full: Program, admin: Admin) -> None:
+async def test_a_failed_job_runs_again(full: ApiClient, admin: Admin) -> None:
     jobs = admin.stores.jobs
     await jobs.enqueue(SWEEP)
     (claimed,) = await jobs.claim({SWEEP: (1, 1)})
@@ -39,7 +42,7 @@ async def test_a_failed_job_runs_again(full: Program, admin: Admin) -> None:
     assert (await full.ask("POST", "/jobs/1/retry"))["status"] == "pending"
 
 
-async def test_jobs_come_in_pages_and_go(full: Program, admin: Admin) -> None:
+async def test_jobs_are_paged_and_deleted(full: ApiClient, admin: Admin) -> None:
     for number in range(5):
         await admin.stores.jobs.enqueue(SWEEP, {"number": number})
     rows = await all_pages(full, "/queues/sweep/jobs", status="pending", limit=2)
@@ -50,7 +53,7 @@ async def test_jobs_come_in_pages_and_go(full: Program, admin: Admin) -> None:
     assert wrong == ["query.status"]
 
 
-async def test_what_is_not_there(full: Program) -> None:
+async def test_unknown_jobs_and_queues_are_not_found(full: ApiClient) -> None:
     await full.get("/jobs/1", 404)
     await full.ask("POST", "/jobs/1/retry", 404)
     await full.get("/queues/sweep/jobs", 404, status="failed")

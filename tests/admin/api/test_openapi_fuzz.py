@@ -1,4 +1,4 @@
-"""The API keeps its own description, whatever is sent: schemathesis makes the requests from the document.
+"""Responses match the OpenAPI document: schemathesis generates requests from it.
 
 It runs as a program of its own, so that neither its plugin nor its warnings touch the rest of the tests.
 """
@@ -13,11 +13,11 @@ from tests.admin.conftest import Admin, Serve
 from tests.store.harness import Store, running, update
 from tracker.admin.api import GROUPS
 from tracker.bittorrent import InfoHash
-from tracker.store.job import SWEEP
-from tracker.store.swarms import SwarmRules
+from tracker.store.jobs.records import SWEEP
+from tracker.store.swarms.rules import SwarmRules
 
 KNOWN = InfoHash(bytes.fromhex("c12fe1c06bba254a9dc9f519b335aa7c1367a88a"))
-"""The example in the document."""
+"""The example of the document."""
 
 CONFIG = """
 [headers]
@@ -34,16 +34,16 @@ negative_data_rejection.enabled = true
 positive_data_acceptance.enabled = true
 unsupported_method.enabled = true
 
-# A search with an order, a file that is no torrent, a least above the most, a name that would not print: schemas cannot
-# say that they are refused.
+# A sorted search, a file that is no torrent, a min above the max, a name that is not printable: schemas cannot express
+# that these are refused.
 [[operations]]
-include-operation-id = ["torrents_list_all", "torrents_create", "jobs_reprocess", "tokens_create"]
+include-operation-id = ["torrents_list_all", "torrents_create", "torrents_upload", "jobs_reprocess", "tokens_create"]
 checks.positive_data_acceptance.enabled = false
 """
 
 
 async def _fill(admin: Admin, url: str) -> None:
-    """So that the examples of the document are there."""
+    """Creates the objects of the document's examples."""
     stores = admin.stores
     await stores.torrents.add(KNOWN, {"name": "a film"})
     await stores.users.add("7")
@@ -58,7 +58,7 @@ async def _fill(admin: Admin, url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_the_api_keeps_its_description(serve: Serve, redis_url: str, tmp_path: Path) -> None:
+async def test_responses_match_the_document(serve: Serve, redis_url: str, tmp_path: Path) -> None:
     admin = await serve()
     await _fill(admin, redis_url)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)

@@ -1,13 +1,13 @@
 from html.parser import HTMLParser
 
-from tests.admin.api.asking import Program
+from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
 from tracker.admin.api import GROUPS
 from tracker.admin.api.page import kind, prose
 
 
 class Seen(HTMLParser):
-    """Which ids there are, where links lead, and what the policy would refuse."""
+    """Collects element ids, link targets, and what the CSP would block."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -25,10 +25,10 @@ class Seen(HTMLParser):
             self.refused.append(tag)
 
 
-async def test_every_endpoint_is_on_the_page(reader: Program) -> None:
-    async with reader.session.get("/api") as answer:
-        assert (answer.status, answer.content_type) == (200, "text/html")
-        text = await answer.text()
+async def test_every_endpoint_is_in_the_html_reference(reader: ApiClient) -> None:
+    async with reader.session.get("/api") as response:
+        assert (response.status, response.content_type) == (200, "text/html")
+        text = await response.text()
     seen = Seen()
     seen.feed(text)
     assert {endpoint.name for group in GROUPS for endpoint in group.all} <= set(seen.ids)
@@ -38,17 +38,17 @@ async def test_every_endpoint_is_on_the_page(reader: Program) -> None:
     assert not [link for link in seen.links if "://" in link]
 
 
-async def test_it_is_not_for_everybody(admin: Admin) -> None:
+async def test_the_html_reference_needs_authentication(admin: Admin) -> None:
     async with admin.client() as nobody:
-        async with nobody.get("/api", allow_redirects=False) as answer:
-            assert answer.status in (303, 401)
+        async with nobody.get("/api", allow_redirects=False) as response:
+            assert response.status in (303, 401)
 
 
 def test_prose_is_escaped() -> None:
     assert prose("a <b> `c<d` e") == "a &lt;b&gt; <code>c&lt;d</code> e"
 
 
-def test_kinds_in_a_few_words() -> None:
+def test_schemas_have_short_names() -> None:
     assert kind({"type": "array", "items": {"$ref": "#/components/schemas/PeerRow"}}) == "list of PeerRow"
     assert kind({"anyOf": [{"type": "integer"}, {"type": "null"}]}) == "integer or null"
     assert kind({"type": "string", "enum": ["a", "b"]}) == "a, b"

@@ -1,4 +1,4 @@
-"""What comes in, however broken, is refused with the right status and never with 500."""
+"""Invalid requests are refused with the right status, never with 500."""
 
 import json
 from typing import Any
@@ -7,7 +7,7 @@ import pytest
 from aiohttp import FormData
 from yarl import URL
 
-from tests.admin.api.asking import JSON, Program
+from tests.admin.api.api_client import JSON, ApiClient
 from tests.admin.conftest import Admin
 
 HASH = "ab" * 20
@@ -33,7 +33,7 @@ def raw(body: bytes, content_type: str = JSON) -> dict[str, Any]:
         '{"name": "utf-16"}'.encode("utf-16"),
     ],
 )
-async def test_what_is_no_json(full: Program, body: bytes) -> None:
+async def test_malformed_json_is_refused(full: ApiClient, body: bytes) -> None:
     await full.ask("POST", "/users", 400, **raw(body))
 
 
@@ -50,9 +50,9 @@ async def test_what_is_no_json(full: Program, body: bytes) -> None:
         b'{"user_id": []}',
     ],
 )
-async def test_json_that_does_not_fit(full: Program, body: bytes) -> None:
-    answer = await full.ask("POST", "/users", 422, **raw(body))
-    assert answer["errors"][0]["in"] == "body"
+async def test_json_of_a_wrong_shape_is_refused(full: ApiClient, body: bytes) -> None:
+    response = await full.ask("POST", "/users", 422, **raw(body))
+    assert response["errors"][0]["in"] == "body"
 
 
 @pytest.mark.parametrize(
@@ -74,12 +74,12 @@ async def test_json_that_does_not_fit(full: Program, body: bytes) -> None:
         ("reset_score", None),
     ],
 )
-async def test_values_that_do_not_fit(full: Program, field: str, value: object) -> None:
+async def test_invalid_values_are_refused(full: ApiClient, field: str, value: object) -> None:
     body = json.dumps({"info_hash": HASH, field: value}).encode()
     assert await full.wrong_fields("POST", "/torrents", **raw(body)) == [f"body.{field}"]
 
 
-async def test_unusual_text_survives(full: Program) -> None:
+async def test_unusual_text_is_kept(full: ApiClient) -> None:
     name = "<script>alert('x')</script> \U0001f600 \u202e \ufeff é"
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "name": name})
     assert (await full.get(f"/torrents/{HASH}"))["name"] == name
@@ -88,12 +88,19 @@ async def test_unusual_text_survives(full: Program) -> None:
 @pytest.mark.parametrize(
     "content_type", ["text/plain", "application/x-www-form-urlencoded", "application/jsonx", "x"]
 )
-async def test_another_kind_of_body(full: Program, content_type: str) -> None:
-    answer = await full.ask("POST", "/users", 415, **raw(b"{}", content_type))
-    assert "application/json" in answer["detail"]
+async def test_another_content_type_is_refused(full: ApiClient, content_type: str) -> None:
+    response = await full.ask("POST", "/users", 415, **raw(b"{}", content_type))
+    assert "application/json" in response["detail"]
 
 
-async def test_a_charset_beside_the_type_does_not_matter(full: Program) -> None:
+async def test_forms_are_accepted_for_uploads_only(full: ApiClient) -> None:
+    response = await full.ask("POST", "/torrents", 415, **raw(PART, BOUNDARY))
+    assert response["detail"] == "send a body of type application/json"
+    response = await full.ask("POST", "/torrent-files", 415, json={})
+    assert response["detail"] == "send a body of type multipart/form-data"
+
+
+async def test_a_charset_in_the_content_type_is_ignored(full: ApiClient) -> None:
     await full.ask("POST", "/users", 201, **raw(b"{}", "application/json; charset=utf-8"))
 
 
@@ -111,11 +118,11 @@ async def test_a_charset_beside_the_type_does_not_matter(full: Program) -> None:
         "limit=",
     ],
 )
-async def test_numbers_in_a_query_string(full: Program, admin: Admin, query: str) -> None:
+async def test_numbers_in_a_query_string_are_validated(full: ApiClient, admin: Admin, query: str) -> None:
     url = URL(f"{admin.url}/api/v1/users?{query}")
-    async with full.session.get(url) as answer:
-        assert answer.status == 422
-        assert (await answer.json(content_type=None))["errors"][0]["field"] == "limit"
+    async with full.session.get(url) as response:
+        assert response.status == 422
+        assert (await response.json(content_type=None))["errors"][0]["field"] == "limit"
 
 
 @pytest.mark.parametrize(
@@ -130,15 +137,15 @@ async def test_numbers_in_a_query_string(full: Program, admin: Admin, query: str
         ("/users", "x" * 3000 + "=1", "x" * 100),
     ],
 )
-async def test_parameters_that_are_none(
-    full: Program, admin: Admin, path: str, query: str, field: str
+async def test_unknown_parameters_are_refused(
+    full: ApiClient, admin: Admin, path: str, query: str, field: str
 ) -> None:
-    async with full.session.get(URL(f"{admin.url}/api/v1{path}?{query}", encoded=True)) as answer:
-        assert answer.status == 422
-        assert (await answer.json(content_type=None))["errors"][0]["field"] == field
+    async with full.session.get(URL(f"{admin.url}/api/v1{path}?{query}", encoded=True)) as response:
+        assert response.status == 422
+        assert (await response.json(content_type=None))["errors"][0]["field"] == field
 
 
-async def test_the_largest_numbers_are_no_trouble(full: Program) -> None:
+async def test_the_largest_numbers_are_accepted(full: ApiClient) -> None:
     await full.get("/users", offset=2**53 - 1)
     await full.get("/torrents", offset=2**53 - 1, limit=500)
     await full.get("/clients", cursor=2**64 - 1)
@@ -146,14 +153,14 @@ async def test_the_largest_numbers_are_no_trouble(full: Program) -> None:
     await full.get("/counters/announces", until=0)
 
 
-async def test_what_was_sent_is_not_repeated(full: Program) -> None:
-    answer = await full.ask("POST", "/users", 422, json={"user_id": "a secret"})
-    assert "a secret" not in str(answer)
+async def test_errors_do_not_repeat_the_input(full: ApiClient) -> None:
+    response = await full.ask("POST", "/users", 422, json={"user_id": "a secret"})
+    assert "a secret" not in str(response)
 
 
-async def test_the_list_of_mistakes_is_bounded(full: Program) -> None:
-    answer = await full.ask("POST", "/users", 422, json={f"x{number}": 1 for number in range(1000)})
-    assert len(answer["errors"]) == 20
+async def test_the_list_of_errors_is_bounded(full: ApiClient) -> None:
+    response = await full.ask("POST", "/users", 422, json={f"x{number}": 1 for number in range(1000)})
+    assert len(response["errors"]) == 20
 
 
 BOUNDARY = "multipart/form-data; boundary=b"
@@ -178,7 +185,8 @@ PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\
         (BOUNDARY, b'--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xff\r\n--b--\r\n'),
         (
             BOUNDARY,
-            b'--b\r\nContent-Disposition: form-data; name="name"\r\nContent-Type: text/plain; charset=nope\r\n\r\nx\r\n--b--\r\n',
+            b'--b\r\nContent-Disposition: form-data; name="name"\r\n'
+            b"Content-Type: text/plain; charset=nope\r\n\r\nx\r\n--b--\r\n",
         ),
         (
             BOUNDARY,
@@ -201,27 +209,27 @@ PART = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\
         ),
     ],
 )
-async def test_forms_that_are_none(full: Program, content_type: str, body: bytes) -> None:
-    async with full.session.post("/api/v1/torrents", **raw(body, content_type)) as answer:
-        assert answer.status in (400, 413, 422), await answer.text()
+async def test_malformed_forms_are_refused(full: ApiClient, content_type: str, body: bytes) -> None:
+    async with full.session.post("/api/v1/torrent-files", **raw(body, content_type)) as response:
+        assert response.status in (400, 413, 422), await response.text()
 
 
-async def test_a_form_with_a_field_twice(full: Program) -> None:
+async def test_a_repeated_form_field_is_refused(full: ApiClient) -> None:
     form = FormData()
     form.add_field("file", b"x", filename="f")
     form.add_field("file", b"y", filename="g")
-    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.file"]
+    assert await full.wrong_fields("POST", "/torrent-files", data=form) == ["body.file"]
 
 
-async def test_a_file_where_a_text_belongs(full: Program) -> None:
+async def test_a_file_in_place_of_a_text_is_refused(full: ApiClient) -> None:
     form = FormData()
     form.add_field("file", b"x", filename="f")
     form.add_field("private", b"true\xff", filename="g")
-    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.private"]
+    assert await full.wrong_fields("POST", "/torrent-files", data=form) == ["body.private"]
 
 
-async def test_bodies_that_are_not_what_their_headers_say(full: Program) -> None:
+async def test_bodies_that_contradict_their_headers_are_refused(full: ApiClient) -> None:
     for encoding in ("gzip", "deflate", "br"):
         headers = {"Content-Type": JSON, "Content-Encoding": encoding}
-        async with full.session.post("/api/v1/users", data=b"no such thing", headers=headers) as answer:
-            assert answer.status in (400, 415), encoding
+        async with full.session.post("/api/v1/users", data=b"no such thing", headers=headers) as response:
+            assert response.status in (400, 415), encoding

@@ -1,15 +1,15 @@
-from tests.admin.api.asking import Program
+from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
 
 
-async def test_sums_of_all_time(full: Program, admin: Admin) -> None:
+async def test_totals_are_shown(full: ApiClient, admin: Admin) -> None:
     await admin.stores.users.add()
     sums = await full.get("/statistics")
     assert (sums["users"], sums["torrents"], sums["totals"]["seeders"]) == (1, 0, 0)
     assert sums["failures"] == {}
 
 
-async def test_a_counter_over_time(full: Program, admin: Admin) -> None:
+async def test_a_counter_is_shown_over_time(full: ApiClient, admin: Admin) -> None:
     counters, now = admin.stores.counters, admin.clock.now
     counters.count("announces", by=3)
     counters.count("failures.no such torrent", at=now - 120)
@@ -20,20 +20,24 @@ async def test_a_counter_over_time(full: Program, admin: Admin) -> None:
     assert series["precision"] == 60 and len(series["items"]) == 120
     assert series["items"][-1] == {"start": int(now // 60 * 60), "count": 3}
     bare = await full.get("/counters/failures.no such torrent", precision=1, fill="false")
-    assert [each["count"] for each in bare["items"]] == []  # a second of two minutes ago is no longer kept
+    assert [
+        each["count"] for each in bare["items"]
+    ] == []  # a slice of one second is dropped after two minutes
     bare = await full.get("/counters/failures.no such torrent", fill="false", since=int(now) - 200)
     assert [each["count"] for each in bare["items"]] == [1]
     assert (await full.get("/counters/announces", fill="false", until=int(now) - 100))["items"] == []
 
 
-async def test_a_counter_that_never_counted(full: Program) -> None:
+async def test_an_unknown_counter_is_empty(full: ApiClient) -> None:
     assert {each["count"] for each in (await full.get("/counters/nothing"))["items"]} == {0}
     assert (await full.get("/counters/nothing", fill="false"))["items"] == []
 
 
-async def test_what_cannot_be_asked_for(full: Program) -> None:
+async def test_invalid_parameters_of_series_are_refused(full: ApiClient) -> None:
     for query, field in (
         ({"precision": "7"}, "query.precision"),
+        ({"precision": "+60"}, "query.precision"),
+        ({"precision": "60.0"}, "query.precision"),
         ({"since": "-1"}, "query.since"),
         ({"fill": "yes"}, "query.fill"),
         ({"until": "1e3"}, "query.until"),
@@ -42,13 +46,14 @@ async def test_what_cannot_be_asked_for(full: Program) -> None:
         assert await full.wrong_fields("GET", "/counters/announces", params=query) == [field]
 
 
-async def test_a_distribution_over_time(full: Program, admin: Admin) -> None:
+async def test_a_distribution_is_shown_over_time(full: ApiClient, admin: Admin) -> None:
     for value in (1.0, 2.0, 3.0):
         admin.stores.counters.observe("announce_seconds", value)
     await admin.stores.counters.flush()
     assert (await full.get("/distributions"))["items"] == ["announce_seconds"]
     found = await full.get("/distributions/announce_seconds")
     (only,) = found["items"]
-    assert (only["count"], only["mean"], only["min"], only["max"]) == (3, 2.0, 1.0, 3.0)
+    assert (only["count"], only["sum"], only["mean"], only["min"], only["max"]) == (3, 6.0, 2.0, 1.0, 3.0)
+    assert found["total"]["sum"] == 6.0
     assert found["total"]["deviation"] == only["deviation"]
     assert (await full.get("/distributions/nothing"))["total"] is None

@@ -1,17 +1,19 @@
 import pytest
 
-from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
 from tests.store.harness import ALICE, info_hash, peer_id, update
 from tracker.bittorrent import PeerId
-from tracker.store.metrics import PlaceNames
-from tracker.store.scores import Scored
-from tracker.store.uniques import Sighting
+from tracker.store.stats.metric_names import PlaceNames
+from tracker.store.stats.unique_users import UniqueUserEvent
+from tracker.store.torrents.scores import Scored
 
 ONE = info_hash(1).hex()
 
 
-async def test_peers_of_a_torrent(full: Program, reader: Program, admin: Admin, redis_url: str) -> None:
+async def test_peers_of_a_torrent_are_listed(
+    full: ApiClient, reader: ApiClient, admin: Admin, redis_url: str
+) -> None:
     await admin.stores.torrents.add(info_hash(1))
     await admin.stores.users.add("7", ALICE)
     async with swarms_of(admin, redis_url, private=True) as store:
@@ -28,7 +30,7 @@ async def test_peers_of_a_torrent(full: Program, reader: Program, admin: Admin, 
     assert ALICE not in text
 
 
-async def test_all_peers_come_in_pages(full: Program, admin: Admin, redis_url: str) -> None:
+async def test_all_peers_are_listed_page_by_page(full: ApiClient, admin: Admin, redis_url: str) -> None:
     async with swarms_of(admin, redis_url) as store:
         for number in range(600):
             await store.announce(update(number, "s"))
@@ -36,7 +38,7 @@ async def test_all_peers_come_in_pages(full: Program, admin: Admin, redis_url: s
     assert {peer["peer_id"] for peer in found} == {peer_id(number).hex() for number in range(600)}
 
 
-async def test_the_past_and_the_turn(full: Program, admin: Admin, redis_url: str) -> None:
+async def test_history_and_rank_are_shown(full: ApiClient, admin: Admin, redis_url: str) -> None:
     async with swarms_of(admin, redis_url) as store:
         await store.announce(update(1, "s"))
     shown = await full.get(f"/torrents/{ONE}")
@@ -56,18 +58,18 @@ async def test_the_past_and_the_turn(full: Program, admin: Admin, redis_url: str
     }
 
 
-async def test_where_its_users_are(full: Program, admin: Admin) -> None:
+async def test_locations_of_users_are_listed(full: ApiClient, admin: Admin) -> None:
     await admin.stores.torrents.add(info_hash(1))
-    place = PlaceNames("GB", "GB/ENG/London", "GB/SW1A")
-    batch = [Sighting(info_hash(1), f"192.0.2.{number}", place) for number in range(3)]
-    await admin.stores.uniques.sight(batch, admin.clock.now)
+    place = PlaceNames("United_Kingdom", "London", "SW1A")
+    batch = [UniqueUserEvent(info_hash(1), f"192.0.2.{number}", place) for number in range(3)]
+    await admin.stores.uniques.count(batch, admin.clock.now)
     page = await full.get(f"/torrents/{ONE}/uniques")
     assert page["users"] == 3
-    assert {"scope": "cities", "place": "GB/ENG/London", "users": 3} in page["items"]
+    assert {"scope": "cities", "place": "United_Kingdom/London", "users": 3} in page["items"]
     assert (await full.get(f"/torrents/{ONE}"))["unique_users"] == 3
     assert len(await all_pages(full, f"/torrents/{ONE}/uniques", limit=1)) == 3
 
 
 @pytest.mark.parametrize("what", ["peers", "history", "uniques"])
-async def test_of_an_unknown_torrent_there_is_nothing(full: Program, what: str) -> None:
+async def test_an_unknown_torrent_is_not_found(full: ApiClient, what: str) -> None:
     await full.get(f"/torrents/{ONE}/{what}", 404)

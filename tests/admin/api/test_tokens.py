@@ -1,23 +1,23 @@
-from tests.admin.api.asking import Program
+from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin
 
 
-async def test_a_token_works_until_it_is_revoked(full: Program, admin: Admin) -> None:
+async def test_a_token_works_until_it_is_revoked(full: ApiClient, admin: Admin) -> None:
     made = await full.ask("POST", "/tokens", 201, json={"name": "site"})
     assert made["scope"] == "read"
     headers = {"Authorization": f"Bearer {made['token']}"}
     async with admin.client(headers=headers) as session:
-        async with session.get("/api/v1/torrents") as answer:
-            assert answer.status == 200
-        async with session.post("/api/v1/tokens", json={"name": "more", "scope": "full"}) as answer:
-            assert answer.status == 403
+        async with session.get("/api/v1/torrents") as response:
+            assert response.status == 200
+        async with session.post("/api/v1/tokens", json={"name": "more", "scope": "full"}) as response:
+            assert response.status == 403
         await full.ask("DELETE", f"/tokens/{made['token_id']}", 204)
-        async with session.get("/api/v1/torrents") as answer:
-            assert answer.status == 401
+        async with session.get("/api/v1/torrents") as response:
+            assert response.status == 401
     await full.ask("DELETE", f"/tokens/{made['token_id']}", 404)
 
 
-async def test_the_list_has_no_secrets_and_is_for_scope_full(full: Program, reader: Program) -> None:
+async def test_the_list_has_no_secrets_and_needs_scope_full(full: ApiClient, reader: ApiClient) -> None:
     made = await full.ask("POST", "/tokens", 201, json={"name": "site", "scope": "full"})
     listed = await full.get("/tokens")
     assert "site" in [row["name"] for row in listed["items"]]
@@ -25,7 +25,7 @@ async def test_the_list_has_no_secrets_and_is_for_scope_full(full: Program, read
     await reader.get("/tokens", 403)
 
 
-async def test_names(full: Program) -> None:
+async def test_token_names_are_unique_and_validated(full: ApiClient) -> None:
     await full.ask("POST", "/tokens", 201, json={"name": "site"})
     await full.ask("POST", "/tokens", 409, json={"name": "site"})
     for name in ("", "x" * 65, "a\nb"):

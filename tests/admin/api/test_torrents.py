@@ -2,10 +2,10 @@ import bencodepy
 import pytest
 from aiohttp import FormData
 
-from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
-from tests.admin.test_operations import HYBRID
 from tests.store.harness import info_hash, update
+from tests.test_operations import HYBRID
 
 HASH = "ab" * 20
 
@@ -16,7 +16,7 @@ def torrent_file(info: dict[bytes, object] | None = None) -> FormData:
     return form
 
 
-async def test_a_torrent_by_its_info_hash(full: Program) -> None:
+async def test_a_torrent_is_registered_by_info_hash(full: ApiClient) -> None:
     async with full.session.post(
         "/api/v1/torrents", json={"info_hash": HASH.upper(), "name": "a film"}
     ) as made:
@@ -39,40 +39,50 @@ async def test_a_torrent_by_its_info_hash(full: Program) -> None:
     assert (await full.get(f"/torrents/{HASH}"))["private"] is True
 
 
-async def test_a_torrent_by_its_v2_hash(full: Program) -> None:
+async def test_a_torrent_is_registered_by_v2_hash(full: ApiClient) -> None:
     body = await full.ask("POST", "/torrents", 201, json={"info_hash": "cd" * 32})
     assert body["torrents"][0]["info_hash"] == "cd" * 20
 
 
-async def test_a_hybrid_file_is_two_torrents(full: Program) -> None:
-    body = await full.ask("POST", "/torrents", 201, data=torrent_file())
+async def test_a_hybrid_file_registers_two_torrents(full: ApiClient) -> None:
+    body = await full.ask("POST", "/torrent-files", 201, data=torrent_file())
     assert len(body["torrents"]) == 2
     for each in body["torrents"]:
         assert (await full.get(f"/torrents/{each['info_hash']}"))["name"] == "a film"
     form = torrent_file()
     form.add_field("name", "another")
     form.add_field("private", "true")
-    assert (await full.ask("POST", "/torrents", 200, data=form))["new"] is False
+    assert (await full.ask("POST", "/torrent-files", 200, data=form))["new"] is False
     shown = await full.get(f"/torrents/{body['torrents'][0]['info_hash']}")
     assert (shown["name"], shown["private"]) == ("another", True)
 
 
-async def test_what_is_no_torrent_file(full: Program) -> None:
+@pytest.mark.parametrize(("written", "private"), [("True", True), ("false", False), ("FALSE", False)])
+async def test_booleans_of_forms_are_case_insensitive(full: ApiClient, written: str, private: bool) -> None:
+    """Clients made by openapi-python-client send ``False`` for omitted fields."""
+    form = torrent_file()
+    form.add_field("private", written)
+    form.add_field("reset_score", "False")
+    added = await full.ask("POST", "/torrent-files", 201, data=form)
+    assert (await full.get(f"/torrents/{added['torrents'][0]['info_hash']}"))["private"] is private
+
+
+async def test_invalid_torrent_files_are_refused(full: ApiClient) -> None:
     form = FormData()
     form.add_field("file", b"d4:info", filename="a.torrent")
-    answer = await full.ask("POST", "/torrents", 422, data=form)
-    assert answer["detail"] == "this is not a well-formed .torrent file"
+    response = await full.ask("POST", "/torrent-files", 422, data=form)
+    assert response["detail"] == "this is not a well-formed .torrent file"
     form = FormData({"name": "no file"})
     form.add_field("other", b"x", filename="x")
-    assert await full.wrong_fields("POST", "/torrents", data=form) == ["body.file", "body.other"]
+    assert await full.wrong_fields("POST", "/torrent-files", data=form) == ["body.file", "body.other"]
 
 
-async def test_an_id_that_is_no_number_is_a_conflict(full: Program, admin: Admin) -> None:
+async def test_a_torrent_id_that_is_no_number_is_a_conflict(full: ApiClient, admin: Admin) -> None:
     await admin.stores.connection.command("SET", admin.stores.keys.info_hash(info_hash(1)), "a site's")
     await full.ask("POST", "/torrents", 409, json={"info_hash": info_hash(1).hex()})
 
 
-async def test_lists_have_an_order_and_pages(full: Program, admin: Admin, redis_url: str) -> None:
+async def test_lists_are_sorted_and_paged(full: ApiClient, admin: Admin, redis_url: str) -> None:
     async with swarms_of(admin, redis_url) as store:
         for torrent in range(1, 6):
             for peer in range(torrent):
@@ -87,7 +97,7 @@ async def test_lists_have_an_order_and_pages(full: Program, admin: Admin, redis_
         assert len(page["items"]) == page["total"] == 5
 
 
-async def test_a_search_by_name_and_by_hash(full: Program) -> None:
+async def test_torrents_are_found_by_name_and_info_hash(full: ApiClient) -> None:
     for number, name in ((1, "Sintel"), (2, "sintel again"), (3, "Big Buck Bunny")):
         await full.ask("POST", "/torrents", 201, json={"info_hash": info_hash(number).hex(), "name": name})
     found = await all_pages(full, "/torrents", q="SINTEL", limit=1)
@@ -99,7 +109,7 @@ async def test_a_search_by_name_and_by_hash(full: Program) -> None:
     await full.get("/torrents", 422, q="x", cursor="nocursor")
 
 
-async def test_changes(full: Program) -> None:
+async def test_torrents_can_be_changed(full: ApiClient) -> None:
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "name": "a film"})
     row = await full.ask("PATCH", f"/torrents/{HASH}", json={"enabled": False, "reason": "asked to"})
     assert (row["state"], row["reason"], row["name"]) == ("disabled", "asked to", "a film")
@@ -111,7 +121,7 @@ async def test_changes(full: Program) -> None:
     assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"multi_up": 1001}) == ["body.multi_up"]
 
 
-async def test_registering_anew_changes_only_what_is_said(full: Program) -> None:
+async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "multi_up": 3})
     assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"
     await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "name": "x"})
@@ -120,20 +130,20 @@ async def test_registering_anew_changes_only_what_is_said(full: Program) -> None
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])
-async def test_unknown_torrents(full: Program, method: str) -> None:
+async def test_unknown_torrents_are_not_found(full: ApiClient, method: str) -> None:
     options = {"json": {"name": "x"}} if method == "PATCH" else {}
     await full.ask(method, f"/torrents/{HASH}", 404, **options)
     assert await full.wrong_fields(method, "/torrents/xyz", **options) == ["path.info_hash"]
 
 
-async def test_a_removed_torrent_is_gone(full: Program) -> None:
+async def test_a_removed_torrent_is_gone(full: ApiClient) -> None:
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
     await full.ask("DELETE", f"/torrents/{HASH}", 204)
     await full.get(f"/torrents/{HASH}", 404)
     await full.ask("DELETE", f"/torrents/{HASH}", 404)
 
 
-async def test_readers_change_nothing(reader: Program) -> None:
+async def test_scope_read_cannot_change_torrents(reader: ApiClient) -> None:
     await reader.ask("POST", "/torrents", 403, json={"info_hash": HASH})
     await reader.ask("DELETE", f"/torrents/{HASH}", 403)
     assert (await reader.get("/torrents"))["items"] == []

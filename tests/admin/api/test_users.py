@@ -2,12 +2,12 @@ from typing import Any
 
 import pytest
 
-from tests.admin.api.asking import Program, all_pages, swarms_of
+from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
-from tests.store.harness import ALICE, BOB, info_hash, update
+from tests.store.harness import ALICE, BOB, info_hash, redis_of, update
 
 
-async def test_a_passkey_is_told_to_whoever_may_read_it(full: Program, reader: Program) -> None:
+async def test_passkeys_are_shown_to_scope_full_only(full: ApiClient, reader: ApiClient) -> None:
     async with full.session.post("/api/v1/users", json={}) as made:
         assert (made.status, made.headers["Location"]) == (201, "/api/v1/users/1")
         told = await made.json()
@@ -18,7 +18,7 @@ async def test_a_passkey_is_told_to_whoever_may_read_it(full: Program, reader: P
         assert told["passkey"] not in str(await full.get(path))
 
 
-async def test_an_id_that_is_taken(full: Program) -> None:
+async def test_a_taken_user_id_is_a_conflict(full: ApiClient) -> None:
     await full.ask("POST", "/users", 201, json={"user_id": "7", "can_leech": False})
     await full.ask("POST", "/users", 409, json={"user_id": "7"})
     assert await full.wrong_fields("POST", "/users", json={"user_id": "07"}) == ["body.user_id"]
@@ -26,7 +26,7 @@ async def test_an_id_that_is_taken(full: Program) -> None:
     assert (await full.get("/users/7"))["can_leech"] is False
 
 
-async def test_users_change(full: Program) -> None:
+async def test_users_can_be_changed(full: ApiClient) -> None:
     await full.ask("POST", "/users", 201, json={"user_id": "7"})
     row = await full.ask("PATCH", "/users/7", json={"enabled": False})
     assert (row["enabled"], row["can_leech"]) == (False, True)
@@ -51,19 +51,32 @@ async def test_users_change(full: Program) -> None:
         ("GET", "/torrents/hnr"),
     ],
 )
-async def test_unknown_users(full: Program, method: str, path: str) -> None:
+async def test_unknown_users_are_not_found(full: ApiClient, method: str, path: str) -> None:
     options: dict[str, Any] = {"json": {}} if method == "PATCH" else {}
     await full.ask(method, f"/users/999{path}", 404, **options)
     assert await full.wrong_fields(method, f"/users/0x1{path}", **options) == ["path.user_id"]
 
 
-async def test_a_user_is_not_found_by_passkey(full: Program, admin: Admin) -> None:
-    """It would stand in logs of proxies."""
+async def test_unreported_downloads_are_shown(full: ApiClient, admin: Admin) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    assert (await full.get("/users/7"))["unreported"] == 0
+    keys, redis = admin.stores.keys, redis_of(admin.stores.connection)
+    await redis.hset(keys.user("7"), "unreported", "5000")
+    await redis.hset(keys.user_torrent("7", "1"), "unreported", "5000")
+    await redis.sadd(keys.user_set("7", "active"), "1", "2")
+    await redis.hset(keys.user_torrent("7", "2"), "unreported", "-300")
+    assert (await full.get("/users/7"))["unreported"] == 5000
+    rows = (await full.get("/users/7/torrents/active"))["items"]
+    assert {row["torrent_id"]: row["unreported"] for row in rows} == {"1": 5000, "2": 0}
+
+
+async def test_a_user_is_not_found_by_passkey(full: ApiClient, admin: Admin) -> None:
+    """Proxies would log it."""
     await admin.stores.users.add("7", "1" * 15 + "a")
     assert await full.wrong_fields("GET", f"/users/{'1' * 15}a") == ["path.user_id"]
 
 
-async def test_the_list_comes_in_pages(full: Program, admin: Admin) -> None:
+async def test_the_list_is_paged(full: ApiClient, admin: Admin) -> None:
     for _ in range(5):
         await admin.stores.users.add()
     rows = await all_pages(full, "/users", limit=2)
@@ -71,12 +84,14 @@ async def test_the_list_comes_in_pages(full: Program, admin: Admin) -> None:
     assert (await full.get("/users"))["total"] == 5
 
 
-async def test_torrents_of_a_user_and_hit_and_runs(full: Program, admin: Admin, redis_url: str) -> None:
+async def test_torrents_and_hit_and_runs_of_a_user_are_listed(
+    full: ApiClient, admin: Admin, redis_url: str
+) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": "a film"})
     await admin.stores.torrents.add(info_hash(2))
     await admin.stores.users.add("7", ALICE)
     await admin.stores.users.add("8", BOB)
-    rules = {"private": True, "hnr_min_bytes": 100, "hnr_threshold": 1000, "longest_gap": 7200}
+    rules = {"private": True, "hnr_min_bytes": 100, "hnr_threshold": 1000, "max_gap": 7200}
     async with swarms_of(admin, redis_url, **rules) as store:
         for torrent in (1, 2):
             await store.announce(update(1, "s", torrent=torrent, passkey=ALICE))

@@ -1,10 +1,10 @@
-"""Names the admin port answers to, and origins it takes changes from, as pure decisions."""
+"""Validation of host names and origins, without sockets."""
 
 import pytest
 from multidict import CIMultiDict
 
-from tracker.admin.hosts import Hosts
-from tracker.admin.problems import Problem
+from tracker.admin.auth.hosts import Hosts
+from tracker.admin.http.problems import Problem
 
 HOSTS = Hosts(
     ("Tracker.Example", "[2001:db8::7]", "192.0.2.7"), ("127.0.0.1:6970", "[::1]:6970", "unix:/run/x")
@@ -12,7 +12,7 @@ HOSTS = Hosts(
 
 
 def refusal(method: str = "GET", path: str = "/", **headers: str) -> int:
-    """The status of the refusal, 0 for none."""
+    """The status of the refusal; 0 if accepted."""
     given = {name.replace("_", "-"): value for name, value in headers.items()}
     try:
         HOSTS.check(method, path, CIMultiDict(given))
@@ -37,7 +37,7 @@ def refusal(method: str = "GET", path: str = "/", **headers: str) -> int:
         "192.0.2.7",
     ],
 )
-def test_our_names(host: str) -> None:
+def test_valid_host_names_are_accepted(host: str) -> None:
     assert refusal(Host=host) == 0
 
 
@@ -62,11 +62,11 @@ def test_our_names(host: str) -> None:
         "unix",
     ],
 )
-def test_names_that_are_not_ours(host: str) -> None:
+def test_unknown_host_names_are_refused(host: str) -> None:
     assert refusal(Host=host) == 421
 
 
-def test_no_host_two_hosts_and_no_path_are_malformed() -> None:
+def test_missing_and_repeated_hosts_and_missing_paths_are_malformed() -> None:
     with pytest.raises(Problem, match="400"):
         HOSTS.check("GET", "/", CIMultiDict([("Host", "localhost"), ("Host", "evil.example")]))
     assert refusal() == 400
@@ -86,7 +86,7 @@ def test_no_host_two_hosts_and_no_path_are_malformed() -> None:
         ("localhost", "http://localhost:80"),
     ],
 )
-def test_our_origins(host: str, origin: str) -> None:
+def test_valid_origins_are_accepted(host: str, origin: str) -> None:
     assert refusal("POST", Host=host, Origin=origin) == 0
     assert refusal("POST", Host=host, Origin=origin, Sec_Fetch_Site="same-origin") == 0
 
@@ -108,27 +108,27 @@ def test_our_origins(host: str, origin: str) -> None:
         ("127.0.0.1:6970", "https://tracker.example.evil.example"),
     ],
 )
-def test_origins_that_are_not_ours(host: str, origin: str) -> None:
+def test_unknown_origins_are_refused(host: str, origin: str) -> None:
     for method in ("POST", "PUT", "PATCH", "DELETE", "OPTIONS"):
         assert refusal(method, Host=host, Origin=origin) == 403
     assert (
         refusal("GET", Host=host, Origin=origin) == 0
-    )  # it cannot be read from there, for nothing allows it
+    )  # the other site cannot read the response: there is no CORS header
 
 
-def test_the_address_a_connection_came_to_is_one_of_the_addresses_listened_on() -> None:
+def test_the_local_address_of_a_wildcard_listener_is_accepted() -> None:
     HOSTS.check("GET", "/", CIMultiDict(Host="198.51.100.1:6970"), "198.51.100.1")
     with pytest.raises(Problem, match="421"):
         HOSTS.check("GET", "/", CIMultiDict(Host="198.51.100.1:6970"), "198.51.100.2")
 
 
-def test_programs_send_no_origin() -> None:
+def test_requests_without_an_origin_are_accepted() -> None:
     assert refusal("POST", Host="localhost") == 0
 
 
 @pytest.mark.parametrize(
     ("site", "status"), [("cross-site", 403), ("same-site", 403), ("none", 0), ("odd", 403)]
 )
-def test_what_browsers_say_of_the_site(site: str, status: int) -> None:
+def test_sec_fetch_site_decides_about_cross_site_requests(site: str, status: int) -> None:
     assert refusal("POST", Host="localhost", Sec_Fetch_Site=site) == status
     assert refusal("POST", Host="localhost", Origin="http://localhost", Sec_Fetch_Site=site) == status

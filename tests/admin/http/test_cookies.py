@@ -1,10 +1,10 @@
-"""Which cookie of a browser counts: over TLS only the one that nobody else can put there."""
+"""Selection of the session cookie: over TLS only the ``__Host-`` cookie counts."""
 
 import pytest
 from aiohttp.test_utils import make_mocked_request
 
 from tests.admin.conftest import Admin, Serve
-from tracker.admin.cookies import COOKIE, SECURE_COOKIE, came_by_tls, cookie_of
+from tracker.admin.http.cookies import COOKIE, SECURE_COOKIE, came_by_tls, cookie_of
 
 
 @pytest.mark.parametrize(
@@ -26,8 +26,8 @@ from tracker.admin.cookies import COOKIE, SECURE_COOKIE, came_by_tls, cookie_of
         ({"Host": "localhost", "X-Forwarded-Proto": "https", "Sec-Fetch-Site": "none"}, True),
     ],
 )
-def test_how_tls_is_told(headers: dict[str, str], tls: bool) -> None:
-    """Browsers say of which site a request is only over TLS, and to this machine."""
+def test_tls_is_recognised_by_headers(headers: dict[str, str], tls: bool) -> None:
+    """Browsers send Sec-Fetch-Site only over TLS and to loopback hosts."""
     assert came_by_tls(make_mocked_request("GET", "/", headers)) == tls
 
 
@@ -42,21 +42,19 @@ def test_how_tls_is_told(headers: dict[str, str], tls: bool) -> None:
         ({}, ""),
     ],
 )
-def test_over_tls_the_plain_cookie_counts_for_nothing(headers: dict[str, str], found: str) -> None:
+def test_the_plain_cookie_is_ignored_over_tls(headers: dict[str, str], found: str) -> None:
     assert cookie_of(make_mocked_request("GET", "/", headers)) == found
 
 
 @pytest.mark.parametrize("told", [{"X-Forwarded-Proto": "https"}, {"Sec-Fetch-Site": "none"}])
-async def test_nobody_works_in_a_session_that_another_host_planted(
-    serve: Serve, told: dict[str, str]
-) -> None:
-    """Cookie tossing: a host of the same domain sets the plain cookie, of a session of its own."""
+async def test_a_cookie_planted_by_another_host_is_ignored(serve: Serve, told: dict[str, str]) -> None:
+    """Cookie tossing: another host of the domain sets the plain cookie of its own session."""
     admin = await serve(hosts=("tracker.example",))
     _, planted = await _signed_in(admin)
     headers = {"Host": "tracker.example", "Cookie": f"{COOKIE}={planted}", **told}
     async with admin.client(headers=headers) as victim:
-        async with victim.get("/", allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        async with victim.get("/", allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (303, "/sign-in")
         async with victim.get("/api/v1/torrents") as refused:
             assert refused.status == 401
 

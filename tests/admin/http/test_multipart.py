@@ -2,12 +2,12 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.admin.multipart import MOST_FIELDS, File, parse_form
+from tracker.admin.http.multipart import MAX_FIELDS, File, parse_form
 
 TYPE = "multipart/form-data; boundary=b"
 
 
-def test_texts_and_files() -> None:
+def test_texts_and_files_are_parsed() -> None:
     body = (
         b'preamble\r\n--b\r\nContent-Disposition: form-data; name="name"\r\n\r\n\xc3\xa9\r\n'
         b'--b\r\nContent-Type: text/plain\r\ncontent-disposition: form-data; filename="x.torrent"; name=file\r\n\r\n'
@@ -17,11 +17,11 @@ def test_texts_and_files() -> None:
     assert parse_form('multipart/form-data; charset=utf-8; BOUNDARY="b"', body)[0] == ("name", "é")
 
 
-def test_a_form_without_fields() -> None:
+def test_a_form_without_fields_is_empty() -> None:
     assert parse_form(TYPE, b"--b--\r\n") == []
 
 
-def test_a_file_without_content() -> None:
+def test_an_empty_file_is_parsed() -> None:
     body = b'--b\r\nContent-Disposition: form-data; name="file"; filename=""\r\n\r\n\r\n--b--'
     assert parse_form(TYPE, body) == [("file", File("", b""))]
 
@@ -39,22 +39,22 @@ def test_a_file_without_content() -> None:
         b'--b\r\nContent-Disposition: attachment; name="x"\r\n\r\nx\r\n--b--',
         b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\n\xff\r\n--b--',
         b'--b\r\nContent-Disposition: form-data; name="\xff"\r\n\r\nx\r\n--b--',
-        b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\nx\r\n' * (MOST_FIELDS + 1) + b"--b--",
+        b'--b\r\nContent-Disposition: form-data; name="x"\r\n\r\nx\r\n' * (MAX_FIELDS + 1) + b"--b--",
     ],
 )
-def test_what_is_no_form(body: bytes) -> None:
+def test_malformed_forms_are_refused(body: bytes) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_form(TYPE, body)
 
 
 @pytest.mark.parametrize("kind", ["multipart/form-data", "multipart/form-data; boundary=", TYPE + "b" * 70])
-def test_what_names_no_boundary(kind: str) -> None:
+def test_a_missing_boundary_is_refused(kind: str) -> None:
     with pytest.raises(ValueError, match=r"."):
         parse_form(kind, b"--b--")
 
 
 @given(st.text(), st.binary())
-def test_it_is_total(kind: str, body: bytes) -> None:
+def test_any_input_is_parsed_or_refused(kind: str, body: bytes) -> None:
     for each in (kind, TYPE):
         try:
             parse_form(each, body)
@@ -62,10 +62,8 @@ def test_it_is_total(kind: str, body: bytes) -> None:
             continue
 
 
-@given(
-    st.lists(st.binary().filter(lambda content: b"\r\n--b" not in b"\r\n" + content), max_size=MOST_FIELDS)
-)
-def test_files_come_out_as_they_went_in(contents: list[bytes]) -> None:
+@given(st.lists(st.binary().filter(lambda content: b"\r\n--b" not in b"\r\n" + content), max_size=MAX_FIELDS))
+def test_file_contents_are_unchanged(contents: list[bytes]) -> None:
     head = b'--b\r\nContent-Disposition: form-data; name="file"; filename="f"\r\n\r\n'
     body = b"".join(head + content + b"\r\n" for content in contents) + b"--b--\r\n"
     assert parse_form(TYPE, body) == [("file", File("f", content)) for content in contents]

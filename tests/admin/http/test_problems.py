@@ -1,4 +1,4 @@
-"""Problem details (RFC 9457): what they say, and what they keep to themselves."""
+"""Problem details (RFC 9457): their members, and what they hide."""
 
 import asyncio
 import json
@@ -12,16 +12,16 @@ import structlog
 from aiohttp import web
 from redis.exceptions import OutOfMemoryError
 
-from tracker.admin.connections import Limits, serving
-from tracker.admin.problems import CONTENT_TYPE, Problem, explained
-from tracker.errors import ClientError, StoreAway
-from tracker.listeners import open_listeners
+from tracker.admin.http.connections import Limits, serving
+from tracker.admin.http.problems import CONTENT_TYPE, Problem, problem_middleware
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.system.listeners import open_listeners
 
 
 @asynccontextmanager
 async def answering(handle: Callable[[web.Request], Any], **options: Any) -> AsyncIterator[str]:
     """The URL of a port with this handler at /x/{secret}."""
-    app = web.Application(middlewares=[explained], **options)
+    app = web.Application(middlewares=[problem_middleware], **options)
     app.router.add_route("*", "/x/{secret}", handle)
     listeners = await open_listeners(["127.0.0.1:0"])
     async with serving(app, listeners, Limits()):
@@ -41,55 +41,55 @@ def raising(error: BaseException) -> Callable[[web.Request], Any]:
         (Problem(409, detail="it exists"), 409, "it exists"),
         (Problem(418), 418, None),
         (ClientError("there is no such user"), 400, "there is no such user"),
-        (StoreAway("redis://me:hunter2@store"), 503, "the store does not answer: try again soon"),
+        (StoreUnavailable("redis://me:hunter2@store"), 503, "store unavailable; try again later"),
         (
             OutOfMemoryError("command hunter2 not allowed"),
             503,
-            "the store is full: it takes nothing new until there is room",
+            "store full; no new data is accepted until memory is freed",
         ),
-        (web.HTTPNotFound(text="hunter2"), 404, "there is nothing at this address"),
+        (web.HTTPNotFound(text="hunter2"), 404, "page not found"),
         (web.HTTPForbidden(text="hunter2"), 403, None),
     ],
 )
-async def test_what_is_raised_becomes_an_answer(error: Exception, status: int, detail: str | None) -> None:
+async def test_exceptions_become_problem_details(error: Exception, status: int, detail: str | None) -> None:
     with structlog.testing.capture_logs() as logs:
         async with answering(raising(error)) as url, aiohttp.ClientSession() as client:
-            answer = await client.get(url)
-            assert (answer.status, answer.content_type) == (status, CONTENT_TYPE)
-            body = json.loads(await answer.read())
+            response = await client.get(url)
+            assert (response.status, response.content_type) == (status, CONTENT_TYPE)
+            body = json.loads(await response.read())
     assert body.pop("title")
     assert body == {"type": "about:blank", "status": status, **({"detail": detail} if detail else {})}
     assert not logs
 
 
-async def test_a_problem_may_say_more() -> None:
+async def test_a_problem_can_have_extra_members() -> None:
     error = Problem(422, "Odd", "look", headers={"X-More": "yes"}, errors=[{"field": "name"}])
     async with answering(raising(error)) as url, aiohttp.ClientSession() as client:
-        answer = await client.get(url)
-        assert await answer.json() == {
+        response = await client.get(url)
+        assert await response.json() == {
             "type": "about:blank",
             "title": "Odd",
             "status": 422,
             "detail": "look",
             "errors": [{"field": "name"}],
         }
-        assert answer.headers["X-More"] == "yes"
+        assert response.headers["X-More"] == "yes"
 
 
 @pytest.mark.parametrize("error", [RuntimeError("hunter2"), KeyError("hunter2"), TimeoutError("hunter2")])
-async def test_what_went_wrong_here_is_logged_and_not_shown(error: Exception) -> None:
+async def test_internal_errors_are_logged_and_not_shown(error: Exception) -> None:
     with structlog.testing.capture_logs() as logs:
         async with answering(raising(error)) as url, aiohttp.ClientSession() as client:
-            answer = await client.get(url)
-            body = await answer.text()
-    assert answer.status == 500 and "hunter2" not in body and type(error).__name__ not in body
+            response = await client.get(url)
+            body = await response.text()
+    assert response.status == 500 and "hunter2" not in body and type(error).__name__ not in body
     (line,) = logs
-    assert (line["event"], line["log_level"]) == ("an admin request failed", "error")
+    assert (line["event"], line["log_level"]) == ("admin request failed", "error")
     assert line["exc_info"] is error
     assert line["route"] == "GET /x/{secret}"
 
 
-async def test_an_error_in_the_middle_of_an_answer_ends_the_connection() -> None:
+async def test_an_error_within_a_response_closes_the_connection() -> None:
     go_on = asyncio.Event()
 
     async def handle(request: web.Request) -> web.StreamResponse:
@@ -101,20 +101,20 @@ async def test_an_error_in_the_middle_of_an_answer_ends_the_connection() -> None
 
     with structlog.testing.capture_logs() as logs:
         async with answering(handle) as url, aiohttp.ClientSession() as client:
-            answer = await client.get(url)
+            response = await client.get(url)
             go_on.set()
             with pytest.raises(aiohttp.ClientPayloadError):
-                await answer.read()
+                await response.read()
     assert [line["log_level"] for line in logs] == ["error"]
 
 
-async def test_redirects_are_no_problem() -> None:
+async def test_redirects_are_passed_on() -> None:
     async with answering(raising(web.HTTPSeeOther("/there"))) as url, aiohttp.ClientSession() as client:
-        answer = await client.get(url, allow_redirects=False)
-        assert (answer.status, answer.headers["Location"]) == (303, "/there")
+        response = await client.get(url, allow_redirects=False)
+        assert (response.status, response.headers["Location"]) == (303, "/there")
 
 
-async def test_a_body_that_is_too_large_or_breaks_off_is_the_senders_affair() -> None:
+async def test_too_large_and_broken_bodies_are_not_logged_as_errors() -> None:
     begun = asyncio.Event()
 
     async def handle(request: web.Request) -> web.Response:
@@ -123,8 +123,8 @@ async def test_a_body_that_is_too_large_or_breaks_off_is_the_senders_affair() ->
 
     with structlog.testing.capture_logs() as logs:
         async with answering(handle, client_max_size=1000) as url, aiohttp.ClientSession() as client:
-            answer = await client.post(url, data=b"a" * 1001)
-            assert (answer.status, answer.content_type) == (413, CONTENT_TYPE)
+            response = await client.post(url, data=b"a" * 1001)
+            assert (response.status, response.content_type) == (413, CONTENT_TYPE)
             begun.clear()
             host, _, port = url.removeprefix("http://").partition("/")[0].partition(":")
             _, writer = await asyncio.open_connection(host, int(port))

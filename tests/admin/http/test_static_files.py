@@ -1,4 +1,4 @@
-"""/static/: what is in the package, kept by browsers, and no way to anything else."""
+"""/static/: the files of the package, their caching, and no access to other files."""
 
 import gzip
 from importlib.resources import files
@@ -6,23 +6,27 @@ from importlib.resources import files
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.raw import ask
-from tracker.admin import static_files
+from tests.raw_http import ask
+from tracker.admin.http import static_files
 
 SCRIPT = (files("tracker.admin") / "static" / "sign_in.js").read_bytes()
 
 
-async def test_files_need_no_token_and_have_their_type(admin: Admin) -> None:
+async def test_static_files_need_no_token_and_have_a_content_type(admin: Admin) -> None:
     async with admin.client() as client:
-        answer = await client.get("/static/sign_in.js")
-        assert (answer.status, answer.content_type, await answer.read()) == (200, "text/javascript", SCRIPT)
-        answer = await client.get("/static/tracker.css")
-        assert (answer.status, answer.content_type, answer.charset) == (200, "text/css", "utf-8")
-        answer = await client.get("/static/icon.svg")
-        assert (answer.status, answer.content_type) == (200, "image/svg+xml")
+        response = await client.get("/static/sign_in.js")
+        assert (response.status, response.content_type, await response.read()) == (
+            200,
+            "text/javascript",
+            SCRIPT,
+        )
+        response = await client.get("/static/tracker.css")
+        assert (response.status, response.content_type, response.charset) == (200, "text/css", "utf-8")
+        response = await client.get("/static/icon.svg")
+        assert (response.status, response.content_type) == (200, "image/svg+xml")
 
 
-async def test_a_file_of_a_version_is_kept_for_ever_and_any_other_asked_for_again(admin: Admin) -> None:
+async def test_versioned_files_are_cached_and_others_revalidated(admin: Admin) -> None:
     async with admin.client() as client:
         first = await client.get("/static/sign_in.js?v=1")
         assert first.headers["Cache-Control"] == "public, max-age=31536000, immutable"
@@ -33,7 +37,7 @@ async def test_a_file_of_a_version_is_kept_for_ever_and_any_other_asked_for_agai
         assert changed.status == 200
 
 
-async def test_large_texts_are_sent_compressed_to_who_takes_that(admin: Admin) -> None:
+async def test_large_text_files_are_compressed_for_clients_that_accept_it(admin: Admin) -> None:
     path = next(
         path for path, file in static_files.read_all().items() if file.gzipped and path.endswith(".css")
     )
@@ -80,8 +84,8 @@ WAYS_OUT = [
 
 
 @pytest.mark.parametrize("target", WAYS_OUT)
-async def test_no_path_leads_out(admin: Admin, target: str) -> None:
-    """Neither to other files nor, in the name of what is open, to what needs a token."""
-    answer = await ask(admin.addresses[0], f"GET {target} HTTP/1.1\nHost: localhost")
-    assert answer.status in (303, 400, 401, 404), answer
-    assert b"import" not in answer.body and b"root:" not in answer.body and b"# TYPE" not in answer.body
+async def test_no_path_reaches_other_files(admin: Admin, target: str) -> None:
+    """Neither to other files nor, through an open route, to pages that need a token."""
+    response = await ask(admin.addresses[0], f"GET {target} HTTP/1.1\nHost: localhost")
+    assert response.status in (303, 400, 401, 404), response
+    assert b"import" not in response.body and b"root:" not in response.body and b"# TYPE" not in response.body

@@ -1,4 +1,4 @@
-"""GET /metrics: what Prometheus reads of a tracker that was used, and who may read it."""
+"""GET /metrics: the exposition of a tracker after announces, and access to it."""
 
 import os
 import signal
@@ -10,19 +10,17 @@ from prometheus_client import generate_latest
 from prometheus_client.openmetrics.parser import text_string_to_metric_families as parse_openmetrics
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
+from loadtest.servers import ROOT, Server
 from tests.admin.conftest import Admin
 from tests.admin.scraping import OPENMETRICS, PROMTOOL, Samples, Scrapes, needs_promtool, samples_of, scraped
-from tests.servers import ROOT, Server
-from tests.store.harness import Store
-from tracker.admin.metrics import reading
-from tracker.admin.metrics.exposition import MOST_QUEUES, MOST_REASONS, Scrape
-from tracker.admin.metrics.reading import StoreFigures, read_store
+from tests.store.harness import Store, redis_of
+from tracker.admin.metrics import store_readings
+from tracker.admin.metrics.exposition import MAX_QUEUES, MAX_REASONS, Scrape
+from tracker.admin.metrics.store_readings import StoreReadings, read_store
 from tracker.admin.metrics.table import METRICS, as_markdown
-from tracker.settings import Settings
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.stores import stores_on
-from tracker.telemetry import Snapshot, Telemetry, merged
+from tracker.runtime.telemetry import Snapshot, Telemetry, merged
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 
 @pytest.fixture(scope="module")
@@ -36,7 +34,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 @needs_promtool
 @pytest.mark.parametrize("which", ["fresh", "used", "away"])
-def test_promtool_has_nothing_to_say(scrapes: Scrapes, which: str) -> None:
+def test_promtool_accepts_the_exposition(scrapes: Scrapes, which: str) -> None:
     checked = subprocess.run(
         [PROMTOOL, "check", "metrics"],
         input=getattr(scrapes, which),
@@ -48,7 +46,7 @@ def test_promtool_has_nothing_to_say(scrapes: Scrapes, which: str) -> None:
     assert (checked.returncode, checked.stdout, checked.stderr) == (0, "", "")
 
 
-def test_what_happened_is_counted(scrapes: Scrapes) -> None:
+def test_events_are_counted(scrapes: Scrapes) -> None:
     samples = samples_of(scrapes.used)
     requests = {
         ("announce", "answered"): 5,
@@ -73,8 +71,8 @@ def test_what_happened_is_counted(scrapes: Scrapes) -> None:
     assert value(samples, "tracker_store_round_trips_total", outcome="answered") > 10
 
 
-def test_every_metric_is_there_with_its_kind_and_labels(scrapes: Scrapes) -> None:
-    """And none that the table does not name."""
+def test_every_metric_has_its_kind_and_labels(scrapes: Scrapes) -> None:
+    """And no metric is missing from the table."""
     found = {}
     for family in parse_text(scrapes.used):
         name = f"{family.name}_total" if family.type == "counter" else family.name
@@ -88,7 +86,7 @@ def test_every_metric_is_there_with_its_kind_and_labels(scrapes: Scrapes) -> Non
     }
 
 
-def test_openmetrics_says_the_same(scrapes: Scrapes) -> None:
+def test_openmetrics_has_the_same_samples(scrapes: Scrapes) -> None:
     assert scrapes.openmetrics.endswith("# EOF\n")
     samples = {
         (sample.name, frozenset(sample.labels.items())): sample.value
@@ -100,7 +98,7 @@ def test_openmetrics_says_the_same(scrapes: Scrapes) -> None:
     assert value(samples, "tracker_announces_total", family="v6") == 1
 
 
-def test_no_counter_ever_falls(scrapes: Scrapes) -> None:
+def test_counters_never_decrease(scrapes: Scrapes) -> None:
     texts = [scrapes.fresh, scrapes.used, scrapes.later, scrapes.away]
     before: Samples = {}
     for text in texts:
@@ -112,24 +110,24 @@ def test_no_counter_ever_falls(scrapes: Scrapes) -> None:
         before = {**before, **now}
 
 
-def test_without_a_store_the_figures_of_the_tracker_come(scrapes: Scrapes) -> None:
+def test_metrics_of_the_tracker_need_no_store(scrapes: Scrapes) -> None:
     samples = samples_of(scrapes.away)
     assert value(samples, "tracker_store_up") == 0
     assert value(samples, "tracker_ready") == 0
     assert value(samples, "tracker_announces_total", family="v4") >= 3
     there = {name for name, _ in samples}
-    assert not there & {metric.name for metric in METRICS if metric.whose == "store"}
+    assert not there & {metric.name for metric in METRICS if metric.scope == "store"}
     assert {"process_cpu_seconds_total", "python_info"} <= there
 
 
-async def test_a_read_token_is_needed_and_suffices(admin: Admin) -> None:
+async def test_metrics_need_a_token_with_scope_read(admin: Admin) -> None:
     async with admin.client() as nobody, admin.client("read") as reader, admin.browser("read") as browser:
         refused = await nobody.get("/metrics", allow_redirects=False)
         assert (refused.status, refused.content_type) == (401, "application/problem+json")
         for client in (reader, browser):
-            answer = await client.get("/metrics")
-            assert answer.status == 200
-            assert "tracker_store_up 1.0" in await answer.text()
+            response = await client.get("/metrics")
+            assert response.status == 200
+            assert "tracker_store_up 1.0" in await response.text()
         head = await reader.head("/metrics")
         assert (head.status, await head.read()) == (200, b"")
         assert (await reader.post("/metrics")).status in (403, 405)
@@ -148,22 +146,22 @@ async def test_the_format_is_negotiated(admin: Admin) -> None:
     }
     async with admin.client("read") as client:
         for accept, kind in kinds.items():
-            answer = await client.get("/metrics", headers={"Accept": accept})
-            assert answer.headers["Content-Type"].startswith(kind)
-            assert answer.headers["Content-Encoding"] in ("gzip", "deflate")
-            assert (await answer.text()).endswith("# EOF\n") == ("openmetrics" in kind)
+            response = await client.get("/metrics", headers={"Accept": accept})
+            assert response.headers["Content-Type"].startswith(kind)
+            assert response.headers["Content-Encoding"] in ("gzip", "deflate")
+            assert (await response.text()).endswith("# EOF\n") == ("openmetrics" in kind)
         plain = await client.get("/metrics", headers={"Accept-Encoding": "identity"})
         assert "Content-Encoding" not in plain.headers
 
 
-def exposed(snapshot: Snapshot, store: StoreFigures | None = None) -> Samples:
-    return samples_of(generate_latest(Scrape(snapshot, store or StoreFigures(), {})).decode())
+def exposed(snapshot: Snapshot, store: StoreReadings | None = None) -> Samples:
+    return samples_of(generate_latest(Scrape(snapshot, store or StoreReadings(), {})).decode())
 
 
-def test_processes_are_shown_together() -> None:
+def test_metrics_are_summed_over_processes() -> None:
     one, two = Telemetry(), Telemetry()
     for telemetry, announces in ((one, 2), (two, 3)):
-        telemetry.take_over({("announces", "announces.v4"): announces}, {"announce_seconds": [0.003]})
+        telemetry.add_second({("announces", "announces.v4"): announces}, {"announce_seconds": [0.003]})
         telemetry.gauge("processes", lambda: 1)
         telemetry.round_trip("timeout", 0.5)
     samples = exposed(merged([one.snapshot(), two.snapshot()]))
@@ -177,30 +175,30 @@ def test_processes_are_shown_together() -> None:
 
 
 def test_labels_are_bounded_and_escaped() -> None:
-    """Reasons are fixed texts and queues have short names; should one slip through, it harms nobody."""
+    """Reasons are fixed texts and queues have short names; the bounds are a second defence."""
     telemetry = Telemetry()
     hostile = 'a "quoted"\nline\\' + "x" * 1000
     telemetry.count(f"failures.{hostile}", 7)
-    for number in range(2 * MOST_REASONS):
+    for number in range(2 * MAX_REASONS):
         telemetry.count(f"failures.reason {number}")
-    for number in range(2 * MOST_QUEUES):
+    for number in range(2 * MAX_QUEUES):
         telemetry.count(f"jobs.queue{number}.failed")
     telemetry.count("somebody else's name")
     samples = exposed(telemetry.snapshot())
     reasons = {dict(labels)["reason"]: v for (name, labels), v in samples.items() if "failures" in name}
-    assert len(reasons) == MOST_REASONS + 1
+    assert len(reasons) == MAX_REASONS + 1
     assert reasons[hostile[:100]] == 7
-    assert sum(reasons.values()) == 7 + 2 * MOST_REASONS
+    assert sum(reasons.values()) == 7 + 2 * MAX_REASONS
     queues = {dict(labels)["queue"] for name, labels in samples if name == "tracker_job_changes_total"}
-    assert len(queues) == MOST_QUEUES + 1 and "other" in queues
+    assert len(queues) == MAX_QUEUES + 1 and "other" in queues
     telemetry.count("failures.reason 0", 5)
     again = exposed(telemetry.snapshot())
     assert value(again, "tracker_failures_total", reason="reason 0") == 6
     assert value(again, "tracker_failures_total", reason="other") == reasons["other"]
 
 
-async def test_a_key_of_a_wrong_type_costs_its_own_figures_only(admin: Admin) -> None:
-    keys, client = admin.stores.keys, admin.stores.connection.client
+async def test_a_key_of_a_wrong_type_drops_only_its_metrics(admin: Admin) -> None:
+    keys, client = admin.stores.keys, redis_of(admin.stores.connection)
     await client.hset(keys.index("score"), "x", "1")
     await client.set(keys.outbox_waiting(), "nonsense")
     figures = await read_store(admin.stores)
@@ -211,32 +209,31 @@ async def test_a_key_of_a_wrong_type_costs_its_own_figures_only(admin: Admin) ->
     assert figures.values["tracker_store_memory_bytes", ()] > 0
 
 
-async def test_queues_are_bounded(admin: Admin) -> None:
-    for number in range(reading.MOST_QUEUES + 5):
+async def test_the_number_of_queues_is_bounded(admin: Admin) -> None:
+    for number in range(store_readings.MAX_QUEUES + 5):
         await admin.stores.jobs.enqueue(f"queue{number}")
     figures = await read_store(admin.stores)
     assert len({labels[0] for name, labels in figures.values if name == "tracker_jobs"}) == 50
 
 
-async def test_a_store_that_hangs_does_not_hold_a_scrape(
+async def test_a_scrape_does_not_wait_for_a_hanging_store(
     start_server: Callable[..., Server], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(reading, "READ_SECONDS", 0.2)
+    monkeypatch.setattr(store_readings, "READ_SECONDS", 0.2)
     server = start_server("--appendonly", "no")
     store = Store(server.url, Keys("t:"), SwarmRules())
-    stores = stores_on(store.connection, store.scripts, store.keys, Settings(), store.counters)
-    assert (await read_store(stores)).up
+    assert (await read_store(store)).up
     os.kill(server.pid, signal.SIGSTOP)
     try:
-        figures = await read_store(stores)
+        figures = await read_store(store)
     finally:
         os.kill(server.pid, signal.SIGCONT)
     assert not figures.up and not figures.values
     await store.connection.close()
 
 
-async def test_who_read_before_reads_on_while_the_store_is_away(admin: Admin) -> None:
-    """Nobody else, nothing else."""
+async def test_recent_readers_can_read_metrics_while_the_store_is_unavailable(admin: Admin) -> None:
+    """Only recent readers, and only /metrics."""
     async with admin.client("read") as reader, admin.client("full") as other, admin.client() as stranger:
         assert (await reader.get("/metrics")).status == 200
         admin.stores.connection._lost(OSError())
@@ -248,7 +245,7 @@ async def test_who_read_before_reads_on_while_the_store_is_away(admin: Admin) ->
         assert (await reader.get("/api/v1/torrents")).status == 503
 
 
-async def test_a_revoked_token_is_forgotten_at_its_next_use(admin: Admin) -> None:
+async def test_a_revoked_token_leaves_the_cache_at_its_next_use(admin: Admin) -> None:
     async with admin.client("read") as reader:
         assert (await reader.get("/metrics")).status == 200
         await admin.stores.tokens.revoke("test read")
@@ -257,6 +254,6 @@ async def test_a_revoked_token_is_forgotten_at_its_next_use(admin: Admin) -> Non
         assert (await reader.get("/metrics")).status == 503
 
 
-def test_the_document_has_the_table() -> None:
+def test_the_documentation_has_the_table() -> None:
     page = (ROOT / "docs" / "metrics.md").read_text(encoding="utf-8")
     assert as_markdown() in page

@@ -1,4 +1,4 @@
-"""Pages of an admin port, and the store below it: `store` for announces, `private` in private mode."""
+"""Fixtures for pages: `store` is the store of the admin port, `private` an admin port in private mode."""
 
 from collections.abc import AsyncIterator
 from dataclasses import dataclass
@@ -8,8 +8,8 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tests.store.harness import Store, running
-from tracker.settings import RedisSettings, Settings, UserSettings
-from tracker.store.swarms import SwarmRules
+from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.store.swarms.rules import SwarmRules
 
 HNR_BYTES = 100
 HNR_SECONDS = 1000
@@ -17,7 +17,7 @@ HNR_SECONDS = 1000
 
 @pytest.fixture
 async def store(admin: Admin, redis_url: str) -> AsyncIterator[Store]:
-    """What peers of the public tracker announce to."""
+    """The store of the public tracker."""
     keys = admin.stores.keys
     async with running(Store(redis_url, keys, SwarmRules(), admin.clock)) as store:
         yield store
@@ -31,14 +31,14 @@ async def browser(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
 
 @pytest.fixture
 async def reader(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
-    """Who is signed in and may only read."""
+    """A browser signed in with scope read."""
     async with admin.browser("read") as session:
         yield session
 
 
 @dataclass
 class Private:
-    """A private tracker: its admin port, and what its peers announce to."""
+    """A private tracker: its admin port and its store."""
 
     admin: Admin
     store: Store
@@ -53,7 +53,7 @@ async def private(serve: Serve, redis_url: str, prefix: str) -> AsyncIterator[Pr
         peer_memory=3600,
         hnr_min_bytes=HNR_BYTES,
         hnr_threshold=HNR_SECONDS,
-        longest_gap=7200,
+        max_gap=7200,
     )
     async with running(Store(redis_url, admin.stores.keys, rules, admin.clock)) as store:
         yield Private(admin, store)

@@ -1,5 +1,4 @@
-"""Going to pages, sending their forms, and reading what comes back: elements, forms, links, and what a strict
-Content-Security-Policy would refuse."""
+"""Opens pages, sends forms and parses the HTML: elements, forms, links, and what a strict CSP would block."""
 
 from dataclasses import dataclass, field
 from html.parser import HTMLParser
@@ -19,13 +18,13 @@ class Element:
 
     @property
     def text(self) -> str:
-        """All text inside it, with single spaces; cells and the like stand apart."""
+        """The text of the element with single spaces; table cells are separated."""
         return " ".join(" ".join(self.words).split())
 
 
 @dataclass
 class Page(HTMLParser):
-    """A page, or a part of one: every element in order. ``location`` is where a form's answer leads to."""
+    """A page or a part of one, with its elements in order. ``location``: the redirect after a form."""
 
     source: str
     location: str = ""
@@ -65,13 +64,13 @@ class Page(HTMLParser):
 
     @property
     def text(self) -> str:
-        """What is read on it, with single spaces."""
+        """The visible text, with single spaces."""
         read = self.all("body") or [element for element in self.elements if element.tag not in _UNREAD]
         return " ".join(element.text for element in read)
 
     @property
     def links(self) -> set[str]:
-        """Addresses of pages and files that this one names."""
+        """URLs of pages and files in this page."""
         named = (
             e.attributes.get(name) for e in self.elements for name in ("href", "src", "hx-get", "data-chart")
         )
@@ -79,18 +78,18 @@ class Page(HTMLParser):
 
     @property
     def hrefs(self) -> list[str]:
-        """Where it leads, in order."""
+        """Link targets, in order."""
         return [element.attributes.get("href") or "" for element in self.all("a")]
 
     @property
     def changes(self) -> set[str]:
-        """Where the forms go that change something, but for signing out."""
+        """Targets of the forms that change something, without the sign-out."""
         forms = self.all("form", method="post")
         return {form.attributes.get("action") or "" for form in forms} - {"/sign-out"}
 
     @property
     def torrents(self) -> list[str]:
-        """The info hashes linked to, in order."""
+        """Linked info hashes, in order."""
         found = (
             href.removeprefix("/torrents/").partition("?")[0]
             for href in self.hrefs
@@ -99,7 +98,7 @@ class Page(HTMLParser):
         return [rest for rest in found if len(rest) == 40]
 
     def inline(self) -> list[str]:
-        """Whatever a policy of script-src 'self' and style-src 'self' refuses."""
+        """Inline scripts and styles, which script-src 'self' and style-src 'self' block."""
         found = []
         for element in self.elements:
             if element.tag == "style" or (element.tag == "script" and not element.attributes.get("src")):
@@ -115,26 +114,26 @@ class Page(HTMLParser):
 
 
 async def get(session: aiohttp.ClientSession, path: str, status: int = 200, *, part: bool = False) -> Page:
-    """The page at ``path``, or the part of it that htmx asks for; fails unless its status is this one."""
+    """The page at ``path``, or the part for htmx. Fails for another status."""
     headers = {"HX-Request": "true"} if part else {}
-    async with session.get(path, headers=headers, allow_redirects=False) as answer:
-        assert answer.content_type == "text/html" or status != 200
-        return await read(answer, status)
+    async with session.get(path, headers=headers, allow_redirects=False) as response:
+        assert response.content_type == "text/html" or status != 200
+        return await read(response, status)
 
 
 async def send(session: aiohttp.ClientSession, path: str, data: object = None, status: int = 303) -> Page:
-    """What a form is answered with; a redirect has no words, but a location."""
-    async with session.post(path, data=data or {}, allow_redirects=False) as answer:
-        return await read(answer, status)
+    """The response to a form; a redirect has only a location."""
+    async with session.post(path, data=data or {}, allow_redirects=False) as response:
+        return await read(response, status)
 
 
-async def posted(session: aiohttp.ClientSession, path: str, **fields: str) -> Page:
-    """The page that a form leads to."""
+async def post_form(session: aiohttp.ClientSession, path: str, **fields: str) -> Page:
+    """The page after a form."""
     return await get(session, (await send(session, path, fields)).location)
 
 
-async def read(answer: aiohttp.ClientResponse, status: int) -> Page:
-    page = Page(await answer.text(), answer.headers.get("Location", ""))
-    assert answer.status == status, f"{answer.url}: {page.text[:300]}"
+async def read(response: aiohttp.ClientResponse, status: int) -> Page:
+    page = Page(await response.text(), response.headers.get("Location", ""))
+    assert response.status == status, f"{response.url}: {page.text[:300]}"
     assert not page.inline()
     return page

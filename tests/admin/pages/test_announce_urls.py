@@ -1,8 +1,8 @@
-"""Announce URLs to copy."""
+"""The announce URLs of the dashboard."""
 
 import pytest
 
-from tracker.admin.pages.addresses import announce_urls
+from tracker.admin.pages.announce_urls import announce_urls
 
 
 @pytest.mark.parametrize(
@@ -15,9 +15,11 @@ from tracker.admin.pages.addresses import announce_urls
         (("127.0.0.1:0",), "localhost:1", []),
     ],
 )
-def test_as_reached_from_the_browser(listen: tuple[str, ...], host: str, urls: list[str]) -> None:
+def test_wildcard_addresses_become_the_host_of_the_request(
+    listen: tuple[str, ...], host: str, urls: list[str]
+) -> None:
     assert announce_urls(listen, host) == urls
 
 
-def test_with_a_passkey() -> None:
+def test_the_passkey_is_part_of_the_url() -> None:
     assert announce_urls(("0.0.0.0:80",), "t.example", "p" * 32) == [f"http://t.example/{'p' * 32}/announce"]

@@ -1,12 +1,12 @@
-"""The page of client programs."""
+"""The page of client software."""
 
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.page import Page, get, posted
+from tests.admin.pages.page import Page, get, post_form
 
 
-async def test_programs_by_share_and_refusals_with_the_reason(admin: Admin) -> None:
+async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 30, ("aria2", ""): 10, ("Xunlei 1", "client not allowed"): 4}
     await admin.stores.software.add(1, heard, admin.clock())
     async with admin.browser() as browser:
@@ -16,10 +16,10 @@ async def test_programs_by_share_and_refusals_with_the_reason(admin: Admin) -> N
         assert "client not allowed" in page.text
         month = (await get(browser, "/clients?period=2027-01")).text
         assert "75.0 %" in month
-        assert "No program has joined yet" in (await get(browser, "/clients?period=2026-12")).text
+        assert "No clients yet" in (await get(browser, "/clients?period=2026-12")).text
 
 
-async def test_boards_have_pages(admin: Admin) -> None:
+async def test_leaderboards_are_paged(admin: Admin) -> None:
     await admin.stores.software.add(1, {(f"Program {n}", ""): 100 - n for n in range(60)}, admin.clock())
     async with admin.browser() as browser:
         page = await get(browser, "/clients?page=2")
@@ -30,23 +30,23 @@ async def test_boards_have_pages(admin: Admin) -> None:
 
 async def test_the_allow_list_is_changed(admin: Admin) -> None:
     async with admin.browser() as browser:
-        assert "Nothing is on the list" in (await get(browser, "/clients")).text
-        page = await posted(browser, "/clients/allow", prefix="-T%00<", name="odd")
+        assert "The allow-list is empty" in (await get(browser, "/clients")).text
+        page = await post_form(browser, "/clients/allow", prefix="-T%00<", name="odd")
         assert "-T%00<" in page.text
         assert (await admin.stores.clients.page(0))[1] == [(b"-T\0<", "odd")]
         remove = page.one("input", name="prefix", type="hidden").attributes["value"]
         assert remove is not None
-        page = await posted(browser, "/clients/disallow", prefix=remove)
-        assert "Nothing is on the list" in page.text
-        async with browser.post("/clients/disallow", data={"prefix": remove}) as answer:
-            assert answer.status == 422
+        page = await post_form(browser, "/clients/disallow", prefix=remove)
+        assert "The allow-list is empty" in page.text
+        async with browser.post("/clients/disallow", data={"prefix": remove}) as response:
+            assert response.status == 422
 
 
 @pytest.mark.parametrize("beginning", ["", "x" * 21])
-async def test_a_prefix_that_is_none_is_refused_beside_the_field(admin: Admin, beginning: str) -> None:
+async def test_an_invalid_prefix_is_refused_with_an_error_at_the_field(admin: Admin, beginning: str) -> None:
     async with admin.browser() as browser:
-        async with browser.post("/clients/allow", data={"prefix": beginning, "name": "kept"}) as answer:
-            assert answer.status == 422
-            page = Page(await answer.text())
+        async with browser.post("/clients/allow", data={"prefix": beginning, "name": "kept"}) as response:
+            assert response.status == 422
+            page = Page(await response.text())
     assert "1 to 20" in page.one("p", role="alert").text
     assert page.one("input", name="name").attributes["value"] == "kept"

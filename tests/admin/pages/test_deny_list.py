@@ -3,14 +3,14 @@ import aiohttp
 from tests.admin.conftest import Admin
 from tests.admin.pages.page import get, send
 from tests.store.harness import info_hash
-from tracker.admin.pages.denied import PAGE
+from tracker.admin.pages.deny_list import PAGE
 
 
-async def test_an_empty_list_says_what_denying_is(browser: aiohttp.ClientSession) -> None:
-    assert "Nothing is denied" in (await get(browser, "/torrents/denied")).text
+async def test_an_empty_list_explains_denying(browser: aiohttp.ClientSession) -> None:
+    assert "No denied torrents" in (await get(browser, "/torrents/denied")).text
 
 
-async def test_a_hash_is_denied_and_allowed_again(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_an_info_hash_is_denied_and_allowed_again(admin: Admin, browser: aiohttp.ClientSession) -> None:
     one = info_hash(9)
     await send(browser, "/torrents/denied", {"info_hash": one.hex(), "reason": "a complaint <b>"})
     page = await get(browser, "/torrents/denied")
@@ -21,14 +21,14 @@ async def test_a_hash_is_denied_and_allowed_again(admin: Admin, browser: aiohttp
     assert await admin.stores.torrents.get(one) is None
 
 
-async def test_what_is_no_hash_is_said_to_be_none(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_an_invalid_info_hash_is_reported(admin: Admin, browser: aiohttp.ClientSession) -> None:
     for path in ("/torrents/denied", "/torrents/denied/allow"):
         page = await send(browser, path, {"info_hash": "<i>"}, status=422)
         assert "40 hexadecimal digits" in page.text
     assert await admin.stores.torrents.denial_count() == 0
 
 
-async def test_a_long_list_comes_in_pages(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_a_long_list_is_paged(admin: Admin, browser: aiohttp.ClientSession) -> None:
     hashes = {info_hash(number).hex() for number in range(PAGE + 5)}
     for one in hashes:
         await admin.stores.torrents.deny(info_hash(int(one, 16)), "no")
@@ -38,7 +38,7 @@ async def test_a_long_list_comes_in_pages(admin: Admin, browser: aiohttp.ClientS
     assert "/torrents/denied?page=2" in first.hrefs and "/torrents/denied?page=3" not in second.hrefs
 
 
-async def test_readers_cannot_change_the_list(admin: Admin, reader: aiohttp.ClientSession) -> None:
+async def test_scope_read_cannot_change_the_list(admin: Admin, reader: aiohttp.ClientSession) -> None:
     one = info_hash(1)
     await admin.stores.torrents.deny(one, "no")
     page = await get(reader, "/torrents/denied")

@@ -1,4 +1,4 @@
-"""How figures are written."""
+"""Formatting of numbers and times."""
 
 import pytest
 
@@ -45,11 +45,11 @@ NOW = 1_800_000_000
         (moment(10.0**30), "–"),
     ],
 )
-def test_figures(written: str, text: str) -> None:
+def test_numbers_are_formatted(written: str, text: str) -> None:
     assert written == text
 
 
-def test_times_are_for_people_and_machines() -> None:
+def test_times_are_readable_and_machine_readable() -> None:
     assert str(moment(NOW)) == '<time datetime="2027-01-15T08:00:00+00:00">2027-01-15 08:00:00 UTC</time>'
     assert ">5 min ago<" in ago(NOW - 300, NOW)
     assert ">in 2 h<" in ago(NOW + 7200, NOW)
@@ -57,5 +57,5 @@ def test_times_are_for_people_and_machines() -> None:
     assert ago(None, NOW) == ago(float("inf"), NOW) == "–"
 
 
-def test_prose_is_escaped_around_code() -> None:
+def test_text_around_code_is_escaped() -> None:
     assert prose("set `A=<b>` & go") == "set <code>A=&lt;b&gt;</code> &amp; go"

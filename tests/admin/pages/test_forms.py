@@ -19,7 +19,7 @@ from tracker.admin.pages.forms import clean, cursor_number, page_number
         ("9" * 8, 1),
     ],
 )
-def test_a_page_is_a_number_of_reasonable_size(text: str, page: int) -> None:
+def test_a_page_number_is_bounded(text: str, page: int) -> None:
     assert page_number(text) == page
 
 
@@ -37,12 +37,12 @@ def test_a_page_is_a_number_of_reasonable_size(text: str, page: int) -> None:
         ("9" * 5000, 0),
     ],
 )
-def test_a_cursor_is_a_number_that_the_store_takes(text: str, cursor: int) -> None:
+def test_a_cursor_is_a_valid_number_of_the_store(text: str, cursor: int) -> None:
     assert cursor_number(text) == cursor
 
 
 @given(st.text(st.characters()))
-def test_what_was_typed_can_be_written(text: str) -> None:
+def test_texts_can_be_encoded(text: str) -> None:
     cleaned = clean(text, 50)
     cleaned.encode()
     assert len(cleaned) <= 50 and cleaned == cleaned.strip()

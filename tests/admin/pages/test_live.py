@@ -1,4 +1,4 @@
-"""The stream of live figures."""
+"""The live updates of the overview."""
 
 import asyncio
 from collections.abc import AsyncIterator
@@ -10,22 +10,23 @@ import orjson
 import pytest
 
 from tests.admin.conftest import PATIENCE, Admin
-from tracker.admin.connections import Limits
+from tests.waiting import eventually
+from tracker.admin.http.connections import Limits
 from tracker.admin.pages import live
-from tracker.admin.pages.live import Readings
+from tracker.admin.pages.live import LatestReading
 from tracker.admin.server import serve_admin
 
 
 class Stream:
-    """What a browser's EventSource hears."""
+    """Reads server-sent events like a browser's EventSource."""
 
-    def __init__(self, answer: aiohttp.ClientResponse) -> None:
-        self.answer = answer
+    def __init__(self, response: aiohttp.ClientResponse) -> None:
+        self.response = response
 
     async def next(self) -> tuple[str, dict[str, Any]]:
-        """(name, data) of the next event; ("end", {}) when the stream is over."""
+        """(name, data) of the next event; ("end", {}) at the end of the stream."""
         name = ""
-        while line := (await self.answer.content.readline()).decode():
+        while line := (await self.response.content.readline()).decode():
             if line.startswith("event: "):
                 name = line.removeprefix("event: ").strip()
             elif line.startswith("data: "):
@@ -44,12 +45,12 @@ class Stream:
 
 @asynccontextmanager
 async def listening(browser: aiohttp.ClientSession) -> AsyncIterator[Stream]:
-    async with browser.get("/live", headers={"Accept": "text/event-stream"}) as answer:
-        assert (answer.status, answer.content_type) == (200, "text/event-stream")
-        yield Stream(answer)
+    async with browser.get("/live", headers={"Accept": "text/event-stream"}) as response:
+        assert (response.status, response.content_type) == (200, "text/event-stream")
+        yield Stream(response)
 
 
-async def test_figures_follow_the_store(admin: Admin) -> None:
+async def test_live_updates_follow_the_store(admin: Admin) -> None:
     keys, command = admin.stores.keys, admin.stores.connection.command
     async with admin.browser("read") as browser, listening(browser) as stream:
         await stream.until("figures", seeders="0")
@@ -78,7 +79,7 @@ async def test_a_revoked_token_ends_the_stream_of_its_browser(
         assert await stream.next() == ("end", {})
 
 
-async def test_it_ends_when_the_port_closes(admin: Admin) -> None:
+async def test_streams_end_when_the_port_closes(admin: Admin) -> None:
     begun = asyncio.Event()
 
     async def listen(url: str) -> None:
@@ -90,74 +91,72 @@ async def test_it_ends_when_the_port_closes(admin: Admin) -> None:
                 pass
 
     async with asyncio.timeout(PATIENCE), AsyncExitStack() as stack, asyncio.TaskGroup() as group:
-        # The port waits for streams to end much longer than this test does.
-        port = serve_admin(admin.desk, admin.desk.settings.admin, Limits(stop_seconds=10 * PATIENCE))
+        # The port waits for streams much longer than this test.
+        port = serve_admin(admin.context, admin.context.settings.admin, Limits(stop_seconds=10 * PATIENCE))
         addresses = await stack.enter_async_context(port)
         group.create_task(listen(f"http://{addresses[0]}"))
         await begun.wait()
         await stack.aclose()
 
 
-async def test_streams_are_bounded_and_leave_their_place(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "MOST_STREAMS", 1)
+async def test_the_number_of_open_streams_is_limited(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(live, "MAX_STREAMS", 1)
     async with admin.browser() as browser:
         async with listening(browser) as stream:
             await stream.until("figures")
-            async with browser.get("/live") as answer:
-                assert answer.status == 503
-                assert answer.headers["Retry-After"]
-        async with asyncio.timeout(PATIENCE):
-            while True:  # the tracker notices a browser that left at its next write
-                async with browser.get("/live") as answer:
-                    if answer.status == 200:
-                        break
-                await asyncio.sleep(0.05)
+            async with browser.get("/live") as response:
+                assert response.status == 503
+                assert response.headers["Retry-After"]
+
+        async def is_open() -> bool:
+            async with browser.get("/live") as response:
+                return bool(response.status == 200)
+
+        await eventually(is_open)  # the tracker detects a closed connection at its next write
 
 
-async def test_one_token_does_not_take_the_places_of_others(
+async def test_the_number_of_streams_per_token_is_limited(
     admin: Admin, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(live, "MOST_OF_ONE", 1)
+    monkeypatch.setattr(live, "MAX_STREAMS_PER_TOKEN", 1)
     async with admin.browser("read") as reader, admin.browser("full") as browser:
         async with listening(reader) as stream:
             await stream.until("figures")
-            async with reader.get("/live") as answer:
-                assert answer.status == 503
+            async with reader.get("/live") as response:
+                assert response.status == 503
             async with listening(browser) as other:
                 await other.until("figures")
 
 
-async def test_nobody_listens_without_an_identity(admin: Admin) -> None:
+async def test_streams_need_authentication(admin: Admin) -> None:
     async with admin.client(headers={"Accept": "text/event-stream"}) as client:
-        async with client.get("/live") as answer:
-            assert answer.status == 401
+        async with client.get("/live") as response:
+            assert response.status == 401
 
 
-async def test_the_store_is_read_once_however_many_look(admin: Admin) -> None:
+async def test_concurrent_streams_share_one_reading(admin: Admin) -> None:
     now = 100.0
-    readings = Readings(admin.desk, lambda: now)
+    latest_reading = LatestReading(admin.context, lambda: now)
     command, key = admin.stores.connection.command, admin.stores.keys.stat("seeders")
-    first = await asyncio.gather(*(readings.figures() for _ in range(20)))
+    first = await asyncio.gather(*(latest_reading.latest() for _ in range(20)))
     assert len({id(figures) for figures in first}) == 1
     await command("SET", key, 5)
-    assert (await readings.figures()).totals["seeders"] == 0
+    assert (await latest_reading.latest()).totals["seeders"] == 0
     now += 1
-    assert (await readings.figures()).totals["seeders"] == 5
+    assert (await latest_reading.latest()).totals["seeders"] == 5
 
 
-async def test_the_95th_percentile_is_of_the_last_minute(admin: Admin) -> None:
+async def test_the_95th_percentile_covers_the_last_minute(admin: Admin) -> None:
     now = 100.0
-    readings = Readings(admin.desk, lambda: now)
-    assert (await readings.figures()).p95 is None
+    latest_reading = LatestReading(admin.context, lambda: now)
+    assert (await latest_reading.latest()).p95 is None
     for _ in range(100):
         admin.telemetry.observe("announce_seconds", 2.0)
     now += 1
-    p95 = (await readings.figures()).p95
+    p95 = (await latest_reading.latest()).p95
     assert p95 is not None and 1.0 < p95 <= 2.5
     for _ in range(120):
         now += 1
         admin.telemetry.observe("announce_seconds", 0.0004)
-        p95 = (await readings.figures()).p95
+        p95 = (await latest_reading.latest()).p95
     assert p95 is not None and p95 <= 0.0005

@@ -1,4 +1,4 @@
-"""The overview: tiles, charts and what it says before anything has happened."""
+"""The overview: tiles, charts and its empty state."""
 
 from typing import Any
 
@@ -7,31 +7,31 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import get
-from tracker.settings import HttpSettings, RedisSettings, Settings, UserSettings
+from tracker.settings.model import HttpSettings, RedisSettings, Settings, UserSettings
 
 
-async def test_before_the_first_announce_it_says_what_to_do(serve: Serve, prefix: str) -> None:
+async def test_an_empty_tracker_explains_the_first_steps(serve: Serve, prefix: str) -> None:
     settings = Settings(redis=RedisSettings(prefix=prefix), http=HttpSettings(listen=("0.0.0.0:6969",)))
     admin = await serve(settings)
     async with admin.browser() as browser:
         page = await get(browser, "/")
-        assert "No announce has come in yet" in page.text
+        assert "No announces yet" in page.text
         assert "http://127.0.0.1:6969/announce" in page.text
 
 
-async def test_after_it_that_is_gone(admin: Admin) -> None:
+async def test_the_first_steps_disappear_after_the_first_request(admin: Admin) -> None:
     await admin.stores.connection.command("SET", admin.stores.keys.stat("requests"), 1)
     async with admin.browser() as browser:
-        assert "No announce has come in yet" not in (await get(browser, "/")).text
+        assert "No announces yet" not in (await get(browser, "/")).text
 
 
-async def test_a_private_tracker_leads_to_its_users(serve: Serve, prefix: str) -> None:
+async def test_a_private_tracker_links_to_its_users(serve: Serve, prefix: str) -> None:
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=UserSettings(private=True)))
     async with admin.browser() as browser:
         assert "/users" in (await get(browser, "/")).links
 
 
-async def test_figures_are_those_of_the_store(admin: Admin) -> None:
+async def test_values_come_from_the_store(admin: Admin) -> None:
     command, keys = admin.stores.connection.command, admin.stores.keys
     for name, value in (("seeders", 1200), ("leechers", 34), ("requests", 9), ("reaped", 56), ("repairs", 2)):
         await command("SET", keys.stat(name), value)
@@ -49,11 +49,11 @@ async def test_figures_are_those_of_the_store(admin: Admin) -> None:
     assert "bad" in (tile.attributes["class"] or "").split()
 
 
-async def test_why_it_is_not_ready_is_on_top(admin: Admin) -> None:
-    admin.problems.append("the store <b>does</b> not answer")
+async def test_readiness_problems_are_on_top(admin: Admin) -> None:
+    admin.problems.append("the store <b>does</b> not response")
     async with admin.browser() as browser:
         page = await get(browser, "/")
-    assert "the store <b>does</b> not answer" in page.text
+    assert "the store <b>does</b> not response" in page.text
     assert "Not ready" in page.text
 
 
@@ -77,12 +77,12 @@ async def test_charts_are_rates_by_slices_filled_with_zeros(admin: Admin, view: 
     assert (values["Announces"][place], values["Scrapes"][place], values["Failures"][place]) == (3, 0, 2)
     assert sum(values["Announces"]) == 3
     values = {series["name"]: series["values"] for series in latency["series"]}
-    assert (values["Mean"][place], values["Slowest"][place]) == (3, 4)
+    assert (values["Mean"][place], values["Maximum"][place]) == (3, 4)
     assert [value for value in values["Mean"] if value is not None] == [3]
 
 
 async def fetched(browser: aiohttp.ClientSession, path: str) -> dict[str, Any]:
-    async with browser.get(path) as answer:
-        assert answer.status == 200
-        found: dict[str, Any] = await answer.json()
+    async with browser.get(path) as response:
+        assert response.status == 200
+        found: dict[str, Any] = await response.json()
         return found

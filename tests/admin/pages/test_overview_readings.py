@@ -1,9 +1,9 @@
-"""Figures of the overview: arithmetic."""
+"""How the overview computes rates, percentiles and failure tables."""
 
 import pytest
 
 from tests.admin.conftest import Admin
-from tracker.admin.pages.figures import VIEWS, quantile, read_failures, read_window
+from tracker.admin.pages.overview_readings import VIEWS, quantile, read_failures, read_window
 
 
 @pytest.mark.parametrize(
@@ -23,21 +23,21 @@ def test_quantiles_are_interpolated_within_a_bucket(
     assert quantile(counts, (1.0, 2.0), share) == value
 
 
-async def test_the_slice_under_way_is_shown_once_it_says_something(admin: Admin) -> None:
+async def test_the_slice_in_progress_is_shown_once_it_is_long_enough(admin: Admin) -> None:
     admin.clock.now = 1_800_000_000 + 5
-    assert (await read_window(admin.desk, VIEWS["2h"])).at[-1] == 1_800_000_000 - 60
+    assert (await read_window(admin.context, VIEWS["2h"])).at[-1] == 1_800_000_000 - 60
     admin.stores.counters.count("announces", by=40, at=1_800_000_000 + 1)
     await admin.stores.counters.flush()
     admin.clock.now = 1_800_000_000 + 20
-    window = await read_window(admin.desk, VIEWS["2h"])
+    window = await read_window(admin.context, VIEWS["2h"])
     assert (window.at[-1], window.rates["announces"][-1]) == (1_800_000_000, 2)
     assert len(window.at) == 120
 
 
-async def test_failures_by_reason_most_of_late_first(admin: Admin) -> None:
+async def test_failures_are_sorted_by_recent_count(admin: Admin) -> None:
     command, keys = admin.stores.connection.command, admin.stores.keys
     await command("HSET", keys.failures(), "old", 100, "both", 9)
     for reason, number in (("new", 3), ("both", 2)):
         admin.stores.counters.count(f"failures.{reason}", by=number, at=admin.clock() - 600)
     await admin.stores.counters.flush()
-    assert await read_failures(admin.desk) == [("new", 3, 3), ("both", 2, 11), ("old", 0, 100)]
+    assert await read_failures(admin.context) == [("new", 3, 3), ("both", 2, 11), ("old", 0, 100)]

@@ -1,4 +1,4 @@
-"""What holds for every page of the dashboard, with an empty store and with a full one of hostile names."""
+"""Rules for all pages, with an empty store and with hostile names."""
 
 import pytest
 
@@ -6,7 +6,7 @@ from tests.admin.conftest import Admin
 from tests.admin.pages.page import Page, get
 from tracker.admin.pages.rendering import NAVIGATION, NOTICES
 from tracker.bittorrent import InfoHash
-from tracker.store.job import Result
+from tracker.store.jobs.records import Result
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 PATHS = [link.href for _, links in NAVIGATION for link in links]
@@ -20,7 +20,7 @@ QUERIES = [
 
 
 async def fill(admin: Admin) -> None:
-    """Something of everything, named as badly as can be."""
+    """A store with every kind of object, all with hostile names."""
     stores, keys = admin.stores, admin.stores.keys
     command = stores.connection.command
     for number in range(3):
@@ -40,7 +40,7 @@ async def fill(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
-async def test_every_page_shows_nothing_inline_and_escapes_what_it_is_given(admin: Admin, full: bool) -> None:
+async def test_pages_have_no_inline_scripts_and_escape_their_data(admin: Admin, full: bool) -> None:
     if full:
         await fill(admin)
     async with admin.browser() as browser:
@@ -55,7 +55,7 @@ async def test_every_page_shows_nothing_inline_and_escapes_what_it_is_given(admi
             assert not foreign, path
 
 
-async def test_what_is_hostile_is_shown_as_it_is(admin: Admin) -> None:
+async def test_hostile_names_are_shown_as_text(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
         for path in ("/", "/jobs", "/clients", "/jobs/1"):
@@ -63,7 +63,7 @@ async def test_what_is_hostile_is_shown_as_it_is(admin: Admin) -> None:
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
-async def test_links_lead_somewhere(admin: Admin, full: bool) -> None:
+async def test_every_link_has_a_target(admin: Admin, full: bool) -> None:
     if full:
         await fill(admin)
     seen: set[str] = set()
@@ -71,17 +71,17 @@ async def test_links_lead_somewhere(admin: Admin, full: bool) -> None:
         waiting = list(PATHS)
         while waiting:
             path = waiting.pop()
-            async with browser.get(path) as answer:
-                assert answer.status == 200, path
-                if answer.content_type != "text/html" or len(seen) > 200:
+            async with browser.get(path) as response:
+                assert response.status == 200, path
+                if response.content_type != "text/html" or len(seen) > 200:
                     continue
-                links = Page(await answer.text()).links
+                links = Page(await response.text()).links
             new = {link.partition("#")[0] for link in links} - seen - {"/live"}
             seen |= new
             waiting += new
 
 
-async def test_fields_have_labels_and_forms_a_csrf_token(admin: Admin) -> None:
+async def test_fields_have_labels_and_forms_have_a_csrf_token(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
         for path in PATHS:
@@ -99,10 +99,10 @@ async def test_fields_have_labels_and_forms_a_csrf_token(admin: Admin) -> None:
                 assert button.text.strip(), (path, button.attributes)
 
 
-async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
+async def test_scope_read_sees_no_buttons(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
-        for path in (path for path in PATHS if path != "/tokens"):  # which they do not see at all
+        for path in (path for path in PATHS if path != "/tokens"):  # hidden for scope read
             page = await get(browser, path)
             actions = {
                 e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"
@@ -110,7 +110,7 @@ async def test_who_may_only_read_sees_nothing_to_press(admin: Admin) -> None:
             assert actions <= {"/sign-out"}, path
 
 
-async def test_the_page_shown_is_marked_in_the_navigation(admin: Admin) -> None:
+async def test_the_current_page_is_marked_in_the_navigation(admin: Admin) -> None:
     async with admin.browser() as browser:
         for path in PATHS:
             page = await get(browser, path)
@@ -118,19 +118,19 @@ async def test_the_page_shown_is_marked_in_the_navigation(admin: Admin) -> None:
             assert [e.attributes["href"] for e in marked] == [path]
 
 
-async def test_a_notice_is_one_of_ours(admin: Admin) -> None:
+async def test_unknown_notices_are_ignored(admin: Admin) -> None:
     async with admin.browser() as browser:
         assert NOTICES["purged"] in (await get(browser, "/jobs?notice=purged")).text
         assert "you are hacked" not in (await get(browser, "/jobs?notice=you+are+hacked")).text
 
 
-async def test_static_files_are_named_by_what_they_hold(admin: Admin) -> None:
+async def test_static_file_urls_contain_a_hash_of_the_content(admin: Admin) -> None:
     async with admin.browser() as browser:
         page = await get(browser, "/")
         files = {link for link in page.links if link.startswith("/static/")}
         assert any("htmx" in link for link in files)
         assert any("tracker.css" in link for link in files)
         for link in files:
-            async with browser.get(link) as answer:
-                assert answer.status == 200, link
-                assert "immutable" in answer.headers["Cache-Control"], link
+            async with browser.get(link) as response:
+                assert response.status == 200, link
+                assert "immutable" in response.headers["Cache-Control"], link

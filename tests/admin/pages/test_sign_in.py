@@ -1,4 +1,4 @@
-"""Signing in and out: by token, by link, with the cookie a browser needs and nothing else."""
+"""Signing in by token and by link, the session cookie, and signing out."""
 
 from http.cookies import SimpleCookie
 
@@ -6,13 +6,13 @@ import pytest
 from pydantic import ValidationError
 
 from tests.admin.conftest import Admin, Serve
-from tracker.admin.cookies import COOKIE, SECURE_COOKIE
-from tracker.admin.problems import CONTENT_TYPE
-from tracker.settings import AdminSettings
+from tracker.admin.http.cookies import COOKIE, SECURE_COOKIE
+from tracker.admin.http.problems import CONTENT_TYPE
+from tracker.settings.model import AdminSettings
 
 
 def cookie(headers: list[str], name: str = COOKIE) -> "SimpleCookie":
-    """The cookie set, and that it is the only one."""
+    """The cookie of the response, which must be the only one."""
     jar = SimpleCookie()
     assert len(headers) == 1
     jar.load(headers[0])
@@ -23,15 +23,15 @@ def cookie(headers: list[str], name: str = COOKIE) -> "SimpleCookie":
 async def test_a_token_signs_a_browser_in(admin: Admin) -> None:
     token = await admin.token("read")
     async with admin.client(headers={"Origin": admin.url}) as browser:
-        answer = await browser.get("/", allow_redirects=False)
-        assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
+        response = await browser.get("/", allow_redirects=False)
+        assert (response.status, response.headers["Location"]) == (303, "/sign-in")
         page = await browser.get("/sign-in")
         assert page.status == 200 and page.content_type == "text/html"
         text = await page.text()
         assert 'action="/sign-in"' in text and 'name="token"' in text and 'method="post"' in text
-        answer = await browser.post("/sign-in", data={"token": f" {token}\n"}, allow_redirects=False)
-        assert (answer.status, answer.headers["Location"]) == (303, "/")
-        morsel = cookie(answer.headers.getall("Set-Cookie"))[COOKIE]
+        response = await browser.post("/sign-in", data={"token": f" {token}\n"}, allow_redirects=False)
+        assert (response.status, response.headers["Location"]) == (303, "/")
+        morsel = cookie(response.headers.getall("Set-Cookie"))[COOKIE]
         assert (morsel["httponly"], morsel["samesite"], morsel["path"]) == (True, "Strict", "/")
         assert (morsel["secure"], morsel["domain"], morsel["max-age"]) == ("", "", "43200")
         assert token not in morsel.value
@@ -42,8 +42,8 @@ async def test_a_token_signs_a_browser_in(admin: Admin) -> None:
 async def test_a_link_signs_a_browser_in_once(admin: Admin) -> None:
     secret = await admin.stores.tokens.new_link()
     async with admin.client(headers={"Origin": admin.url}) as first, admin.client() as second:
-        answer = await first.post("/sign-in", data={"link": secret}, allow_redirects=False)
-        assert (answer.status, answer.headers["Location"]) == (303, "/")
+        response = await first.post("/sign-in", data={"link": secret}, allow_redirects=False)
+        assert (response.status, response.headers["Location"]) == (303, "/")
         assert (await first.get("/")).status == 200
         again = await second.post("/sign-in", data={"link": secret})
         assert again.status == 403 and "tracker sign-in-link" in await again.text()
@@ -51,7 +51,7 @@ async def test_a_link_signs_a_browser_in_once(admin: Admin) -> None:
         assert (await second.get("/", allow_redirects=False)).status == 303
 
 
-async def test_the_secret_of_a_link_is_wiped_from_the_address_bar_and_posted(admin: Admin) -> None:
+async def test_the_script_removes_the_secret_of_a_link_from_the_url(admin: Admin) -> None:
     async with admin.client() as browser:
         page = await (await browser.get("/sign-in")).text()
         assert "/static/sign_in.js" in page and 'name="link"' in page
@@ -59,18 +59,18 @@ async def test_the_secret_of_a_link_is_wiped_from_the_address_bar_and_posted(adm
         assert script.index("replaceState") < script.index("submit()")
 
 
-async def test_a_wrong_token_is_refused_on_the_page(admin: Admin) -> None:
+async def test_an_invalid_token_is_refused_on_the_page(admin: Admin) -> None:
     async with admin.client(headers={"Origin": admin.url}) as browser:
         for form in ({"token": "swk_0123456789ab_" + "a" * 43}, {"token": ""}, {}, {"link": "x"}):
-            answer = await browser.post("/sign-in", data=form, allow_redirects=False)
-            assert (answer.status, answer.content_type) == (403, "text/html")
-            assert "Set-Cookie" not in answer.headers
-            assert 'role="alert"' in await answer.text()
+            response = await browser.post("/sign-in", data=form, allow_redirects=False)
+            assert (response.status, response.content_type) == (403, "text/html")
+            assert "Set-Cookie" not in response.headers
+            assert 'role="alert"' in await response.text()
             assert (await browser.get("/", allow_redirects=False)).status == 303
 
 
-async def test_over_tls_the_cookie_is_for_tls_only(serve: Serve) -> None:
-    """The proxy says so, or the browser's own Origin does."""
+async def test_the_cookie_set_over_tls_is_secure(serve: Serve) -> None:
+    """By X-Forwarded-Proto of the proxy, or by the Origin of the browser."""
     admin = await serve(hosts=("tracker.example",))
     token = await admin.token("read")
     for headers in (
@@ -78,21 +78,21 @@ async def test_over_tls_the_cookie_is_for_tls_only(serve: Serve) -> None:
         {"Host": "tracker.example", "X-Forwarded-Proto": "https"},
     ):
         async with admin.client(headers=headers) as browser:
-            answer = await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
-            assert answer.status == 303
-            morsel = cookie(answer.headers.getall("Set-Cookie"), SECURE_COOKIE)[SECURE_COOKIE]
+            response = await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
+            assert response.status == 303
+            morsel = cookie(response.headers.getall("Set-Cookie"), SECURE_COOKIE)[SECURE_COOKIE]
             assert (morsel["secure"], morsel["path"], morsel["domain"]) == (True, "/", "")
             sent = {"Cookie": f"{SECURE_COOKIE}={morsel.value}"}
             assert (await browser.get("/api/v1/nothing", headers=sent)).status == 404
 
 
-async def test_signing_out_ends_the_session_for_readers_too(admin: Admin) -> None:
+async def test_scope_read_can_sign_out(admin: Admin) -> None:
     async with admin.browser("read") as browser:
         assert (await browser.get("/")).status == 200
         kept = next(iter(browser.cookie_jar)).value
-        answer = await browser.post("/sign-out", allow_redirects=False)
-        assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
-        gone = [SimpleCookie(header) for header in answer.headers.getall("Set-Cookie")]
+        response = await browser.post("/sign-out", allow_redirects=False)
+        assert (response.status, response.headers["Location"]) == (303, "/sign-in")
+        gone = [SimpleCookie(header) for header in response.headers.getall("Set-Cookie")]
         assert [(name, jar[name].value, jar[name]["max-age"]) for jar in gone for name in jar] == [
             (COOKIE, "", "0"),
             (SECURE_COOKIE, "", "0"),
@@ -107,16 +107,16 @@ async def test_signing_out_needs_the_csrf_token(admin: Admin) -> None:
         assert (await browser.get("/")).status == 200
 
 
-async def test_nobody_can_be_given_a_session(admin: Admin) -> None:
-    """Session fixation: what the browser had before is neither kept nor any use afterwards."""
+async def test_signing_in_creates_a_new_session(admin: Admin) -> None:
+    """Session fixation: the previous session is replaced and ends."""
     planted = "a" * 43
     async with admin.browser("full") as attacker:
         theirs = next(iter(attacker.cookie_jar)).value
         for before in (planted, theirs):
             async with admin.client(headers={"Origin": admin.url}, cookies={COOKIE: before}) as victim:
                 form = {"token": await admin.token("full")}
-                answer = await victim.post("/sign-in", data=form, allow_redirects=False)
-                assert cookie(answer.headers.getall("Set-Cookie"))[COOKIE].value not in (planted, theirs)
+                response = await victim.post("/sign-in", data=form, allow_redirects=False)
+                assert cookie(response.headers.getall("Set-Cookie"))[COOKIE].value not in (planted, theirs)
         assert (await attacker.get("/", allow_redirects=False)).status == 303  # replaced sessions end
 
 
@@ -131,7 +131,8 @@ async def test_nobody_can_be_given_a_session(admin: Admin) -> None:
         ("multipart/form-data; boundary=x", b"--x\r\nContent-Disposition: form-data; name=token\r\n\r\na"),
         (
             "multipart/form-data; boundary=x",
-            b"--x\r\nContent-Transfer-Encoding: odd\r\nContent-Disposition: form-data; name=token\r\n\r\na\r\n--x--\r\n",
+            b"--x\r\nContent-Transfer-Encoding: odd\r\n"
+            b"Content-Disposition: form-data; name=token\r\n\r\na\r\n--x--\r\n",
         ),
         (
             "multipart/form-data; boundary=x",
@@ -143,18 +144,18 @@ async def test_nobody_can_be_given_a_session(admin: Admin) -> None:
 )
 async def test_malformed_forms_are_refused(admin: Admin, content_type: str, body: bytes) -> None:
     async with admin.client() as browser:
-        answer = await browser.post("/sign-in", data=body, headers={"Content-Type": content_type})
-        assert answer.status in (400, 403)
+        response = await browser.post("/sign-in", data=body, headers={"Content-Type": content_type})
+        assert response.status in (400, 403)
 
 
-async def test_the_form_is_small(admin: Admin) -> None:
-    """Anybody may send it."""
+async def test_the_size_of_the_form_is_limited(admin: Admin) -> None:
+    """It needs no authentication."""
     async with admin.client() as browser:
-        answer = await browser.post("/sign-in", data={"token": "a" * 5000})
-        assert (answer.status, answer.content_type) == (413, CONTENT_TYPE)
+        response = await browser.post("/sign-in", data={"token": "a" * 5000})
+        assert (response.status, response.content_type) == (413, CONTENT_TYPE)
 
 
-async def test_the_session_takes_the_time_of_the_settings(serve: Serve) -> None:
+async def test_the_session_lasts_as_long_as_configured(serve: Serve) -> None:
     admin = await serve(session_seconds=60)
     async with admin.browser("read") as browser:
         assert (await browser.get("/")).status == 200
@@ -162,7 +163,7 @@ async def test_the_session_takes_the_time_of_the_settings(serve: Serve) -> None:
         assert (await browser.get("/", allow_redirects=False)).status == 303
 
 
-def test_no_session_lasts_longer_than_thirty_days() -> None:
+def test_a_session_lasts_at_most_thirty_days() -> None:
     assert AdminSettings(session_seconds=30 * 86400).session_seconds == 30 * 86400
     with pytest.raises(ValidationError):
         AdminSettings(session_seconds=30 * 86400 + 1)

@@ -5,16 +5,16 @@ import re
 import pytest
 
 from tests.admin.conftest import Admin
-from tests.admin.pages.page import Page, get, posted
+from tests.admin.pages.page import Page, get, post_form
 
 
 @pytest.mark.parametrize("scope", ["read", "full"])
 async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> None:
     async with admin.browser() as browser:
-        async with browser.post("/tokens", data={"name": "graphs", "scope": scope}) as answer:
-            assert answer.status == 200
-            assert answer.headers["Cache-Control"] == "no-store"
-            text = await answer.text()
+        async with browser.post("/tokens", data={"name": "graphs", "scope": scope}) as response:
+            assert response.status == 200
+            assert response.headers["Cache-Control"] == "no-store"
+            text = await response.text()
         found = re.search(r"swk_\w{12}_[\w-]{43}", text)
         assert found
         token = await admin.stores.tokens.verify(found[0])
@@ -23,36 +23,38 @@ async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> 
 
 
 @pytest.mark.parametrize("name", ["", "x" * 65, "grafana", "a\x00b"])
-async def test_a_name_that_is_taken_or_none_is_refused_beside_the_field(admin: Admin, name: str) -> None:
+async def test_taken_and_invalid_names_are_refused_with_an_error_at_the_field(
+    admin: Admin, name: str
+) -> None:
     await admin.stores.tokens.create("grafana", "read")
     async with admin.browser() as browser:
-        async with browser.post("/tokens", data={"name": name}) as answer:
-            assert answer.status == 422
-            assert "token" in Page(await answer.text()).one("p", role="alert").text
+        async with browser.post("/tokens", data={"name": name}) as response:
+            assert response.status == 422
+            assert "token" in Page(await response.text()).one("p", role="alert").text
     assert {token.name for token in await admin.stores.tokens.list()} == {"grafana", "test full"}
 
 
-async def test_a_revoked_one_is_gone_and_its_browser_signed_out(admin: Admin) -> None:
+async def test_a_revoked_token_is_gone_and_its_sessions_end(admin: Admin) -> None:
     await admin.token("read")
     (other,) = [token for token in await admin.stores.tokens.list() if token.name == "test read"]
     async with admin.browser("read") as reader, admin.browser() as browser:
         await get(reader, "/torrents")
-        page = await posted(browser, f"/tokens/{other.token_id}/revoke")
+        page = await post_form(browser, f"/tokens/{other.token_id}/revoke")
         assert "signed out" in page.text
         assert "test read" not in page.text
-        async with reader.get("/torrents", allow_redirects=False) as answer:
-            assert (answer.status, answer.headers["Location"]) == (303, "/sign-in")
-        async with browser.post(f"/tokens/{other.token_id}/revoke") as answer:
-            assert answer.status == 404
+        async with reader.get("/torrents", allow_redirects=False) as response:
+            assert (response.status, response.headers["Location"]) == (303, "/sign-in")
+        async with browser.post(f"/tokens/{other.token_id}/revoke") as response:
+            assert response.status == 404
 
 
-async def test_readers_see_neither_the_list_nor_a_way_there(admin: Admin) -> None:
+async def test_scope_read_sees_neither_the_list_nor_a_link_to_it(admin: Admin) -> None:
     await admin.stores.tokens.create("grafana", "read")
     async with admin.browser("read") as reader, admin.client("read") as program:
         for session in (reader, program):
-            async with session.get("/tokens") as answer:
-                assert answer.status == 403
-                assert "grafana" not in await answer.text()
+            async with session.get("/tokens") as response:
+                assert response.status == 403
+                assert "grafana" not in await response.text()
         assert 'href="/tokens"' not in (await get(reader, "/")).source
     async with admin.browser("full") as browser:
         assert 'href="/tokens"' in (await get(browser, "/")).source

@@ -1,4 +1,4 @@
-"""The page of one torrent: what it shows, and what it changes."""
+"""The page of one torrent: content and actions."""
 
 import asyncio
 
@@ -11,10 +11,10 @@ from tests.admin.pages.page import get, send
 from tests.store.harness import ALICE, Store, info_hash, peer_id, update
 from tracker.admin.pages.torrent import PEERS
 from tracker.bittorrent import PeerId
-from tracker.store.metrics import place_names
-from tracker.store.scores import Scored
-from tracker.store.torrent import Torrent
-from tracker.store.uniques import Sighting
+from tracker.store.stats.metric_names import place_names
+from tracker.store.stats.unique_users import UniqueUserEvent
+from tracker.store.torrents.records import Torrent
+from tracker.store.torrents.scores import Scored
 
 ONE = info_hash(1)
 HERE = f"/torrents/{ONE.hex()}"
@@ -40,7 +40,7 @@ async def test_an_unknown_torrent_cannot_be_changed(admin: Admin, browser: aioht
     assert await admin.stores.torrents.get(ONE) is None
 
 
-async def test_figures_and_peers_are_shown(store: Store, browser: aiohttp.ClientSession) -> None:
+async def test_statistics_and_peers_are_shown(store: Store, browser: aiohttp.ClientSession) -> None:
     qbittorrent = PeerId(b"-qB5020-abcdefghijkl")
     await store.announce(update(1, peer_id=qbittorrent, bytes_left=0))
     await store.announce(update(2, bytes_left=3 * 1024**2))
@@ -53,8 +53,8 @@ async def test_figures_and_peers_are_shown(store: Store, browser: aiohttp.Client
     assert "http://127.0.0.1:6969/announce" in page.text
 
 
-async def test_peers_come_in_pages_and_none_is_left_out(store: Store, browser: aiohttp.ClientSession) -> None:
-    peers = 4 * PEERS  # a small set comes whole, whatever was asked for
+async def test_peers_are_paged_completely(store: Store, browser: aiohttp.ClientSession) -> None:
+    peers = 4 * PEERS  # Redis returns small sets in one piece
     await asyncio.gather(*(store.announce(update(n + 1, bytes_left=n % 2)) for n in range(peers)))
     path, seen, turns = HERE, set[str](), 0
     while path:
@@ -73,12 +73,14 @@ async def test_peers_come_in_pages_and_none_is_left_out(store: Store, browser: a
 
 
 @pytest.mark.parametrize("cursor", ["x", "-1", "9" * 19, "9" * 60, "²", ""])
-async def test_no_cursor_is_too_odd(store: Store, browser: aiohttp.ClientSession, cursor: str) -> None:
+async def test_invalid_cursors_start_at_the_beginning(
+    store: Store, browser: aiohttp.ClientSession, cursor: str
+) -> None:
     await store.announce(update(1))
     await get(browser, f"{HERE}/peers?cursor={cursor}")
 
 
-async def test_whatever_peers_and_sites_write_is_text(
+async def test_names_of_peers_and_sites_are_escaped(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
     ids = [b"-<b>hi</b>-<script>a", bytes(range(236, 256)), b'"><img src=x>12345678', b"\0" * 20]
@@ -97,9 +99,7 @@ async def test_whatever_peers_and_sites_write_is_text(
     assert not (await get(browser, HERE)).all("img")
 
 
-async def test_its_past_is_drawn_from_what_scorings_left(
-    admin: Admin, store: Store, browser: aiohttp.ClientSession
-) -> None:
+async def test_charts_show_the_history(admin: Admin, store: Store, browser: aiohttp.ClientSession) -> None:
     await store.announce(update(1, bytes_left=0))
     assert not (await get(browser, HERE)).all("figure")
     for score in (1.2, 0.96):
@@ -110,10 +110,10 @@ async def test_its_past_is_drawn_from_what_scorings_left(
     sources = {figure.attributes["data-chart"] for figure in page.all("figure")}
     assert sources == {f"{HERE}/charts/swarm", f"{HERE}/charts/score"}
     assert "rank 1 of 1" in page.text
-    async with browser.get(f"{HERE}/charts/swarm") as answer:
-        swarm = await answer.json()
-    async with browser.get(f"{HERE}/charts/score") as answer:
-        score = await answer.json()
+    async with browser.get(f"{HERE}/charts/swarm") as response:
+        swarm = await response.json()
+    async with browser.get(f"{HERE}/charts/score") as response:
+        score = await response.json()
     now = int(store.clock.now)
     assert swarm["x"] == score["x"] == [now - 3600, now]
     assert [(one["name"], one["values"]) for one in swarm["series"]] == [
@@ -128,9 +128,9 @@ async def test_unique_users_are_shown_by_country(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
     await store.announce(update(1))
-    places = [("GB", "ENG", "London", "SW1A"), ("GB", "", "", ""), ("XK", "", "", "")]
-    seen = [Sighting(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
-    await admin.stores.uniques.sight(seen, store.clock.now)
+    places = [("United Kingdom", "London", "SW1A"), ("United Kingdom", "", ""), ("Kosovo", "", "")]
+    seen = [UniqueUserEvent(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
+    await admin.stores.uniques.count(seen, store.clock.now)
     table = next(e.text for e in (await get(browser, HERE)).all("table") if "Country" in e.text)
     assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
 
@@ -140,25 +140,23 @@ async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.Cl
     fields = {"name": "after", "multi_up": "2", "multi_dn": "0.5"}
     assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
     found = await known(admin)
-    assert (found.name, found.private) == ("after", False)  # a tick that is not sent is taken away
+    assert (found.name, found.private) == ("after", False)  # an unticked checkbox is not sent
     assert (found.fields["multi_up"], found.fields["multi_dn"]) == ("2", "0.5")
 
 
-async def test_a_multiplier_that_is_none_changes_nothing(
-    admin: Admin, browser: aiohttp.ClientSession
-) -> None:
+async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.stores.torrents.add(ONE, {"name": "before"})
     page = await send(browser, f"{HERE}/edit", {"name": "after", "multi_up": "1e9"}, status=422)
     assert "a multiplier is a number" in page.text
     assert (await known(admin)).name == "before"
 
 
-async def test_it_is_disabled_with_a_reason_and_enabled_again(
+async def test_a_torrent_is_disabled_with_a_reason_and_enabled_again(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
     await admin.stores.torrents.add(ONE)
     await send(browser, f"{HERE}/disable", {"reason": "bad release"})
-    assert "reads “bad release”" in (await get(browser, HERE)).text
+    assert "reason “bad release”" in (await get(browser, HERE)).text
     assert await store.refused(update(1)) == "disabled"
     assert f"{HERE}/disable" not in (await get(browser, HERE)).changes
     await send(browser, f"{HERE}/enable")
@@ -167,19 +165,19 @@ async def test_it_is_disabled_with_a_reason_and_enabled_again(
     await store.announce(update(1))
 
 
-async def test_it_is_denied_and_allowed_again(
+async def test_a_torrent_is_denied_and_allowed_again(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
     await admin.stores.torrents.add(ONE)
     await send(browser, f"{HERE}/deny", {"reason": "asked to"})
     page = await get(browser, HERE)
-    assert "denied" in page.text and "reads “asked to”" in page.text
+    assert "denied" in page.text and "reason “asked to”" in page.text
     assert await store.refused(update(1)) == "denied"
     await send(browser, f"{HERE}/allow")
     assert (await known(admin)).denied is None
 
 
-async def test_a_hash_nobody_knows_leads_to_the_list_when_it_is_allowed(
+async def test_allowing_an_unknown_info_hash_redirects_to_the_list(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
     await send(browser, f"{HERE}/deny")
@@ -187,13 +185,15 @@ async def test_a_hash_nobody_knows_leads_to_the_list_when_it_is_allowed(
     assert (await send(browser, f"{HERE}/allow")).location == "/torrents?notice=saved"
 
 
-async def test_it_is_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_a_torrent_is_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.stores.torrents.add(ONE)
     assert (await send(browser, f"{HERE}/remove")).location == "/torrents?notice=removed"
     assert await admin.stores.torrents.get(ONE) is None
 
 
-async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: aiohttp.ClientSession) -> None:
+async def test_scope_read_sees_no_actions_and_cannot_change_anything(
+    admin: Admin, reader: aiohttp.ClientSession
+) -> None:
     await admin.stores.torrents.add(ONE, {"name": "before"})
     before = await known(admin)
     assert not (await get(reader, HERE)).changes
@@ -202,7 +202,7 @@ async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: ai
     assert await known(admin) == before
 
 
-async def test_users_are_linked_in_private_mode_alone(private: Private) -> None:
+async def test_users_are_linked_in_private_mode_only(private: Private) -> None:
     await private.store.users.add("7", ALICE)
     await private.admin.stores.torrents.add(ONE)
     await private.store.announce(update(1, passkey=ALICE))

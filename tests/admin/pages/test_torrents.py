@@ -11,8 +11,8 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, send
 from tests.store.harness import Store, info_hash, update
-from tracker.admin.pages.torrents import MOST_FILES, PAGE
-from tracker.settings import RedisSettings, Settings, TorrentSettings
+from tracker.admin.pages.torrents import MAX_FILES, PAGE
+from tracker.settings.model import RedisSettings, Settings, TorrentSettings
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -31,20 +31,20 @@ def upload(*files: tuple[str, bytes], **fields: str) -> aiohttp.FormData:
 
 
 @pytest.mark.parametrize("mode", ["open", "registered"])
-async def test_an_empty_list_says_what_to_do(serve: Serve, prefix: str, mode: str) -> None:
+async def test_an_empty_list_explains_what_to_do(serve: Serve, prefix: str, mode: str) -> None:
     settings = Settings(
         redis=RedisSettings(prefix=prefix), torrents=TorrentSettings.model_validate({"mode": mode})
     )
     admin = await serve(settings)
     async with admin.browser() as browser:
         page = await get(browser, "/torrents")
-    assert "No torrent yet" in page.text
+    assert "No torrents yet" in page.text
     assert "http://127.0.0.1:6969/announce" in page.text
     assert "/torrents/add" in page.hrefs
 
 
-async def test_no_announce_url_is_shown_that_nobody_may_use(private: Private) -> None:
-    """Each user of a private tracker has one of their own."""
+async def test_private_mode_shows_no_announce_url_without_passkey(private: Private) -> None:
+    """Each user of a private tracker has a personal announce URL."""
     async with private.admin.browser() as browser:
         for path in ("/torrents", "/torrents/add"):
             page = await get(browser, path)
@@ -53,7 +53,7 @@ async def test_no_announce_url_is_shown_that_nobody_may_use(private: Private) ->
             assert "passkey" in page.text
 
 
-async def test_most_seeders_come_first_and_any_figure_sorts_both_ways(
+async def test_the_list_sorts_by_any_column_in_both_directions(
     store: Store, browser: aiohttp.ClientSession
 ) -> None:
     for number, (seeders, leechers) in enumerate([(1, 2), (3, 1), (2, 3)], 1):
@@ -70,7 +70,7 @@ async def test_most_seeders_come_first_and_any_figure_sorts_both_ways(
     assert (await get(browser, "/torrents?sort=leechers&order=asc")).torrents == [b, a, c]
 
 
-async def test_pages_keep_the_order_and_sorting_begins_at_the_first(
+async def test_paging_keeps_the_order_and_sorting_returns_to_page_one(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
     hashes = {info_hash(number) for number in range(2 * PAGE + 3)}
@@ -81,7 +81,7 @@ async def test_pages_keep_the_order_and_sorting_begins_at_the_first(
         page = await get(browser, path)
         seen += page.torrents
         assert f"of {len(hashes)}" in page.text
-        assert "/torrents?sort=leechers" in page.hrefs  # the other way round, from the first page
+        assert "/torrents?sort=leechers" in page.hrefs  # ascending, from the first page
         later = [link for link in page.hrefs if f"page={number + 1}" in link]
         if number == 3:
             assert not later
@@ -91,17 +91,19 @@ async def test_pages_keep_the_order_and_sorting_begins_at_the_first(
     assert sorted(seen) == sorted(one.hex() for one in hashes)
 
 
-async def test_a_name_or_the_beginning_of_a_hash_finds(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_torrents_are_found_by_name_or_start_of_the_info_hash(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": "Debian 12 netinst"})
     await admin.stores.torrents.add(info_hash(2), {"name": "Größe"})
     one, two = info_hash(1).hex(), info_hash(2).hex()
     assert (await get(browser, "/torrents?q=DEBIAN")).torrents == [one]
     assert (await get(browser, f"/torrents?q={quote('GRÖSSE')}")).torrents == [two]
     assert (await get(browser, f"/torrents?q={two}")).torrents == [two]
-    assert "Nothing found" in (await get(browser, "/torrents?q=ubuntu")).text
+    assert "No matches" in (await get(browser, "/torrents?q=ubuntu")).text
 
 
-async def test_searching_as_you_type_gets_the_list_alone(
+async def test_searching_with_htmx_returns_the_list_only(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
@@ -110,7 +112,7 @@ async def test_searching_as_you_type_gets_the_list_alone(
     assert not page.all("html")
 
 
-async def test_a_search_that_finds_much_comes_in_pages(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_a_search_with_many_matches_is_paged(admin: Admin, browser: aiohttp.ClientSession) -> None:
     hashes = {info_hash(number).hex() for number in range(PAGE + 20)}
     for one in hashes:
         await admin.stores.torrents.add(info_hash(int(one, 16)), {"name": f"Film {one[-3:]}"})
@@ -130,19 +132,19 @@ async def test_a_search_that_finds_much_comes_in_pages(admin: Admin, browser: ai
         "q=" + "a" * 5000, "q=%20", "q=*", "q=%5B", "sort=seeders&sort=score",
     ],
 )  # fmt: skip
-async def test_no_address_of_the_list_is_too_odd(
+async def test_invalid_query_parameters_become_defaults(
     admin: Admin, browser: aiohttp.ClientSession, query: str
 ) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
     await get(browser, f"/torrents?{query}")
 
 
-async def test_a_cursor_that_is_none_is_refused(browser: aiohttp.ClientSession) -> None:
+async def test_an_invalid_cursor_is_refused(browser: aiohttp.ClientSession) -> None:
     page = await get(browser, "/torrents?q=a&cursor=%00", status=400)
     assert "cursor" in page.text
 
 
-async def test_names_are_text_whatever_is_in_them(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_names_are_escaped(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": HOSTILE})
     await admin.stores.torrents.deny(info_hash(1), HOSTILE)
     for path in ("/torrents", f"/torrents?q={quote('<script>')}", f"/torrents?q={quote(HOSTILE)}x"):
@@ -151,17 +153,19 @@ async def test_names_are_text_whatever_is_in_them(admin: Admin, browser: aiohttp
         assert not page.all("img")
 
 
-async def test_one_file_leads_to_its_torrent(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    answer = await send(browser, "/torrents/add", upload(("a.torrent", torrent_file("Debian")), private="1"))
-    found = re.fullmatch(r"/torrents/([0-9a-f]{40})\?notice=added", answer.location)
+async def test_one_file_redirects_to_its_torrent(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    response = await send(
+        browser, "/torrents/add", upload(("a.torrent", torrent_file("Debian")), private="1")
+    )
+    found = re.fullmatch(r"/torrents/([0-9a-f]{40})\?notice=added", response.location)
     assert found
-    page = await get(browser, answer.location)
+    page = await get(browser, response.location)
     assert "Debian" in page.text and "Added." in page.text
     (torrent,) = await admin.stores.torrents.top("seeders", 10)
     assert (torrent.info_hash.hex(), torrent.name, torrent.private) == (found[1], "Debian", True)
 
 
-async def test_of_several_files_the_good_ones_are_registered(
+async def test_valid_files_are_registered_beside_invalid_ones(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
     form = upload(
@@ -180,11 +184,11 @@ async def test_of_several_files_the_good_ones_are_registered(
         (upload(("a.torrent", b"")), "not a well-formed .torrent file"),
         (upload(), "Choose .torrent files"),
         (upload(info_hash="xyz"), "40 hexadecimal digits"),
-        (upload(*[("a.torrent", b"x")] * (MOST_FILES + 1)), f"at most {MOST_FILES}"),
+        (upload(*[("a.torrent", b"x")] * (MAX_FILES + 1)), f"at most {MAX_FILES}"),
     ],
     ids=["bomb", "empty", "nothing", "hash", "many"],
 )
-async def test_what_is_no_torrent_is_refused_with_a_reason(
+async def test_invalid_torrent_files_are_refused_with_a_reason(
     admin: Admin, browser: aiohttp.ClientSession, form: aiohttp.FormData, why: str
 ) -> None:
     page = await send(browser, "/torrents/add", form, status=422)
@@ -199,18 +203,18 @@ async def test_an_upload_beyond_the_limit_is_refused(serve: Serve) -> None:
     assert "TRACKER_ADMIN__MAX_UPLOAD_BYTES" in page.text
 
 
-async def test_a_hash_is_registered_with_a_name(admin: Admin, browser: aiohttp.ClientSession) -> None:
+async def test_an_info_hash_is_registered_with_a_name(admin: Admin, browser: aiohttp.ClientSession) -> None:
     one = info_hash(7)
     await send(browser, "/torrents/add", {"info_hash": f" {one.hex().upper()} ", "name": "Seven"})
-    await send(browser, "/torrents/add", {"info_hash": one.hex()})  # again, and without a name: that stays
+    await send(browser, "/torrents/add", {"info_hash": one.hex()})  # again without a name: the name stays
     found = await admin.stores.torrents.get(one)
     assert found is not None and found.registered and found.name == "Seven" and not found.private
 
 
-async def test_a_form_needs_the_token_that_its_page_had(admin: Admin) -> None:
+async def test_a_form_needs_the_csrf_token_of_its_page(admin: Admin) -> None:
     async with admin.browser(headers={"X-CSRF-Token": ""}) as browser:
-        async with browser.post("/torrents/add", data={"info_hash": "00" * 20}) as answer:
-            assert answer.status == 403
+        async with browser.post("/torrents/add", data={"info_hash": "00" * 20}) as response:
+            assert response.status == 403
     async with admin.browser() as browser:
         page = await get(browser, "/torrents/add")
         origin = browser.headers["Origin"]
@@ -223,7 +227,9 @@ async def test_a_form_needs_the_token_that_its_page_had(admin: Admin) -> None:
     assert await admin.stores.torrents.count() == 1
 
 
-async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: aiohttp.ClientSession) -> None:
+async def test_scope_read_sees_no_actions_and_cannot_change_anything(
+    admin: Admin, reader: aiohttp.ClientSession
+) -> None:
     await admin.stores.torrents.add(info_hash(1))
     for path in ("/torrents", "/torrents/add", "/torrents/denied"):
         page: Page = await get(reader, path)
@@ -244,8 +250,8 @@ async def test_readers_see_nothing_to_change_and_cannot(admin: Admin, reader: ai
         ("application/json", b"{}"),
     ],
 )
-async def test_a_body_that_is_no_form_is_no_mishap(
+async def test_a_body_that_is_no_form_is_refused(
     browser: aiohttp.ClientSession, kind: str, body: bytes
 ) -> None:
-    async with browser.post("/torrents/add", data=body, headers={"Content-Type": kind}) as answer:
-        assert answer.status in (400, 422)
+    async with browser.post("/torrents/add", data=body, headers={"Content-Type": kind}) as response:
+        assert response.status in (400, 422)

@@ -1,4 +1,4 @@
-"""The page of one user: sets, debts, and the passkey that is a secret."""
+"""The page of one user: sets, hit-and-runs, and the secret passkey."""
 
 import pytest
 
@@ -14,7 +14,7 @@ VERBS = ("edit", "passkey", "rotate", "forgive", "delete")
 
 @pytest.fixture
 async def alice(private: Private) -> Private:
-    """User 7 is there."""
+    """A private tracker with user 7."""
     await private.store.users.add("7", ALICE)
     return private
 
@@ -42,8 +42,18 @@ async def test_totals_and_torrents_are_shown(alice: Private) -> None:
     assert ALICE not in page.source
 
 
-async def test_a_set_comes_in_pages_and_keeps_what_was_removed(alice: Private) -> None:
-    ids = [str(number) for number in range(1, 4 * PAGE)]  # a small set comes whole
+async def test_unreported_downloads_are_shown(alice: Private) -> None:
+    """A fall of `left` without download, for the user and per torrent; hidden if 0."""
+    await alice.store.announce(update(1, "s", passkey=ALICE, bytes_left=3 * 1024**2))
+    async with alice.admin.browser() as browser:
+        assert "nreported" not in (await get(browser, HERE)).text
+        await alice.store.announce(update(1, passkey=ALICE, bytes_left=0))
+        page = await get(browser, f"{HERE}?set=complete")
+    assert "Unreported downloads 3.0 MiB" in page.text and "0 B 3.0 MiB unreported" in page.text
+
+
+async def test_a_set_is_paged_and_keeps_removed_torrents(alice: Private) -> None:
+    ids = [str(number) for number in range(1, 4 * PAGE)]  # Redis returns small sets in one piece
     await alice.store.redis.sadd(alice.store.keys.user_set("7", "complete"), *ids, "<b>")
     path, seen = f"{HERE}?set=complete", 0
     async with alice.admin.browser() as browser:
@@ -58,21 +68,21 @@ async def test_a_set_comes_in_pages_and_keeps_what_was_removed(alice: Private) -
     assert seen >= len(ids) + 1
 
 
-async def test_a_hit_and_run_says_what_is_owed_and_is_forgiven(alice: Private) -> None:
+async def test_a_hit_and_run_shows_the_remaining_time_and_is_forgiven(alice: Private) -> None:
     await leave_early(alice, ALICE, 1)
     await leave_early(alice, ALICE, 2)
     async with alice.admin.browser() as browser:
         page = await get(browser, f"{HERE}?set=hnr")
         assert f"{(HNR_SECONDS - 60) // 60} min" in page.text
         assert len(page.torrents) == 2
-        answer = await send(browser, f"{HERE}/forgive", {"torrent_id": "1"})
-        assert answer.location == f"{HERE}?set=hnr&notice=forgiven"
+        response = await send(browser, f"{HERE}/forgive", {"torrent_id": "1"})
+        assert response.location == f"{HERE}?set=hnr&notice=forgiven"
         assert await alice.store.users.torrents("7", "hnr") == ["2"]
         await send(browser, f"{HERE}/forgive")
     assert await alice.store.users.hit_and_run_count() == 0
 
 
-async def test_the_passkey_is_shown_to_who_asks_and_may(alice: Private) -> None:
+async def test_the_passkey_is_shown_on_request_to_scope_full(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         page = await send(browser, f"{HERE}/passkey", status=200)
     assert f"/{ALICE}/announce" in page.text
@@ -81,7 +91,7 @@ async def test_the_passkey_is_shown_to_who_asks_and_may(alice: Private) -> None:
         assert ALICE not in (await send(reader, f"{HERE}/passkey", status=403)).source
 
 
-async def test_a_new_passkey_ends_the_old_one(alice: Private) -> None:
+async def test_a_new_passkey_replaces_the_old_one(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         page = await send(browser, f"{HERE}/rotate", status=200)
     new = await alice.store.users.passkey_of("7")
@@ -89,7 +99,7 @@ async def test_a_new_passkey_ends_the_old_one(alice: Private) -> None:
     assert await alice.store.refused(update(1, passkey=ALICE)) == "unknown passkey"
 
 
-async def test_rights_are_changed_one_by_one(alice: Private) -> None:
+async def test_permissions_are_changed_one_by_one(alice: Private) -> None:
     async def rights() -> tuple[bool, bool]:
         user = await alice.store.users.find("7")
         return user.enabled, user.can_leech
@@ -111,7 +121,7 @@ async def test_a_user_is_deleted(alice: Private) -> None:
     assert await alice.store.users.count() == 0
 
 
-async def test_readers_see_nothing_to_change_and_cannot(alice: Private) -> None:
+async def test_scope_read_sees_no_actions_and_cannot_change_anything(alice: Private) -> None:
     await leave_early(alice, ALICE, 1)
     async with alice.admin.browser("read") as reader:
         assert not (await get(reader, f"{HERE}?set=hnr")).changes
@@ -122,7 +132,7 @@ async def test_readers_see_nothing_to_change_and_cannot(alice: Private) -> None:
     assert await alice.store.users.hit_and_run_count() == 1
 
 
-async def test_forms_need_the_token_of_the_session(alice: Private) -> None:
+async def test_forms_need_the_csrf_token_of_the_session(alice: Private) -> None:
     headers = {"X-CSRF-Token": "wrong"}
     async with alice.admin.browser(headers=headers) as browser:
         for verb in VERBS:

@@ -10,16 +10,16 @@ from tracker.admin.pages.users import PAGE
 
 
 @pytest.mark.parametrize("path", ["/users", "/users/owing"])
-async def test_a_public_tracker_says_how_to_have_users(browser: aiohttp.ClientSession, path: str) -> None:
+async def test_a_public_tracker_explains_private_mode(browser: aiohttp.ClientSession, path: str) -> None:
     page = await get(browser, path)
     assert "TRACKER_USERS__PRIVATE=true" in page.text
     assert not page.changes
 
 
-async def test_empty_lists_say_what_to_do(private: Private) -> None:
+async def test_empty_lists_explain_what_to_do(private: Private) -> None:
     async with private.admin.browser() as browser:
-        assert "No user yet" in (await get(browser, "/users")).text
-        assert "Nobody owes anything" in (await get(browser, "/users/owing")).text
+        assert "No users yet" in (await get(browser, "/users")).text
+        assert "No hit-and-runs" in (await get(browser, "/users/owing")).text
 
 
 async def test_a_new_user_gets_a_passkey_that_is_shown_once(private: Private) -> None:
@@ -27,16 +27,16 @@ async def test_a_new_user_gets_a_passkey_that_is_shown_once(private: Private) ->
         page = await send(browser, "/users", {"user_id": "42", "can_leech": "1"}, status=200)
         passkey = await private.store.users.passkey_of("42")
         assert passkey is not None
-        assert "User 42 was created." in page.text
+        assert "User 42 created." in page.text
         assert f"http://127.0.0.1:6969/{passkey}/announce" in page.text
         for path in ("/users", "/users/42", "/users?id=42"):
-            async with browser.get(path) as answer:
-                assert passkey not in await answer.text()
+            async with browser.get(path) as response:
+                assert passkey not in await response.text()
     user = await private.store.users.find("42")
     assert user.can_leech
 
 
-async def test_who_may_not_download_is_made_so(private: Private) -> None:
+async def test_a_user_is_created_with_downloading_blocked(private: Private) -> None:
     async with private.admin.browser() as browser:
         await send(browser, "/users", {}, status=200)
     user = await private.store.users.find("1")
@@ -44,23 +44,23 @@ async def test_who_may_not_download_is_made_so(private: Private) -> None:
 
 
 @pytest.mark.parametrize("user_id", ["7", "0", "-1", "x", "9" * 30])
-async def test_an_id_that_is_taken_or_none_is_refused(private: Private, user_id: str) -> None:
+async def test_taken_and_invalid_ids_are_refused(private: Private, user_id: str) -> None:
     await private.store.users.add("7", ALICE)
     async with private.admin.browser() as browser:
         await send(browser, "/users", {"user_id": user_id}, status=422)
     assert await private.store.users.count() == 1
 
 
-async def test_a_user_is_found_by_id_and_by_nothing_secret(private: Private) -> None:
+async def test_a_user_is_found_by_id_and_not_by_passkey(private: Private) -> None:
     await private.store.users.add("7", ALICE)
     async with private.admin.browser() as browser:
         assert (await get(browser, "/users?id=7", status=303)) is not None
         for wrong in ("8", ALICE, "%3Cb%3E", "9" * 400, "%C2%B2"):
             page = await get(browser, f"/users?id={wrong}", status=404)
-            assert "There is no user" in page.text and not page.all("b")
+            assert "No user " in page.text and not page.all("b")
 
 
-async def test_a_long_list_comes_in_pages(private: Private) -> None:
+async def test_a_long_list_is_paged(private: Private) -> None:
     ids = {str(number) for number in range(1, PAGE + 4)}
     for one in ids:
         await private.store.users.add(one)
@@ -71,7 +71,7 @@ async def test_a_long_list_comes_in_pages(private: Private) -> None:
     assert ids <= links
 
 
-async def test_who_owes_most_comes_first(private: Private) -> None:
+async def test_users_with_the_highest_number_of_hit_and_runs_come_first(private: Private) -> None:
     for user_id, torrents in (("7", 1), ("8", 2)):
         user = await private.store.users.add(user_id)
         for torrent in range(torrents):
@@ -82,13 +82,13 @@ async def test_who_owes_most_comes_first(private: Private) -> None:
 
 
 async def leave_early(private: Private, passkey: str, torrent: int) -> None:
-    """A user downloads more than is forgiven, and leaves."""
+    """A user downloads more than the hit-and-run threshold and leaves."""
     await private.store.announce(update(1, "s", torrent, passkey=passkey))
     await private.store.pass_time(60)
     await private.store.announce(update(1, "x", torrent, passkey=passkey, downloaded=5000))
 
 
-async def test_readers_make_no_users(private: Private) -> None:
+async def test_scope_read_cannot_create_users(private: Private) -> None:
     async with private.admin.browser("read") as reader:
         assert not (await get(reader, "/users")).changes
         await send(reader, "/users", {"user_id": "9"}, status=403)

@@ -1,12 +1,14 @@
 import re
 
-from tracker.admin.world import country_name, world
+import pytest
+
+from tracker.admin.world import country_code, country_name, world
+from tracker.geoip import COUNTRY_NAMES
 
 
 def test_every_country_of_the_map_has_a_name() -> None:
     found = world()
-    assert len(found.names) > 245
-    assert found.outlines.keys() | found.dots.keys() <= found.names.keys()
+    assert found.outlines.keys() | found.dots.keys() <= COUNTRY_NAMES.keys()
     assert not found.outlines.keys() & found.dots.keys()
     assert {"GB", "US", "XK", "GF"} <= found.outlines.keys()
     assert {"SG", "MT", "HK"} <= found.dots.keys()
@@ -24,3 +26,27 @@ def test_outlines_are_paths_and_nothing_else_within_the_map() -> None:
 def test_an_unknown_code_is_its_own_name() -> None:
     assert country_name("GB") == "United Kingdom"
     assert country_name("Q%3C") == "Q%3C"
+
+
+def test_every_country_name_has_its_code() -> None:
+    assert len(COUNTRY_NAMES) > 245
+    assert [code for code, name in COUNTRY_NAMES.items() if country_code(name) != code] == []
+
+
+@pytest.mark.parametrize(
+    ("name", "code"),
+    [
+        ("Netherlands", "NL"),
+        ("Turkey", "TR"),
+        ("Türkiye", "TR"),
+        ("Saint Kitts & Nevis", "KN"),
+        ("Côte d'Ivoire", "CI"),
+        ("United States of America", "US"),
+        ("Hong Kong SAR China", "HK"),
+        ("Atlantis", ""),
+        ("", ""),
+        ("%", ""),
+    ],
+)
+def test_other_names_of_a_country_have_its_code(name: str, code: str) -> None:
+    assert country_code(name) == code

@@ -1,25 +1,14 @@
-"""Whose address an announce is credited to: connections, proxies, the ip parameter, PROXY headers."""
+"""The address of a peer: from its connection, proxy headers, the ip parameter or a PROXY header."""
 
-import asyncio
 import ipaddress
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests.frontends.conftest import Logs
-from tests.frontends.harness import (
-    ANNOUNCE,
-    Client,
-    RecordingTracker,
-    connect,
-    on_loops,
-    request,
-    serving,
-    talking,
-)
-from tracker.frontends import connection
-from tracker.wire.proxy import TrustedNetworks
+from tests.frontends.http.conftest import Logs
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving, talking
+from tests.raw_http import Client, connect, request
 
 LOOPBACK = (ipaddress.ip_network("127.0.0.0/8"), ipaddress.ip_network("::1/128"))
 ELSEWHERE = (ipaddress.ip_network("192.0.2.0/24"),)
@@ -31,13 +20,13 @@ V2_LOCAL = V2_SIGNATURE + b"\x20\0\0\0"
 
 
 async def credited(tracker: RecordingTracker, client: Client, *headers: str, query: str = "") -> str:
-    """The address that an announce with these headers is credited to."""
+    """The address that the tracker sees for an announce with these headers."""
     assert b"peers" in (await client.get(ANNOUNCE + query, *headers)).reply
     return tracker.address
 
 
 @on_loops()
-async def test_ipv6_peers_are_credited_to_theirs() -> None:
+async def test_an_ipv6_peer_is_listed_with_its_ipv6_address() -> None:
     tracker = RecordingTracker()
     async with talking(tracker, listen=("[::1]:0",)) as client:
         assert await credited(tracker, client) == "::1"
@@ -45,7 +34,7 @@ async def test_ipv6_peers_are_credited_to_theirs() -> None:
 
 @on_loops("uvloop")
 @pytest.mark.parametrize("trusted", [(), ELSEWHERE])
-async def test_headers_of_strangers_are_ignored(trusted: tuple[Any, ...]) -> None:
+async def test_headers_of_untrusted_clients_are_ignored(trusted: tuple[Any, ...]) -> None:
     """T25"""
     tracker = RecordingTracker()
     async with talking(tracker, trusted_proxies=trusted) as client:
@@ -55,7 +44,7 @@ async def test_headers_of_strangers_are_ignored(trusted: tuple[Any, ...]) -> Non
 
 @on_loops("uvloop")
 async def test_trusted_proxies_name_the_client() -> None:
-    """T25: the rightmost hop that is no trusted proxy; several lines are one list; junk is no error."""
+    """T25: the rightmost hop that is no trusted proxy counts. Several lines are one list; invalid ones are no error."""
     tracker = RecordingTracker()
     async with talking(tracker, trusted_proxies=LOOPBACK) as client:
         for headers, address in (
@@ -72,8 +61,8 @@ async def test_trusted_proxies_name_the_client() -> None:
 
 
 @on_loops("uvloop")
-async def test_ip_parameter_is_the_trusted_proxys_own_word_only() -> None:
-    """T25: a client behind the proxy cannot use it, or it could point peers at anybody."""
+async def test_ip_parameter_applies_only_to_the_trusted_proxy_itself() -> None:
+    """T25: a client behind the proxy cannot use it, or it could direct peers to any address."""
     tracker = RecordingTracker()
     async with talking(tracker, trusted_proxies=LOOPBACK) as client:
         assert await credited(tracker, client, query="&ip=198.51.100.3") == "198.51.100.3"
@@ -83,7 +72,7 @@ async def test_ip_parameter_is_the_trusted_proxys_own_word_only() -> None:
 
 
 @on_loops("uvloop")
-async def test_ip_parameter_from_private_addresses_when_switched_on() -> None:
+async def test_ip_parameter_applies_to_private_addresses_when_enabled() -> None:
     """T25"""
     tracker = RecordingTracker()
     async with talking(tracker, ip_parameter_from_private=True) as client:
@@ -94,7 +83,7 @@ async def test_ip_parameter_from_private_addresses_when_switched_on() -> None:
 
 
 @on_loops()
-async def test_unix_sockets_are_for_proxies(tmp_path: Path, logs: Logs) -> None:
+async def test_unix_sockets_serve_only_proxies(tmp_path: Path, logs: Logs) -> None:
     tracker = RecordingTracker()
     listen = (f"unix:{tmp_path}/http.sock",)
     async with talking(tracker, listen=listen, trusted_proxies=ELSEWHERE) as client:
@@ -122,7 +111,7 @@ async def test_unix_sockets_are_for_proxies(tmp_path: Path, logs: Logs) -> None:
     ],
 )
 async def test_proxy_protocol_names_the_client(header: bytes, address: str) -> None:
-    """In one segment with the request, and byte by byte; it holds for the whole connection."""
+    """In one segment with the request, and byte by byte. It applies to the whole connection."""
     tracker = RecordingTracker()
     async with serving(tracker, trusted_proxies=LOOPBACK, proxy_protocol=True) as served:
         async with connect(served) as client:
@@ -150,7 +139,7 @@ async def test_clients_behind_proxy_protocol_are_not_trusted_themselves() -> Non
 
 
 @on_loops("uvloop")
-async def test_proxy_protocol_over_a_unix_socket(tmp_path: Path) -> None:
+async def test_proxy_protocol_works_over_a_unix_socket(tmp_path: Path) -> None:
     tracker = RecordingTracker()
     listen = (f"unix:{tmp_path}/http.sock",)
     async with talking(tracker, listen=listen, trusted_proxies=ELSEWHERE, proxy_protocol=True) as client:
@@ -175,7 +164,7 @@ async def test_trusted_connections_without_the_header_are_closed(first: bytes) -
 @pytest.mark.parametrize(
     "settings", [{"trusted_proxies": ELSEWHERE, "proxy_protocol": True}, {"trusted_proxies": LOOPBACK}]
 )
-async def test_strangers_are_served_plain_http_and_cannot_use_the_header(settings: dict[str, Any]) -> None:
+async def test_untrusted_clients_get_plain_http_and_cannot_send_the_header(settings: dict[str, Any]) -> None:
     tracker = RecordingTracker()
     async with serving(tracker, **settings) as served:
         async with connect(served) as client:
@@ -189,7 +178,7 @@ async def test_strangers_are_served_plain_http_and_cannot_use_the_header(setting
 
 
 @on_loops()
-async def test_an_unfinished_header_is_cut_off_like_an_unfinished_request() -> None:
+async def test_an_unfinished_proxy_header_times_out() -> None:
     tracker = RecordingTracker()
     settings: dict[str, Any] = {
         "trusted_proxies": LOOPBACK,
@@ -200,13 +189,3 @@ async def test_an_unfinished_header_is_cut_off_like_an_unfinished_request() -> N
         client.send(V1[:-1])
         assert await client.is_closed()
     assert tracker.announces == []
-
-
-def test_a_peer_without_a_name_is_not_taken_for_a_unix_one() -> None:
-    """A TCP client that is gone already has no peer name; trusting it would let it forge one."""
-
-    class Gone(asyncio.Transport):
-        def get_extra_info(self, name: str, default: Any = None) -> Any:
-            return default
-
-    assert connection.other_end(Gone(), TrustedNetworks(LOOPBACK)) == (b"", False)

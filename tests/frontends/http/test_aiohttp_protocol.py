@@ -1,34 +1,31 @@
-"""The life of a connection: half-closed, idle, slow, stalled, and cut short by the tracker's stop."""
+"""Connections that are half-closed, idle, slow or stalled, or that the tracker's stop closes."""
 
 import asyncio
 import contextlib
 import socket
 
 import pytest
+from aiohttp.web_protocol import RequestHandler
 
-from tests.frontends.conftest import Logs
-from tests.frontends.harness import (
-    ANNOUNCE,
-    PATIENCE,
-    RecordingTracker,
-    connect,
-    on_loops,
-    request,
-    serving,
-    talking,
-)
+from fuzz.memory_transport import MemoryTransport
+from tests.frontends.http.conftest import Logs
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving, talking
+from tests.raw_http import PATIENCE, connect, request
+from tests.waiting import eventually, loop_turns
 from tracker.bittorrent import Address, Announce, AnnounceReply
-from tracker.frontends import front as front_end
-from tracker.frontends import http
-from tracker.frontends.connection import Server
-from tracker.frontends.crowd import Crowd
-from tracker.frontends.door import Door
-from tracker.frontends.doors import Doors
-from tracker.settings import AnnounceSettings, HttpSettings
+from tracker.frontends.http import handler as front_end
+from tracker.frontends.http import server
+from tracker.frontends.http.aiohttp_protocol import Connection, Server
+from tracker.frontends.http.connection_table import ConnectionTable
+from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
+from tracker.frontends.http.handler import HttpHandler
+from tracker.frontends.http.request_heads import MAX_HEADERS
+from tracker.settings.model import HttpSettings, Settings
+from tracker.settings.reload import LiveSettings
 
 
 async def arrived(tracker: RecordingTracker, count: int) -> None:
-    """Wait until the tracker was asked ``count`` times."""
+    """Waits until the tracker has ``count`` announces."""
     async with asyncio.timeout(PATIENCE):
         while len(tracker.announces) < count:
             await asyncio.sleep(0)
@@ -36,16 +33,16 @@ async def arrived(tracker: RecordingTracker, count: int) -> None:
 
 @on_loops()
 async def test_half_closed_clients_get_their_answer() -> None:
-    """While it is being decided, and when request and end arrive together."""
+    """During the decision, and when the request and the end arrive together."""
     tracker = RecordingTracker()
     async with serving(tracker) as address:
         async with connect(address) as client:
-            tracker.gate.clear()
+            tracker.may_answer.clear()
             client.send(request(ANNOUNCE))
             await arrived(tracker, 1)
             client.half_close()
-            await asyncio.sleep(0.01)
-            tracker.gate.set()
+            await loop_turns(20)
+            tracker.may_answer.set()
             assert (await client.receive()).reply[b"peers"] == b""
             assert await client.is_closed()
         async with connect(address) as client:
@@ -67,6 +64,34 @@ async def test_half_closed_clients_get_all_pipelined_answers() -> None:
         assert await client.is_closed()
 
 
+@on_loops("asyncio")
+@pytest.mark.parametrize("body", [b"", b"5\r\nhello\r\n0\r\n\r\n"], ids=["no body", "a body"])
+async def test_one_request_is_parsed_at_a_time_wherever_the_bytes_are_split(body: bytes) -> None:
+    """A trusted proxy's next request may lack a Host, so it must be parsed from its first byte."""
+    tracker = RecordingTracker()
+    bare = f"GET {ANNOUNCE} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n".encode()
+    first = request(ANNOUNCE, "Transfer-Encoding: chunked") + body if body else request(ANNOUNCE)
+    several = [first, request(ANNOUNCE), request(ANNOUNCE)] if body else [first, bare]
+    sent = b"".join(several)
+    settings = HttpSettings(trusted_proxies=("127.0.0.1/32",))
+    front = HttpHandler(tracker, LiveSettings(Settings(http=settings)))
+    server = Server(front.handle, front.rules, ConnectionTable(settings, tracker.refused), access_log=None)
+    for cut in range(1, len(sent) if body else len(first) + 1):
+        wire = MemoryTransport(asyncio.get_running_loop(), "127.0.0.1")
+        wire.open(FastHttpProtocol(FastHttpServer(front, server, fast_path=False)))
+        connection = wire.get_protocol()
+        assert isinstance(connection, Connection)
+        await asyncio.sleep(0)
+        for piece in (sent[:cut], sent[cut:]):
+            connection.data_received(piece)
+            assert len(connection._messages) <= 1, cut
+        async with asyncio.timeout(PATIENCE):
+            while wire.sent.count(b"HTTP/1.1 200") < len(several):
+                await asyncio.sleep(0)
+        assert b"failure" not in wire.sent, cut
+        wire.abort()
+
+
 @on_loops()
 async def test_half_closed_clients_read_why_a_request_was_malformed() -> None:
     async with talking(RecordingTracker()) as client:
@@ -80,7 +105,7 @@ async def test_half_closed_clients_read_why_a_request_was_malformed() -> None:
 
 @on_loops()
 @pytest.mark.parametrize("sent", [b"", request(ANNOUNCE)[:-2]])
-async def test_half_closing_with_nothing_asked_closes(sent: bytes) -> None:
+async def test_half_closing_without_a_request_closes_the_connection(sent: bytes) -> None:
     async with talking(RecordingTracker()) as client:
         client.send(sent)
         client.half_close()
@@ -96,29 +121,29 @@ async def test_half_closing_an_idle_connection_closes_it() -> None:
 
 
 @on_loops()
-async def test_half_closed_clients_wait_no_longer_than_the_setting() -> None:
+async def test_a_half_closed_client_waits_for_a_bounded_time() -> None:
     tracker = RecordingTracker()
-    tracker.gate.clear()
-    async with talking(tracker, half_close_seconds=0.05) as client:
+    tracker.may_answer.clear()
+    async with talking(tracker, bounds={"half_close_seconds": 0.05}) as client:
         client.send(request(ANNOUNCE) * 3)
         await arrived(tracker, 1)
         client.half_close()
         assert await client.is_closed()
-        tracker.gate.set()
+        tracker.may_answer.set()
 
 
 @on_loops()
 @pytest.mark.parametrize("sent", [b"", b"GET /announce HT", request(ANNOUNCE)[:-2]])
-async def test_idle_and_unfinished_requests_are_cut_off(sent: bytes) -> None:
+async def test_idle_and_unfinished_requests_time_out(sent: bytes) -> None:
     async with talking(RecordingTracker(), keepalive_seconds=0.05) as client:
         client.send(sent)
         assert await client.is_closed()
 
 
 @on_loops()
-async def test_dribbled_headers_do_not_win_time() -> None:
-    """The clock runs from the connection's start (then from the last answer), not from the last byte."""
-    async with talking(RecordingTracker(), keepalive_seconds=0.1, max_headers=1024) as client:
+async def test_slow_headers_do_not_extend_the_deadline() -> None:
+    """The deadline starts with the connection or the last answer, not with the last byte."""
+    async with talking(RecordingTracker(), keepalive_seconds=0.1) as client:
         await client.get(ANNOUNCE)
         client.send(request(ANNOUNCE)[:-2])
         lines = 0
@@ -129,19 +154,19 @@ async def test_dribbled_headers_do_not_win_time() -> None:
                 with contextlib.suppress(TimeoutError):
                     async with asyncio.timeout(0.01):
                         await client.reader.read(1)
-        assert lines < 100  # each takes a hundredth of a second, and more than a thousand may come
+        assert lines < MAX_HEADERS - 4  # each takes a hundredth of a second
 
 
 @on_loops()
-async def test_idle_connections_live_until_the_setting_says() -> None:
+async def test_idle_connections_stay_open_for_the_configured_time() -> None:
     async with talking(RecordingTracker(), keepalive_seconds=30) as client:
         for _ in range(3):
             assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
 
 
 @on_loops()
-async def test_clients_that_do_not_read_are_cut_off() -> None:
-    """The answers of a long scrape fill every buffer; then the tracker waits as long as for an idle client."""
+async def test_clients_that_do_not_read_are_disconnected() -> None:
+    """The answers of long scrapes fill every buffer; then the time of an idle connection applies."""
     tracker = RecordingTracker()
     scrape = "/scrape?" + "&".join(f"info_hash={f'%{n >> 8:02x}%{n & 255:02x}' * 10}" for n in range(400))
     async with talking(tracker, keepalive_seconds=0.1) as client:
@@ -157,9 +182,62 @@ async def test_clients_that_do_not_read_are_cut_off() -> None:
 
 
 @on_loops()
-async def test_stop_answers_what_is_in_flight_and_closes_the_idle(logs: Logs) -> None:
+@pytest.mark.parametrize("kind", ["get", "with a body", "chunked", "upgrade"])
+async def test_a_second_request_is_parsed_after_the_first_is_answered(
+    kind: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a hundred that arrive together, one is parsed; the others stay bytes."""
+    first = {
+        "get": request(ANNOUNCE),
+        "with a body": request(ANNOUNCE, "Content-Length: 5") + b"hello",
+        "chunked": request(ANNOUNCE, "Transfer-Encoding: chunked") + b"5\r\nhello\r\n0\r\n\r\n",
+        "upgrade": request(ANNOUNCE, "Connection: upgrade", "Upgrade: websocket"),
+    }[kind]
+    parsed: list[int] = []
+    receive = RequestHandler.data_received
+
+    def data_received(connection: RequestHandler, data: bytes) -> None:
+        receive(connection, data)
+        parsed.append(connection._request_count)
+
+    monkeypatch.setattr(RequestHandler, "data_received", data_received)
     tracker = RecordingTracker()
-    tracker.gate.clear()
+    async with talking(tracker) as client:
+        for answered in range(0, 300, 100):
+            tracker.may_answer.clear()
+            client.send(first * 50)
+            await arrived(tracker, answered + 1)
+            client.send(first * 50)
+            await loop_turns(20)
+            assert max(parsed) <= answered + 1 and len(tracker.announces) == answered + 1
+            tracker.may_answer.set()
+            for _ in range(100):
+                assert (await client.receive()).reply[b"peers"] == b""
+
+
+@on_loops("uvloop")
+async def test_reading_pauses_when_a_client_does_not_read() -> None:
+    """What it sends stays in its own buffers and the system's, which are bounded too."""
+    tracker = RecordingTracker()
+    tracker.may_answer.clear()
+    async with talking(tracker) as client:
+        client.writer.transport.set_write_buffer_limits(high=0)
+        client.send(request(ANNOUNCE))
+        await arrived(tracker, 1)
+        taken = 0
+        with contextlib.suppress(TimeoutError):
+            while taken < 4_000_000:
+                client.send(request(ANNOUNCE) * 40)
+                async with asyncio.timeout(0.5):
+                    await client.writer.drain()
+                taken += len(request(ANNOUNCE)) * 40
+        assert taken < 4_000_000 and len(tracker.announces) == 1
+
+
+@on_loops()
+async def test_stop_answers_requests_in_flight_and_closes_idle_connections(logs: Logs) -> None:
+    tracker = RecordingTracker()
+    tracker.may_answer.clear()
     async with contextlib.AsyncExitStack() as stack:
         async with serving(tracker) as address:
             idle, started, busy = [await stack.enter_async_context(connect(address)) for _ in range(3)]
@@ -167,7 +245,7 @@ async def test_stop_answers_what_is_in_flight_and_closes_the_idle(logs: Logs) ->
             started.send(request(ANNOUNCE)[:-2])
             busy.send(request(ANNOUNCE) * 3)
             await arrived(tracker, 1)
-            asyncio.get_running_loop().call_later(0.05, tracker.gate.set)
+            asyncio.get_running_loop().call_later(0.05, tracker.may_answer.set)
         for _ in range(3):
             assert (await busy.receive()).reply[b"peers"] == b""
         for client in (busy, idle, started):
@@ -179,10 +257,10 @@ async def test_stop_answers_what_is_in_flight_and_closes_the_idle(logs: Logs) ->
 
 
 @on_loops()
-async def test_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, logs: Logs) -> None:
-    monkeypatch.setattr(http, "DRAIN_SECONDS", 0.02)
+async def test_stop_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch, logs: Logs) -> None:
+    monkeypatch.setattr(server, "DRAIN_SECONDS", 0.02)
     tracker = RecordingTracker()
-    tracker.gate.clear()
+    tracker.may_answer.clear()
     async with contextlib.AsyncExitStack() as stack:
         async with serving(tracker) as address:
             client = await stack.enter_async_context(connect(address))
@@ -194,24 +272,28 @@ async def test_stop_does_not_wait_for_ever(monkeypatch: pytest.MonkeyPatch, logs
 
 @on_loops()
 async def test_connections_accepted_while_stopping_are_closed() -> None:
-    """The listener is closed by then, but one may have been on its way in."""
+    """The listener is closed by then, but a connection may have been accepted just before."""
     tracker = RecordingTracker()
-    front = front_end.FrontEnd(tracker, HttpSettings(), AnnounceSettings(), max_scrape=1)
-    server = Server(front.handle, front.rules, Crowd(HttpSettings(), tracker.refused), access_log=None)
-    doors = Doors(front, server)
-    await server.crowd.drain(1)
+    front = front_end.HttpHandler(tracker, LiveSettings(Settings()))
+    server = Server(
+        front.handle, front.rules, ConnectionTable(HttpSettings(), tracker.refused), access_log=None
+    )
+    fast_server = FastHttpServer(front, server)
+    await server.table.drain(1)
     ours, theirs = socket.socketpair()
     with ours:
-        await asyncio.get_running_loop().connect_accepted_socket(lambda: Door(doors), theirs)
+        await asyncio.get_running_loop().connect_accepted_socket(
+            lambda: FastHttpProtocol(fast_server), theirs
+        )
         ours.setblocking(False)
         async with asyncio.timeout(PATIENCE):
             assert await asyncio.get_running_loop().sock_recv(ours, 1) == b""
 
 
 @on_loops()
-async def test_clients_may_vanish_at_any_time() -> None:
+async def test_clients_may_disconnect_at_any_time() -> None:
     tracker = RecordingTracker()
-    tracker.gate.clear()
+    tracker.may_answer.clear()
     async with serving(tracker) as address:
         async with connect(address) as client:
             client.send(request(ANNOUNCE) * 3)
@@ -219,14 +301,14 @@ async def test_clients_may_vanish_at_any_time() -> None:
         async with connect(address) as client:
             client.send(request(ANNOUNCE, "Content-Length: 10"))
             await arrived(tracker, 2)
-        tracker.gate.set()
+        tracker.may_answer.set()
         async with connect(address) as client:
             assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
 
 
 @on_loops()
-async def test_a_client_that_vanishes_cancels_nothing() -> None:
-    """A call to the store that is cancelled would close the line that all share."""
+async def test_a_client_that_disconnects_cancels_nothing() -> None:
+    """A cancelled call of the store would close the connection that all requests share."""
     ends: list[str] = []
 
     class Slow(RecordingTracker):
@@ -240,8 +322,8 @@ async def test_a_client_that_vanishes_cancels_nothing() -> None:
                 ends.append("ended")
 
     tracker = Slow()
-    tracker.asks_first = True
-    tracker.gate.clear()
+    tracker.reads_store_first = True
+    tracker.may_answer.clear()
     async with serving(tracker) as address:
         for number in range(3):
             async with connect(address) as client:
@@ -250,8 +332,6 @@ async def test_a_client_that_vanishes_cancels_nothing() -> None:
         async with connect(address) as other:
             assert (await other.get("/health")).body == b"alive\n"
         assert not ends
-        tracker.gate.set()
-        async with asyncio.timeout(PATIENCE):
-            while ends.count("ended") < 3:
-                await asyncio.sleep(0.001)
+        tracker.may_answer.set()
+        await eventually(lambda: ends.count("ended") >= 3)
     assert "cancelled" not in ends

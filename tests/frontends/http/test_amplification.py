@@ -1,26 +1,18 @@
-"""Answers are never larger than they need be, and whom a limit drops gets none.
+"""Refusals are short, and dropped requests get no answer.
 
-Over TCP nobody is answered at an address that is not his: the handshake proves it. What is left is to tell little to those who may have nothing.
+The TCP handshake proves the address of a client, so answers cannot be reflected to another address.
 """
 
 import asyncio
 
 import pytest
 
-from tests.frontends.harness import (
-    ANNOUNCE,
-    INFO_HASH,
-    RecordingTracker,
-    connect,
-    on_loops,
-    request,
-    serving,
-    talking,
-)
-from tracker.errors import ClientError, Dropped
-from tracker.limits import LIMITED
-from tracker.refusals import REFUSALS
-from tracker.wire.http import encode_failure
+from tests.frontends.http.harness import ANNOUNCE, INFO_HASH, RecordingTracker, on_loops, serving, talking
+from tests.raw_http import connect, request
+from tracker.core.rate_limits import LIMITED
+from tracker.core.refusals import REFUSALS
+from tracker.errors import ClientError, SilentlyDropped
+from tracker.wire.http_reply import encode_failure
 
 LOOPBACK = ("127.0.0.0/8",)
 SCRAPE = "/scrape?info_hash=" + "".join(f"%{byte:02x}" for byte in INFO_HASH)
@@ -29,9 +21,9 @@ SHORTEST_ANNOUNCE = len(b"GET /announce?info_hash=&peer_id=&port=1&left=0 HTTP/1
 
 @pytest.mark.parametrize("target", [ANNOUNCE, SCRAPE])
 @on_loops()
-async def test_whom_a_limit_drops_has_the_connection_closed_without_a_byte(target: str) -> None:
+async def test_a_dropped_request_closes_the_connection_without_a_byte(target: str) -> None:
     tracker = RecordingTracker()
-    tracker.error = Dropped("too much", retry_in=5, label="dropped")
+    tracker.error = SilentlyDropped("too much", retry_in=5, label="dropped")
     async with talking(tracker) as client:
         client.send(request(target))
         assert await client.is_closed()
@@ -39,18 +31,18 @@ async def test_whom_a_limit_drops_has_the_connection_closed_without_a_byte(targe
 
 @pytest.mark.parametrize("target", [ANNOUNCE, SCRAPE])
 @on_loops("uvloop")
-async def test_a_trusted_proxys_connection_is_not_cut_off(target: str) -> None:
-    """It carries others too, and a proxy takes a server that cuts off for one that is ill."""
+async def test_a_dropped_request_keeps_a_trusted_proxys_connection_open(target: str) -> None:
+    """It carries other clients too, and a proxy treats a server that closes connections as failing."""
     tracker = RecordingTracker()
-    tracker.error = Dropped("too much", retry_in=5, label="dropped")
+    tracker.error = SilentlyDropped("too much", retry_in=5, label="dropped")
     async with talking(tracker, trusted_proxies=LOOPBACK) as client:
         for _ in range(2):
             assert (await client.get(target, "X-Forwarded-For: 11.7.7.7")).failure == "too much"
 
 
 @on_loops("uvloop")
-async def test_nothing_is_sent_before_a_whole_request_came() -> None:
-    """No greeting, and nothing for half a request: connecting is worth no byte, and in the end the door is shut."""
+async def test_nothing_is_sent_before_a_complete_request_arrives() -> None:
+    """No greeting, and no answer to half a request; in the end the connection is closed."""
     async with serving(RecordingTracker(), header_seconds=0.05, keepalive_seconds=0.2) as address:
         for sent in (b"", b"GET ", request(ANNOUNCE)[:-2]):
             async with connect(address) as client:
@@ -59,8 +51,8 @@ async def test_nothing_is_sent_before_a_whole_request_came() -> None:
 
 
 @on_loops("uvloop")
-async def test_a_refusal_is_about_as_short_as_the_shortest_request() -> None:
-    """Two and a half times it at most, heads and all; every request of a real client is longer."""
+async def test_a_refusal_is_at_most_2_5_times_the_shortest_request() -> None:
+    """With its head. Every request of a real client is longer than the shortest one."""
     texts = [text for text, _ in (*REFUSALS.values(),)] + [text for _, text in LIMITED.values()]
     tracker = RecordingTracker()
     async with talking(tracker) as client:
@@ -74,7 +66,7 @@ async def test_a_refusal_is_about_as_short_as_the_shortest_request() -> None:
 
 @pytest.mark.parametrize("method", ["OPTIONS", "POST", "HEAD", "PUT", "TRACE", "CONNECT", "PRI"])
 @on_loops("uvloop")
-async def test_what_browsers_and_scanners_ask_first_is_answered_shortly(method: str) -> None:
+async def test_requests_of_browsers_and_scanners_get_short_answers(method: str) -> None:
     async with serving(RecordingTracker()) as address, connect(address) as client:
         client.send(request(ANNOUNCE, "Connection: close", method=method))
         async with asyncio.timeout(20):
@@ -82,6 +74,6 @@ async def test_what_browsers_and_scanners_ask_first_is_answered_shortly(method: 
         assert len(answer) <= 2.5 * SHORTEST_ANNOUNCE
 
 
-def test_every_limit_is_told_shortly() -> None:
+def test_every_rate_limit_failure_is_short() -> None:
     for _, text in LIMITED.values():
         assert len(encode_failure(text, retry_in=5, interval_seconds=300, min_interval_seconds=300)) < 160

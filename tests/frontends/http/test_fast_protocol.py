@@ -1,5 +1,7 @@
-"""What the door keeps and what it hands on; that both servers of the port answer alike is shown by all the other tests here,
-which are done with it and without it."""
+"""What the fast protocol answers, and what it hands over to aiohttp.
+
+All other tests of this folder run with both protocols, and so show that they answer alike.
+"""
 
 import asyncio
 import contextlib
@@ -9,43 +11,34 @@ from typing import Any
 
 import pytest
 
-from tests.frontends.harness import (
-    ANNOUNCE,
-    PATIENCE,
-    QUERY,
-    Client,
-    RecordingTracker,
-    Response,
-    connect,
-    on_loops,
-    request,
-    serving,
-)
+from tests.frontends.http.harness import ANNOUNCE, QUERY, RecordingTracker, on_loops, serving
+from tests.raw_http import PATIENCE, Client, Response, connect, request
+from tests.waiting import loop_turns
 from tracker.errors import ClientError
-from tracker.frontends import connection as aiohttp_side
+from tracker.frontends.http import aiohttp_protocol as aiohttp_side
 
 
-class Watched:
-    """Counts the connections that became aiohttp's."""
+class HandOvers:
+    """Counts the connections handed over to aiohttp."""
 
     def __init__(self, monkeypatch: pytest.MonkeyPatch) -> None:
-        self.handed_over = 0
+        self.count = 0
         made = aiohttp_side.Server.connection_made
 
         def connection_made(
             server: aiohttp_side.Server, handler: aiohttp_side.Connection, transport: asyncio.Transport
         ) -> None:
-            self.handed_over += 1
+            self.count += 1
             made(server, handler, transport)
 
         monkeypatch.setattr(aiohttp_side.Server, "connection_made", connection_made)
 
 
 @pytest.fixture
-def watched(way: str, monkeypatch: pytest.MonkeyPatch) -> Watched:
-    if way != "door":
-        pytest.skip("there is no door")
-    return Watched(monkeypatch)
+def hand_overs(protocol: str, monkeypatch: pytest.MonkeyPatch) -> HandOvers:
+    if protocol != "fast":
+        pytest.skip("the fast protocol is disabled")
+    return HandOvers(monkeypatch)
 
 
 @contextlib.asynccontextmanager
@@ -55,25 +48,25 @@ async def talking(tracker: RecordingTracker, **http: Any) -> AsyncIterator[Clien
 
 
 @on_loops()
-async def test_plain_announces_never_get_to_aiohttp(watched: Watched) -> None:
+async def test_plain_announces_stay_on_the_fast_path(hand_overs: HandOvers) -> None:
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         for target in (ANNOUNCE, f"/0123abcd/announce?{QUERY}", "/announce?info_hash=short"):
             for lines in ([], ["User-Agent: Transmission/3.00"], ["Accept: */*", "Accept-Encoding: gzip"]):
                 await client.get(target, *lines)
     assert [passkey for _, passkey, _ in tracker.announces] == [None] * 3 + ["0123abcd"] * 3
-    assert watched.handed_over == 0
+    assert hand_overs.count == 0
 
 
 @on_loops()
-async def test_an_announce_in_pieces_is_put_together(watched: Watched) -> None:
+async def test_an_announce_may_arrive_in_pieces(hand_overs: HandOvers) -> None:
     async with talking(RecordingTracker()) as client:
         for _ in range(2):
             for byte in request(ANNOUNCE):
                 client.send(bytes([byte]))
                 await asyncio.sleep(0)
             assert (await client.receive()).reply[b"peers"] == b""
-    assert watched.handed_over == 0
+    assert hand_overs.count == 0
 
 
 @on_loops()
@@ -93,7 +86,9 @@ async def test_an_announce_in_pieces_is_put_together(watched: Watched) -> None:
     ],
     ids=lambda sent: sent[:24].decode("latin-1"),
 )
-async def test_all_else_is_aiohttps_for_good(watched: Watched, other: bytes) -> None:
+async def test_any_other_request_hands_the_connection_over_for_good(
+    hand_overs: HandOvers, other: bytes
+) -> None:
     async with talking(RecordingTracker()) as client:
         await client.get(ANNOUNCE)
         client.send(other)
@@ -102,13 +97,13 @@ async def test_all_else_is_aiohttps_for_good(watched: Watched, other: bytes) -> 
             if other.count(b"GET") > 1:
                 await client.receive()
             assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
-    assert watched.handed_over == 1
+    assert hand_overs.count == 1
 
 
 @on_loops()
-async def test_what_comes_ahead_of_an_answer_is_answered_after_it(watched: Watched) -> None:
+async def test_early_requests_are_answered_in_order(hand_overs: HandOvers) -> None:
     tracker = RecordingTracker()
-    tracker.gate.clear()
+    tracker.may_answer.clear()
     async with talking(tracker) as client:
         client.send(request(ANNOUNCE))
         async with asyncio.timeout(PATIENCE):
@@ -116,25 +111,25 @@ async def test_what_comes_ahead_of_an_answer_is_answered_after_it(watched: Watch
                 await asyncio.sleep(0)
         for port in (1, 2, 3):
             client.send(request(ANNOUNCE.replace("6881", str(port))))
-            await asyncio.sleep(0.01)
-        assert watched.handed_over == 0
-        tracker.gate.set()
+            await loop_turns(20)
+        assert hand_overs.count == 0
+        tracker.may_answer.set()
         assert [(await client.receive()).reply[b"complete"] for _ in range(4)] == [6881, 1, 2, 3]
-    assert watched.handed_over == 1
+    assert hand_overs.count == 1
 
 
 @on_loops()
-async def test_decisions_that_take_their_time_are_aiohttps(watched: Watched) -> None:
+async def test_a_decision_that_reads_the_store_first_is_handed_over(hand_overs: HandOvers) -> None:
     tracker = RecordingTracker()
-    tracker.asks_first = True
+    tracker.reads_store_first = True
     async with talking(tracker) as client:
         assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
-    assert watched.handed_over == 1 and len(tracker.announces) == 1
+    assert hand_overs.count == 1 and len(tracker.announces) == 1
 
 
 @on_loops()
-async def test_a_mistake_of_ours_is_answered_and_closes(
-    watched: Watched, logs: list[dict[str, object]]
+async def test_an_internal_error_is_answered_and_closes_the_connection(
+    hand_overs: HandOvers, logs: list[dict[str, object]]
 ) -> None:
     tracker = RecordingTracker()
     tracker.error = ZeroDivisionError("secret")
@@ -142,14 +137,14 @@ async def test_a_mistake_of_ours_is_answered_and_closes(
         response = await client.get(ANNOUNCE)
         assert response.failure == "internal error" and response.headers["connection"] == "close"
         assert await client.is_closed()
-    assert watched.handed_over == 0
+    assert hand_overs.count == 0
     assert [line["error"] for line in logs if line["log_level"] == "error"] == ["ZeroDivisionError"]
     logs.clear()
 
 
 @on_loops("uvloop")
-async def test_a_client_that_reads_nothing_holds_little(watched: Watched) -> None:
-    """It may not ask for more while its answers pile up, and is given up after the time of an idle one."""
+async def test_a_client_that_does_not_read_holds_bounded_memory(hand_overs: HandOvers) -> None:
+    """Its requests are not read while answers are unread, and it times out like an idle connection."""
     tracker = RecordingTracker()
     tracker.error = ClientError("x" * 20_000)
     async with talking(tracker, keepalive_seconds=0.3) as client:
@@ -159,16 +154,16 @@ async def test_a_client_that_reads_nothing_holds_little(watched: Watched) -> Non
                 while True:
                     client.send(request(ANNOUNCE))
                     await client.writer.drain()
-                    await asyncio.sleep(0.001)
+                    await loop_turns(5)
         assert len(tracker.announces) < 1000
 
 
 @on_loops()
-async def test_a_client_that_reads_nothing_is_cut_off_behind_the_door_too(watched: Watched) -> None:
-    """The connection is handed over while an answer does not fit into the socket's buffers."""
+async def test_a_client_that_does_not_read_is_disconnected_after_the_hand_over(hand_overs: HandOvers) -> None:
+    """The connection is handed over while an answer does not fit in the socket buffers."""
     tracker = RecordingTracker()
     tracker.error = ClientError("x" * 8_000_000)
-    tracker.gate.clear()
+    tracker.may_answer.clear()
     async with talking(tracker, keepalive_seconds=0.3) as client:
         client.reader._transport.pause_reading()  # type: ignore[attr-defined]
         client.send(request(ANNOUNCE))
@@ -177,32 +172,32 @@ async def test_a_client_that_reads_nothing_is_cut_off_behind_the_door_too(watche
                 await asyncio.sleep(0)
         for _ in range(4):
             client.send(request(ANNOUNCE))
-        await asyncio.sleep(0.05)
-        tracker.gate.set()
+        await loop_turns(20)
+        tracker.may_answer.set()
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(PATIENCE):
                 while True:
                     client.send(b"x")
                     await client.writer.drain()
-                    await asyncio.sleep(0.01)
-    assert watched.handed_over == 1
-    assert len(tracker.announces) == 2
+                    await loop_turns(20)
+    assert hand_overs.count == 1
+    assert len(tracker.announces) == 1
 
 
 @on_loops("uvloop")
-async def test_both_servers_refuse_the_same_long_requests(watched: Watched) -> None:
+async def test_both_protocols_refuse_the_same_long_requests(hand_overs: HandOvers) -> None:
     async with talking(RecordingTracker(), max_request_line_bytes=1024) as client:
         assert (await client.get(f"{ANNOUNCE}&x={'x' * 1024}")).failure.startswith("the request is too long")
-    assert watched.handed_over == 1
+    assert hand_overs.count == 1
 
 
 @on_loops("uvloop")
-async def test_a_mistake_in_a_query_does_not_hide_a_second_request(watched: Watched) -> None:
+async def test_an_invalid_query_does_not_hide_a_second_request(hand_overs: HandOvers) -> None:
     two = f"GET {ANNOUNCE}&info_hash=a&info_hash=b HTTP/2.0\r\nHost: t\r\n\r\n".encode() + request(ANNOUNCE)
     async with talking(RecordingTracker()) as client:
         client.send(two)
         await client.receive()
-    assert watched.handed_over == 1
+    assert hand_overs.count == 1
 
 
 async def _answers(client: Client, sent: bytes) -> list[Response]:
@@ -217,19 +212,19 @@ async def _answers(client: Client, sent: bytes) -> list[Response]:
 
 @on_loops("uvloop")
 @pytest.mark.slow
-async def test_both_servers_see_the_same_requests_in_the_same_bytes(
-    watched: Watched, monkeypatch: pytest.MonkeyPatch
+async def test_both_protocols_give_the_same_answers_to_the_same_bytes(
+    hand_overs: HandOvers, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Whatever the head: as many answers, the same ones, and the same end of the connection."""
+    """For any head: the same answers, and the same end of the connection."""
     source = random.Random(5)
     tracker = RecordingTracker()
-    async with serving(tracker) as with_door:
-        monkeypatch.setattr("tests.frontends.harness.door_is_ajar", False)
-        async with serving(tracker) as without:
+    async with serving(tracker) as fast:
+        monkeypatch.setattr("tests.frontends.http.harness.fast_path", False)
+        async with serving(tracker) as slow:
             for _ in range(300):
                 sent = _mutated(source)
                 answers = []
-                for address in (with_door, without):
+                for address in (fast, slow):
                     async with connect(address) as client:
                         answers.append(await _answers(client, sent))
                 assert answers[0] == answers[1], sent
@@ -259,7 +254,7 @@ _LINES = [
 
 
 def _mutated(source: random.Random) -> bytes:
-    """A request of odd lines, now and then with odd line ends, odd bytes, or another one behind it."""
+    """A request of odd lines, sometimes with odd line ends, odd bytes, or bytes after it."""
     lines = [
         f"GET {source.choice([ANNOUNCE, ANNOUNCE, '/scrape', '/announce?x'])} HTTP/1.{source.choice('0111')}"
     ]

@@ -1,4 +1,4 @@
-"""Hostile bytes on the port: an answer in bencode, a page, or a closed connection; never an error in the log."""
+"""Hostile bytes get a bencoded answer, a page or a closed connection, and never log an error."""
 
 import asyncio
 import contextlib
@@ -8,13 +8,15 @@ from collections.abc import Iterator
 import bencodepy
 import pytest
 import uvloop
-from hypothesis import HealthCheck, given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, request, serving
-from tracker.frontends import connection
+from tests.examples import examples
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, serving
+from tests.raw_http import PATIENCE, connect, request
+from tracker.system import aiohttp_connection
 
-# One server for all examples of a test; hypothesis makes the bytes.
+# One server for all examples of a test.
 Fuzzed = tuple[asyncio.Runner, str]
 
 TOKENS = st.sampled_from(
@@ -71,17 +73,12 @@ TARGETS = st.lists(
     | st.binary(min_size=1, max_size=25).map(lambda raw: bytes(33 + byte % 94 for byte in raw)),
     max_size=12,
 ).map(b"".join)
-QUICK = settings(
-    max_examples=150,
-    deadline=None,
-    suppress_health_check=[HealthCheck.function_scoped_fixture],
-    database=None,
-)
+QUICK = examples(150)
 
 
 @pytest.fixture(params=[asyncio.new_event_loop, uvloop.new_event_loop], ids=["asyncio", "uvloop"])
 def fuzzed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[Fuzzed]:
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.01)
+    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.01)
     with asyncio.Runner(loop_factory=request.param) as runner:
         tracker = RecordingTracker()
         stack = contextlib.AsyncExitStack()
@@ -91,7 +88,7 @@ def fuzzed(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> I
 
 
 async def exchange(address: str, pieces: list[bytes]) -> bytes:
-    """Everything the tracker says to these pieces, until it closes; then it must still serve others."""
+    """All bytes that the tracker sends until it closes. It must still serve other clients then."""
     async with connect(address) as client:
         with contextlib.suppress(ConnectionError):
             for piece in pieces:
@@ -99,24 +96,24 @@ async def exchange(address: str, pieces: list[bytes]) -> bytes:
                 await client.writer.drain()
                 await asyncio.sleep(0)
             client.half_close()
-        said = b""
+        received = b""
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(PATIENCE):
-                said = await client.reader.read()
+                received = await client.reader.read()
     async with connect(address) as client:
         assert (await client.get(ANNOUNCE)).reply[b"peers"] == b""
-    return said
+    return received
 
 
-def check(said: bytes) -> None:
-    """Whole plain-text answers, bencoded where they are neither empty nor one of the two pages."""
-    while said:
-        head, _, rest = said.partition(b"\r\n\r\n")
+def check(received: bytes) -> None:
+    """Complete plain-text answers, in bencode unless they are empty or one of the two pages."""
+    while received:
+        head, _, rest = received.partition(b"\r\n\r\n")
         lines = head.split(b"\r\n")
         assert lines[0][9:] in (b"200 OK", b"404 Not Found")
         assert b"Content-Type: text/plain" in lines
         length = int(lines[-1].removeprefix(b"Content-Length: "))
-        body, said = rest[:length], rest[length:]
+        body, received = rest[:length], rest[length:]
         assert len(body) == length
         if body and not body.startswith(b"Th"):
             assert bencodepy.encode(bencodepy.decode(body)) == body
@@ -124,7 +121,7 @@ def check(said: bytes) -> None:
 
 @QUICK
 @given(data=HOSTILE, cuts=st.lists(st.integers(0, 400), max_size=4))
-def test_any_bytes_are_answered_or_cut_off(fuzzed: Fuzzed, data: bytes, cuts: list[int]) -> None:
+def test_any_bytes_are_answered_or_close_the_connection(fuzzed: Fuzzed, data: bytes, cuts: list[int]) -> None:
     runner, address = fuzzed
     edges = [0, *sorted(cuts), len(data)]
     pieces = [data[start:end] for start, end in itertools.pairwise(edges) if data[start:end]]
@@ -135,11 +132,11 @@ def test_any_bytes_are_answered_or_cut_off(fuzzed: Fuzzed, data: bytes, cuts: li
 @given(target=TARGETS)
 def test_any_target_is_answered(fuzzed: Fuzzed, target: bytes) -> None:
     runner, address = fuzzed
-    said = runner.run(
+    received = runner.run(
         exchange(address, [b"GET " + target + b" HTTP/1.1\r\nHost: t\r\nX-Forwarded-For: 9.9.9.9\r\n\r\n"])
     )
-    assert said
-    check(said)
+    assert received
+    check(received)
 
 
 @QUICK
@@ -148,11 +145,11 @@ def test_any_target_is_answered(fuzzed: Fuzzed, target: bytes) -> None:
         st.binary(max_size=40).map(lambda raw: raw.replace(b"\r", b"").replace(b"\n", b"")), max_size=4
     )
 )
-def test_any_forwarding_header_is_survived(fuzzed: Fuzzed, lines: list[bytes]) -> None:
+def test_any_forwarding_header_is_answered(fuzzed: Fuzzed, lines: list[bytes]) -> None:
     runner, address = fuzzed
     headers = b"".join(
         name + line + b"\r\n" for line in lines for name in (b"X-Forwarded-For: ", b"Forwarded: for=")
     )
-    said = runner.run(exchange(address, [request(ANNOUNCE)[:-2] + headers + b"\r\n"]))
-    assert said
-    check(said)
+    received = runner.run(exchange(address, [request(ANNOUNCE)[:-2] + headers + b"\r\n"]))
+    assert received
+    check(received)

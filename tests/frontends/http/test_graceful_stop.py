@@ -1,4 +1,4 @@
-"""How a front end takes its leave, so that a rolling restart loses nothing: docs/operations.md says how to have one."""
+"""A graceful stop loses no request, so that a rolling restart loses none (docs/operations.md)."""
 
 import asyncio
 import contextlib
@@ -7,40 +7,41 @@ from typing import Any
 
 import pytest
 
-from tests.frontends.harness import ANNOUNCE, PATIENCE, RecordingTracker, connect, on_loops, request, serving
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving
+from tests.raw_http import PATIENCE, connect, request
 
 LONG_SECONDS = 600.0
 
 
 @contextlib.asynccontextmanager
-async def leaving(tracker: RecordingTracker, **http: Any) -> Any:
-    """A front end; called, what is given begins to stop it, for as long as the block lasts."""
+async def stoppable(tracker: RecordingTracker, **http: Any) -> Any:
+    """Yields the address of a front end, and a function that begins to stop it."""
     async with contextlib.AsyncExitStack() as stack:
         address = await stack.enter_async_context(serving(tracker, stop_delay_seconds=LONG_SECONDS, **http))
         stopping: list[asyncio.Task[None]] = []
         inner = stack.pop_all()
 
-        async def leave() -> None:
+        async def stop() -> None:
             stopping.append(asyncio.get_running_loop().create_task(inner.aclose()))
             await asyncio.sleep(0)
 
-        yield address, leave
+        yield address, stop
         for task in stopping:
             task.cancel()
         await asyncio.gather(*stopping, return_exceptions=True)
 
 
 @on_loops()
-async def test_everybody_is_served_and_asked_to_go() -> None:
-    """Who is connected and who comes; on plain announces and on what aiohttp answers."""
+async def test_a_stopping_server_answers_and_closes_each_connection() -> None:
+    """Open and new connections; plain announces and requests for aiohttp."""
     async with (
-        leaving(RecordingTracker()) as (address, leave),
+        stoppable(RecordingTracker()) as (address, stop),
         connect(address) as idle,
         connect(address) as other,
     ):
         assert "connection" not in (await idle.get(ANNOUNCE)).headers
         await other.get("/")
-        await leave()
+        await stop()
         for client, target in ((idle, ANNOUNCE), (other, "/")):
             assert (await client.get(target)).headers["connection"] == "close"
             assert await client.is_closed()
@@ -51,10 +52,10 @@ async def test_everybody_is_served_and_asked_to_go() -> None:
 
 
 @on_loops()
-async def test_what_was_asked_at_once_is_answered_to_the_last() -> None:
+async def test_pipelined_requests_are_all_answered_during_a_stop() -> None:
     tracker = RecordingTracker()
-    async with leaving(tracker) as (address, leave), connect(address) as client:
-        await leave()
+    async with stoppable(tracker) as (address, stop), connect(address) as client:
+        await stop()
         client.send(request(ANNOUNCE) * 3)
         for _ in range(3):
             assert b"peers" in (await client.receive()).reply
@@ -63,8 +64,8 @@ async def test_what_was_asked_at_once_is_answered_to_the_last() -> None:
 
 @on_loops()
 @pytest.mark.parametrize("late", [False, True])
-async def test_who_has_connected_is_answered(late: bool) -> None:
-    """Also who was not let in yet when the stop began, and whose request is still on its way."""
+async def test_connections_in_the_accept_queue_are_answered_during_a_stop(late: bool) -> None:
+    """Also a connection that was not accepted when the stop began, or whose request arrives later."""
     async with contextlib.AsyncExitStack() as stack:
         async with serving(RecordingTracker()) as address:
             host, _, port = address.rpartition(":")

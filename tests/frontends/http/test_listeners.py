@@ -1,4 +1,4 @@
-"""Where the tracker listens, and what it says when it cannot."""
+"""The addresses that the tracker listens on, and its errors when it cannot."""
 
 import asyncio
 import contextlib
@@ -14,18 +14,20 @@ from typing import Any
 import pytest
 from pydantic import ValidationError
 
-from tests.frontends.conftest import Logs
-from tests.frontends.harness import ANNOUNCE, RecordingTracker, connect, on_loops
+from tests.frontends.http.conftest import Logs
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
+from tests.raw_http import connect
 from tracker.errors import StartupError
-from tracker.frontends.http import serve_http
-from tracker.listeners import BACKLOG, open_listeners
-from tracker.settings import AdminSettings, AnnounceSettings, HttpSettings
+from tracker.frontends.http.server import serve_http
+from tracker.settings.model import AdminSettings, HttpSettings, Settings
+from tracker.settings.reload import LiveSettings
+from tracker.system.listeners import BACKLOG, open_listeners
 
 
 @contextlib.asynccontextmanager
 async def listening(*listen: str) -> AsyncIterator[tuple[str, ...]]:
-    settings = HttpSettings(listen=listen)
-    async with serve_http(RecordingTracker(), settings, AnnounceSettings(), max_scrape=1) as addresses:
+    settings = LiveSettings(Settings(http=HttpSettings(listen=listen)))
+    async with serve_http(RecordingTracker(), settings) as addresses:
         yield addresses
 
 
@@ -35,7 +37,7 @@ async def is_served(address: str) -> bool:
 
 
 async def refusal(*listen: str) -> str:
-    """Why these cannot be listened on."""
+    """The error of listening on these addresses."""
     with pytest.raises(StartupError) as caught:
         async with listening(*listen):
             pass
@@ -45,14 +47,14 @@ async def refusal(*listen: str) -> str:
 
 
 @pytest.fixture
-def taken() -> Iterator[str]:
-    """An address where somebody else listens."""
+def used_address() -> Iterator[str]:
+    """An address that another socket listens on."""
     with socket.create_server(("127.0.0.1", 0)) as server:
         yield f"127.0.0.1:{server.getsockname()[1]}"
 
 
 @on_loops()
-async def test_several_addresses_of_all_kinds(tmp_path: Path) -> None:
+async def test_several_addresses_of_all_kinds_are_served(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     async with listening("127.0.0.1:0", "[::1]:0", "localhost:0", f"unix:{path}") as addresses:
         assert addresses[0].startswith("127.0.0.1:")
@@ -67,10 +69,10 @@ async def test_several_addresses_of_all_kinds(tmp_path: Path) -> None:
 
 @on_loops()
 async def test_both_families_share_a_port() -> None:
-    """The default, with a free port: :: takes IPv6 only, whatever the system's own default is."""
-    async with listening("[::]:0") as (six,):
-        port = six.rpartition(":")[2]
-        async with listening(f"0.0.0.0:{port}") as (four,):
+    """The default, with a free port: :: is IPv6 only, whatever the system's default is."""
+    async with listening("0.0.0.0:0") as (four,):
+        port = four.rpartition(":")[2]
+        async with listening(f"[::]:{port}") as (six,):
             assert (four, six) == (f"0.0.0.0:{port}", f"[::]:{port}")
             assert await is_served(f"127.0.0.1:{port}")
             assert await is_served(f"[::1]:{port}")
@@ -78,7 +80,7 @@ async def test_both_families_share_a_port() -> None:
 
 @on_loops("uvloop")
 async def test_a_restart_finds_its_port_free() -> None:
-    """Connections of the last run linger in TIME_WAIT."""
+    """Connections of the last run are in TIME_WAIT."""
     async with listening("127.0.0.1:0") as (address,):
         client = connect(address)
         await (await client.__aenter__()).get(ANNOUNCE)
@@ -88,14 +90,17 @@ async def test_a_restart_finds_its_port_free() -> None:
 
 
 @on_loops("uvloop")
-async def test_a_port_in_use_is_one_clear_line(taken: str) -> None:
-    assert await refusal(taken) == f"cannot listen on {taken}: it is in use by another process"
+async def test_a_port_in_use_is_a_one_line_error(used_address: str) -> None:
+    assert (
+        await refusal(used_address)
+        == f"cannot listen on {used_address}: the address is in use by another process"
+    )
 
 
 @on_loops("uvloop")
-async def test_one_bad_address_opens_none(taken: str, tmp_path: Path) -> None:
+async def test_one_bad_address_opens_none(used_address: str, tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
-    assert taken in await refusal(f"unix:{path}", "127.0.0.1:0", taken)
+    assert used_address in await refusal(f"unix:{path}", "127.0.0.1:0", used_address)
     assert not path.exists()
 
 
@@ -104,26 +109,26 @@ async def test_one_bad_address_opens_none(taken: str, tmp_path: Path) -> None:
     [*("6969", "localhost", "localhost:", ":6969", "::1:6969", "[::1]", "a:b", "a:-1", "a:65536", "a:٣", "")],
 )
 def test_malformed_addresses_are_refused_with_the_settings(listen: str) -> None:
-    """Before anything is opened or started."""
+    """Before anything is opened."""
     for section in (HttpSettings, AdminSettings):
         with pytest.raises(ValidationError, match=r"write host:port, \[ipv6\]:port or unix:/path"):
             section(listen=(listen,))
 
 
 @on_loops("uvloop")
-async def test_addresses_of_others_are_refused() -> None:
+async def test_addresses_of_other_machines_are_refused() -> None:
     for listen in ("192.0.2.1:0", "[2001:db8::1]:0"):
-        assert await refusal(listen) == f"cannot listen on {listen}: this machine has no such address"
+        assert await refusal(listen) == f"cannot listen on {listen}: this machine does not have the address"
     assert "host.invalid:1" in await refusal("host.invalid:1")
-    assert "nothing" in await refusal()
+    assert "no address" in await refusal()
 
 
 @on_loops("uvloop")
 @pytest.mark.parametrize("error", [errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL])
-async def test_a_system_without_ipv6_goes_on_with_a_warning(
+async def test_a_system_without_ipv6_starts_with_a_warning(
     error: int, monkeypatch: pytest.MonkeyPatch, logs: Logs
 ) -> None:
-    """The socket class stands in for such a kernel."""
+    """The socket class replaces such a kernel."""
 
     class Socket(socket.socket):
         def bind(self, address: Any) -> None:
@@ -135,7 +140,7 @@ async def test_a_system_without_ipv6_goes_on_with_a_warning(
     opened = await open_listeners(["127.0.0.1:0", "[::]:0"])
     assert [listener.address.rpartition(":")[0] for listener in opened] == ["127.0.0.1"]
     opened[0].close()
-    with pytest.raises(StartupError, match="name an address that works"):
+    with pytest.raises(StartupError, match="configure a usable address"):
         await open_listeners(["[::1]:0"])
     assert [line["listen"] for line in logs if line["log_level"] == "warning"] == ["[::]:0", "[::1]:0"]
 
@@ -152,7 +157,7 @@ async def test_stale_socket_files_are_replaced(tmp_path: Path) -> None:
 
 
 @on_loops("uvloop")
-async def test_files_that_are_no_sockets_are_kept(tmp_path: Path) -> None:
+async def test_files_other_than_sockets_are_kept(tmp_path: Path) -> None:
     path = tmp_path / "precious"
     path.write_text("data")
     assert "not a socket" in await refusal(f"unix:{path}")
@@ -162,7 +167,7 @@ async def test_files_that_are_no_sockets_are_kept(tmp_path: Path) -> None:
 
 
 @on_loops("uvloop")
-async def test_a_socket_file_that_somebody_replaced_is_left_alone(tmp_path: Path) -> None:
+async def test_a_replaced_socket_file_is_not_removed(tmp_path: Path) -> None:
     path = tmp_path / "http.sock"
     async with listening(f"unix:{path}"):
         path.unlink()
@@ -170,15 +175,15 @@ async def test_a_socket_file_that_somebody_replaced_is_left_alone(tmp_path: Path
     assert path.exists()
 
 
-@pytest.mark.skipif(sys.platform != "linux", reason="only Linux says")
-async def test_a_queue_tells_its_length_and_its_limit() -> None:
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux reports it")
+async def test_an_accept_queue_reports_its_length_and_limit() -> None:
     (listener,) = await open_listeners(["127.0.0.1:0"])
-    most = min(BACKLOG, int(await asyncio.to_thread(Path("/proc/sys/net/core/somaxconn").read_text)))
+    max_length = min(BACKLOG, int(await asyncio.to_thread(Path("/proc/sys/net/core/somaxconn").read_text)))
     with contextlib.ExitStack() as stack:
         stack.callback(listener.close)
-        assert listener.queue == (0, most)
+        assert listener.queue == (0, max_length)
         for _ in range(3):
             stack.enter_context(socket.create_connection(listener.socket.getsockname()))
-        assert listener.queue == (3, most)
+        assert listener.queue == (3, max_length)
         listener.socket.accept()[0].close()
-        assert listener.queue == (2, most)
+        assert listener.queue == (2, max_length)

@@ -1,21 +1,21 @@
-"""/health and /ready on the port of the peers, for whoever starts, stops and watches trackers; and what is counted there."""
+"""/health and /ready on the port of the peers, for supervisors and load balancers; and the counters of the port."""
 
 import contextlib
 from collections.abc import AsyncIterator, Callable
 
 import pytest
 
-from tests.frontends.harness import ANNOUNCE, Client, RecordingTracker, connect, on_loops, request
-from tracker.frontends.http import serve_http
-from tracker.settings import AnnounceSettings, HttpSettings
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
+from tests.raw_http import Client, connect, request
+from tracker.frontends.http.server import serve_http
+from tracker.settings.model import HttpSettings, Settings
+from tracker.settings.reload import LiveSettings
 
 
 @contextlib.asynccontextmanager
 async def probing(tracker: RecordingTracker, problems: list[str]) -> AsyncIterator[Client]:
-    http = HttpSettings(listen=("127.0.0.1:0",))
-    async with serve_http(
-        tracker, http, AnnounceSettings(), max_scrape=1, problems=lambda: problems
-    ) as addresses:
+    settings = LiveSettings(Settings(http=HttpSettings(listen=("127.0.0.1:0",))))
+    async with serve_http(tracker, settings, problems=lambda: problems) as addresses:
         async with connect(addresses[0]) as client:
             yield client
 
@@ -28,8 +28,8 @@ async def test_a_tracker_is_alive_whatever_its_problems() -> None:
 
 
 @on_loops()
-async def test_it_is_ready_until_something_is_wrong() -> None:
-    """The same connection hears of each change at once."""
+async def test_ready_lists_the_current_problems() -> None:
+    """Each request shows the current state, also on one connection."""
     problems: list[str] = []
     async with probing(RecordingTracker(), problems) as client:
         response = await client.get("/ready")
@@ -52,7 +52,7 @@ async def test_it_is_ready_until_something_is_wrong() -> None:
     ],
 )
 @on_loops("uvloop")
-async def test_head_gives_the_status_alone(path: str, problems: list[str], status: int) -> None:
+async def test_head_returns_only_the_status(path: str, problems: list[str], status: int) -> None:
     async with probing(RecordingTracker(), problems) as client:
         client.send(request(path, method="HEAD"))
         head = await client.reader.readuntil(b"\r\n\r\n")
@@ -61,8 +61,8 @@ async def test_head_gives_the_status_alone(path: str, problems: list[str], statu
 
 
 @on_loops("uvloop")
-async def test_probes_count_as_nothing_and_announces_go_on() -> None:
-    """A tracker that is not ready answers peers all the same: they are told why, and try again."""
+async def test_probes_are_not_counted_and_announces_continue() -> None:
+    """A tracker that is not ready still answers peers."""
     tracker = RecordingTracker()
     async with probing(tracker, ["the store does not answer"]) as client:
         for path in ("/health", "/ready", "/ready/", "/healthy"):
@@ -72,12 +72,10 @@ async def test_probes_count_as_nothing_and_announces_go_on() -> None:
 
 
 @on_loops("uvloop")
-async def test_open_connections_can_be_read() -> None:
+async def test_open_connections_are_counted() -> None:
     readers: list[Callable[[], float]] = []
-    http = HttpSettings(listen=("127.0.0.1:0",))
-    async with serve_http(
-        RecordingTracker(), http, AnnounceSettings(), max_scrape=1, show_open=readers.append
-    ) as addresses:
+    settings = LiveSettings(Settings(http=HttpSettings(listen=("127.0.0.1:0",))))
+    async with serve_http(RecordingTracker(), settings, show_open=readers.append) as addresses:
         (read,) = readers
         assert read() == 0
         async with connect(addresses[0]) as one, connect(addresses[0]) as two:
@@ -87,7 +85,7 @@ async def test_open_connections_can_be_read() -> None:
 
 
 @on_loops("uvloop")
-async def test_refusals_say_what_was_asked_for() -> None:
+async def test_refusals_are_counted_by_kind() -> None:
     tracker = RecordingTracker()
     async with probing(tracker, []) as client:
         for path in ("/announce?port=x", "/scrape?info_hash=short", "/announce/x", "/announced"):

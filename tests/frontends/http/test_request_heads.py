@@ -1,16 +1,16 @@
-"""Which head lines the door goes by: those of a plain request, whole, and nothing after it."""
+"""The fast path takes only complete heads of plain requests, with nothing after them."""
 
 import pytest
 
-from tracker.frontends.heads import _LONGEST_REMEMBERED, _MOST_REMEMBERED, Heads
-from tracker.settings import HttpSettings
+from tracker.frontends.http.request_heads import _MAX_CACHED, _MAX_CACHED_BYTES, RequestHeadCache
+from tracker.settings.model import HttpSettings
 
 PLAIN = b"1\r\nHost: t\r\nUser-Agent: x/1\r\n\r\n"
 
 
 @pytest.fixture
-async def heads() -> Heads:
-    return Heads(HttpSettings())
+async def heads() -> RequestHeadCache:
+    return RequestHeadCache(HttpSettings())
 
 
 @pytest.mark.parametrize(
@@ -22,7 +22,9 @@ async def heads() -> Heads:
         (b"0\r\nConnection: keep-alive\r\n\r\n", True, b"Connection: keep-alive\r\nContent-Length: "),
     ],
 )
-async def test_plain_ones(heads: Heads, lines: bytes, keep_alive: bool, answer: bytes) -> None:
+async def test_plain_heads_are_accepted(
+    heads: RequestHeadCache, lines: bytes, keep_alive: bool, answer: bytes
+) -> None:
     head = heads.read(lines)
     assert head is not None and head.keep_alive == keep_alive and head.answer.endswith(answer)
 
@@ -52,11 +54,11 @@ async def test_plain_ones(heads: Heads, lines: bytes, keep_alive: bool, answer: 
         b"1\r\nHost: t\r\nA: " + b"b" * 9000 + b"\r\n\r\n",
     ],
 )
-async def test_all_others_are_aiohttps(heads: Heads, lines: bytes) -> None:
-    assert heads.learn(lines) is None and not heads.known
+async def test_all_other_heads_are_handed_over(heads: RequestHeadCache, lines: bytes) -> None:
+    assert heads.read_and_cache(lines) is None and not heads.known
 
 
-async def test_forwarding_headers_in_order(heads: Heads) -> None:
+async def test_forwarding_headers_keep_their_order(heads: RequestHeadCache) -> None:
     head = heads.read(
         b"1\r\nHost: t\r\nX-Forwarded-For: 1.1.1.1\r\nForwarded: for=a\r\nx-forwarded-for: 2.2.2.2, 3.3.3.3\r\n\r\n"
     )
@@ -64,9 +66,11 @@ async def test_forwarding_headers_in_order(heads: Heads) -> None:
     assert (head.forwarded_for, head.forwarded) == (("1.1.1.1", "2.2.2.2, 3.3.3.3"), ("for=a",))
 
 
-async def test_what_is_remembered_is_bounded(heads: Heads) -> None:
-    for n in range(2 * _MOST_REMEMBERED):
-        assert heads.learn(b"1\r\nHost: t%d\r\n\r\n" % n) is heads.known[b"1\r\nHost: t%d\r\n\r\n" % n]
-    assert len(heads.known) <= _MOST_REMEMBERED
-    long = b"1\r\nHost: t\r\nA: " + b"b" * _LONGEST_REMEMBERED + b"\r\n\r\n"
-    assert heads.learn(long) is not None and long not in heads.known
+async def test_the_cache_of_heads_is_bounded(heads: RequestHeadCache) -> None:
+    for n in range(2 * _MAX_CACHED):
+        assert (
+            heads.read_and_cache(b"1\r\nHost: t%d\r\n\r\n" % n) is heads.known[b"1\r\nHost: t%d\r\n\r\n" % n]
+        )
+    assert len(heads.known) <= _MAX_CACHED
+    long = b"1\r\nHost: t\r\nA: " + b"b" * _MAX_CACHED_BYTES + b"\r\n\r\n"
+    assert heads.read_and_cache(long) is not None and long not in heads.known

@@ -1,25 +1,26 @@
 """Requests over real sockets: paths, methods, encodings, refusals."""
 
+from typing import Any
+
 import bencodepy
 import pytest
 
-from tests.frontends.conftest import Logs
-from tests.frontends.harness import (
+from tests.frontends.http.conftest import Logs
+from tests.frontends.http.harness import (
     ANNOUNCE,
     INFO_HASH,
     PEER_ID,
     QUERY,
     RecordingTracker,
-    connect,
     on_loops,
-    request,
     serving,
     talking,
 )
+from tests.raw_http import connect, request
 from tracker.errors import ClientError, RetryIn
-from tracker.frontends import connection
-from tracker.frontends.front import Route, find_route
-from tracker.settings import AnnounceSettings
+from tracker.frontends.http.handler import Route, find_route
+from tracker.settings.model import AnnounceSettings
+from tracker.system import aiohttp_connection
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 
@@ -40,7 +41,7 @@ async def test_announce_is_answered_in_plain_text_of_known_length() -> None:
 
 @on_loops("uvloop")
 async def test_binary_queries_arrive_byte_for_byte() -> None:
-    """T4: any byte escaped in either case, what may stand unescaped, an empty event, a raw number sign."""
+    """T4: every byte escaped in either case, unescaped characters, an empty event, a raw number sign."""
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         for start in range(0, 256, 20):
@@ -69,7 +70,7 @@ async def test_scrape_takes_one_hash_or_many() -> None:
 
 
 @on_loops("uvloop")
-async def test_scrape_of_400_torrents_fits_a_request_and_of_more_reads_why_not() -> None:
+async def test_a_scrape_of_400_torrents_fits_and_a_longer_one_is_refused() -> None:
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         hashes = [f"info_hash={f'%{n >> 8:02x}%{n & 255:02x}' * 10}" for n in range(500)]
@@ -102,7 +103,7 @@ async def test_scrape_of_400_torrents_fits_a_request_and_of_more_reads_why_not()
         ("/a/b/c", "other", None),
     ],
 )
-def test_paths_lead_where_clients_expect(path: str, kind: str, passkey: str | None) -> None:
+def test_paths_have_the_routes_that_clients_expect(path: str, kind: str, passkey: str | None) -> None:
     assert find_route(path) == Route(kind, passkey)
 
 
@@ -120,7 +121,7 @@ def test_near_misses_of_the_announce_path_are_refused(path: str) -> None:
 
 
 @on_loops("uvloop")
-async def test_unknown_paths_under_announce_read_a_failure_and_others_a_404() -> None:
+async def test_unknown_announce_paths_get_a_failure_and_others_a_404() -> None:
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         assert "no such path" in (await client.get(f"/announce.php?{QUERY}")).failure
@@ -135,7 +136,7 @@ async def test_unknown_paths_under_announce_read_a_failure_and_others_a_404() ->
 
 @on_loops("uvloop")
 async def test_absolute_targets_are_served() -> None:
-    """Also one whose host aiohttp's request object cannot digest."""
+    """Also one with a host that aiohttp's request class cannot parse."""
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         for host in ("tracker.test:6969", "[::1]", "xn--", "user@a..b"):
@@ -194,7 +195,7 @@ async def test_head_does_not_announce() -> None:
 async def test_other_methods_are_refused_and_their_bodies_left_unread(
     method: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.02)
+    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
     tracker = RecordingTracker()
     target = "tracker.test:80" if method == "CONNECT" else ANNOUNCE
     async with talking(tracker) as client:
@@ -223,7 +224,7 @@ LONG = "x" * 40_000
         (b"GET /announce HTTP/1.1\r\n\r\n", "Host"),
         (b"GET /announce HTTP/1.1\r\nHost: a\r\nHost: b\r\n\r\n", "malformed"),
         (b"GET /announce HTTP/1.1\r\nno colon here\r\n\r\n", "malformed"),
-        (b"GET / HTTP/1.1\r\nHost: t\r\n" + b"a: b\r\n" * 100 + b"\r\n", "malformed"),
+        (b"GET / HTTP/1.1\r\nHost: t\r\n" + b"a: b\r\n" * 100 + b"\r\n", "too many header lines"),
         (b"GET / HTTP/1.1\r\nHost: t\r\nContent-Length: x\r\n\r\n", "malformed"),
         (
             b"GET / HTTP/1.1\r\nHost: t\r\nContent-Length: 1\r\nTransfer-Encoding: chunked\r\n\r\n",
@@ -235,8 +236,8 @@ LONG = "x" * 40_000
         (b"\x13BitTorrent protocol" + b"\x00" * 48, "not an HTTP request"),
     ],
 )
-async def test_what_aiohttp_refuses_by_itself_reads_a_failure(raw: bytes, hint: str) -> None:
-    """In a 200, with a text that helps, counted and unlogged; the connection is closed after it."""
+async def test_requests_that_aiohttp_refuses_get_a_failure(raw: bytes, hint: str) -> None:
+    """A 200 with a helpful text, counted and not logged. Then the connection is closed."""
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         client.send(raw)
@@ -250,7 +251,7 @@ async def test_what_aiohttp_refuses_by_itself_reads_a_failure(raw: bytes, hint: 
 
 @on_loops("uvloop")
 async def test_broken_bodies_of_get_requests_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.02)
+    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
     tracker = RecordingTracker()
     async with serving(tracker) as address:
         for header, body in (
@@ -268,8 +269,8 @@ async def test_broken_bodies_of_get_requests_do_no_harm(monkeypatch: pytest.Monk
 
 
 @on_loops()
-async def test_a_body_that_breaks_after_its_answer_is_nobodys_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(connection, "LINGER_SECONDS", 0.02)
+async def test_a_malformed_body_after_the_answer_logs_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
     async with talking(RecordingTracker()) as client:
         response = await client.get(ANNOUNCE, "Transfer-Encoding: chunked")
         assert response.reply[b"peers"] == b""
@@ -291,7 +292,7 @@ async def test_upgrade_requests_are_plain_requests() -> None:
 
 @on_loops("uvloop")
 async def test_refusals_of_the_tracker_keep_the_connection() -> None:
-    """T2: the text, BEP 31's retry in, and the interval libtorrent obeys; the tracker counts its own."""
+    """T2: the text, BEP 31's retry in, and the interval that libtorrent obeys. The tracker counts its own refusals."""
     tracker = RecordingTracker()
     async with talking(tracker) as client:
         tracker.error = ClientError("unregistered torrent", retry_in="never")
@@ -305,9 +306,9 @@ async def test_refusals_of_the_tracker_keep_the_connection() -> None:
 
 
 @pytest.mark.parametrize(
-    ("retry_in", "interval", "least", "expected"),
+    ("retry_in", "interval", "min_interval", "expected"),
     [
-        (1, 1800, 900, (60, 60)),  # the store was away for a moment: back before anybody is reaped
+        (1, 1800, 900, (60, 60)),  # after a short outage of the store peers return before they time out
         (5, 1800, 900, (300, 300)),
         (20, 1800, 900, (1200, 1200)),
         (60, 1800, 900, (1800, 1800)),
@@ -317,13 +318,13 @@ async def test_refusals_of_the_tracker_keep_the_connection() -> None:
     ],
 )
 @on_loops("uvloop")
-async def test_a_failure_brings_clients_back_when_it_says(
-    retry_in: RetryIn, interval: int, least: int, expected: tuple[int, int]
+async def test_the_intervals_of_a_failure_match_its_retry_time(
+    retry_in: RetryIn, interval: int, min_interval: int, expected: tuple[int, int]
 ) -> None:
-    """T2: libtorrent obeys the two intervals of a failure, so they say the same as ``retry in``."""
+    """T2: libtorrent obeys the two intervals of a failure, so they equal ``retry in``."""
     tracker = RecordingTracker()
     tracker.error = ClientError("no", retry_in=retry_in)
-    settings = AnnounceSettings(interval_seconds=interval, min_interval_seconds=least)
+    settings = AnnounceSettings(interval_seconds=interval, min_interval_seconds=min_interval)
     async with talking(tracker, announce=settings) as client:
         for target in (ANNOUNCE, SCRAPE):
             reply = (await client.get(target)).reply
@@ -343,7 +344,7 @@ async def test_malformed_announces_are_refused_and_counted() -> None:
 
 
 @on_loops("uvloop")
-async def test_a_person_with_a_browser_reads_what_this_is() -> None:
+async def test_an_announce_without_a_query_explains_the_url() -> None:
     async with talking(RecordingTracker()) as client:
         for target in ("/announce", "/announce?"):
             failure = (await client.get(target)).failure
@@ -352,7 +353,7 @@ async def test_a_person_with_a_browser_reads_what_this_is() -> None:
 
 @on_loops("uvloop")
 @pytest.mark.parametrize("error", [KeyError("sekrit"), TimeoutError("sekrit"), ValueError("sekrit")])
-async def test_our_own_mistakes_are_logged_without_what_the_client_said(error: Exception, logs: Logs) -> None:
+async def test_internal_errors_are_logged_without_client_data(error: Exception, logs: Logs) -> None:
     tracker = RecordingTracker()
     tracker.error = error
     async with talking(tracker) as client:
@@ -385,7 +386,7 @@ async def test_access_log_has_a_line_per_request_and_no_passkey(logs: Logs) -> N
 
 
 @on_loops()
-async def test_access_log_has_what_is_refused_at_once(logs: Logs) -> None:
+async def test_access_log_includes_immediate_refusals(logs: Logs) -> None:
     async with talking(RecordingTracker(), access_log=True) as client:
         for target in ("/announce?info_hash=short", "/scrape?info_hash=short", ANNOUNCE):
             await client.get(target)
@@ -398,7 +399,7 @@ async def test_access_log_has_what_is_refused_at_once(logs: Logs) -> None:
 
 
 @on_loops("uvloop")
-async def test_no_access_log_unless_asked_for(logs: Logs) -> None:
+async def test_the_access_log_is_disabled_by_default(logs: Logs) -> None:
     async with talking(RecordingTracker()) as client:
         await client.get(ANNOUNCE)
     assert logs == []
@@ -409,3 +410,29 @@ async def test_failures_are_canonical_bencode() -> None:
     async with talking(RecordingTracker()) as client:
         response = await client.get("/announce?")
     assert bencodepy.encode(dict(sorted(response.reply.items()))) == response.body
+
+
+@on_loops("uvloop")
+@pytest.mark.parametrize(
+    ("lines", "text"),
+    [
+        (["X-Long: " + "a" * 9000], "a header line of the request is too long"),
+        ([f"X-{number}: a" for number in range(100)], "the request has too many header lines"),
+    ],
+)
+async def test_oversized_headers_are_refused_with_the_reason(lines: list[str], text: str) -> None:
+    async with talking(RecordingTracker()) as client:
+        assert (await client.get(ANNOUNCE, *lines)).failure == text
+
+
+@on_loops()
+@pytest.mark.parametrize("path", [ANNOUNCE, ANNOUNCE.replace("nn", "n%6E")])
+async def test_a_trusted_proxy_may_omit_the_host(path: str) -> None:
+    """An HTTP/1.0 client may have sent none. Other clients need one in HTTP/1.1."""
+    for trusted in (True, False):
+        http: dict[str, Any] = {"trusted_proxies": ["127.0.0.1/32"] if trusted else []}
+        async with talking(RecordingTracker(), **http) as client:
+            for _ in range(2 if trusted else 1):
+                client.send(f"GET {path} HTTP/1.1\r\nX-Forwarded-For: 1.2.3.4\r\n\r\n".encode("latin-1"))
+                answer = await client.receive()
+                assert ("Host" in answer.failure) if not trusted else answer.reply[b"peers"] == b""

@@ -1,8 +1,8 @@
-"""The port has two servers, and both read the same bytes as the same requests: nobody's request can hide in another's.
+"""The port has two protocols, and both read the same bytes as the same requests, so no request can hide in another.
 
-Each request below is one that servers are known to read in different ways. It is followed by an announce, so that a server which
-took it for shorter or longer than the other does would be seen to answer another number of requests, or others; and it arrives in one
-piece, byte by byte, and cut in two at every place. (Fuzzing does the same with what nobody has thought of: fuzz/targets/door.py.)
+HTTP servers are known to read each request below in different ways. An announce follows it, so a disagreement about its
+length changes the requests that are seen. It arrives in one piece, byte by byte, and split at every position.
+(fuzz/targets/fast_protocol.py does the same with random inputs.)
 """
 
 import asyncio
@@ -10,10 +10,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from fuzz.targets import door
-from tests.frontends.harness import ANNOUNCE, request
+from fuzz.targets import fast_protocol
+from tests.frontends.http.harness import ANNOUNCE
+from tests.raw_http import request
 
-BEHIND = request(ANNOUNCE)
+NEXT = request(ANNOUNCE)
 _GET = f"GET {ANNOUNCE} HTTP/1.1".encode()
 _LINE_ENDS = {"CRLF": b"\r\n", "LF": b"\n", "CR": b"\r", "LFCR": b"\n\r", "CRCRLF": b"\r\r\n"}
 
@@ -66,7 +67,7 @@ BODIES = [
         b"X: y\rTransfer-Encoding: chunked",
     ),
 ]
-"""What says, or nearly says, that a body follows."""
+"""Header lines that announce a body, or nearly do."""
 ODD_LINES = [
     *(
         b"X: a\r\n folded",
@@ -172,8 +173,8 @@ def _requests() -> Iterator[bytes]:
 
 
 @pytest.fixture(autouse=True)
-def way() -> None:
-    """Both ways are taken in each test here."""
+def protocol() -> None:
+    """Each test here runs both protocols itself."""
 
 
 @pytest.fixture(scope="module")
@@ -182,13 +183,14 @@ def loop() -> Iterator[asyncio.AbstractEventLoop]:
         yield runner.get_loop()
 
 
-def _same(loop: asyncio.AbstractEventLoop, chunks: list[bytes]) -> door.Verdict:
-    """What both ways make of it."""
-    with_door, without = (
-        loop.run_until_complete(door.verdict(chunks, door.STRANGER, ajar=ajar)) for ajar in (True, False)
+def _outcome(loop: asyncio.AbstractEventLoop, chunks: list[bytes]) -> fast_protocol.Outcome:
+    """The outcome, which both protocols must share."""
+    fast, slow = (
+        loop.run_until_complete(fast_protocol.outcome(chunks, fast_protocol.STRANGER, fast_path=on))
+        for on in (True, False)
     )
-    assert with_door == without or door.only_gave_up_later(with_door, without), chunks
-    return with_door
+    assert fast == slow or fast_protocol.only_refuses_earlier(fast, slow), chunks
+    return fast
 
 
 @pytest.mark.parametrize(
@@ -196,31 +198,31 @@ def _same(loop: asyncio.AbstractEventLoop, chunks: list[bytes]) -> door.Verdict:
     [b"", b"hello", b"0\r\n\r\n", b"5\r\nhello\r\n0\r\n\r\n"],
     ids=["none", "five", "none chunked", "chunked"],
 )
-def test_both_servers_see_the_same_requests(loop: asyncio.AbstractEventLoop, body: bytes) -> None:
+def test_both_protocols_see_the_same_requests(loop: asyncio.AbstractEventLoop, body: bytes) -> None:
     for head in _requests():
-        sent = head + body + BEHIND
-        _same(loop, [sent])
-        _same(loop, [head, body + BEHIND] if body else [head, BEHIND])
-        _same(loop, [BEHIND + sent])
+        sent = head + body + NEXT
+        _outcome(loop, [sent])
+        _outcome(loop, [head, body + NEXT] if body else [head, NEXT])
+        _outcome(loop, [NEXT + sent])
 
 
 @pytest.mark.parametrize(
     "line",
     [b"X: y", b"Content-Length: 5", b"Transfer-Encoding: chunked"],
 )
-def test_wherever_the_bytes_are_cut(loop: asyncio.AbstractEventLoop, line: bytes) -> None:
-    sent = _GET + b"\r\nHost: t\r\n" + line + b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + BEHIND
+def test_splitting_the_bytes_changes_no_request(loop: asyncio.AbstractEventLoop, line: bytes) -> None:
+    sent = _GET + b"\r\nHost: t\r\n" + line + b"\r\n\r\n5\r\nhello\r\n0\r\n\r\n" + NEXT
     for at in range(1, len(sent)):
-        _same(loop, [sent[:at], sent[at:]])
-    _same(loop, [bytes([byte]) for byte in sent])
+        _outcome(loop, [sent[:at], sent[at:]])
+    _outcome(loop, [bytes([byte]) for byte in sent])
 
 
 @pytest.mark.parametrize("line", [b"Content-Length: 5", b"Content-Length: 0", b"Transfer-Encoding: chunked"])
-def test_what_a_body_holds_is_no_request(loop: asyncio.AbstractEventLoop, line: bytes) -> None:
-    """Of an announce with a body nothing but itself is answered before what follows the body, if anything is."""
-    hidden = BEHIND.replace(b"port=6881", b"port=1")
+def test_a_body_is_not_read_as_a_request(loop: asyncio.AbstractEventLoop, line: bytes) -> None:
+    """The bytes of a body are never answered as a request."""
+    hidden = NEXT.replace(b"port=6881", b"port=1")
     long = line.replace(b"5", str(len(hidden)).encode())
     body = b"%x\r\n%b\r\n0\r\n\r\n" % (len(hidden), hidden) if b"chunked" in line else hidden
-    seen = _same(loop, [_GET + b"\r\nHost: t\r\n" + long + b"\r\n\r\n" + body])
-    ports = [announce.port for announce, *_ in seen.asked]
+    seen = _outcome(loop, [_GET + b"\r\nHost: t\r\n" + long + b"\r\n\r\n" + body])
+    ports = [announce.port for announce, *_ in seen.requests]
     assert ports == ([6881, 1] if line.endswith(b" 0") else [6881])

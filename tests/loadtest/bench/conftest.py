@@ -1,4 +1,4 @@
-"""What the generators of load are tried on."""
+"""A server for tests of the load generators."""
 
 import sys
 from collections.abc import Iterator
@@ -6,14 +6,15 @@ from pathlib import Path
 
 import pytest
 
-from bench import processes
+from loadtest.bench import processes
+from loadtest.servers import free_port
 
 
 @pytest.fixture
 def port(tmp_path: Path) -> Iterator[int]:
-    """Of a server that answers everything."""
-    port = processes.free_port()
-    command = [sys.executable, "-m", "bench.baseline", "--bare", "--port", str(port)]
+    """The port of a server that answers every request."""
+    port = free_port()
+    command = [sys.executable, "-m", "loadtest.bench.baseline", "--bare", "--port", str(port)]
     with processes.running("bare", command, tmp_path) as pid:
         processes.wait_until_listening(pid, port)
         yield port

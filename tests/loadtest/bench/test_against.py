@@ -1,16 +1,16 @@
-"""Prices out of three runs, or none."""
+"""Prices are computed from three runs."""
 
 import pytest
 
-from bench.against import FEW, MANY, TRICKLE_SECONDS, Run, solve
-from bench.loader import BenchError
+from loadtest.bench.against import FEW, MANY, TRICKLE_SECONDS, Run, solve
+from loadtest.bench.loader import BenchError
 
 ANNOUNCE, SECOND, START = 250_000, 3_000_000, 10**9
 PARTS = ("tracker", "store")
 
 
 def made(announces: int, seconds: float, *, disturbed: int = 0) -> Run:
-    """A run as it is when announces and seconds cost what they cost."""
+    """A run with the given costs."""
     return Run(
         {part: START + int(announces * ANNOUNCE + seconds * SECOND) + disturbed for part in PARTS}, seconds
     )
@@ -38,6 +38,6 @@ def test_prices_are_found_again() -> None:
     ],
     ids=["an announce below nothing", "a second below nothing", "longer than it can be solved for"],
 )
-def test_nonsense_is_refused(many: Run, last: Run) -> None:
+def test_implausible_results_are_refused(many: Run, last: Run) -> None:
     with pytest.raises(BenchError, match="no prices"):
         solve(made(FEW, 10), many, last)

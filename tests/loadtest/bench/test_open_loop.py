@@ -1,11 +1,11 @@
-"""A load that does not wait: every request is accounted for, whatever becomes of it."""
+"""The open-loop generator: every request has a result."""
 
 import socket
 
 import pytest
 
-from bench.baseline import ANSWER
-from bench.open_loop import Load, is_last, is_success, is_whole
+from loadtest.bench.baseline import ANSWER
+from loadtest.bench.open_loop import Load, is_last, is_success, is_whole
 
 WHOLE = f"HTTP/1.1 200 OK\r\nContent-Length: {len(ANSWER)}\r\n\r\n{ANSWER}".encode()
 SECONDS, RATE = 0.3, 300.0
@@ -17,7 +17,7 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
     request = b"GET /announce HTTP/1.1\r\nHost: x\r\n" + header + b"\r\n"
     load = Load(port, [request], keep_alive=keep_alive, connections=8)
     load.run(RATE, SECONDS)
-    found = load.figures()
+    found = load.summary()
     load.close()
     assert found["sent"] > 10
     assert found["answered"] == found["sent"]
@@ -27,22 +27,22 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
 
 
 def test_a_server_that_never_answers_leaves_requests_unanswered(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("bench.open_loop.GIVE_UP_SECONDS", 0.1)
+    monkeypatch.setattr("loadtest.bench.open_loop.GIVE_UP_SECONDS", 0.1)
     with socket.create_server(("127.0.0.1", 0)) as silent:
         load = Load(silent.getsockname()[1], [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, connections=4)
         load.run(RATE, SECONDS)
-        found = load.figures()
+        found = load.summary()
         load.close()
     assert (found["sent"], found["answered"], found["unanswered"]) == (4, 0, 4)
-    assert found["unsent"] > 0, "due, and no connection left"
+    assert found["unsent"] > 0, "due, but no connection was free"
 
 
 @pytest.mark.parametrize("length", [0, 10, len(WHOLE) - len(ANSWER), len(WHOLE) - 1])
-def test_a_part_is_no_answer(length: int) -> None:
+def test_a_partial_answer_is_not_whole(length: int) -> None:
     assert not is_whole(WHOLE[:length])
 
 
-def test_what_an_answer_says() -> None:
+def test_answers_are_classified() -> None:
     assert is_whole(WHOLE)
     assert is_success(WHOLE)
     assert not is_success(WHOLE.replace(b"200 OK", b"503 Service Unavailable"))

@@ -1,11 +1,14 @@
-"""The generated parts of a page are replaced, and nothing else is."""
+"""Only the generated parts of a page are replaced."""
 
 import pytest
 
-from bench import page
-from bench.loader import BenchError
+from loadtest.bench import page
+from loadtest.bench.loader import BenchError
 
-TEXT = "# Title\n\n<!-- one: begin -->\n\nold\n\n<!-- one: end -->\n\nby hand\n\n<!-- two: begin -->\n<!-- two: end -->\n"
+TEXT = (
+    "# Title\n\n<!-- one: begin -->\n\nold\n\n<!-- one: end -->\n\nby hand\n\n"
+    "<!-- two: begin -->\n<!-- two: end -->\n"
+)
 
 
 def test_only_what_is_between_the_markers_is_replaced() -> None:
@@ -24,5 +27,5 @@ def test_a_page_without_its_markers_is_refused(text: str) -> None:
 
 
 @pytest.mark.parametrize("block", ["bench", "scale", "profile"])
-def test_the_page_has_a_place_for_each(block: str) -> None:
+def test_the_page_has_markers_for_each_block(block: str) -> None:
     assert "new figures" in page.replace(page.PAGE.read_text(encoding="utf-8"), block, "new figures")

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from bench.percentiles import in_milliseconds, percentile
+from loadtest.bench.percentiles import in_milliseconds, percentile
 
 
 @pytest.mark.parametrize(
@@ -15,14 +15,14 @@ def test_of_a_hundred(share: float, expected: float) -> None:
 
 
 @given(st.lists(st.floats(0, 1e6), min_size=1), st.sampled_from([0.01, 0.25, 0.5, 0.9, 0.99, 1.0]))
-def test_as_many_are_not_above_it_as_it_says(values: list[float], share: float) -> None:
+def test_the_share_of_values_does_not_exceed_the_percentile(values: list[float], share: float) -> None:
     found = percentile(sorted(values), share)
     assert found in values
     assert sum(value <= found for value in values) >= share * len(values)
     assert sum(value < found for value in values) < share * len(values)
 
 
-def test_none_of_nothing() -> None:
+def test_no_values_have_no_percentile() -> None:
     with pytest.raises(ValueError, match="no values"):
         percentile([], 0.5)
     assert in_milliseconds([]) == {}

@@ -1,12 +1,12 @@
-"""What samplers print, put into groups."""
+"""Output of the samplers is grouped."""
 
 from pathlib import Path
 
 import pytest
 
-from bench import samples
-from bench.symbols import Symbols
-from tracker.valkey import server_binary
+from loadtest.bench import samples
+from loadtest.bench.symbols import Symbols
+from tracker.valkey.server import server_binary
 
 PERF = """ 42
 \tffffffff82200eab _raw_spin_lock_bh ([kernel.kallsyms])
@@ -23,7 +23,9 @@ PERF = """ 42
     44
 \tffffffff82200000 asm_sysvec_apic_timer_interrupt ([kernel.kallsyms])
 """
-LOOP = "main (tracker/cli.py:7);serve (tracker/commands/serve.py:40);run_until_complete (loop.c:35410)"
+LOOP = (
+    "main (tracker/cli/main.py:7);serve (tracker/cli/commands/serve.py:40);run_until_complete (loop.c:35410)"
+)
 
 
 def test_perf_is_read() -> None:
@@ -42,11 +44,23 @@ def test_perf_is_read() -> None:
 @pytest.mark.parametrize(
     ("frames", "group"),
     [
-        ("_submit (tracker/frontends/door.py:9);parse_announce (tracker/wire/query.py:7)", "reading the query"),
-        ("_answered (tracker/frontends/door.py:9);encode_announce (tracker/wire/http.py:7)", "composing the answer"),
-        ("run (tracker/store/swarms.py:9);pack (tracker/store/update.py:7);s_pack (_struct.c:1)", "packing for the store, and unpacking"),
-        ("data_received (tracker/frontends/connection.py:1);feed_data (_http_parser.c:1)", "aiohttp"),
-        ("flush (tracker/store/counters.py:1);call_soon (loop.c:1)", "counting, GeoIP and background work"),
+        (
+            "_submit (tracker/frontends/http/fast_protocol.py:9);"
+            "parse_announce (tracker/wire/http_request.py:7)",
+            "reading the query",
+        ),
+        (
+            "_answered (tracker/frontends/http/fast_protocol.py:9);"
+            "encode_announce (tracker/wire/http_reply.py:7)",
+            "composing the answer",
+        ),
+        (
+            "run (tracker/store/swarms/swarms.py:9);"
+            "pack (tracker/store/swarms/codec.py:7);s_pack (_struct.c:1)",
+            "packing for the store, and unpacking",
+        ),
+        ("data_received (tracker/frontends/http/aiohttp_protocol.py:1);feed_data (_http_parser.c:1)", "aiohttp"),
+        ("flush (tracker/store/stats/counters.py:1);call_soon (loop.c:1)", "counting, GeoIP and background work"),
         ("Loop__run (loop.c:1);uv_run (core.c:1)", samples.EVENT_LOOP),
     ],
 )  # fmt: skip

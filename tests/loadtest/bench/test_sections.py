@@ -1,6 +1,6 @@
 """What was found beside what was wanted."""
 
-from bench.sections import Section, as_markdown, plain
+from loadtest.bench.sections import Section, as_markdown, plain
 
 
 def test_a_goal_is_at_most_or_at_least() -> None:
@@ -18,8 +18,8 @@ def test_a_goal_is_at_most_or_at_least() -> None:
 
 
 def test_remarks_stand_above_the_table_and_a_section_may_be_all_remarks() -> None:
-    told = Section("Drill", remarks=["Not run."])
-    assert as_markdown([told, told]) == "### Drill\n\nNot run.\n\n### Drill\n\nNot run."
+    told = Section("Experiment", remarks=["Not run."])
+    assert as_markdown([told, told]) == "### Experiment\n\nNot run.\n\n### Experiment\n\nNot run."
 
 
 def test_digits_that_tell_something() -> None:

@@ -1,10 +1,10 @@
-"""What counts as an answer with peers."""
+"""Which answers count as answers with peers."""
 
 import pytest
 from bencodepy import encode
 
-from bench.loader import BenchError
-from bench.verify import Answers
+from loadtest.bench.loader import BenchError
+from loadtest.bench.verify import Answers
 
 WITH_PEERS = encode({"interval": 1800, "peers": b"abcdef" * 50})
 EMPTY = encode({"interval": 1800, "peers": b""})
@@ -30,13 +30,13 @@ def test_answers_are_counted() -> None:
         encode({"interval": 1800, "peers": b"abcdef" * 51}),
     ],
 )
-def test_what_is_no_such_answer_is_refused(body: bytes) -> None:
+def test_other_answers_are_refused(body: bytes) -> None:
     with pytest.raises(BenchError):
         Answers().take(body)
 
 
 @pytest.mark.parametrize("bodies", [[], [EMPTY] * 3 + [WITH_PEERS]])
-def test_a_tracker_that_gives_nobody_is_refused(bodies: list[bytes]) -> None:
+def test_a_tracker_that_returns_no_peers_is_refused(bodies: list[bytes]) -> None:
     answers = Answers()
     for body in bodies:
         answers.take(body)

@@ -1,4 +1,4 @@
-"""The allow-list of clients, in the store and as a process remembers it (row T21)."""
+"""The allow-list of clients, in the store and as cached by a process (row T21)."""
 
 import asyncio
 
@@ -6,8 +6,8 @@ import pytest
 
 from tests.store.harness import Store
 from tracker.bittorrent import PeerId
-from tracker.errors import ClientError, StoreAway
-from tracker.store.clients import STALE_SECONDS, AllowList
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.access.allow_list import STALE_SECONDS, AllowList
 
 TRANSMISSION = PeerId(b"-TR4050-abcdefghijkl")
 LIBTORRENT = PeerId(b"-LT20B0-abcdefghijkl")
@@ -15,7 +15,7 @@ BINARY = PeerId(bytes(range(246, 256)) + bytes(range(10)))
 
 
 class Time:
-    """A clock that only goes on when told to."""
+    """A clock that the test moves."""
 
     def __init__(self) -> None:
         self.seconds = 1000.0
@@ -26,10 +26,10 @@ class Time:
 
 @pytest.mark.parametrize("length", [1, 2, 3, 7, 8, 19, 20])
 @pytest.mark.parametrize("peer_id", [TRANSMISSION, BINARY])
-async def test_a_prefix_of_any_length_allows_what_begins_with_it(
+async def test_a_prefix_allows_peer_ids_that_begin_with_it(
     store: Store, peer_id: PeerId, length: int
 ) -> None:
-    """T21: prefixes are bytes, and need not be text."""
+    """T21: prefixes of any length; they are bytes and may not be text."""
     await store.clients.allow(peer_id[:length], "some client")
     assert await store.clients.allowed_prefixes(peer_id)
     assert not await store.clients.allowed_prefixes(PeerId(b"\x01" + peer_id[:19]))
@@ -47,7 +47,7 @@ async def test_a_prefix_has_1_to_20_bytes(store: Store, prefix: bytes) -> None:
     assert await store.dump() == {}
 
 
-async def test_an_empty_list_allows_nobody(store: Store) -> None:
+async def test_an_empty_list_allows_no_client(store: Store) -> None:
     assert not await store.clients.allowed_prefixes(TRANSMISSION)
 
 
@@ -64,7 +64,7 @@ async def test_allowed_clients_are_listed(store: Store) -> None:
     assert await store.dump() == {}
 
 
-async def test_what_a_site_wrote_by_itself_is_honoured(store: Store) -> None:
+async def test_a_prefix_written_by_a_site_applies(store: Store) -> None:
     """T21: the hash alone allows, and its deletion alone forbids."""
     await store.redis.hset(store.keys.allowed_client(b"-TR"), "name", "Transmission")
     assert await store.clients.allowed_prefixes(TRANSMISSION)
@@ -76,7 +76,7 @@ async def test_what_a_site_wrote_by_itself_is_honoured(store: Store) -> None:
     assert not await store.clients.disallow(b"-TR")
 
 
-async def test_all_prefixes_are_asked_for_in_one_command(store: Store) -> None:
+async def test_all_prefixes_are_looked_up_in_one_command(store: Store) -> None:
     allow_list = AllowList(store.clients, Time())
     await store.clients.allowed_prefixes(LIBTORRENT)  # connects
     await store.redis.config_resetstat()
@@ -91,8 +91,8 @@ async def test_all_prefixes_are_asked_for_in_one_command(store: Store) -> None:
     assert asked == {"cmdstat_exists": 1}
 
 
-async def test_a_change_holds_within_five_seconds(store: Store) -> None:
-    """T21, T23: without anybody publishing it."""
+async def test_a_change_applies_within_five_seconds(store: Store) -> None:
+    """T21, T23: without a published message."""
     time = Time()
     allow_list = AllowList(store.clients, time)
     assert not await allow_list.allows(TRANSMISSION)
@@ -107,7 +107,7 @@ async def test_a_change_holds_within_five_seconds(store: Store) -> None:
     assert not await allow_list.allows(TRANSMISSION)
 
 
-async def test_a_clear_holds_at_once_also_for_answers_under_way(store: Store) -> None:
+async def test_a_clear_applies_at_once_even_to_lookups_in_flight(store: Store) -> None:
     allow_list = AllowList(store.clients, Time())
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(allow_list.allows(TRANSMISSION))
@@ -119,24 +119,24 @@ async def test_a_clear_holds_at_once_also_for_answers_under_way(store: Store) ->
 
 
 async def test_memory_is_bounded(store: Store) -> None:
-    """Whoever invents peer ids cannot fill the process."""
-    allow_list = AllowList(store.clients, Time(), most_remembered=100)
+    """Invented peer IDs cannot fill the process."""
+    allow_list = AllowList(store.clients, Time(), max_remembered=100)
     for number in range(250):
         assert not await allow_list.allows(PeerId(number.to_bytes(20, "big")))
         assert 0 < allow_list.remembered <= 100
     assert allow_list.remembered == 50
 
 
-async def test_a_store_that_is_away_is_no_refusal(store: Store) -> None:
-    """T21: what is not known cannot be refused."""
+async def test_an_unavailable_store_refuses_no_client(store: Store) -> None:
+    """T21: a client is refused only when the list is known."""
     time = Time()
     allow_list = AllowList(store.clients, time)
     await store.clients.allow(b"-TR")
     assert await allow_list.allows(TRANSMISSION)
     store.connection._lost(OSError())
     assert await allow_list.allows(TRANSMISSION)
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await allow_list.allows(LIBTORRENT)
     time.seconds += STALE_SECONDS
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await allow_list.allows(TRANSMISSION)

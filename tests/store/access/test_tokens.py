@@ -1,4 +1,4 @@
-"""Tokens, sessions and sign-in links: what lets in, until when, and that what is stored lets nobody in."""
+"""Tokens, sessions and sign-in links: what grants access, how long it is valid, and that stored values grant none."""
 
 import asyncio
 import hmac
@@ -8,15 +8,15 @@ import pytest
 
 from tests.store.harness import Store
 from tracker.errors import ClientError
-from tracker.store import tokens as module
-from tracker.store.tokens import LINK_NAME, LINK_SECONDS, Session, Token
+from tracker.store.access import tokens as module
+from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, Session, Token
 
 
 async def link(store: Store) -> tuple[Session, str] | None:
     return await store.tokens.sign_in_by_link(await store.tokens.new_link(), 3600)
 
 
-async def test_a_token_lets_in_until_it_is_revoked(store: Store) -> None:
+async def test_a_token_is_valid_until_it_is_revoked(store: Store) -> None:
     token, text = await store.tokens.create(" site ", "full")
     other, _ = await store.tokens.create("prometheus", "read")
     assert (token.name, token.scope, token.last_used) == ("site", "full", None)
@@ -30,7 +30,7 @@ async def test_a_token_lets_in_until_it_is_revoked(store: Store) -> None:
     assert not await store.tokens.any()
 
 
-async def test_a_text_that_is_not_the_whole_token_is_none(store: Store) -> None:
+async def test_an_incomplete_token_is_refused(store: Store) -> None:
     token, text = await store.tokens.create("site", "full")
     other, _ = await store.tokens.create("other", "full")
     wrong = [
@@ -59,7 +59,7 @@ async def test_a_token_has_256_random_bits_and_is_stored_as_its_hash(store: Stor
 
 
 async def dump(store: Store) -> list[bytes]:
-    """All that is stored, as it is stored."""
+    """All stored values as they are stored."""
     return [part for key, value in (await store.dump()).items() for part in (key, value)]
 
 
@@ -93,15 +93,15 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
         await store.tokens.revoke("nobody")
 
 
-async def test_there_is_a_most_of_tokens(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MOST_TOKENS", 2)
+async def test_the_number_of_tokens_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "MAX_TOKENS", 2)
     await store.tokens.create("1", "read")
     await store.tokens.create("2", "read")
     with pytest.raises(ClientError, match="too many"):
         await store.tokens.create("3", "read")
 
 
-async def test_the_last_use_is_noted_once_a_minute(store: Store) -> None:
+async def test_the_last_use_is_recorded_once_a_minute(store: Store) -> None:
     _, text = await store.tokens.create("site", "full")
     start = int(store.clock.now)
     for seconds, noted in ((0, start), (59, start), (60, start + 60), (100, start + 60)):
@@ -110,10 +110,10 @@ async def test_the_last_use_is_noted_once_a_minute(store: Store) -> None:
         assert [token.last_used for token in await store.tokens.list()] == [noted]
 
 
-async def test_a_use_brings_no_revoked_token_back(store: Store) -> None:
+async def test_a_use_does_not_restore_a_revoked_token(store: Store) -> None:
     token, _ = await store.tokens.create("site", "full")
     await store.tokens.revoke("site")
-    await store.tokens._note_use(token.token_id, 0)  # as by a request that was verified just before
+    await store.tokens._record_use(token.token_id, 0)  # as by a request that was verified just before
     assert await store.tokens.list() == []
     assert not await store.tokens.any()
 
@@ -167,7 +167,7 @@ async def test_signing_out_ends_a_session_and_no_other(store: Store) -> None:
     assert await store.tokens.sign_everybody_out() == 0
 
 
-async def test_a_link_signs_in_once_with_every_right(store: Store) -> None:
+async def test_a_link_signs_in_once_with_full_access(store: Store) -> None:
     secret = await store.tokens.new_link()
     assert secret.encode() not in b"".join(await dump(store))
     signed_in = await store.tokens.sign_in_by_link(secret, 3600)
@@ -179,13 +179,13 @@ async def test_a_link_signs_in_once_with_every_right(store: Store) -> None:
         assert await store.tokens.sign_in_by_link(wrong, 3600) is None
 
 
-async def test_of_many_uses_of_a_link_at_once_one_succeeds(store: Store) -> None:
+async def test_one_of_many_concurrent_uses_of_a_link_succeeds(store: Store) -> None:
     secret = await store.tokens.new_link()
     found = await asyncio.gather(*(store.tokens.sign_in_by_link(secret, 3600) for _ in range(20)))
     assert sum(each is not None for each in found) == 1
 
 
-async def test_a_link_ends_after_fifteen_minutes(store: Store) -> None:
+async def test_a_link_expires_after_fifteen_minutes(store: Store) -> None:
     in_time, late = await store.tokens.new_link(), await store.tokens.new_link()
     assert LINK_SECONDS == 900
     store.clock.now += 899
@@ -194,7 +194,7 @@ async def test_a_link_ends_after_fifteen_minutes(store: Store) -> None:
     assert await store.tokens.sign_in_by_link(late, 3600) is None
 
 
-async def test_what_ends_leaves_the_store_by_itself(store: Store) -> None:
+async def test_expired_entries_leave_the_store(store: Store) -> None:
     await store.tokens.new_link()
     signed_in = await link(store)
     assert signed_in is not None
@@ -209,10 +209,10 @@ async def test_what_ends_leaves_the_store_by_itself(store: Store) -> None:
     assert await store.redis.zcard(store.keys.admin_sessions()) == 1
 
 
-async def test_beyond_the_most_sessions_the_one_that_ends_first_is_closed(
+async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
     opened = []
     for _ in range(5):
         store.clock.now += 1
@@ -221,10 +221,10 @@ async def test_beyond_the_most_sessions_the_one_that_ends_first_is_closed(
     assert [bool(session) for session in alive] == [False, False, True, True, True]
 
 
-async def test_nobody_signs_others_out_by_signing_in_again_and_again(
+async def test_repeated_sign_ins_close_no_session_of_another_token(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(module, "MOST_SESSIONS", 3)
+    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]
@@ -234,7 +234,7 @@ async def test_nobody_signs_others_out_by_signing_in_again_and_again(
     assert [bool(session) for session in alive] == [True, False, False, False, True, True]
 
 
-async def test_a_scope_that_somebody_wrote_is_none_allows_least(store: Store) -> None:
+async def test_an_invalid_stored_scope_grants_minimum_access(store: Store) -> None:
     token, text = await store.tokens.create("site", "full")
     await store.redis.hset(store.keys.admin_token(token.token_id), "scope", "everything")
     found = await store.tokens.verify(text)
@@ -242,5 +242,5 @@ async def test_a_scope_that_somebody_wrote_is_none_allows_least(store: Store) ->
 
 
 @pytest.mark.parametrize("secret", ["", "x", "\udcff" * 43, "é" * 43])
-async def test_what_is_no_session_is_signed_out_without_an_error(store: Store, secret: str) -> None:
+async def test_an_invalid_session_is_signed_out_without_an_error(store: Store, secret: str) -> None:
     await store.tokens.sign_out(secret)

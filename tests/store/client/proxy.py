@@ -1,19 +1,23 @@
-"""A stretch of wire between a tracker and its store that can lose what runs over it."""
+"""A connection between a tracker and its store that can lose data."""
 
 import asyncio
 from contextlib import suppress
 from types import TracebackType
 from typing import Self
 
-from tests.servers import Server
+from loadtest.servers import Server
 
 
 class Proxy:
-    """Passes bytes to and fro on loopback TCP. ``url`` is where a client connects, instead of the server's."""
+    """Passes bytes both ways on loopback TCP. Clients connect to ``url`` instead of the server's."""
 
     def __init__(self, server: Server) -> None:
         self._server = server
         self._swallowing = False
+        self._freeze_after = b""
+        self.frozen = asyncio.Event()
+        self._thawed = asyncio.Event()
+        self._thawed.set()
         self._writers: set[asyncio.StreamWriter] = set()
         self.connections = 0
 
@@ -27,11 +31,19 @@ class Proxy:
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
         self._listener.close()
+        self.thaw()
         self.cut()
 
     def swallow_answers(self) -> None:
-        """The next answer is thrown away, and every connection closed."""
+        """Discards the next reply and closes every connection."""
         self._swallowing = True
+
+    def freeze_after(self, mark: bytes) -> None:
+        """After the next reply that contains ``mark``, no reply passes on any connection until ``thaw``."""
+        self._freeze_after = mark
+
+    def thaw(self) -> None:
+        self._thawed.set()
 
     def cut(self) -> None:
         """Closes every connection."""
@@ -56,6 +68,12 @@ class Proxy:
                     self._swallowing = False
                     self.cut()
                     break
+                if answers:
+                    await self._thawed.wait()
                 writer.write(data)
+                if answers and self._freeze_after and self._freeze_after in data:
+                    self._freeze_after = b""
+                    self._thawed.clear()
+                    self.frozen.set()
                 await writer.drain()
         writer.close()

@@ -1,4 +1,4 @@
-"""The store's clock: what counts as a jump, and that nobody who is here is reaped by one, and nobody who is gone kept."""
+"""The store's clock: what counts as a jump. A jump removes no active peer and keeps no timed-out one."""
 
 from dataclasses import dataclass
 
@@ -6,13 +6,13 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, info_hash, peer_id, update
-from tracker.store.clock import SetBack, StoreClock
-from tracker.store.reaping import Reaping
-from tracker.store.swarms import SwarmRules
+from tracker.store.client.clock import ClockStepBack, StoreClock
+from tracker.store.swarms.reaping import Reaping
+from tracker.store.swarms.rules import LiveRules, SwarmRules
 
 HOUR = 3600
 TIMEOUT = 2700
-RULES = SwarmRules(shortest_timeout=TIMEOUT, longest_timeout=TIMEOUT, grace=2700)
+RULES = SwarmRules(min_timeout=TIMEOUT, max_timeout=TIMEOUT, grace=2700)
 
 
 @dataclass
@@ -23,7 +23,7 @@ class Timer:
         return self.now
 
 
-def test_time_that_passes_is_no_jump() -> None:
+def test_passing_time_is_no_jump() -> None:
     timer = Timer()
     clock = StoreClock(timer)
     unknown = clock.expected
@@ -33,11 +33,13 @@ def test_time_that_passes_is_no_jump() -> None:
     assert clock.expected == START + 12
     assert clock.note(START + 5, START + 12) == 0
     timer.now += 1000
-    assert clock.note(START + 5, START + 1012 + 59) == 0, "ours may jump, and a minute is none"
-    assert clock.set_back is None
+    assert clock.note(START + 5, START + 1012 + 59) == 0, (
+        "the tracker's clock may jump, and a minute is no jump"
+    )
+    assert clock.step_back is None
 
 
-def test_a_jump_ahead_is_told_once() -> None:
+def test_a_jump_ahead_is_reported_once() -> None:
     timer = Timer()
     clock = StoreClock(timer)
     clock.note(START, START)
@@ -45,29 +47,29 @@ def test_a_jump_ahead_is_told_once() -> None:
     assert clock.note(START + 5, START + 5 + HOUR) == HOUR
     timer.now += 5
     assert clock.note(START + 10, START + 10 + HOUR) == 0
-    assert clock.set_back is None
+    assert clock.step_back is None
 
 
-def test_a_clock_set_back_is_remembered_until_it_is_seen_to() -> None:
+def test_a_step_back_is_remembered_until_it_is_handled() -> None:
     timer = Timer()
     clock = StoreClock(timer)
     clock.note(START, START)
     timer.now += 5
     assert clock.note(START + 5, START + 5 - HOUR) == -HOUR
-    assert clock.set_back == SetBack(HOUR, START - 1)
+    assert clock.step_back == ClockStepBack(HOUR, START - 1)
     timer.now += 5
     assert clock.note(START + 10, START + 10 - 2 * HOUR) == -HOUR
-    assert clock.set_back == SetBack(2 * HOUR, START + 4)
+    assert clock.step_back == ClockStepBack(2 * HOUR, START + 4)
 
 
 @pytest.fixture
 async def store(make_store: MakeStore) -> Store:
-    return await make_store(shortest_timeout=TIMEOUT, longest_timeout=TIMEOUT, grace=2700)
+    return await make_store(min_timeout=TIMEOUT, max_timeout=TIMEOUT, grace=2700)
 
 
 def on(store: Store, timer: Timer) -> Reaping:
-    """The reaping of a tracker of its own, for which the store's clock jumps when ``timer`` does."""
-    return Reaping(store.connection, store.scripts, store.keys, RULES, store.clock, timer=timer)
+    """The reaping of another tracker, for which the store's clock jumps when ``timer`` does."""
+    return Reaping(store.connection, store.scripts, store.keys, LiveRules(RULES), store.clock, timer=timer)
 
 
 async def members(store: Store) -> int:
@@ -75,8 +77,8 @@ async def members(store: Store) -> int:
 
 
 @pytest.mark.parametrize("noticed", [False, True])
-async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, noticed: bool) -> None:
-    """Timeouts end, at once and all together, of peers that announced a minute ago."""
+async def test_a_jump_ahead_reaps_no_active_peer(store: Store, noticed: bool) -> None:
+    """The timeouts of peers that announced a minute ago end all together."""
     timer = Timer()
     reaping = on(store, timer)
     await reaping.heartbeat()
@@ -101,12 +103,12 @@ async def test_nobody_is_reaped_because_the_clock_jumped_ahead(store: Store, not
     await store.announce(update(2, timeout_seconds=TIMEOUT))
     await store.pass_time(RULES.grace)
     assert (await reaping.sweep(["1"], "", 200)).reaped == 1, (
-        "who did not come back goes after a reap interval"
+        "a peer that stays silent is removed after a reap interval"
     )
     assert await members(store) == 1
 
 
-async def test_timeouts_of_before_the_clock_was_set_back_do_not_last_longer(store: Store) -> None:
+async def test_timeouts_set_before_a_step_back_do_not_last_longer(store: Store) -> None:
     timer = Timer()
     reaping = on(store, timer)
     await reaping.heartbeat()
@@ -115,25 +117,25 @@ async def test_timeouts_of_before_the_clock_was_set_back_do_not_last_longer(stor
         await store.announce(update(peer, "s", timeout_seconds=seconds))
         await store.redis.pexpire(store.keys.timeout(1, peer_id(peer)), (seconds + HOUR) * 1000)
     await store.pass_time(10)
-    await store.announce(update(2, timeout_seconds=TIMEOUT))  # it has a timeout of the new time
+    await store.announce(update(2, timeout_seconds=TIMEOUT))  # its timeout is set after the step
     timer.now += HOUR
     await reaping.heartbeat()
     noticed = reaping.was_set_back
     assert noticed
-    await reaping.rewind()
+    await reaping.shorten_timeouts()
     assert not reaping.was_set_back
     left = [await store.redis.ttl(store.keys.timeout(1, peer_id(peer))) for peer in (1, 2, 3)]
     assert [round(seconds, -2) for seconds in left] == [2700, 2700, 0] and left[2] > 0
-    await reaping.rewind()
+    await reaping.shorten_timeouts()
     assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
 
 
-async def test_a_step_back_that_nobody_can_tell_from_a_timeout_is_left_alone(store: Store) -> None:
+async def test_a_step_back_below_the_maximum_timeout_is_ignored(store: Store) -> None:
     timer = Timer()
     reaping = on(store, timer)
     await reaping.heartbeat()
     await store.announce(update(1, "s", timeout_seconds=TIMEOUT))
     timer.now += 600
     await reaping.heartbeat()
-    await reaping.rewind()
+    await reaping.shorten_timeouts()
     assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100

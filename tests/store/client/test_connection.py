@@ -1,4 +1,4 @@
-"""The line to the store: what it is, what goes wrong with it, and how it comes back."""
+"""The connection to the store: its properties, its failures, and its recovery."""
 
 import asyncio
 import os
@@ -13,25 +13,26 @@ import structlog
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import NoPermissionError, OutOfMemoryError, ResponseError
 
-from tests.servers import Server
+from loadtest.servers import Server
+from tests.store.client.proxy import Proxy
 from tests.store.fakes import answering, http_server, silent_server
-from tests.store.harness import Store, running, update
-from tests.store.proxy import Proxy
-from tracker.errors import StartupError, StoreAway
-from tracker.store import connection as module
-from tracker.store.connection import (
-    MOST_AT_ONCE,
-    MOST_UNDER_WAY,
+from tests.store.harness import Store, redis_of, running, update
+from tests.waiting import eventually, in_background, loop_turns
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.client import connection as module
+from tracker.store.client.connection import (
+    MAX_CALLS,
+    MAX_SOCKETS,
     OUTCOMES,
     Connection,
     connect,
 )
-from tracker.store.keys import Keys
-from tracker.store.line import open_line
-from tracker.store.scripts import Scripts
-from tracker.store.server_version import check_server
-from tracker.store.subscription import open_subscription
-from tracker.store.swarms import SwarmRules
+from tracker.store.client.pipe import open_pipe
+from tracker.store.client.scripts import Scripts
+from tracker.store.client.subscription import open_subscription
+from tracker.store.client.version import check_server
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 TIMEOUT = 0.4
 KINDS = pytest.mark.parametrize("kind", ["valkey", "redis"])
@@ -40,20 +41,18 @@ StartServer = Callable[..., Server]
 
 @asynccontextmanager
 async def connected(url: str, timeout: float = TIMEOUT) -> AsyncIterator[Connection]:
-    """A connection with its watch at work."""
+    """A connection whose watch runs."""
     connection = Connection(connect(url, connect_timeout=timeout), timeout=timeout)
-    watch = asyncio.Task(connection.watch())
     try:
-        yield connection
+        async with in_background(connection.watch()):
+            yield connection
     finally:
-        watch.cancel()
-        await asyncio.gather(watch, return_exceptions=True)
         await connection.close()
 
 
 @asynccontextmanager
 async def stopped(server: Server) -> AsyncIterator[None]:
-    """The server neither answers nor closes anything."""
+    """A suspended server: it replies to nothing and closes nothing."""
     os.kill(server.pid, signal.SIGSTOP)
     try:
         yield
@@ -67,30 +66,40 @@ async def took(attempt: "asyncio.Future[object] | asyncio.Task[object]") -> floa
     return time.monotonic() - started
 
 
-class TestStart:
-    """Whatever is wrong at the start is one line, and no secret is in it."""
+async def test_an_error_names_no_arguments(redis_url: str) -> None:
+    """Arguments may be passkeys, and errors are logged, kept with jobs and shown."""
+    async with connected(redis_url) as connection:
+        for call in (connection.command, connection.direct):
+            with pytest.raises(ResponseError, match=r"^unknown command 'NOSUCH'$"):
+                await call("NOSUCH", "secret")
+        (answer,) = await connection.pipeline(("NOSUCH", "secret"))
+        assert str(answer) == "unknown command 'NOSUCH'"
 
-    async def test_nobody_there(self) -> None:
+
+class TestStart:
+    """Every problem at the start is reported in one line that holds no secret."""
+
+    async def test_a_closed_port_is_reported(self) -> None:
         async with silent_server() as url:
             pass
         assert (await refusal(url)).startswith("no usable store at it: ")
 
-    async def test_no_socket(self) -> None:
+    async def test_a_missing_socket_is_reported(self) -> None:
         assert "no usable store at it" in await refusal("unix:///nowhere/at/all")
 
-    async def test_nobody_answers(self) -> None:
+    async def test_a_silent_server_is_reported(self) -> None:
         async with silent_server() as url:
             assert await refusal(url) == "no usable store at it: no answer within 0.5 s"
 
-    async def test_an_unknown_host(self) -> None:
+    async def test_an_unknown_host_is_reported(self) -> None:
         assert "no usable store at it" in await refusal("redis://no-such-host.invalid:6379/0")
 
-    async def test_a_web_server(self) -> None:
+    async def test_a_web_server_is_reported(self) -> None:
         async with http_server() as url:
             assert "no usable store at it" in await refusal(url)
 
     @KINDS
-    async def test_a_wrong_password(self, start_server: StartServer, kind: str) -> None:
+    async def test_a_wrong_password_is_reported(self, start_server: StartServer, kind: str) -> None:
         server = start_server(binary=kind)
         with server.client() as client:
             client.acl_setuser("tracker", enabled=True, passwords="+right", keys="*", commands=["+@all"])
@@ -100,25 +109,25 @@ class TestStart:
         async with connected(f"unix://tracker:right@{server.socket_path}") as connection:
             await connection.command("PING")
 
-    async def test_a_password_nobody_gave(self, start_server: StartServer) -> None:
+    async def test_a_missing_password_is_reported(self, start_server: StartServer) -> None:
         server = start_server()
         with server.client() as client:
             client.config_set("requirepass", "right")
         assert "no usable store at it: Authentication required" in await refusal(server.url)
 
-    async def test_a_database_that_is_not_there(self, any_server: Server) -> None:
+    async def test_a_missing_database_is_reported(self, any_server: Server) -> None:
         assert "no usable store at it: DB index" in await refusal(f"unix://{any_server.socket_path}?db=99")
 
-    async def test_tls_where_there_is_none(self, debian_redis: Server) -> None:
+    async def test_tls_to_a_port_without_tls_is_reported(self, debian_redis: Server) -> None:
         assert "no usable store at it" in await refusal(f"rediss://127.0.0.1:{debian_redis.port}/0")
 
-    async def test_no_tls_where_there_is_some(self, debian_redis: Server) -> None:
+    async def test_no_tls_to_a_port_with_tls_is_reported(self, debian_redis: Server) -> None:
         assert "no usable store at it" in await refusal(f"redis://127.0.0.1:{debian_redis.tls_port}/0")
 
-    async def test_a_certificate_of_nobody(self, debian_redis: Server) -> None:
-        assert "certificate verify failed" in await refusal(debian_redis.tls_url)
+    async def test_an_untrusted_certificate_is_reported(self, debian_redis: Server) -> None:
+        assert "certificate verify failed" in await refusal(debian_redis.tls_url, patience=10)
 
-    async def test_a_certificate_that_is_trusted(self, debian_redis: Server) -> None:
+    async def test_a_trusted_certificate_is_accepted(self, debian_redis: Server) -> None:
         client = connect(debian_redis.tls_url, connect_timeout=2, tls_ca_file=str(debian_redis.ca_file))
         assert (await check_server(client, "it")).startswith("redis ")
         await client.aclose()
@@ -132,7 +141,7 @@ class TestStart:
             ("unix:///socket", __file__, "only a rediss:// URL"),
         ],
     )
-    def test_a_ca_file_that_is_no_use(self, url: str, ca_file: str, line: str) -> None:
+    def test_an_unusable_ca_file_is_refused(self, url: str, ca_file: str, line: str) -> None:
         with pytest.raises(StartupError, match=line):
             connect(url, connect_timeout=2, tls_ca_file=ca_file)
 
@@ -155,7 +164,7 @@ class TestStart:
             *("redis:h/0", "redis://h:65536/0", "unix://", "unix://relative/s3cret", "unix:///s?path=/other"),
         ],
     )
-    async def test_a_url_that_is_none(self, url: str) -> None:
+    async def test_an_invalid_url_is_refused(self, url: str) -> None:
         with pytest.raises(StartupError, match="is not a URL of a store") as caught:
             connect(url, connect_timeout=1)
         assert "s3c" not in str(caught.value) and "\n" not in str(caught.value)
@@ -175,27 +184,28 @@ class TestStart:
             ("unix://me:s3cret@/a/b", {"path": "/a/b", "username": "me", "password": "s3cret"}),
         ],
     )
-    async def test_a_url_that_is_one(self, url: str, expected: dict[str, object]) -> None:
+    async def test_a_valid_url_is_parsed(self, url: str, expected: dict[str, object]) -> None:
         client = connect(url, connect_timeout=1)
         assert client.connection_pool.connection_kwargs.items() >= expected.items()
         await client.aclose()
 
 
-async def refusal(url: str) -> str:
-    """The one line a person reads."""
-    client = connect(url, connect_timeout=0.5)
+async def refusal(url: str, patience: float = 0.5) -> str:
+    """The one line of the error."""
+    client = connect(url, connect_timeout=patience)
     try:
         with pytest.raises(StartupError) as caught:
-            await check_server(client, "it", 0.5)
+            await check_server(client, "it", patience)
     finally:
         await client.aclose()
     assert "\n" not in str(caught.value)
     return str(caught.value)
 
 
-class TestAway:
-    async def test_a_store_that_hangs(self, start_server: StartServer) -> None:
-        """Calls fail within the timeout, those after them at once, and within 2 s of its return all is well."""
+class TestUnavailable:
+    @pytest.mark.serial
+    async def test_a_suspended_store_fails_calls_in_time(self, start_server: StartServer) -> None:
+        """Waiting calls fail within the timeout, later ones at once. All work within 2 s of the store's return."""
         server = start_server("--appendonly", "no")
         async with connected(server.url) as connection:
             await connection.command("SET", "k", "v")
@@ -204,78 +214,76 @@ class TestAway:
                 results = await asyncio.gather(
                     *(connection.command("GET", "k") for _ in range(200)), return_exceptions=True
                 )
-                assert {type(result) for result in results} == {StoreAway}
+                assert {type(result) for result in results} == {StoreUnavailable}
                 assert time.monotonic() - started < 1
                 assert connection.away
                 started = time.monotonic()
                 for _ in range(100):
-                    with pytest.raises(StoreAway):
+                    with pytest.raises(StoreUnavailable):
                         await connection.command("GET", "k")
-                    with pytest.raises(StoreAway):
+                    with pytest.raises(StoreUnavailable):
                         await connection.pipeline(("GET", "k"))
                 assert time.monotonic() - started < 1  # not 200 times the timeout
             await until_back(connection, 2)
             assert await connection.command("GET", "k") == b"v"
 
-    async def test_who_waits_for_its_return_goes_first(self, start_server: StartServer) -> None:
-        """Before any other command gets through; a callback that fails means that it is not back."""
+    async def test_reconnect_callbacks_run_before_other_commands(self, start_server: StartServer) -> None:
+        """A failed callback leaves the store unavailable."""
         server = start_server("--appendonly", "no")
         async with connected(server.url) as connection:
-            told: list[str] = []
+            called: list[str] = []
 
             async def fails_once() -> None:
-                told.append("first")
-                if len(told) == 1:
-                    raise StoreAway("not yet")
+                called.append("first")
+                if len(called) == 1:
+                    raise StoreUnavailable("not yet")
 
             async def asks() -> None:
-                assert await connection.command("INCR", "callbacks") == len(told) - 1
+                assert await connection.command("INCR", "callbacks") == len(called) - 1
                 assert connection.away
-                told.append("second")
+                called.append("second")
 
-            connection.on_return(fails_once)
-            connection.on_return(asks)
+            connection.on_reconnect(fails_once)
+            connection.on_reconnect(asks)
             connection._lost(OSError())
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await connection.command("SET", "too", "early")
             await until_back(connection, 2)
-            assert told == ["first", "first", "second"]
+            assert called == ["first", "first", "second"]
             assert await connection.command("EXISTS", "too") == 0
 
-    async def test_a_callback_the_store_dislikes_is_logged(self, start_server: StartServer) -> None:
+    async def test_a_failed_reconnect_callback_is_logged(self, start_server: StartServer) -> None:
         server = start_server("--appendonly", "no")
         async with connected(server.url) as connection:
 
             async def wrong() -> None:
                 await connection.command("NO-SUCH-COMMAND")
 
-            connection.on_return(wrong)
+            connection.on_reconnect(wrong)
             with structlog.testing.capture_logs() as logs:
                 connection._lost(OSError())
                 await until_back(connection, 2)
             assert [line["event"] for line in logs] == [
                 "store lost",
-                "greeting the store failed",
+                "reconnect callback failed",
                 "store is back",
             ]
 
     @KINDS
-    async def test_a_store_that_is_killed_and_started_again(
-        self, start_server: StartServer, kind: str
-    ) -> None:
+    async def test_a_restarted_store_is_used_again(self, start_server: StartServer, kind: str) -> None:
         server = start_server(binary=kind)
         async with connected(server.url, timeout=5) as connection:
             await asyncio.gather(*(connection.command("INCR", "n") for _ in range(30)))
             await asyncio.to_thread(server.kill)
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await connection.command("GET", "n")
             await asyncio.to_thread(server.start)
             await until_back(connection, 2)
-            assert int(await connection.command("GET", "n")) <= 30  # the last second's may be lost
+            assert int(await connection.command("GET", "n")) <= 30  # the last second's writes may be lost
             await asyncio.gather(*(connection.command("PING") for _ in range(30)))
 
-    async def test_connections_that_are_killed(self, start_server: StartServer) -> None:
-        """CLIENT KILL in mid-run: what is under way fails, what comes later works."""
+    async def test_killed_connections_fail_only_calls_in_flight(self, start_server: StartServer) -> None:
+        """CLIENT KILL during calls: those in flight fail, later ones succeed."""
         server = start_server("--appendonly", "no")
         async with connected(server.url, timeout=5) as connection:
             done: list[object] = []
@@ -283,50 +291,50 @@ class TestAway:
             async def ask() -> None:
                 for _ in range(100):
                     done.extend(await asyncio.gather(connection.command("PING"), return_exceptions=True))
-                    await asyncio.sleep(0.001)
+                    await loop_turns(1)
 
             async with asyncio.TaskGroup() as tasks:
                 for _ in range(10):
                     tasks.create_task(ask())
-                for _ in range(5):
-                    await asyncio.sleep(0.02)
+                for kills in range(5):
+                    await eventually(lambda wanted=10 + 50 * kills: len(done) >= wanted)  # type: ignore[misc]
                     await asyncio.to_thread(kill_clients, server)
-            assert {type(result) for result in done} <= {bool, StoreAway}
+            assert {type(result) for result in done} <= {bytes, StoreUnavailable}
             await until_back(connection, 2)
             for _ in range(30):
                 await connection.command("PING")
 
-    async def test_idle_connections_that_are_killed_are_not_missed(self, start_server: StartServer) -> None:
-        """Over TCP too: a connection that died in the pool is replaced, and no command fails for it."""
+    async def test_killed_idle_connections_fail_no_call(self, start_server: StartServer) -> None:
+        """Over TCP too: a connection that died in the pool is replaced."""
         server = start_server("--appendonly", "no", binary="redis")
         async with connected(server.tcp_url, timeout=5) as connection:
             await asyncio.gather(*(connection.command("PING") for _ in range(20)))
             await asyncio.to_thread(kill_clients, server)
-            await asyncio.sleep(0.05)
+            await loop_turns(10)
             await asyncio.gather(*(connection.command("PING") for _ in range(20)))
             assert not connection.away
 
     async def test_a_write_is_never_sent_twice(self, any_server: Server, prefix: str) -> None:
-        """The answer is lost after the store did the work: redis-py must not repeat the call."""
+        """The reply is lost after the store executed the call: redis-py must not repeat it."""
         async with Proxy(any_server) as proxy, connected(proxy.url) as connection:
             scripts = Scripts(connection, prefix)
             await scripts.count(["me", 1, 0, 0, 0])
             with any_server.client() as direct:
                 direct.config_resetstat()
                 proxy.swallow_answers()
-                with pytest.raises(StoreAway):
+                with pytest.raises(StoreUnavailable):
                     await scripts.count(["me", 2, 0, 1, 0, "requests", "1800000000 1"])
                 await until_back(connection, 2)
                 assert direct.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
                 assert direct.get(f"{prefix}stats:requests") == b"1"
 
-    async def test_a_server_that_talks_nonsense(self) -> None:
+    async def test_an_invalid_reply_fails_the_call(self) -> None:
         async with answering({b"GET": b"?!\r\n"}) as url, connected(url) as connection:
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await connection.command("GET", "k")
 
-    async def test_a_cancelled_call_leaves_no_answer_behind(self, any_server: Server, prefix: str) -> None:
-        """A client that hangs up in mid-scrape: nobody else may get its answer, and no cancellation is lost."""
+    async def test_a_cancelled_call_leaves_no_reply_behind(self, any_server: Server, prefix: str) -> None:
+        """A client hangs up during its scrape: no other call receives its reply, and no cancellation is lost."""
         async with connected(any_server.url, timeout=5) as connection:
             for turns in (*range(12), *range(12)):
                 call = asyncio.Task(connection.command("ECHO", f"wrong {turns}"))
@@ -339,40 +347,85 @@ class TestAway:
                 assert await connection.command("ECHO", f"right {turns}") == f"right {turns}".encode()
             assert not connection.away
 
-    async def test_what_is_lost_while_it_is_greeted_is_not_back(self, any_server: Server) -> None:
-        """As when another failover comes then: what was greeted is a server that is left already."""
+    async def test_a_store_lost_during_its_callbacks_is_not_back(self, any_server: Server) -> None:
+        """Another failover may happen then: the callbacks ran on a server that is replaced already."""
         async with connected(any_server.url) as connection:
-            told: list[bool] = []
+            called: list[bool] = []
 
             async def lost_once() -> None:
-                told.append(connection.away)
-                if len(told) == 1:
+                called.append(connection.away)
+                if len(called) == 1:
                     connection._lost(RedisConnectionError())
 
-            connection.on_return(lost_once)
+            connection.on_reconnect(lost_once)
             connection._lost(RedisConnectionError())
             await until_back(connection, 5)
-            assert told == [True, True]
+            assert called == [True, True]
 
-    async def test_a_line_that_was_being_opened_when_the_store_was_lost_is_not_used(
+    async def test_a_pipe_opened_while_the_store_was_lost_is_not_used(
         self, any_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """It may lead to a master that is one no longer, and would take announces for good."""
+        """It may lead to a replaced master, which would then take all announces."""
         async with connected(any_server.url) as connection:
-            lines, opens = losing(connection, open_line)
-            monkeypatch.setattr(module, "open_line", opens)
-            with pytest.raises(StoreAway):
+            pipes, opens = losing(connection, open_pipe)
+            monkeypatch.setattr(module, "open_pipe", opens)
+            with pytest.raises(StoreUnavailable):
                 await connection.direct("INCR", f"{prefix}n")
             monkeypatch.undo()
             await until_back(connection, 5)
             assert await connection.direct("INCR", f"{prefix}n") == 1
-            assert lines[0].broken
+            assert pipes[0].broken
+
+
+REPLIES: list[tuple[tuple[str, ...], object]] = [
+    (("PING",), b"PONG"),
+    (("EXISTS", "hash", "none"), 1),
+    (("TYPE", "hash"), b"hash"),
+    (("HGETALL", "hash"), [b"field", b"1"]),
+    (("HMGET", "hash", "field", "none"), [b"1", None]),
+    (("SMEMBERS", "set"), [b"member"]),
+    (("ZSCORE", "zset", "member"), b"1.5"),
+    (("ZMSCORE", "zset", "member", "none"), [b"1.5", None]),
+    (("ZRANGE", "zset", "0", "-1", "WITHSCORES"), [b"member", b"1.5"]),
+    (("ZSCAN", "zset", "0"), [b"0", [b"member", b"1.5"]]),
+    (("HSCAN", "hash", "0"), [b"0", [b"field", b"1"]]),
+    (("SSCAN", "set", "0"), [b"0", [b"member"]]),
+    (("EXPIRE", "none", "1"), 0),
+    (("SET", "string", "text"), b"OK"),
+    (("CONFIG", "GET", "port"), [b"port", b"0"]),
+    (("EVAL", "return redis.call('HGETALL', 'hash')", "0"), [b"field", b"1"]),
+]
+
+
+class TestReplies:
+    async def test_every_path_returns_the_same_shape(self, start_server: StartServer) -> None:
+        server = start_server("--appendonly", "no")
+        async with connected(server.url, timeout=5) as connection:
+            pipe = await open_pipe(connection.client, 5, lambda finished: None)
+            await connection.pipeline(
+                ("HSET", "hash", "field", 1), ("SADD", "set", "member"), ("ZADD", "zset", 1.5, "member")
+            )
+            for command, reply in REPLIES:
+                assert await connection.command(*command) == reply, command
+                assert await connection.direct(*command) == reply, command
+                assert await connection.pipeline(command) == [reply], command
+                assert await pipe.execute(*command) == reply, command
+            pipe.close()
+
+    async def test_info_is_text_on_every_path(self, any_server: Server) -> None:
+        async with connected(any_server.url, timeout=5) as connection:
+            replies = [
+                await connection.command("INFO", "server"),
+                await connection.direct("INFO", "server"),
+                *await connection.pipeline(("INFO", "server")),
+            ]
+            assert all(reply.startswith(b"# Server\r\n") for reply in replies)
 
 
 class TestRefusals:
-    """The store answers, but does no work for now: nobody is to blame but us, and it is not away."""
+    """The store replies with refusals: the tracker cannot work, but the connection is fine."""
 
-    async def test_a_replica(self, start_server: StartServer) -> None:
+    async def test_a_replica_refuses_work(self, start_server: StartServer) -> None:
         server = start_server("--appendonly", "no")
         async with connected(server.url) as connection:
             await connection.command("REPLICAOF", "127.0.0.1", 1)
@@ -381,23 +434,27 @@ class TestRefusals:
                 connection.pipeline(("GET", "k"), ("SET", "k", "v")),
                 Scripts(connection, "t:").count(["me", 1, 0]),
             ):
-                with pytest.raises(StoreAway, match="refuses work"):
+                with pytest.raises(StoreUnavailable, match="refuses work"):
                     await attempt
             assert not connection.away
             await connection.command("REPLICAOF", "NO", "ONE")
             await connection.command("SET", "k", "v")
 
-    async def test_a_disk_that_failed(self, start_server: StartServer) -> None:
+    async def test_a_failed_disk_refuses_work(self, start_server: StartServer) -> None:
         """MISCONF: a snapshot could not be written, so the server takes no writes."""
         server = start_server("--appendonly", "no", "--save", "3600 1")
         async with connected(server.url, timeout=5) as connection:
             await connection.command("SET", "k", "v")
-            (server.directory / "dump.rdb").mkdir()  # where the snapshot should go
+            (server.directory / "dump.rdb").mkdir()  # in the place of the snapshot
             await connection.command("BGSAVE")
-            async with asyncio.timeout(10):
-                while (await connection.client.info("persistence"))["rdb_last_bgsave_status"] == "ok":
-                    await asyncio.sleep(0.01)
-            with pytest.raises(StoreAway, match="refuses work"):
+
+            async def has_failed() -> bool:
+                return bool(
+                    (await redis_of(connection).info("persistence"))["rdb_last_bgsave_status"] != "ok"
+                )
+
+            await eventually(has_failed)
+            with pytest.raises(StoreUnavailable, match="refuses work"):
                 await connection.command("SET", "k", "v")
             assert not connection.away
 
@@ -414,11 +471,11 @@ class TestRefusals:
             (b"-NOAUTH Authentication required.", True),
         ],
     )
-    async def test_every_word_for_it(self, line: bytes, away: bool) -> None:
+    async def test_each_refusal_is_store_unavailable(self, line: bytes, away: bool) -> None:
         async with answering({b"GET": line + b"\r\n"}) as url:
             for in_pipeline in (False, True):
                 connection = Connection(connect(url, connect_timeout=1), timeout=1)
-                with pytest.raises(StoreAway):
+                with pytest.raises(StoreUnavailable):
                     await (
                         connection.pipeline(("GET", "k")) if in_pipeline else connection.command("GET", "k")
                     )
@@ -433,24 +490,24 @@ class TestRefusals:
             (b"-WRONGTYPE Operation against a key holding the wrong kind of value", ResponseError),
         ],
     )
-    async def test_other_errors_stay_what_they_are(self, line: bytes, error: type[Exception]) -> None:
+    async def test_other_errors_are_raised_unchanged(self, line: bytes, error: type[Exception]) -> None:
         async with answering({b"GET": line + b"\r\n"}) as url, connected(url) as connection:
             with pytest.raises(error):
                 await connection.command("GET", "k")
             failed, done = await connection.pipeline(("GET", "k"), ("SET", "k"))
-            assert isinstance(failed, error) and done is True
+            assert isinstance(failed, error) and done == b"OK"
             assert not connection.away
 
-    async def test_while_it_loads_it_is_not_back(self) -> None:
+    async def test_a_store_that_loads_its_data_is_not_back(self) -> None:
         answers = {b"PING": b"-LOADING Redis is loading the dataset in memory\r\n"}
         async with answering(answers) as url:
             connection = Connection(connect(url, connect_timeout=1), timeout=1)
             connection._lost(OSError())
-            assert not await connection._returned()
+            assert not await connection._reconnected()
             answers[b"PING"] = b"-MISCONF Errors writing to the AOF file\r\n"
-            assert not await connection._returned()
+            assert not await connection._reconnected()
             answers[b"PING"] = b"-NOPERM this user has no permissions to run the 'ping' command\r\n"
-            assert await connection._returned()  # an answer is an answer
+            assert await connection._reconnected()  # even an error is a reply
             await connection.close()
 
 
@@ -458,24 +515,28 @@ class TestFloods:
     async def test_calls_share_a_few_connections(self, any_server: Server) -> None:
         async with Proxy(any_server) as proxy, connected(proxy.url, timeout=5) as connection:
             await asyncio.gather(*(connection.command("PING") for _ in range(500)))
-            assert 1 < proxy.connections <= MOST_AT_ONCE
+            assert 1 < proxy.connections <= MAX_SOCKETS
 
-    async def test_what_waits_is_bounded(self, any_server: Server) -> None:
+    async def test_waiting_calls_are_bounded(self, any_server: Server) -> None:
         async with connected(any_server.url, timeout=5) as connection:
-            calls = [connection.command("PING") for _ in range(MOST_UNDER_WAY + 10)]
+            calls = [connection.command("PING") for _ in range(MAX_CALLS + 10)]
             results = await asyncio.gather(*calls, return_exceptions=True)
-            assert sum(isinstance(result, StoreAway) for result in results) == 10
+            assert sum(isinstance(result, StoreUnavailable) for result in results) == 10
             assert not connection.away
 
 
-class TestHearing:
-    """Every round trip is told of, with how it ended."""
+class TestRoundTrips:
+    """Every round trip is reported with its outcome."""
 
-    async def test_outcomes(self, start_server: StartServer, prefix: str) -> None:
+    async def test_round_trips_are_reported_with_their_outcomes(
+        self, start_server: StartServer, prefix: str
+    ) -> None:
         server = start_server("--appendonly", "no")
-        heard: list[tuple[str, float]] = []
+        trips: list[tuple[str, float]] = []
         connection = Connection(
-            connect(server.url, connect_timeout=0.5), timeout=0.5, heard=lambda *trip: heard.append(trip)
+            connect(server.url, connect_timeout=0.5),
+            timeout=0.5,
+            on_round_trip=lambda *trip: trips.append(trip),
         )
         await connection.command("PING")
         await connection.pipeline(("PING",), ("PING",))
@@ -483,21 +544,21 @@ class TestHearing:
         with pytest.raises(ResponseError):
             await connection.command("NOSUCH")
         await connection.command("CONFIG", "SET", "min-replicas-to-write", "1")
-        with pytest.raises(StoreAway):
+        with pytest.raises(StoreUnavailable):
             await connection.command("SET", f"{prefix}x", 1)
         async with stopped(server):
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 await connection.command("PING")
-            assert [outcome for outcome, _ in heard[-4:]] == ["error", "answered", "refused", "timeout"]
-        assert {outcome for outcome, _ in heard[:-4]} == {"answered"}
+            assert [outcome for outcome, _ in trips[-4:]] == ["error", "answered", "refused", "timeout"]
+        assert {outcome for outcome, _ in trips[:-4]} == {"answered"}
         server.kill()
-        assert not await connection._returned()
-        assert heard[-1][0] == "unreachable"
-        with pytest.raises(StoreAway):
+        assert not await connection._reconnected()
+        assert trips[-1][0] == "unreachable"
+        with pytest.raises(StoreUnavailable):
             await connection.command("PING")  # not even tried
-        assert [outcome for outcome, _ in heard].count("unreachable") == 1
-        assert {outcome for outcome, _ in heard} == set(OUTCOMES)
-        assert all(0 <= seconds < 60 for _, seconds in heard)
+        assert [outcome for outcome, _ in trips].count("unreachable") == 1
+        assert {outcome for outcome, _ in trips} == set(OUTCOMES)
+        assert all(0 <= seconds < 60 for _, seconds in trips)
         await connection.close()
 
 
@@ -510,15 +571,17 @@ class TestSubscriptions:
                 got = [await anext(messages) for _ in range(3)]
         assert got == [(f"{prefix}{c}".encode(), c.encode()) for c in ("a", "b1", "b2")]
 
-    async def test_silence_does_not_break_it(self, any_server: Server, prefix: str) -> None:
-        """A subscription waits longer than the time a command may take."""
+    async def test_silence_does_not_break_a_subscription(self, any_server: Server, prefix: str) -> None:
+        """A subscription may wait longer than the timeout of a command."""
         async with connected(any_server.url, timeout=0.05) as connection:
             async with connection.subscription(channels=[f"{prefix}a"]) as messages:
                 with pytest.raises(TimeoutError):
                     async with asyncio.timeout(0.3):
                         await anext(messages)
 
-    async def test_what_is_forbidden_says_so(self, start_server: StartServer, prefix: str) -> None:
+    async def test_a_forbidden_channel_raises_no_permission(
+        self, start_server: StartServer, prefix: str
+    ) -> None:
         """Users made with ACL SETUSER may use no channel unless they are given some."""
         server = start_server("--appendonly", "no")
         with server.client() as client:
@@ -548,22 +611,24 @@ class TestSubscriptions:
                             assert channel == names[-1].encode()
                             break
 
-    async def test_a_line_that_breaks_says_so(self, any_server: Server, prefix: str) -> None:
+    async def test_a_broken_subscription_raises_store_unavailable(
+        self, any_server: Server, prefix: str
+    ) -> None:
         async with Proxy(any_server) as proxy, connected(proxy.url) as connection:
-            with pytest.raises(StoreAway):  # noqa: PT012  # leaving the block is what raises
+            with pytest.raises(StoreUnavailable):  # noqa: PT012  # leaving the block is what raises
                 async with connection.subscription(channels=[f"{prefix}a"]) as messages:
                     proxy.cut()
                     await anext(messages)
             await until_back(connection, 2)
 
-    async def test_one_that_was_being_opened_when_the_store_was_lost_breaks(
+    async def test_a_subscription_opened_while_the_store_was_lost_breaks(
         self, any_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
     ) -> None:
-        """Else it would listen to a server that is gone, or that nobody writes to any more."""
+        """It may listen to a replaced server."""
         async with connected(any_server.url) as connection:
             _, opens = losing(connection, open_subscription)
             monkeypatch.setattr(module, "open_subscription", opens)
-            with pytest.raises(StoreAway):
+            with pytest.raises(StoreUnavailable):
                 async with connection.subscription(channels=[f"{prefix}a"]):
                     pytest.fail("it is subscribed")
 
@@ -574,9 +639,10 @@ class TestSubscriptions:
 
 
 class TestAnnounces:
-    """A store that is away: no announce waits longer than the timeout, and none piles up."""
+    """While the store is unavailable, no announce waits longer than the timeout, and none piles up."""
 
-    async def test_all_fail_in_time_and_service_resumes(self, start_server: StartServer) -> None:
+    @pytest.mark.serial
+    async def test_announces_fail_in_time_and_resume(self, start_server: StartServer) -> None:
         server = start_server("--appendonly", "no")
         store = Store(server.url, Keys("t:"), SwarmRules())
         async with connected(server.url) as connection:
@@ -585,13 +651,13 @@ class TestAnnounces:
             async with running(store):
                 await store.announce(update(1, "s"))
                 async with stopped(server):
-                    for _ in range(2):  # the first time the timeout runs out, then nobody asks
+                    for _ in range(2):  # the first round times out, the second asks nothing
                         started = time.monotonic()
                         results = await asyncio.gather(
                             *(store.swarms.announce(update(n, "s")) for n in range(500)),
                             return_exceptions=True,
                         )
-                        assert {type(result) for result in results} == {StoreAway}
+                        assert {type(result) for result in results} == {StoreUnavailable}
                         assert time.monotonic() - started < 1
                         assert not store.swarms.waiting
                 continued = time.monotonic()
@@ -600,12 +666,12 @@ class TestAnnounces:
                 assert time.monotonic() - continued < 2
 
 
-def losing(connection: Connection, opening: Callable[[Any], Awaitable[Any]]) -> tuple[list[Any], Any]:
-    """(what was opened, what opens it): the store is lost in the middle of that."""
+def losing(connection: Connection, opening: Callable[..., Awaitable[Any]]) -> tuple[list[Any], Any]:
+    """(what was opened, a function that opens it): the store is lost while that function runs."""
     opened: list[Any] = []
 
-    async def opens(client: Any) -> Any:
-        opened.append(await opening(client))
+    async def opens(*arguments: Any) -> Any:
+        opened.append(await opening(*arguments))
         connection._lost(RedisConnectionError())
         return opened[-1]
 

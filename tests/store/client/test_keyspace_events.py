@@ -1,21 +1,21 @@
-"""Expiry events are switched on without touching what others have set there (row T11)."""
+"""Expiry events are enabled without changing the flags that others have set (row T11)."""
 
 from collections.abc import AsyncIterator
 
 import pytest
 import structlog
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.harness import Store
-from tracker.store.connection import Connection, connect
-from tracker.store.notifications import missing_flags, read_setting, request_expiry_events
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.keyspace_events import missing_flags, read_setting, request_expiry_events
 
 SETTING = "notify-keyspace-events"
 
 
 @pytest.fixture
 async def restored(store: Store) -> AsyncIterator[Store]:
-    """The session's server gets its flags back."""
+    """Restores the flags of the session's server."""
     before = await read_setting(store.connection, SETTING)
     assert before is not None
     yield store
@@ -36,7 +36,7 @@ async def restored(store: Store) -> AsyncIterator[Store]:
         ("gE", "Kx"),
     ],
 )
-def test_missing_flags(present: str, missing: str) -> None:
+def test_missing_flags_are_computed(present: str, missing: str) -> None:
     assert missing_flags(present) == missing
 
 
@@ -57,7 +57,7 @@ async def test_flags_are_added_to_those_present(restored: Store, present: str) -
 
 
 @pytest.mark.parametrize("forbidden", ["-config", "-config|set"])
-async def test_where_it_is_forbidden_a_warning_says_what_to_do(
+async def test_a_warning_names_the_remedy_where_config_is_forbidden(
     store: Store, any_server: Server, forbidden: str
 ) -> None:
     user = f"limited{store.keys.prefix.rstrip(':')}"
@@ -79,6 +79,6 @@ async def test_where_it_is_forbidden_a_warning_says_what_to_do(
         await store.redis.config_set(SETTING, "Kx")
 
 
-async def test_settings_are_read(store: Store) -> None:
+async def test_settings_are_parsed(store: Store) -> None:
     assert await read_setting(store.connection, "maxmemory-policy") == "noeviction"
     assert await read_setting(store.connection, "no-such-setting") is None

@@ -1,4 +1,4 @@
-"""A store that sentinels know: found, followed through failovers, and never mistaken."""
+"""A store behind sentinels: found, followed through failovers, and never confused."""
 
 import asyncio
 import os
@@ -9,24 +9,24 @@ from pathlib import Path
 
 import pytest
 
-from tests.e2e.processes import free_port, until
-from tests.sentinels import NAME, Failover, SentinelServer, failover
-from tests.servers import OPENSSL, SYSTEM_REDIS, Server, start_system_redis
+from loadtest.sentinels import NAME, Failover, SentinelServer, failover
+from loadtest.servers import OPENSSL, SYSTEM_REDIS, Server, free_port, start_system_redis
 from tests.store.fakes import answering, silent_server
 from tests.store.harness import Store, update
-from tracker.errors import StartupError, StoreAway
-from tracker.loops import running
-from tracker.store.connection import Connection, connect
-from tracker.store.keys import Keys
-from tracker.store.server_version import check_server
-from tracker.store.swarms import SwarmRules
+from tests.waiting import eventually, until
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.version import check_server
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.system.event_loop import running
 
 PATIENCE_SECONDS = 30.0
 
 
 @asynccontextmanager
 async def followed(url: str, timeout: float = 5.0) -> AsyncIterator[Connection]:
-    """A connection that is looked after as in a tracker."""
+    """A connection that is watched as in a tracker."""
     connection = Connection(connect(url, connect_timeout=timeout), timeout=timeout)
     try:
         async with running(connection.watch, connection.follow):
@@ -46,17 +46,17 @@ async def store_at(url: str) -> AsyncIterator[Store]:
 
 
 async def announced(store: Store, peer: int) -> int:
-    """Announces until that is answered: how often the store was away. Anything else it may be fails the test."""
-    refused = 0
-    async with asyncio.timeout(PATIENCE_SECONDS):
-        while True:
-            try:
-                await store.announce(update(peer, "s"))
-            except StoreAway:
-                refused += 1
-                await asyncio.sleep(0.02)
-            else:
-                return refused
+    """Announces until it succeeds; returns how often the store was unavailable. Any other failure fails the test."""
+    refused = -1
+
+    async def is_answered() -> bool:
+        nonlocal refused
+        refused += 1
+        await store.announce(update(peer, "s"))
+        return True
+
+    await eventually(is_answered, PATIENCE_SECONDS, ignored=(StoreUnavailable,))
+    return refused
 
 
 @pytest.fixture
@@ -70,8 +70,8 @@ def swarm_of(server: Server) -> int:
         return int(client.hget(Keys("t:").torrent(update(1).info_hash), "leechers") or 0)
 
 
-async def test_announces_follow_a_master_that_is_killed(group: Failover) -> None:
-    """Away while there is none; then on the other server, with what the first had passed on, and no script is missed."""
+async def test_announces_follow_a_killed_master(group: Failover) -> None:
+    """Unavailable while there is none. Then the other server has the replicated data, and no script is missing."""
     old, new = group.servers
     async with store_at(group.url) as store:
         await announced(store, 1)
@@ -88,29 +88,30 @@ def _await_swarm(server: Server, peers: int) -> None:
 
 
 async def test_everything_moves_in_a_planned_failover(group: Failover) -> None:
-    """Commands, the line of announces and subscriptions leave the old master, seconds before it learns of it."""
+    """Commands, the pipe and subscriptions leave the old master seconds before it learns of its replacement."""
     _, new = group.servers
     async with store_at(group.url) as store:
         await announced(store, 1)
-        with pytest.raises(StoreAway):  # noqa: PT012  # what breaks is the listening
+        with pytest.raises(StoreUnavailable):  # noqa: PT012  # what breaks is the listening
             async with store.connection.subscription(channels=["t:news"]) as messages:
                 await asyncio.to_thread(group.promote)
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await anext(messages)
-        async with asyncio.timeout(PATIENCE_SECONDS):
-            while store.connection.away or store.connection.master != f"127.0.0.1:{new.port}":
-                await asyncio.sleep(0.02)
+        await eventually(
+            lambda: not store.connection.away and store.connection.master == f"127.0.0.1:{new.port}",
+            PATIENCE_SECONDS,
+        )
         async with store.connection.subscription(channels=["t:news"]) as messages:
             with new.client() as client:
-                client.publish("t:news", "heard")
+                client.publish("t:news", "text")
             async with asyncio.timeout(PATIENCE_SECONDS):
-                assert await anext(messages) == (b"t:news", b"heard")
+                assert await anext(messages) == (b"t:news", b"text")
         await announced(store, 2)
     assert swarm_of(new) >= 1
 
 
-async def test_a_master_that_stands_still_is_left(group: Failover) -> None:
-    """It neither answers nor closes anything; when it goes on, nobody writes to it any more."""
+async def test_a_suspended_master_is_left(group: Failover) -> None:
+    """It neither replies nor closes anything; after it resumes, nothing is written to it."""
     old, new = group.servers
     async with store_at(group.url) as store:
         store.connection._timeout = 0.5
@@ -128,7 +129,7 @@ async def test_a_master_that_stands_still_is_left(group: Failover) -> None:
 
 
 def named(server: Server, epoch: int = 1) -> dict[bytes, bytes]:
-    """A sentinel's answers: where the master is, and what else it knows of it."""
+    """A sentinel's replies: the address of the master, and its other information."""
     port = str(server.port).encode()
     state = b"*2\r\n$12\r\nconfig-epoch\r\n$1\r\n%d\r\n" % epoch
     return {
@@ -139,37 +140,37 @@ def named(server: Server, epoch: int = 1) -> dict[bytes, bytes]:
 
 @asynccontextmanager
 async def sentinels(*answers: dict[bytes, bytes]) -> AsyncIterator[str]:
-    """Sentinels that say what they are told to: the URL for a tracker."""
+    """Sentinels with given replies; yields the URL for a tracker."""
     async with AsyncExitStack() as stack:
         urls = [await stack.enter_async_context(answering(each)) for each in answers]
         hosts = ",".join(url.removeprefix("redis://").removesuffix("/0") for url in urls)
         yield f"redis+sentinel://{hosts}/{NAME}"
 
 
-class TestWord:
-    """Sentinels that are made up, two real servers."""
+class TestReplies:
+    """Simulated sentinels, two real servers."""
 
     @pytest.fixture
     def pair(self) -> Iterator[list[Server]]:
         with failover(sentinels=0) as group:
             yield list(group.servers)
 
-    async def test_a_replica_is_not_written_to_whatever_sentinels_say(self, pair: list[Server]) -> None:
+    async def test_a_replica_is_not_written_to_even_if_sentinels_name_it(self, pair: list[Server]) -> None:
         async with sentinels(named(pair[1])) as url:
             client = connect(url, connect_timeout=5)
-            with pytest.raises(StartupError, match="is no master"):
+            with pytest.raises(StartupError, match="is not a master"):
                 await check_server(client, "it", 5)
             await client.aclose()
 
-    async def test_a_master_that_was_replaced_is_left_though_it_answers(self, pair: list[Server]) -> None:
-        """Cut off from the sentinels it does not know, and would take what is lost then."""
+    async def test_a_replaced_master_is_left_though_it_replies(self, pair: list[Server]) -> None:
+        """It is cut off from the sentinels, does not know, and would take writes that are lost later."""
         old, new = pair
         with new.client() as client:
             client.replicaof("NO", "ONE")
         answers = named(old)
         async with sentinels(answers) as url, followed(url) as connection:
             await connection.direct("SET", "k", "old")
-            with pytest.raises(StoreAway):  # noqa: PT012  # what breaks is the listening
+            with pytest.raises(StoreUnavailable):  # noqa: PT012  # what breaks is the listening
                 async with connection.subscription(channels=["c"]) as messages:
                     answers.update(named(new, 2))
                     async with asyncio.timeout(PATIENCE_SECONDS):
@@ -180,8 +181,8 @@ class TestWord:
         with old.client() as client:
             assert client.mget("k", "l") == [b"old", None]
 
-    async def test_whoever_knows_of_the_latest_failover_is_right(self, pair: list[Server]) -> None:
-        """However many have not heard of it; and one that has heard of none counts for as little as one that is gone."""
+    async def test_the_sentinels_that_know_the_latest_failover_decide(self, pair: list[Server]) -> None:
+        """Even a minority of them. A sentinel that knows of no failover counts as little as an unreachable one."""
         stale, true = named(pair[1], 1), named(pair[0], 2)
         async with sentinels(stale, true, stale) as url, followed(url) as connection:
             assert await connection.command("PING")
@@ -190,7 +191,7 @@ class TestWord:
             assert [word.epoch for word in said] == [1, 2, 1]
             assert connection.master == f"127.0.0.1:{pair[0].port}"
 
-    async def test_nobody_waits_for_one_that_does_not_answer(self, pair: list[Server]) -> None:
+    async def test_a_silent_sentinel_delays_nothing(self, pair: list[Server]) -> None:
         true = named(pair[0])
         async with sentinels(true, true) as url, silent_server() as other:
             silent = other.removeprefix("redis://").removesuffix("/0")
@@ -198,7 +199,7 @@ class TestWord:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     assert await connection.command("PING")
 
-    async def test_one_is_enough_when_the_others_are_gone(self, pair: list[Server]) -> None:
+    async def test_one_sentinel_is_enough_when_the_others_are_unreachable(self, pair: list[Server]) -> None:
         async with sentinels(named(pair[0])) as url:
             async with followed(url.replace("//", "//127.0.0.1:1,127.0.0.1:2,", 1)) as connection:
                 assert await connection.command("PING")
@@ -207,12 +208,12 @@ class TestWord:
 @pytest.mark.parametrize(
     ("answer", "reason"),
     [
-        (b"*-1\r\n", "it knows no swarm"),
+        (b"*-1\r\n", "it does not know swarm"),
         (b"-NOAUTH Authentication required.\r\n", "Authentication required"),
         (b"-ERR unknown command 'SENTINEL'\r\n", "unknown command"),
     ],
 )
-async def test_sentinels_that_are_no_use_say_why_in_one_line(answer: bytes, reason: str) -> None:
+async def test_useless_sentinels_are_reported_in_one_line(answer: bytes, reason: str) -> None:
     async with sentinels({b"SENTINEL": answer}) as url:
         client = connect(url, connect_timeout=5)
         with pytest.raises(StartupError) as caught:
@@ -223,8 +224,8 @@ async def test_sentinels_that_are_no_use_say_why_in_one_line(answer: bytes, reas
 
 
 @pytest.mark.slow
-async def test_tls_and_the_passwords_of_both(tmp_path: Path) -> None:
-    """The sentinels' password is not the server's; without either nothing is found."""
+async def test_tls_and_both_passwords_are_used(tmp_path: Path) -> None:
+    """The password of the sentinels is not the server's; without either nothing is found."""
     if SYSTEM_REDIS is None or OPENSSL is None:
         pytest.skip("no redis-server with TLS on this system")
     (home := tmp_path / "0").mkdir()

@@ -1,4 +1,4 @@
-"""The line on which the store speaks unasked. What a subscription promises its users is tested in test_connection.py."""
+"""Subscriptions to messages of the store. test_connection.py tests what a subscription promises its callers."""
 
 import asyncio
 
@@ -6,23 +6,23 @@ import pytest
 from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import ResponseError
 
-from tests.servers import Server
-from tracker.store.connection import connect
-from tracker.store.subscription import MOST_WAITING, open_subscription
+from loadtest.servers import Server
+from tests.waiting import eventually
+from tracker.store.client.connection import connect
+from tracker.store.client.subscription import MAX_WAITING, open_subscription
 
-MANY = 10 * MOST_WAITING
+MANY = 10 * MAX_WAITING
 
 
-async def test_messages_nobody_takes_wait_in_the_store(any_server: Server, prefix: str) -> None:
-    """A crowd of events comes faster than anybody reaps; none is lost, and this process does not hold them all."""
+async def test_unconsumed_messages_wait_in_the_store(any_server: Server, prefix: str) -> None:
+    """Events arrive faster than peers are reaped: none is lost, and the process does not hold them all."""
     client = connect(any_server.url, connect_timeout=5)
     subscription = await open_subscription(client)
     await subscription.subscribe("PSUBSCRIBE", f"{prefix}*")
     script = "for n = 1, tonumber(ARGV[1]) do redis.call('PUBLISH', ARGV[2] .. n % 7, n .. ARGV[3]) end"
     await client.eval(script, 0, str(MANY), prefix, "." * 200)
+    await eventually(lambda: subscription.paused)
     async with asyncio.timeout(30):
-        while not subscription.paused:
-            await asyncio.sleep(0.01)
         waiting = subscription.waiting
         got = [await anext(subscription) for _ in range(MANY)]
     assert waiting < MANY / 2
@@ -32,7 +32,7 @@ async def test_messages_nobody_takes_wait_in_the_store(any_server: Server, prefi
     await client.aclose()
 
 
-async def test_a_broken_one_stays_broken(any_server: Server, prefix: str) -> None:
+async def test_a_broken_subscription_stays_broken(any_server: Server, prefix: str) -> None:
     client = connect(any_server.url, connect_timeout=5)
     subscription = await open_subscription(client)
     await subscription.subscribe("SUBSCRIBE", f"{prefix}a", f"{prefix}b")
@@ -43,7 +43,7 @@ async def test_a_broken_one_stays_broken(any_server: Server, prefix: str) -> Non
     await client.aclose()
 
 
-async def test_what_the_store_refuses_ends_it(any_server: Server) -> None:
+async def test_a_refused_subscription_ends(any_server: Server) -> None:
     client = connect(any_server.url, connect_timeout=5)
     subscription = await open_subscription(client)
     with pytest.raises(ResponseError):

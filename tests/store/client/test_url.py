@@ -1,9 +1,9 @@
-"""What may be written for the address of a store; what redis-py makes of a server's own is in test_connection.py."""
+"""The forms of a store's URL. test_connection.py tests what redis-py makes of a server's URL."""
 
 import pytest
 
 from tracker.errors import StartupError
-from tracker.store.server_url import SentinelUrl, parse_url
+from tracker.store.client.url import SentinelUrl, parse_url
 
 
 @pytest.mark.parametrize(
@@ -23,13 +23,13 @@ from tracker.store.server_url import SentinelUrl, parse_url
         ),
     ],
 )
-def test_sentinels(url: str, expected: SentinelUrl) -> None:
+def test_urls_of_sentinels_are_parsed(url: str, expected: SentinelUrl) -> None:
     assert parse_url(url) == expected
     assert "cret" not in repr(parse_url(url))
 
 
 @pytest.mark.parametrize("url", ["redis://h/0", "rediss://u:p@h:1/2", "unix:///s?db=1"])
-def test_a_server_of_its_own(url: str) -> None:
+def test_a_url_of_a_server_is_not_one_of_sentinels(url: str) -> None:
     assert parse_url(url) is None
 
 
@@ -58,7 +58,7 @@ def test_a_server_of_its_own(url: str) -> None:
         *("redis+sentinel://:s3cret#@h/m", "redis+sentinel://h/m?password=s3cret", "unix+sentinel://h/m"),
     ],
 )
-def test_what_is_none_is_refused_and_not_shown(url: str) -> None:
+def test_an_invalid_url_is_refused_without_showing_it(url: str) -> None:
     with pytest.raises(StartupError, match="is not a URL of a store") as caught:
         parse_url(url)
     assert "s3c" not in str(caught.value) and "\n" not in str(caught.value)

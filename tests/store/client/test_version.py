@@ -1,30 +1,31 @@
-"""Which server the store is: its name and version out of what it says, and who is too old."""
+"""The name and version of the store's server, from its INFO, and which versions are too old."""
 
 import pytest
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.fakes import answering
 from tracker.errors import StartupError
-from tracker.store.connection import connect
-from tracker.store.server_version import check_server, version_of
+from tracker.store.client.connection import connect
+from tracker.store.client.server_info import parse_info
+from tracker.store.client.version import check_server, version_of
 
 
-def test_redis() -> None:
-    info = "# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n"
-    assert version_of(info) == ("redis", (7, 0), "redis 7.0.15")
+def test_redis_is_recognised() -> None:
+    info = b"# Server\r\nredis_version:7.0.15\r\nredis_mode:standalone\r\n"
+    assert version_of(parse_info(info)) == ("redis", (7, 0), "redis 7.0.15")
 
 
-def test_valkey_says_an_old_redis_version_too() -> None:
-    info = "redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n"
-    assert version_of(info) == ("valkey", (9, 1), "valkey 9.1.2")
+def test_valkey_is_recognised_although_it_reports_a_redis_version() -> None:
+    info = b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:9.1.2\r\n"
+    assert version_of(parse_info(info)) == ("valkey", (9, 1), "valkey 9.1.2")
 
 
-@pytest.mark.parametrize("info", ["", "redis_version:unstable", "no colons at all"])
-def test_what_cannot_be_told_is_too_old(info: str) -> None:
-    assert version_of(info)[1] == (0, 0)
+@pytest.mark.parametrize("info", [b"", b"redis_version:unstable", b"no colons at all"])
+def test_an_unknown_version_is_too_old(info: bytes) -> None:
+    assert version_of(parse_info(info))[1] == (0, 0)
 
 
-async def test_real_ones(any_server: Server) -> None:
+async def test_real_servers_are_recognised(any_server: Server) -> None:
     client = connect(any_server.url, connect_timeout=5)
     name = await check_server(client, "it", 5)
     await client.aclose()
@@ -38,7 +39,7 @@ async def test_real_ones(any_server: Server) -> None:
         (b"redis_version:7.2.4\r\nserver_name:valkey\r\nvalkey_version:7.1.0\r\n", "valkey 7.1.0"),
     ],
 )
-async def test_old_ones_are_refused(info: bytes, name: str) -> None:
+async def test_old_servers_are_refused(info: bytes, name: str) -> None:
     async with answering({b"INFO": b"$%d\r\n%b\r\n" % (len(info), info)}) as url:
         client = connect(url, connect_timeout=5)
         with pytest.raises(StartupError) as refused:

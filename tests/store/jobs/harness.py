@@ -1,4 +1,4 @@
-"""Queues under test: Jobs on a store whose clock the test moves, and what they counted."""
+"""Queues under test: Jobs on a store whose clock the test moves, and their counted events."""
 
 from collections import Counter, defaultdict
 from collections.abc import Callable
@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tests.store.harness import Store
-from tracker.store.job import Claimed, JobLimits, Outcome, Result
-from tracker.store.jobs import Jobs
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import Claimed, JobLimits, Outcome, Result
 
 
 @dataclass
@@ -28,7 +28,7 @@ def jobs_of(
     clock: Callable[[], float] | None = None,
     **limits: Any,
 ) -> Jobs:
-    """One process' view of the queues of ``store``."""
+    """The queues of ``store`` as one process sees them."""
     metrics = metrics or Metrics()
     return Jobs(
         store.connection,
@@ -42,7 +42,7 @@ def jobs_of(
 
 
 def number_of(token: str) -> int:
-    """The first part of a fencing token, which grows."""
+    """The first part of a fencing token, which increases."""
     return int(token.partition("-")[0])
 
 
@@ -58,7 +58,7 @@ async def claim_one(jobs: Jobs, queue: str = "q") -> Claimed:
 async def end(
     jobs: Jobs, job: Claimed, outcome: Outcome = "completed", error: str = "", delay: float = 0
 ) -> str:
-    """The status of the job after its run ended so."""
+    """Ends the job's run this way; returns the status of the job afterwards."""
     (status,) = await jobs.finish([Result(job, outcome, error, delay)])
     return status
 
@@ -69,7 +69,7 @@ async def status_of(jobs: Jobs, id: str) -> str:
 
 
 async def check_queue_is_sound(store: Store, jobs: Jobs, queue: str = "q") -> None:
-    """Every job is in the index of its status alone, and in the sets that go with it."""
+    """Every job is in the index of its status only, and in the related sets."""
     redis, keys = store.redis, store.keys
     waiting: set[bytes] = set()
     for status in ("pending", "running", "retry", "completed", "failed"):
@@ -91,7 +91,7 @@ async def check_queue_is_sound(store: Store, jobs: Jobs, queue: str = "q") -> No
 
 
 async def some_jobs(store: Store) -> None:
-    """Every key of the queues is there."""
+    """Writes every key of the queues."""
     jobs = jobs_of(store)
     now = store.clock.now
     ends: tuple[tuple[Outcome, float], ...] = (("completed", 0), ("fatal", 0), ("failed", 60))

@@ -1,4 +1,4 @@
-"""Jobs in, out and back, on a clock that the test moves (section Q)."""
+"""Jobs from enqueueing to their end, on a clock that the test moves (section Q)."""
 
 import asyncio
 from collections.abc import Callable
@@ -6,10 +6,10 @@ from collections.abc import Callable
 import pytest
 from redis.exceptions import OutOfMemoryError, ResponseError
 
-from tests.servers import Server
+from loadtest.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, running
-from tests.store.jobs import (
+from tests.store.jobs.harness import (
     Metrics,
     check_queue_is_sound,
     claim,
@@ -20,13 +20,13 @@ from tests.store.jobs import (
     status_of,
 )
 from tracker.errors import ClientError
-from tracker.store.job import Outcome
-from tracker.store.jobs import MAX_BATCH, QueueFull
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
+from tracker.store.jobs.jobs import MAX_BATCH, QueueFull
+from tracker.store.jobs.records import Outcome, Result
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 
-async def test_a_job_says_everything_about_itself(store: Store) -> None:
+async def test_a_job_holds_its_fields(store: Store) -> None:
     """Q1."""
     jobs, now = jobs_of(store), store.clock.now
     id, _ = await jobs.enqueue("q", {"b": 1, "a": "ü"}, priority=3, deadline=now + 90, max_retries=5)
@@ -48,7 +48,7 @@ async def test_a_job_says_everything_about_itself(store: Store) -> None:
 
 
 async def test_jobs_are_listed_in_pages(store: Store) -> None:
-    """Q1: those that wait in their order, finished ones from the newest on."""
+    """Q1: waiting jobs in their order, finished ones newest first."""
     jobs = jobs_of(store)
     await jobs.enqueue_many("q", [{"n": number} for number in range(25)])
     assert await jobs.queues() == ["q"]
@@ -63,7 +63,7 @@ async def test_jobs_are_listed_in_pages(store: Store) -> None:
 
 
 async def test_the_same_payload_is_one_job_until_it_is_finished(store: Store) -> None:
-    """Q2: while pending, running and waiting to retry; then it is allowed again."""
+    """Q2: while pending, running or waiting to retry. Afterwards it is allowed again."""
     jobs = jobs_of(store)
     first = await jobs.enqueue("q", {"a": 1, "b": [1.0]})
     assert await jobs.enqueue("q", {"b": [1], "a": 1.0}) == (first.id, False)
@@ -81,15 +81,15 @@ async def test_the_same_payload_is_one_job_until_it_is_finished(store: Store) ->
     await check_queue_is_sound(store, jobs)
 
 
-async def test_a_hundred_who_enqueue_the_same_make_one_job(make_store: MakeStore) -> None:
-    """Q2: at the same time, from several processes' connections."""
-    everybody = [jobs_of(await make_store()) for _ in range(4)]
-    made = await asyncio.gather(*(everybody[n % 4].enqueue("q", {"x": 1}) for n in range(100)))
+async def test_a_hundred_concurrent_requests_for_one_job_make_one_job(make_store: MakeStore) -> None:
+    """Q2: over the connections of several processes."""
+    trackers = [jobs_of(await make_store()) for _ in range(4)]
+    made = await asyncio.gather(*(trackers[n % 4].enqueue("q", {"x": 1}) for n in range(100)))
     assert sum(job.new for job in made) == 1
     assert len({job.id for job in made}) == 1
 
 
-async def test_many_are_enqueued_at_once_and_each_once(store: Store) -> None:
+async def test_a_batch_enqueues_each_job_once(store: Store) -> None:
     jobs = jobs_of(store)
     made = await jobs.enqueue_many("q", [{"n": number % 700} for number in range(MAX_BATCH * 2 + 1)])
     assert sum(job.new for job in made) == 700
@@ -97,8 +97,8 @@ async def test_many_are_enqueued_at_once_and_each_once(store: Store) -> None:
     await check_queue_is_sound(store, jobs)
 
 
-async def test_a_queue_takes_only_so_many(store: Store) -> None:
-    jobs = jobs_of(store, most_waiting=3)
+async def test_a_queue_holds_a_bounded_number_of_jobs(store: Store) -> None:
+    jobs = jobs_of(store, max_waiting=3)
     with pytest.raises(QueueFull):
         await jobs.enqueue_many("q", [{"n": number} for number in range(5)])
     assert await jobs.waiting("q") == 3
@@ -109,15 +109,15 @@ async def test_a_queue_takes_only_so_many(store: Store) -> None:
 
 
 @pytest.mark.parametrize("priority", [11, -11])
-async def test_what_cannot_be_a_job_is_refused(store: Store, priority: int) -> None:
-    with pytest.raises(ValueError, match="priorities"):
+async def test_an_invalid_job_is_refused(store: Store, priority: int) -> None:
+    with pytest.raises(ValueError, match="a priority"):
         await jobs_of(store).enqueue("q", priority=priority)
     with pytest.raises(ValueError, match="name"):
         await jobs_of(store).enqueue("q:x")
 
 
-async def test_a_job_runs_once_more_than_it_is_retried(store: Store) -> None:
-    """Q4: exactly max_retries + 1 runs, then it failed, with the error of the last."""
+async def test_a_job_runs_max_retries_plus_one_times(store: Store) -> None:
+    """Q4: then it has failed, with the error of the last run."""
     for most in (0, 2, 5):
         jobs, runs = jobs_of(store, max_retries=most), 0
         id, _ = await jobs.enqueue("q", {"most": most})
@@ -130,7 +130,7 @@ async def test_a_job_runs_once_more_than_it_is_retried(store: Store) -> None:
     await check_queue_is_sound(store, jobs)
 
 
-async def test_a_retry_waits_for_its_back_off(store: Store) -> None:
+async def test_a_retry_waits_for_its_backoff(store: Store) -> None:
     """Q4."""
     jobs = jobs_of(store)
     id, _ = await jobs.enqueue("q")
@@ -142,8 +142,8 @@ async def test_a_retry_waits_for_its_back_off(store: Store) -> None:
     assert (await claim_one(jobs)).retries == 1
 
 
-async def test_a_failed_job_is_retried_by_hand(store: Store) -> None:
-    """Q4: with all of its runs, but not beside the same job, nor while it runs."""
+async def test_a_failed_job_can_be_retried_manually(store: Store) -> None:
+    """Q4: with all of its runs. Not beside the same job, nor while it runs."""
     jobs = jobs_of(store, max_retries=0)
     id, _ = await jobs.enqueue("q", {"x": 1}, deadline=store.clock.now + 10)
     with pytest.raises(ClientError, match="pending already"):
@@ -166,7 +166,7 @@ async def test_a_failed_job_is_retried_by_hand(store: Store) -> None:
     await check_queue_is_sound(store, jobs)
 
 
-async def test_who_waits_to_retry_may_be_let_in_at_once(store: Store) -> None:
+async def test_a_job_waiting_to_retry_can_be_run_at_once(store: Store) -> None:
     """Q4."""
     jobs = jobs_of(store)
     id, _ = await jobs.enqueue("q")
@@ -178,8 +178,8 @@ async def test_who_waits_to_retry_may_be_let_in_at_once(store: Store) -> None:
 
 
 @pytest.mark.parametrize("kind", ["ready", "delayed", "retry"])
-async def test_past_its_deadline_a_job_fails_without_running(store: Store, kind: str) -> None:
-    """Q5: at once, though there is no slot free to run it."""
+async def test_a_job_past_its_deadline_fails_without_running(store: Store, kind: str) -> None:
+    """Q5: at once, even if there is no free slot to run it."""
     jobs, now = jobs_of(store), store.clock.now
     run_after = now + 50 if kind == "delayed" else None
     id, _ = await jobs.enqueue("q", deadline=now + 10, run_after=run_after)
@@ -196,8 +196,8 @@ async def test_past_its_deadline_a_job_fails_without_running(store: Store, kind:
     await check_queue_is_sound(store, jobs)
 
 
-async def test_however_many_are_past_their_deadline_none_of_them_runs(store: Store) -> None:
-    """Q5: more than one claim fails at once."""
+async def test_any_number_of_jobs_past_their_deadline_fail_without_running(store: Store) -> None:
+    """Q5: more than one claim fails in a call."""
     jobs = jobs_of(store)
     await jobs.enqueue_many("q", [{"n": n} for n in range(300)], deadline=store.clock.now + 1)
     store.clock.now += 1
@@ -207,8 +207,8 @@ async def test_however_many_are_past_their_deadline_none_of_them_runs(store: Sto
     await check_queue_is_sound(store, jobs)
 
 
-async def test_a_job_that_runs_may_outlive_its_deadline(store: Store) -> None:
-    """Q5 is about jobs that wait."""
+async def test_a_running_job_may_outlive_its_deadline(store: Store) -> None:
+    """Q5 applies to waiting jobs."""
     jobs = jobs_of(store)
     await jobs.enqueue("q", deadline=store.clock.now + 5)
     claimed = await claim_one(jobs)
@@ -217,7 +217,7 @@ async def test_a_job_that_runs_may_outlive_its_deadline(store: Store) -> None:
     assert await end(jobs, claimed) == "completed"
 
 
-async def test_what_was_enqueued_too_late_never_runs(store: Store) -> None:
+async def test_a_job_enqueued_past_its_deadline_never_runs(store: Store) -> None:
     """Q5."""
     jobs = jobs_of(store)
     id, _ = await jobs.enqueue("q", deadline=store.clock.now)
@@ -225,8 +225,8 @@ async def test_what_was_enqueued_too_late_never_runs(store: Store) -> None:
     assert await status_of(jobs, id) == "failed"
 
 
-async def test_a_store_that_lost_its_last_second_gives_no_token_twice(store: Store) -> None:
-    """Q7: it restarted without the claim, and the next one has the same number."""
+async def test_a_store_that_lost_its_last_second_issues_no_token_twice(store: Store) -> None:
+    """Q7: it restarted without the claim, and the next claim gets the same number."""
     jobs = jobs_of(store)
     await jobs.enqueue("q")
     kept = {key: await store.redis.dump(key) for key in await store.redis.keys(f"{store.keys.prefix}*")}
@@ -242,8 +242,8 @@ async def test_a_store_that_lost_its_last_second_gives_no_token_twice(store: Sto
     assert await end(jobs, ours) == "completed"
 
 
-async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
-    """Q7: and the token makes what the first one says void."""
+async def test_a_lapsed_lease_gives_the_job_to_the_next_worker(store: Store) -> None:
+    """Q7: the token voids the first worker's result."""
     ours, theirs = jobs_of(store, lease_seconds=30), jobs_of(store, lease_seconds=30)
     id, _ = await ours.enqueue("q")
     late = await claim_one(ours)
@@ -255,7 +255,7 @@ async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
     assert number_of(taken.token) > number_of(late.token)
     assert await ours.extend([late]) == [None]
     assert not await ours.save_cursor(late, "5")
-    outcomes: tuple[Outcome, ...] = ("completed", "failed", "fatal", "returned")
+    outcomes: tuple[Outcome, ...] = ("completed", "failed", "fatal", "returned", "postponed")
     for outcome in outcomes:
         assert await end(ours, late, outcome) == ""
     assert await status_of(ours, id) == "running"
@@ -264,8 +264,9 @@ async def test_a_lapsed_lease_gives_the_job_to_the_next(store: Store) -> None:
     await check_queue_is_sound(store, ours)
 
 
-async def test_a_lease_of_a_clock_that_was_ahead_does_not_last_until_then(store: Store) -> None:
-    """Q7, Q8: nor does it keep the queue's only slot. Clocks a few minutes apart respect each other's leases."""
+async def test_a_lease_set_by_a_clock_that_was_ahead_ends_in_time(store: Store) -> None:
+    """Q7, Q8: it does not block the queue's only slot either. Clocks a few minutes apart respect each other's
+    leases."""
     jobs = jobs_of(store, lease_seconds=30)
     id, _ = await jobs.enqueue("q")
     right = store.clock.now
@@ -293,8 +294,8 @@ async def test_a_heartbeat_keeps_the_lease(store: Store) -> None:
     assert await end(jobs, job) == "completed"
 
 
-async def test_a_job_that_kills_its_workers_fails_in_the_end(store: Store) -> None:
-    """Q7: a lapse counts as a run, so there is no loop without end."""
+async def test_a_job_that_kills_its_workers_fails_at_last(store: Store) -> None:
+    """Q7: a lapse counts as a run, so no loop is endless."""
     jobs, runs = jobs_of(store, lease_seconds=30, max_retries=2), 0
     id, _ = await jobs.enqueue("q")
     while await claim(jobs):
@@ -304,8 +305,8 @@ async def test_a_job_that_kills_its_workers_fails_in_the_end(store: Store) -> No
     assert job is not None and (runs, job.status) == (3, "failed") and "did not come back" in job.error
 
 
-async def test_a_late_result_counts_while_nobody_else_began(store: Store) -> None:
-    """Q7: the work is done, and nobody is hurt."""
+async def test_a_late_result_counts_if_no_other_run_began(store: Store) -> None:
+    """Q7: the work is done, and no other worker is affected."""
     jobs = jobs_of(store, lease_seconds=30)
     await jobs.enqueue("q")
     job = await claim_one(jobs)
@@ -314,8 +315,8 @@ async def test_a_late_result_counts_while_nobody_else_began(store: Store) -> Non
     assert not await claim(jobs)
 
 
-async def test_a_returned_job_goes_back_to_its_place(store: Store) -> None:
-    """Q13: it is no run, and nobody overtakes it for that."""
+async def test_a_returned_job_keeps_its_place(store: Store) -> None:
+    """Q13: it counts as no run, and no other job overtakes it."""
     jobs = jobs_of(store)
     first, _ = await jobs.enqueue("q", {"n": 1})
     store.clock.now += 1
@@ -331,6 +332,20 @@ async def test_a_returned_job_goes_back_to_its_place(store: Store) -> None:
     await check_queue_is_sound(store, jobs)
 
 
+async def test_a_postponed_job_runs_again_at_its_time(store: Store) -> None:
+    """It counts as no run, even if the job has no retries left."""
+    jobs = jobs_of(store)
+    await jobs.enqueue("q", {"n": 1}, max_retries=0)
+    for _ in range(5):
+        job = await claim_one(jobs)
+        assert (await jobs.finish([Result(job, "postponed", delay=5)])) == ["pending"]
+        store.clock.now += 4.9
+        assert not await claim(jobs)
+        store.clock.now += 0.1
+    assert (await claim_one(jobs)).retries == 0
+    await check_queue_is_sound(store, jobs)
+
+
 async def test_a_delayed_job_is_never_early(store: Store) -> None:
     """Q9: to the millisecond, rounded up."""
     jobs, now = jobs_of(store), store.clock.now
@@ -342,8 +357,8 @@ async def test_a_delayed_job_is_never_early(store: Store) -> None:
     await claim_one(jobs)
 
 
-async def test_one_that_is_no_job_any_more_stops_nobody(store: Store) -> None:
-    """Q10: a hash that is gone, or of another type, in every place a job can be."""
+async def test_a_missing_or_broken_job_stops_no_other(store: Store) -> None:
+    """Q10: a hash that is missing or of another type, in every place a job can be in."""
     jobs = jobs_of(store, lease_seconds=30)
     made = await jobs.enqueue_many("q", [{"n": number} for number in range(3)])
     made += await jobs.enqueue_many("q", [{"d": 1}, {"d": 2}], run_after=store.clock.now + 5)
@@ -364,8 +379,8 @@ async def test_one_that_is_no_job_any_more_stops_nobody(store: Store) -> None:
     assert (await jobs.enqueue("q", {"n": 1})).new
 
 
-async def test_what_others_write_among_the_queues_is_none_of_them(store: Store) -> None:
-    """Q10, Q11: names that no queue can have are left out, and a broken queue keeps no other from being purged."""
+async def test_other_programs_keys_among_the_queues_are_ignored(store: Store) -> None:
+    """Q10, Q11: impossible queue names are left out, and a broken queue does not stop another from being purged."""
     jobs = jobs_of(store, keep_seconds=10)
     await jobs.enqueue("q")
     await end(jobs, await claim_one(jobs))
@@ -377,8 +392,8 @@ async def test_what_others_write_among_the_queues_is_none_of_them(store: Store) 
     assert (await jobs.sizes("q"))["completed"] == 0
 
 
-async def test_keys_of_another_type_stop_their_queue_only(store: Store) -> None:
-    """Q10: and nothing is half written."""
+async def test_keys_of_another_type_stop_only_their_queue(store: Store) -> None:
+    """Q10: nothing is written in part."""
     jobs = jobs_of(store)
     await jobs.enqueue("q")
     await jobs.enqueue("r")
@@ -401,7 +416,7 @@ async def test_keys_of_another_type_stop_their_queue_only(store: Store) -> None:
     assert await end(jobs, job) == "completed"
 
 
-async def test_finished_jobs_go_after_their_time(store: Store) -> None:
+async def test_finished_jobs_are_removed_after_their_time(store: Store) -> None:
     """Q11."""
     jobs = jobs_of(store, keep_seconds=100)
     outcomes: tuple[Outcome, ...] = ("completed", "fatal")
@@ -417,9 +432,9 @@ async def test_finished_jobs_go_after_their_time(store: Store) -> None:
     await check_queue_is_sound(store, jobs)
 
 
-async def test_only_so_many_finished_jobs_are_kept(store: Store) -> None:
-    """Q11: whatever their time, memory is bounded."""
-    jobs = jobs_of(store, most_kept=5)
+async def test_a_bounded_number_of_finished_jobs_is_kept(store: Store) -> None:
+    """Q11: whatever their age, memory is bounded."""
+    jobs = jobs_of(store, max_kept=5)
     await jobs.enqueue_many("q", [{"n": number} for number in range(20)])
     for _ in range(20):
         store.clock.now += 1
@@ -430,7 +445,7 @@ async def test_only_so_many_finished_jobs_are_kept(store: Store) -> None:
 
 @pytest.mark.parametrize("status", ["pending", "retry", "completed", "failed"])
 async def test_jobs_are_purged_by_queue_and_status(store: Store, status: str) -> None:
-    """Q11: in batches, and nothing else goes with them."""
+    """Q11: in batches, and no other job is removed."""
     jobs = jobs_of(store)
     for queue in ("q", "r"):
         await jobs.enqueue_many(queue, [{"n": number} for number in range(MAX_BATCH + 9)])
@@ -447,8 +462,8 @@ async def test_jobs_are_purged_by_queue_and_status(store: Store, status: str) ->
         await jobs.purge("q", "running")
 
 
-async def test_what_happens_is_counted(store: Store) -> None:
-    """Q12: by queue and status, with how long jobs waited."""
+async def test_events_of_jobs_are_counted(store: Store) -> None:
+    """Q12: by queue and status, with the waiting times."""
     metrics = Metrics()
     jobs = jobs_of(store, metrics, max_retries=1)
     await jobs.enqueue("q", {"n": 1})
@@ -485,8 +500,9 @@ async def test_a_cursor_is_kept_for_the_next_run(store: Store) -> None:
     assert (await claim_one(jobs)).cursor == "page 7"
 
 
-async def test_a_slot_of_time_has_one_job(store: Store) -> None:
-    """Whoever else enqueues it, before or after it ran; and a clock that was far ahead is no hindrance for ever."""
+async def test_a_time_slot_has_one_job(store: Store) -> None:
+    """Also if another process enqueues it before or after its run. A clock that was far ahead blocks it only for a
+    time."""
     ours, theirs, start = jobs_of(store), jobs_of(store), store.clock.now
     assert await ours.enqueue_slot("sweep", start, 60) == ("1", True)
     assert await theirs.enqueue_slot("sweep", start, 60) is None
@@ -499,7 +515,7 @@ async def test_a_slot_of_time_has_one_job(store: Store) -> None:
     assert await ours.enqueue_slot("sweep", start + 120, 60) == ("3", True)
 
 
-async def test_what_nobody_works_on_fails_in_the_end(store: Store) -> None:
+async def test_a_job_without_a_worker_fails_at_last(store: Store) -> None:
     """Q10: jobs of a queue that is unknown here."""
     jobs, now = jobs_of(store), store.clock.now
     await jobs.enqueue("gone", {"n": 1})
@@ -513,8 +529,8 @@ async def test_what_nobody_works_on_fails_in_the_end(store: Store) -> None:
     await check_queue_is_sound(store, jobs, "gone")
 
 
-async def test_a_full_store_still_does_the_work(start_server: Callable[..., Server]) -> None:
-    """What frees memory is among the jobs."""
+async def test_jobs_run_in_a_full_store(start_server: Callable[..., Server]) -> None:
+    """Some jobs free memory."""
     server = start_server("--appendonly", "no")
     async with running(Store(server.url, Keys("t:"), SwarmRules())) as store:
         jobs = jobs_of(store)

@@ -1,4 +1,4 @@
-"""Which job comes next, and how many at a time: by rule, by chance against a model, and in a crowd (rows Q3, Q8)."""
+"""The order of jobs and their concurrency: by rule, against a model, and with many workers (rows Q3, Q8)."""
 
 import asyncio
 import random
@@ -7,9 +7,9 @@ import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store
-from tests.store.jobs import check_queue_is_sound, claim, claim_one, end, jobs_of
-from tracker.store.job import Claimed
-from tracker.store.jobs import Jobs
+from tests.store.jobs.harness import check_queue_is_sound, claim, claim_one, end, jobs_of
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import Claimed
 
 POINT, AFTER_FRESH = 60.0, 21 * 60.0
 """Seconds of waiting that a point of priority is worth, and that a retry comes after fresh jobs."""
@@ -19,8 +19,8 @@ async def order(jobs: Jobs, most: int = 100) -> list[str]:
     return [job.id for job in await claim(jobs, most=most)]
 
 
-async def test_a_larger_priority_goes_first_then_the_earlier(store: Store) -> None:
-    """Q3: whatever the order they came in, within a call of claim and over several."""
+async def test_a_larger_priority_goes_first_then_the_earlier_job(store: Store) -> None:
+    """Q3: in any order of arrival, within one call of claim and over several."""
     jobs, now = jobs_of(store), store.clock.now
     expected = []
     for priority, delay in [(0, 3), (5, 2), (-5, 1), (5, 1), (0, 1), (-5, 3), (10, 4)]:
@@ -31,8 +31,8 @@ async def test_a_larger_priority_goes_first_then_the_earlier(store: Store) -> No
     assert found == [id for _, _, id in sorted(expected)]
 
 
-async def test_equals_go_in_the_order_they_came(store: Store) -> None:
-    """Q3: of one call and of several within the same millisecond."""
+async def test_equal_jobs_run_in_the_order_of_arrival(store: Store) -> None:
+    """Q3: within one call and over several in the same millisecond."""
     jobs = jobs_of(store)
     for first in (0, 20, 40):
         await jobs.enqueue_many("q", [{"n": number} for number in range(first, first + 20)])
@@ -40,8 +40,8 @@ async def test_equals_go_in_the_order_they_came(store: Store) -> None:
 
 
 @pytest.mark.parametrize("priority", [-10, 0, 10])
-async def test_retries_go_after_fresh_ones(store: Store, priority: int) -> None:
-    """Q3: even after those that came later, and of the least priority."""
+async def test_retries_run_after_new_jobs(store: Store, priority: int) -> None:
+    """Q3: even after later jobs of the minimum priority."""
     jobs = jobs_of(store)
     retry, _ = await jobs.enqueue("q", {"n": 0}, priority=priority)
     await end(jobs, await claim_one(jobs), "failed", delay=1)
@@ -50,8 +50,8 @@ async def test_retries_go_after_fresh_ones(store: Store, priority: int) -> None:
     assert await order(jobs) == [*reversed(fresh), retry]
 
 
-async def test_waiting_makes_up_for_priority(store: Store) -> None:
-    """Q3: a point a minute, exactly."""
+async def test_waiting_time_adds_to_the_priority(store: Store) -> None:
+    """Q3: exactly a point a minute."""
     jobs = jobs_of(store)
     old, _ = await jobs.enqueue("q", {"n": 0}, priority=2)
     store.clock.now += 3 * POINT - 0.1
@@ -61,8 +61,9 @@ async def test_waiting_makes_up_for_priority(store: Store) -> None:
     assert await order(jobs) == [higher, old, late]
 
 
-async def test_nothing_starves(store: Store) -> None:
-    """Q3: the least of jobs runs, though one of the most priority comes every 20 s, which is all that can run."""
+async def test_no_job_starves(store: Store) -> None:
+    """Q3: a job of the minimum priority runs, although one of the maximum priority arrives every 20 s, the full
+    capacity."""
     jobs = jobs_of(store)
     lowest, _ = await jobs.enqueue("q", {"low": 1}, priority=-10)
     await jobs.enqueue_many("q", [{"backlog": n} for n in range(3)], priority=10)
@@ -79,8 +80,8 @@ async def test_nothing_starves(store: Store) -> None:
     assert waited >= 20 * POINT
 
 
-async def test_run_after_in_the_past_overtakes_nobody(store: Store) -> None:
-    """Q3: it has waited since it was enqueued."""
+async def test_a_run_after_time_in_the_past_gives_no_advantage(store: Store) -> None:
+    """Q3: the job has waited since it was enqueued."""
     jobs = jobs_of(store)
     first, _ = await jobs.enqueue("q", {"n": 1})
     store.clock.now += 1
@@ -89,7 +90,7 @@ async def test_run_after_in_the_past_overtakes_nobody(store: Store) -> None:
 
 
 class Model:
-    """What the queue should do, in a few lines."""
+    """The expected queue, in a few lines."""
 
     def __init__(self, rng: random.Random) -> None:
         self.rng = rng
@@ -106,7 +107,7 @@ class Model:
 
 
 @pytest.mark.parametrize("seed", range(6))
-async def test_by_chance_it_does_what_the_model_does(store: Store, seed: int) -> None:
+async def test_random_use_agrees_with_the_model(store: Store, seed: int) -> None:
     """Q3, Q9: random arrivals, delays, priorities, failures, returns and claims."""
     rng = random.Random(seed)
     jobs, model = jobs_of(store, max_retries=3, lease_seconds=1e6), Model(rng)
@@ -154,8 +155,8 @@ async def end_somehow(jobs: Jobs, model: Model, now: float) -> None:
             assert await end(jobs, job, "failed") == "failed"
 
 
-async def test_concurrency_holds_over_all_workers(make_store: MakeStore) -> None:
-    """Q8: reached at once, never exceeded, by many that claim at the same time."""
+async def test_concurrency_is_limited_over_all_workers(make_store: MakeStore) -> None:
+    """Q8: many concurrent claims reach the limit at once and never exceed it."""
     store = await make_store()
     crowd = [jobs_of(await make_store(), clock=store.clock) for _ in range(4)] * 5
     await crowd[0].enqueue_many("q", [{"n": number} for number in range(100)])
@@ -170,7 +171,7 @@ async def test_concurrency_holds_over_all_workers(make_store: MakeStore) -> None
         await asyncio.gather(*(end(jobs, job) for jobs, job in zip(crowd, claimed, strict=False)))
 
 
-async def test_queues_do_not_take_each_others_slots(store: Store) -> None:
+async def test_queues_take_no_slots_of_each_other(store: Store) -> None:
     """Q8."""
     jobs = jobs_of(store)
     for queue in ("a", "b", "c"):
@@ -179,7 +180,7 @@ async def test_queues_do_not_take_each_others_slots(store: Store) -> None:
     assert [job.queue for job in claimed] == ["a", "a", "b"]
 
 
-async def test_many_due_at_once_are_all_let_in(store: Store) -> None:
+async def test_many_due_jobs_are_all_started(store: Store) -> None:
     """Q9: more than one call of the script takes."""
     jobs = jobs_of(store)
     await jobs.enqueue_many("q", [{"n": n} for n in range(1200)], run_after=store.clock.now + 5)

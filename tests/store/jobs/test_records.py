@@ -1,4 +1,4 @@
-"""When two payloads are the same (row Q2), and what is no payload at all."""
+"""When two payloads are equal (row Q2), and what is no payload."""
 
 import json
 import math
@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.store.job import FIELDS, canonical_json, check_queue, fingerprint, parse_job
+from tracker.store.jobs.records import FIELDS, canonical_json, check_queue, fingerprint, parse_job
 
 VALUES = st.recursive(
     st.none() | st.booleans() | st.integers() | st.floats(allow_nan=False, allow_infinity=False) | st.text(),
@@ -18,7 +18,7 @@ PAYLOADS = st.dictionaries(st.text(), VALUES, max_size=4)
 
 
 @given(PAYLOADS)
-def test_writing_a_payload_canonically_changes_nothing_in_it(payload: dict[str, object]) -> None:
+def test_the_canonical_form_of_a_payload_has_the_same_content(payload: dict[str, object]) -> None:
     text = canonical_json(payload)
     assert json.loads(text) == payload
     assert canonical_json(json.loads(text)) == text
@@ -30,7 +30,7 @@ def test_the_order_of_keys_does_not_matter(payload: dict[str, object]) -> None:
     assert canonical_json(dict(reversed(payload.items()))) == canonical_json(payload)
 
 
-def test_numbers_are_compared_by_what_they_say() -> None:
+def test_numbers_are_compared_by_value() -> None:
     assert canonical_json({"a": 1.0, "b": -0.0}) == canonical_json({"b": 0, "a": 1}) == '{"a":1,"b":0}'
     assert canonical_json({"a": 1.5}) != canonical_json({"a": 1})
     assert canonical_json({"a": True}) != canonical_json({"a": 1})
@@ -41,22 +41,22 @@ def test_numbers_are_compared_by_what_they_say() -> None:
     "payload",
     [{"a": math.nan}, {"a": math.inf}, {"a": {1, 2}}, {("a",): 1}, {"a": "x" * 70_000}, [1], "text"],
 )
-def test_what_is_no_payload_is_said(payload: dict[str, object]) -> None:
+def test_an_invalid_payload_is_reported(payload: dict[str, object]) -> None:
     with pytest.raises(ValueError, match="payload"):
         canonical_json(payload)
 
 
-def test_a_payload_too_deep_is_said() -> None:
+def test_a_payload_nested_too_deep_is_reported() -> None:
     deep: dict[str, object] = {}
     for _ in range(100_000):
         deep = {"a": deep}
     with pytest.raises(ValueError, match="payload"):
         canonical_json(deep)
-    while deep:  # taken apart by hand: Python's own way is recursive
+    while deep:  # a manual walk: Python's own is recursive
         deep = deep.pop("a")  # type: ignore[assignment]  # they are dicts all the way down
 
 
-def test_a_fingerprint_is_of_queue_and_payload() -> None:
+def test_a_fingerprint_covers_queue_and_payload() -> None:
     prints = {fingerprint(queue, text) for queue in ("a", "b") for text in ("{}", '{"a":1}')}
     assert len(prints) == 4
     assert all(len(each) == 32 for each in prints)
@@ -69,7 +69,7 @@ def test_a_queue_has_a_plain_name(name: str) -> None:
     assert check_queue("process_torrent") == "process_torrent"
 
 
-def test_what_somebody_else_wrote_into_a_job_is_no_crash() -> None:
+def test_invalid_fields_of_a_job_do_not_crash() -> None:
     row: list[bytes | None] = [b"\xff" for _ in FIELDS]
     job = parse_job(row)
     assert job is not None and job.retries == 0 and job.created == 0

@@ -1,22 +1,20 @@
-"""Looking after the store: the tables it goes by, wiping statistics, listing what is not listed (row T24).
-
-Clearing out is tried in test_maintenance_cleanup.py.
-"""
+"""The tables of maintenance, ``wipe_statistics`` and ``reindex`` (row T24); test_cleanup.py tests ``cleanup``."""
 
 import re
 from importlib import resources
+from pathlib import Path
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
-from tests.store.invariants import check_invariants
-from tests.store.test_keys import everything, rows_of
-from tracker.store import maintenance
-from tracker.store.key_table import KEYS
-from tracker.store.key_table.matching import row_of
-from tracker.store.key_table.tidiness import CHECKS, STATISTICS
-from tracker.store.maintenance import Finding
+from tests.store.schema.test_keys import everything, rows_of
+from tracker.store.maintenance import maintenance
+from tracker.store.maintenance.maintenance import Finding
+from tracker.store.schema.table import KEYS
+from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
+from tracker.store.schema.table.matching import row_of
 
 
 async def cleanup(store: Store, *, dry_run: bool = True) -> dict[str, Finding]:
@@ -28,10 +26,10 @@ async def reindex(store: Store) -> dict[str, int]:
 
 
 async def lively(make_store: MakeStore, *, private: bool = True) -> Store:
-    """A store with something in nearly every row of the key table."""
+    """A store with a key for nearly every row of the key table."""
     store = await make_store(private=private, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
     await everything(store)
-    # It takes down a peer's timeout to reap it, and leaves a sample in the outbox by hand: those are leftovers.
+    # It reaps a peer by deleting its timeout, and writes a sample into the outbox: both leave stale keys.
     await cleanup(store, dry_run=False)
     return store
 
@@ -43,7 +41,7 @@ def name_of(store: Store, key: bytes) -> str:
 # The table
 
 
-def test_the_tables_name_rows_of_the_key_table() -> None:
+def test_the_checks_name_rows_of_the_key_table() -> None:
     rows = {row.pattern: row for row in KEYS}
     assert set(CHECKS) | STATISTICS <= set(rows)
     for pattern, check in CHECKS.items():
@@ -72,14 +70,17 @@ async def test_every_key_finds_its_row(make_store: MakeStore, private: bool) -> 
         assert row_of(name) is None, name
 
 
-def test_every_global_figure_that_is_counted_finds_its_row() -> None:
-    """Others of such a name are a site's own, and neither cleared out nor wiped."""
-    scripts = (path.read_text() for path in (resources.files("tracker.store") / "lua").iterdir())
+def test_every_global_counter_has_a_row() -> None:
+    """Other keys with such names belong to a site, and are neither cleaned up nor wiped."""
+    scripts = (
+        path.read_text() for path in Path(str(resources.files("tracker.store") / "lua")).rglob("*.lua")
+    )
     text = "\n".join(scripts)
     counted = set(re.findall(r"stats:([a-z_]+)", text)) - {"failures"}
-    (table,) = re.findall(r"local FIGURES = \{(.*?)\}", text, re.DOTALL)
+    (table,) = re.findall(r"local TOTALS = \{(.*?)\}", text, re.DOTALL)
     counted |= set(re.findall(r"= '([a-z_]+)'", table))
-    assert {"seeders", "requests", "credit_cut"} < counted
+    counted |= {"seeders", "leechers"}  # their names are built from the name of the ranking
+    assert {"requests", "credit_cut"} < counted
     for figure in counted:
         row = row_of(f"stats:{figure}")
         assert row is not None and row.pattern == "t:stats:<figure>" and figure in row.holds, figure
@@ -89,14 +90,18 @@ def test_every_global_figure_that_is_counted_finds_its_row() -> None:
 
 
 @pytest.mark.parametrize("uniques", [False, True])
-async def test_wiped_statistics_leave_torrents_users_and_swarms(make_store: MakeStore, uniques: bool) -> None:
+async def test_a_wipe_keeps_torrents_users_and_swarms(make_store: MakeStore, uniques: bool) -> None:
     store = await lively(make_store)
     before = await store.dump()
     removed = [number async for number in store.maintenance.wipe_statistics(uniques)]
     after = await store.dump()
     assert removed == sorted(removed) and removed[-1] == len(before) - len(after)
     gone = {row.pattern for key in before.keys() - after.keys() if (row := row_of(name_of(store, key)))}
-    ours = {pattern for pattern in gone if not pattern.startswith(("t:<metric>", "t:hll:", "t:i:unique:"))}
+    ours = {
+        pattern
+        for pattern in gone
+        if not pattern.startswith(("t:<metric>", "t:hll:", "t:i:unique:", "t:unique:"))
+    }
     assert ours == STATISTICS
     assert (gone != ours) == uniques
     assert {key: after[key] for key in after} == {key: before[key] for key in after}
@@ -105,7 +110,7 @@ async def test_wiped_statistics_leave_torrents_users_and_swarms(make_store: Make
     await check_invariants(store.redis, store.keys)
 
 
-async def test_counters_begin_anew(store: Store) -> None:
+async def test_counters_restart_after_a_wipe(store: Store) -> None:
     store.counters.count("requests")
     await store.counters.flush()
     assert [number async for number in store.maintenance.wipe_statistics()]
@@ -115,10 +120,10 @@ async def test_counters_begin_anew(store: Store) -> None:
     assert await cleanup(store) == {}
 
 
-async def test_what_is_counted_while_statistics_are_wiped_is_cleaned_later(
+async def test_counters_that_count_during_a_wipe_are_cleaned_later(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A counter whose entry among the known ones is lost would never be cleaned again."""
+    """A counter that lost its entry in the list of counters would never be cleaned again."""
     monkeypatch.setattr(maintenance, "PAGE", 1)
 
     async def count() -> None:
@@ -137,7 +142,7 @@ async def test_what_is_counted_while_statistics_are_wiped_is_cleaned_later(
 # Reindex
 
 
-async def test_what_a_site_registered_is_listed(make_store: MakeStore) -> None:
+async def test_reindex_lists_what_a_site_registered(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     redis, keys = store.redis, store.keys
     await redis.set(keys.info_hash(info_hash(1)), "500")
@@ -160,7 +165,7 @@ async def test_what_a_site_registered_is_listed(make_store: MakeStore) -> None:
     assert await cleanup(store) == {}
 
 
-async def test_rankings_that_are_gone_come_back(store: Store) -> None:
+async def test_reindex_rebuilds_deleted_rankings(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"name": "empty"})
     await store.announce(update(1, "s", 2))
     await store.announce(update(2, "s", 2, bytes_left=0))
@@ -177,10 +182,10 @@ async def test_rankings_that_are_gone_come_back(store: Store) -> None:
     await check_invariants(store.redis, keys)
 
 
-async def test_a_ranking_of_another_type_leaves_nothing_half_done(make_store: MakeStore) -> None:
+async def test_reindex_changes_nothing_when_a_ranking_is_of_a_wrong_type(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     await store.redis.set(store.keys.info_hash(info_hash(1)), "500")
-    await store.redis.set(store.keys.index("leechers"), "somebody else's")
+    await store.redis.set(store.keys.index("leechers"), "another program's")
     before = await store.dump()
     assert await reindex(store) == {}
     assert await store.dump() == before
@@ -189,7 +194,7 @@ async def test_a_ranking_of_another_type_leaves_nothing_half_done(make_store: Ma
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_site_that_gave_an_id_twice_changes_no_swarm(make_store: MakeStore) -> None:
+async def test_an_id_that_a_site_assigned_twice_changes_no_swarm(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     await store.torrents.add(info_hash(1))
     await store.announce(update(1, "s"))
@@ -200,7 +205,7 @@ async def test_a_site_that_gave_an_id_twice_changes_no_swarm(make_store: MakeSto
     assert await check_invariants(store.redis, store.keys) == 1
 
 
-async def test_an_index_of_hit_and_runs_is_made_anew(private: Store) -> None:
+async def test_reindex_rebuilds_the_index_of_hit_and_runs(private: Store) -> None:
     await private.torrents.add(info_hash(1))
     await private.redis.sadd(private.keys.user_set(7, "hnr"), "1")
     await reindex(private)

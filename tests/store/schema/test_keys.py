@@ -1,26 +1,28 @@
-"""The key table is true: whatever is in the store matches one of its rows, and has that row's type."""
+"""The key table is complete: each key in the store matches one of its rows and has the row's type."""
 
 import inspect
 import re
 from collections import Counter
 from importlib import resources
+from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
-from tests.store.jobs import some_jobs
-from tests.store.outbox import export, outbox_of
-from tracker.store.key_table import KEYS, as_markdown
-from tracker.store.keys import CHANGES, Keys
-from tracker.store.metrics import place_names
-from tracker.store.offences import Charge, Offences
-from tracker.store.scores import Scored
-from tracker.store.secret import shared_secret
-from tracker.store.uniques import Sighting, UniqueRules, Uniques
+from tests.store.jobs.harness import some_jobs
+from tests.store.stats.outbox import export, outbox_of
+from tracker.store.access.rate_limits import Hit
+from tracker.store.access.secret import shared_secret
+from tracker.store.schema.keys import CHANGES, Keys
+from tracker.store.schema.table import KEYS, as_markdown
+from tracker.store.stats.metric_names import place_names
+from tracker.store.stats.place_names import Renaming
+from tracker.store.stats.unique_users import UniqueRules, Uniques, UniqueUserEvent
+from tracker.store.torrents.scores import Scored
 
-PLACE = r"(?:countries|cities|postcodes)\.[^.]+"
+PLACE = r"countries\.[^./]+(?:\.(?:cities|postcodes)\.[^./]+)?"
 PLACEHOLDERS = {
     "ih": "[0-9a-f]{40}",
     "pid": "[0-9a-f]{40}",
@@ -31,7 +33,7 @@ PLACEHOLDERS = {
     "prefix": ".{1,20}",
     "passkey": "[0-9A-Za-z_-]{16,64}",
     "set": "active|complete|incomplete|hnr",
-    "address": r"[0-9.]+|[0-9a-f:]+",
+    "address": r"[0-9.]+(?:/24)?|[0-9a-f:]+(?:/48)?",
     "process": "[0-9a-f]{16}",
     "metric": rf"{PLACE}\.users|torrents\.[0-9a-f]{{40}}(?:\.{PLACE})?\.users",
     "month": "[0-9]{4}-[0-9]{2}",
@@ -65,12 +67,12 @@ TYPES = {spec.pattern: spec.type for spec in KEYS}
 
 
 def rows_of(key: str) -> list[str]:
-    """The rows that a key (with the prefix `t:`) matches."""
+    """The rows that match a key with the prefix `t:`."""
     return [row for row, pattern in PATTERNS.items() if pattern.fullmatch(key)]
 
 
 def built(keys: Keys) -> dict[str, str]:
-    """What each builder makes, by its name."""
+    """The key of each builder, by the builder's name."""
     ih, pid = info_hash(1), peer_id(1)
     samples: dict[str, object] = {
         "info_hash": ih,
@@ -84,7 +86,7 @@ def built(keys: Keys) -> dict[str, str]:
         "figure": "seeders",
         "address": "192.0.2.1",
         "process": "0" * 16,
-        "metric": "countries.GB.users",
+        "metric": "countries.United_Kingdom.users",
         "month": "2026-11",
         "seen": "192.0.2.1",
         "scope": "countries",
@@ -121,13 +123,26 @@ def test_patterns_are_unique_and_rows_complete() -> None:
         assert spec.holds and spec.lifetime and spec.writer
 
 
-def test_every_row_has_a_builder_and_every_builder_a_row() -> None:
+ONLY_IN_LUA = {"t:torrent_id", "t:addresses:full", "t:counted:<process>", "t:job", "t:q:<queue>:slot"}
+"""Keys that only scripts build; nothing in Python reads them."""
+
+
+def test_every_builder_has_a_row_and_scripts_own_the_other_rows() -> None:
     rows = {name: rows_of(key) for name, key in built(Keys()).items()}
     assert {name: row for name, row in rows.items() if len(row) != 1} == {}
-    assert {row[0] for row in rows.values()} == set(PATTERNS)
+    assert set(PATTERNS) - {row[0] for row in rows.values()} == ONLY_IN_LUA
 
 
-def test_the_prefix_begins_every_key() -> None:
+def test_every_builder_is_used() -> None:
+    """By the package, or by a test or load test that checks what a script has written."""
+    root = Path(__file__).parents[3]
+    files = [file for folder in ("tracker", "tests", "loadtest") for file in (root / folder).rglob("*.py")]
+    texts = [file.read_text(encoding="utf-8") for file in files if file.name != "keys.py"]
+    calls = set(re.findall(r"[kK]eys(?:\(\))?\.([a-z_]+)", "\n".join(texts)))
+    assert not set(built(Keys())) - calls
+
+
+def test_every_key_begins_with_the_prefix() -> None:
     ours, theirs = built(Keys("t:")), built(Keys("x{07}:"))
     assert {name: key.replace("t:", "x{07}:", 1) for name, key in ours.items()} == theirs
     assert Keys("x:").timeout(7, peer_id(1)).startswith(Keys("x:").timeouts())
@@ -143,17 +158,22 @@ def test_the_page_holds_every_row() -> None:
             assert line.count("|") == 6
 
 
-def test_scripts_build_no_key_that_the_table_does_not_know() -> None:
-    """Each literal that a script joins to the prefix begins a row."""
-    for path in (resources.files("tracker.store") / "lua").iterdir():
+def test_scripts_build_only_keys_of_the_table() -> None:
+    """Each literal that a script joins to the prefix begins a row; a metric begins with torrents or countries."""
+    beginnings = {
+        row.replace("<metric>", word).replace("<scope>", "torrents")
+        for row in PATTERNS
+        for word in ("torrents.", "countries.")
+    }
+    for path in Path(str(resources.files("tracker.store") / "lua")).rglob("*.lua"):
         for name in re.findall(r"P \.\. '([^']+)'", path.read_text()):
-            known = rows_of(f"t:{name}") or any(row.startswith(f"t:{name}") for row in PATTERNS)
+            known = rows_of(f"t:{name}") or any(row.startswith(f"t:{name}") for row in beginnings)
             assert known, f"{path.name}: {name}"
 
 
 @pytest.mark.parametrize("private", [False, True])
-async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, private: bool) -> None:
-    """After a run of everything: each key matches one row, has its type, and no row is left unused."""
+async def test_every_stored_key_is_in_the_table(make_store: MakeStore, private: bool) -> None:
+    """After a use of every feature each key matches one row and has its type, and no row is unused."""
     store = await make_store(private=private, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
     await everything(store)
     seen: set[str] = set()
@@ -164,7 +184,10 @@ async def test_what_is_in_the_store_is_in_the_table(make_store: MakeStore, priva
         type_name: Any = await store.redis.type(raw)
         assert type_name.decode().upper() == TYPES[rows[0]], key
         seen.add(rows[0])
-    of_users, for_a_moment = {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr"}, {"t:deleting"}
+    of_users, for_a_moment = (
+        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr"},
+        {"t:deleting", "t:addresses:full"},
+    )
     assert set(PATTERNS) - seen - for_a_moment == (set() if private else of_users)
 
 
@@ -211,16 +234,19 @@ async def everything(store: Store) -> None:
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()
-    offences = Offences(store.connection, store.scripts, store.keys, store.clock, {"joins": 1})
-    await offences.charge([Charge("joins", "192.0.2.1", 9)])
+    renaming = Renaming(store.connection, store.scripts, store.keys, {})
+    await renaming.run()
+    assert await renaming.claim()
+    await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
+    await store.rate_limits.charge([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
     await store.software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
 
 
 async def some_users(store: Store) -> None:
-    """Sightings in every mode, of places with names of every kind."""
+    """Unique users in every mode, in places with names of every kind."""
     places = [
-        place_names("GB", "ENG", "St. Mary: Œ/~_ 東京", "SW1A"),
-        place_names("DE", "", "x" * 200, "1 2"),
+        place_names("United Kingdom", "St. Mary: Œ/~_ 東京", "SW1A"),
+        place_names("Germany", "x" * 200, "1 2"),
     ]
     for mode in ("exact", "hashed", "hyperloglog"):
         users = Uniques(
@@ -230,5 +256,5 @@ async def some_users(store: Store) -> None:
             UniqueRules(mode, secret=b"s" * 32),
         )
         for user in ("192.0.2.1", "2001:db8:1:2::/64", "2001:db8::1"):
-            batch = [Sighting(info_hash(1), user, place) for place in places]
-            await users.sight(batch, store.clock.now)
+            batch = [UniqueUserEvent(info_hash(1), user, place) for place in places]
+            await users.count(batch, store.clock.now)

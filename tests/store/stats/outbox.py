@@ -1,11 +1,11 @@
-"""Puts figures into the outbox as the scripts do that count: through the same fragment."""
+"""Writes counts into the outbox through the same fragment as the counting scripts."""
 
 from tests.store.harness import Store
-from tracker.store.outbox import Outbox
-from tracker.store.scripts import Script, source
+from tracker.store.client.scripts import Script, source
+from tracker.store.stats.outbox import Outbox
 
 _EXPORT = (
-    "#!lua\nlocal P, outbox_most = KEYS[1], tonumber(ARGV[1])\n"
+    "#!lua\nlocal P, call, max_waiting = KEYS[1], redis.call, tonumber(ARGV[1])\n"
     + source("outbox")
     + "for i = 2, #ARGV, 3 do export(ARGV[i], ARGV[i + 1], ARGV[i + 2]) end\n"
 )
@@ -26,7 +26,7 @@ async def dropped(store: Store) -> int:
 
 
 async def contents(store: Store) -> dict[int, dict[str, int]]:
-    """What waits, by minute; checks that the number of waiting figures and the minutes agree with it."""
+    """The waiting counts by minute; checks that their number and the list of minutes agree with them."""
     minutes = [int(m) for m in await store.redis.zrange(store.keys.outbox(), 0, -1)]
     found = {
         minute: {

@@ -1,4 +1,4 @@
-"""Client programs: what is counted, how much of it is kept, and for how long."""
+"""Client software: what is counted, how much of it is kept, and for how long."""
 
 from datetime import UTC, datetime
 from typing import Any
@@ -8,11 +8,11 @@ from redis.exceptions import OutOfMemoryError
 from structlog.testing import capture_logs
 
 from tests.store.harness import START, Store, running
-from tracker.store import software
-from tracker.store.keys import Keys
-from tracker.store.months import month_of, month_start
-from tracker.store.software import MAX_BATCH, Software, parted, shown
-from tracker.store.swarms import SwarmRules
+from tracker.store.schema.keys import Keys
+from tracker.store.stats import client_software
+from tracker.store.stats.client_software import MAX_BATCH, Software, parted, shown
+from tracker.store.stats.months import month_of, month_start
+from tracker.store.swarms.rules import SwarmRules
 
 QB, TR = "qBittorrent 5.0.2", "Transmission 4.0.6"
 LATER = month_start(START, 1).timestamp()
@@ -43,7 +43,7 @@ async def test_months_live_13_months_beyond_their_end(store: Store) -> None:
 
 
 async def test_a_batch_that_is_sent_again_counts_once(store: Store) -> None:
-    """And only the last one: whoever sends keeps them in order."""
+    """Only the last batch of a sender is recognised; senders keep their batches in order."""
     for number in (1, 1, 2, 2):
         await store.software.add(number, {(QB, ""): 1}, START)
     other = Software(store.connection, store.scripts, store.keys)
@@ -59,9 +59,9 @@ async def test_more_than_a_batch_is_refused(store: Store) -> None:
 async def test_invented_names_do_not_push_out_the_frequent(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """A board is cut back when it has grown too long, to those seen most."""
-    monkeypatch.setattr(software, "KEPT_MEMBERS", 10)
-    monkeypatch.setattr(software, "MOST_MEMBERS", 15)
+    """A leaderboard that has grown too long is cut back to the names with the highest counts."""
+    monkeypatch.setattr(client_software, "KEPT_MEMBERS", 10)
+    monkeypatch.setattr(client_software, "MAX_MEMBERS", 15)
     await store.software.add(1, {(QB, ""): 5, (TR, ""): 4, (QB, "denied"): 5}, START)
     for number in range(2, 50):
         invented = {(f"x{number}.{n}", label): 1 for n in range(4) for label in ("", "unknown torrent")}
@@ -73,17 +73,17 @@ async def test_invented_names_do_not_push_out_the_frequent(
     assert (await store.software.top("failures", month_of(START)))[0] == (f"{QB}: denied", 5)
 
 
-async def test_a_name_that_becomes_frequent_gets_onto_a_full_board(store: Store) -> None:
-    """There is room above what is kept, so that a newcomer is not cut at once."""
+async def test_a_name_that_becomes_frequent_gets_onto_a_full_leaderboard(store: Store) -> None:
+    """A leaderboard has spare room, so that a new name is not cut at once."""
     for number in range(10):
         await store.software.add(number, {(f"x{number}.{n}", ""): 2 for n in range(MAX_BATCH)}, START)
-    assert await store.software.size("joins") == 1000 == software.KEPT_MEMBERS
+    assert await store.software.size("joins") == 1000 == client_software.KEPT_MEMBERS
     for number in range(10, 16):
         await store.software.add(number, {(QB, ""): 1}, START)
     assert (await store.software.top("joins"))[0] == (QB, 6)
 
 
-async def test_a_board_of_another_type_costs_the_others_nothing(store: Store) -> None:
+async def test_a_leaderboard_of_another_type_affects_no_other(store: Store) -> None:
     await store.redis.set(store.keys.client_software("joins", "all"), "x")
     with capture_logs() as logs:
         await store.software.add(1, {(QB, ""): 1, (QB, "denied"): 1}, START)
@@ -92,7 +92,7 @@ async def test_a_board_of_another_type_costs_the_others_nothing(store: Store) ->
     assert await store.software.top("failures") == [(f"{QB}: denied", 1)]
 
 
-async def test_a_full_store_takes_nothing_and_says_so(start_server: Any, prefix: str) -> None:
+async def test_a_full_store_counts_nothing_and_reports_it(start_server: Any, prefix: str) -> None:
 
     server = start_server("--appendonly", "no")
     async with running(Store(server.url, Keys(prefix), SwarmRules())) as store:
@@ -105,7 +105,7 @@ async def test_a_full_store_takes_nothing_and_says_so(start_server: Any, prefix:
 
 
 @pytest.mark.parametrize("name", [QB, "-AB:", "x"])
-async def test_a_failure_is_told_apart_from_its_program(store: Store, name: str) -> None:
+async def test_a_failure_is_separate_from_its_client_software(store: Store, name: str) -> None:
     await store.software.add(1, {(name, "not: here"): 1}, START)
     ((member, times),) = await store.software.top("failures")
     assert (parted(member), times) == ((name, "not: here"), 1)

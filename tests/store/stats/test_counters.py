@@ -1,4 +1,4 @@
-"""What is counted and measured: exact, whatever the store does meanwhile (rows T20, C1, C7 to C10)."""
+"""Counters and measurements: exact, whatever happens to the store meanwhile (rows T20, C1, C7 to C10)."""
 
 import asyncio
 import math
@@ -10,15 +10,17 @@ from collections import Counter
 import pytest
 import structlog
 
-from tests.servers import Server
+from loadtest.servers import Server
+from tests.store.client.proxy import Proxy
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store
-from tests.store.proxy import Proxy
-from tracker.store.connection import Connection, connect
-from tracker.store.counters import Counters
-from tracker.store.scripts import Scripts
-from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
-from tracker.telemetry import Telemetry
+from tests.waiting import eventually, in_background
+from tracker.runtime.telemetry import Telemetry
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.stats.counters import Counters
+from tracker.store.stats.series import FIGURES
+from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
 
 
 async def test_counts_are_written_as_counted(store: Store) -> None:
@@ -36,7 +38,7 @@ async def test_counts_are_written_as_counted(store: Store) -> None:
 async def test_nothing_is_lost_or_counted_twice_under_concurrency(
     store: Store, make_store: MakeStore
 ) -> None:
-    """T20: two processes, counts going on while they are written."""
+    """T20: two processes count while counts are written."""
     other = await make_store()
 
     async def count(counters: Counters) -> None:
@@ -57,19 +59,19 @@ async def test_nothing_is_lost_or_counted_twice_under_concurrency(
     assert await store.redis.hget(store.keys.failures(), "denied") == b"2000"
 
 
-async def test_counts_are_kept_while_the_store_is_away(store: Store) -> None:
+async def test_counts_are_kept_while_the_store_is_unavailable(store: Store) -> None:
     store.counters.count("requests", by=5)
     store.connection._lost(OSError())
     await store.counters.flush()
     store.counters.count("requests", by=2)
     await store.counters.flush()
-    assert await store.connection._returned()
+    assert await store.connection._reconnected()
     await store.counters.flush()
     assert await figures(store) == {"requests": 7}
 
 
-async def test_a_lost_answer_does_not_count_twice(any_server: Server, store: Store) -> None:
-    """The store had added the batch, but nobody heard it say so."""
+async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Store) -> None:
+    """The store had added the batch, but its reply never arrived."""
     async with Proxy(any_server) as proxy:
         connection = Connection(connect(proxy.url, connect_timeout=1), timeout=1)
         counters = Counters(connection, Scripts(connection, store.keys.prefix), store.keys, store.clock)
@@ -81,16 +83,16 @@ async def test_a_lost_answer_does_not_count_twice(any_server: Server, store: Sto
         assert connection.away
         assert await figures(store) == {"requests": 10}
         counters.count("requests", by=5)
-        assert await connection._returned()
+        assert await connection._reconnected()
         await counters.flush()
         assert await figures(store) == {"requests": 15}
         await connection.close()
 
 
-async def test_the_tap_hears_of_everything_once(store: Store) -> None:
-    """Whatever the seconds, the flushes and the store do meanwhile."""
+async def test_the_callback_receives_each_count_once(store: Store) -> None:
+    """Whatever seconds pass, whatever is flushed, and whatever happens to the store."""
     telemetry = Telemetry()
-    tapped = Counters(store.connection, store.scripts, store.keys, store.clock, tap=telemetry.take_over)
+    tapped = Counters(store.connection, store.scripts, store.keys, store.clock, tap=telemetry.add_second)
     for second in (0, 1, 0, 5, 1):
         tapped.count("requests", "announces", by=2, at=START + second)
         tapped.observe("announce_batch", 3, at=START + second)
@@ -100,7 +102,7 @@ async def test_the_tap_hears_of_everything_once(store: Store) -> None:
     tapped.count("requests")
     await tapped.flush()
     await tapped.flush()
-    assert await store.connection._returned()
+    assert await store.connection._reconnected()
     await tapped.flush()
     snapshot = telemetry.snapshot()
     assert snapshot.counts == {"requests": 11, "announces": 10, "scrapes": 5}
@@ -109,7 +111,7 @@ async def test_the_tap_hears_of_everything_once(store: Store) -> None:
 
 
 async def test_a_cancelled_write_is_repeated(store: Store) -> None:
-    """On a graceful stop nothing is lost, wherever the loop was."""
+    """A graceful stop loses nothing, wherever the loop was interrupted."""
     for turns in range(12):
         store.counters.count("requests")
         writer = asyncio.Task(store.counters.flush())
@@ -121,19 +123,17 @@ async def test_a_cancelled_write_is_repeated(store: Store) -> None:
     assert await figures(store) == {"requests": 12}
 
 
-async def test_running_writes_by_itself(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("tracker.store.counters.FLUSH_SECONDS", 0.001)
-    loop = asyncio.Task(store.counters.run())
-    store.counters.count("scrapes", by=9)
-    async with asyncio.timeout(5):
-        while await figures(store) != {"scrapes": 9}:
-            await asyncio.sleep(0.001)
-    loop.cancel()
-    await asyncio.gather(loop, return_exceptions=True)
+async def test_the_loop_writes_counts(store: Store) -> None:
+    async def written() -> bool:
+        return await figures(store) == {"scrapes": 9}
+
+    async with in_background(store.counters.run(pause_seconds=0.001)):
+        store.counters.count("scrapes", by=9)
+        await eventually(written)
 
 
 async def test_a_key_of_the_wrong_type_does_not_stop_the_others(store: Store) -> None:
-    await store.redis.sadd(store.keys.stat("requests"), "somebody was here")
+    await store.redis.sadd(store.keys.stat("requests"), "a string")
     store.counters.count("requests")
     store.counters.count("announces")
     store.counters.count("failures.denied")
@@ -163,7 +163,7 @@ async def test_an_event_is_in_one_slice_of_each_precision(store: Store, at: floa
 
 
 async def test_boundaries_between_slices(store: Store) -> None:
-    """C1: 59.999 is one minute, 60 is the next."""
+    """C1: 59.999 is in one minute, 60 in the next."""
     for at in (START + 59.999, START + 60, START + 119.999):
         store.counters.count("n", at=at)
     await store.counters.flush()
@@ -176,7 +176,7 @@ async def test_boundaries_between_slices(store: Store) -> None:
 
 
 async def test_late_and_future_events_are_in_the_slice_they_name(store: Store) -> None:
-    """C7: also when the newer ones were written before."""
+    """C7: also if newer events were written before."""
     times = [START, START - 100, START + 100, START - 10**6, START + 10**6, START]
     for at in times:
         store.counters.count("n", at=at)
@@ -193,7 +193,7 @@ async def test_late_and_future_events_are_in_the_slice_they_name(store: Store) -
 @pytest.mark.parametrize(
     "name", ["a:b", "60:a", ":", "dist", "failures.it says: 100 % full", "ü\n~", "count:1:x", "x" * 500]
 )
-async def test_names_survive_as_they_are(store: Store, name: str) -> None:
+async def test_names_are_stored_unchanged(store: Store, name: str) -> None:
     """C8."""
     store.counters.count(name, by=3)
     store.counters.observe(name, 4)
@@ -203,8 +203,8 @@ async def test_names_survive_as_they_are(store: Store, name: str) -> None:
     assert (await store.counters.distribution(name, 60))[1] == Distribution(1, 4, 0, 4, 4)
 
 
-async def test_sums_of_all_time_are_kept_beside_the_slices(store: Store) -> None:
-    """T20: of those that have one."""
+async def test_totals_of_all_time_are_kept_beside_the_slices(store: Store) -> None:
+    """T20: for the counters that have one."""
     for name in ("announces", "scrapes", "requests", "reaps", "repairs", "forgotten", "tally_dropped"):
         store.counters.count(name, "failures.denied", "joins", by=2)
     store.clock.now += 3600
@@ -223,17 +223,17 @@ async def test_sums_of_all_time_are_kept_beside_the_slices(store: Store) -> None
     assert len(await store.redis.keys(f"{store.keys.prefix}stats:*")) == 8
 
 
-async def test_nothing_is_no_event(store: Store) -> None:
+async def test_a_count_of_zero_is_no_event(store: Store) -> None:
     store.counters.count("n", by=0)
     store.counters.observe("d", math.nan)
     await store.counters.flush()
     assert await store.counters.names() == await store.counters.distribution_names() == []
 
 
-async def test_what_several_processes_measure_is_one_distribution(
+async def test_measurements_of_several_processes_form_one_distribution(
     store: Store, make_store: MakeStore
 ) -> None:
-    """C10: as if one had measured it all."""
+    """C10: as if one process had measured everything."""
     other, values = await make_store(), [0.1 * number for number in range(100)]
     for number, value in enumerate(values):
         counters = (store.counters, other.counters)[number % 2]
@@ -252,7 +252,7 @@ async def test_what_several_processes_measure_is_one_distribution(
 
 
 async def test_a_constant_series_stays_constant_in_the_store(store: Store) -> None:
-    """C10: whatever digits it has."""
+    """C10: whatever its digits."""
     for value in (0.1, 1 / 3, 1e-300, 123456789.123456789, -7.7e200, 5):
         for _ in range(7):
             for _ in range(3):
@@ -264,8 +264,8 @@ async def test_a_constant_series_stays_constant_in_the_store(store: Store) -> No
 
 
 async def test_a_slice_of_the_wrong_type_does_not_stop_the_others(store: Store) -> None:
-    await store.redis.set(store.keys.counter(60, "n"), "somebody was here")
-    await store.redis.set(store.keys.distribution(60, "d"), "somebody was here")
+    await store.redis.set(store.keys.counter(60, "n"), "a string")
+    await store.redis.set(store.keys.distribution(60, "d"), "a string")
     await store.redis.hset(store.keys.distribution(300, "d"), START, "no distribution")
     store.counters.count("n", "m")
     store.counters.observe("d", 1)
@@ -279,15 +279,15 @@ async def test_a_slice_of_the_wrong_type_does_not_stop_the_others(store: Store) 
         assert (await store.counters.distribution(name, 86400))[1] == Distribution(1, 1, 0, 1, 1)
 
 
-async def test_what_is_exported_waits_by_the_minute_of_the_event(store: Store) -> None:
-    """In the outbox, as many as may wait there."""
+async def test_exported_counts_wait_by_the_minute_of_the_event(store: Store) -> None:
+    """In the outbox, up to its maximum."""
     exporting = Counters(
         store.connection,
         store.scripts,
         store.keys,
         store.clock,
         exports=lambda name: name.startswith("a"),
-        outbox_most=2,
+        max_outbox=2,
     )
     for name, at in (("b", 0), ("a", 59), ("a", 60), ("a:2", 61)):
         exporting.count(name, by=2, at=START + at)
@@ -302,9 +302,9 @@ async def test_what_is_exported_waits_by_the_minute_of_the_event(store: Store) -
 
 async def test_an_outbox_of_the_wrong_type_stops_nothing(store: Store) -> None:
     counters = Counters(
-        store.connection, store.scripts, store.keys, store.clock, exports=lambda name: True, outbox_most=9
+        store.connection, store.scripts, store.keys, store.clock, exports=lambda name: True, max_outbox=9
     )
-    await store.redis.set(store.keys.outbox_minute(START), "somebody was here")
+    await store.redis.set(store.keys.outbox_minute(START), "a string")
     counters.count("a", "b")
     with structlog.testing.capture_logs() as logs:
         await counters.flush()
@@ -312,8 +312,9 @@ async def test_an_outbox_of_the_wrong_type_stops_nothing(store: Store) -> None:
     assert await store.counters.series("b", 1) == [(START, 1)]
 
 
-async def test_an_outage_fills_no_memory(store: Store) -> None:
-    """What is too old to be shown by the second is kept by the minute, and so on; nothing that is shown gets lost."""
+async def test_an_outage_does_not_fill_the_memory(store: Store) -> None:
+    """Counts too old for the precision of a second are kept by the minute, and so on. No slice that is shown is
+    lost."""
     store.connection._lost(OSError())
     counted: Counter[int] = Counter()
     for number in range(3000):
@@ -325,7 +326,7 @@ async def test_an_outage_fills_no_memory(store: Store) -> None:
             await store.counters.flush()
     await store.counters.flush()
     assert len(store.counters._counts) < 400 and len(store.counters._measured) < 400
-    assert await store.connection._returned()
+    assert await store.connection._reconnected()
     await store.counters.flush()
     for precision in PRECISIONS:
         expected: Counter[int] = Counter()
@@ -366,19 +367,18 @@ async def test_a_graceful_stop_loses_nothing(store: Store, make_store: MakeStore
 
 COUNTING = """
 import asyncio, os, sys, time
-from tracker.store import counters
-from tracker.store.connection import Connection, connect
-from tracker.store.keys import Keys
-from tracker.store.scripts import Scripts
-from tracker.store.slices import PRECISIONS, Distribution, oldest_retained, start_of
-from tracker.telemetry import Telemetry
+from tracker.store.stats import counters
+from tracker.store.client.connection import Connection, connect
+from tracker.store.schema.keys import Keys
+from tracker.store.client.scripts import Scripts
+from tracker.store.stats.slices import PRECISIONS, Distribution, oldest_retained, start_of
+from tracker.runtime.telemetry import Telemetry
 
 async def main(url, prefix):
-    counters.FLUSH_SECONDS = 0.2
     connection = Connection(connect(url, connect_timeout=5), timeout=5)
     ours = counters.Counters(connection, Scripts(connection, prefix), Keys(prefix), time.time)
     async with asyncio.TaskGroup() as tasks:
-        tasks.create_task(ours.run())
+        tasks.create_task(ours.run(pause_seconds=0.2))
         while True:
             ours.count("n")
             os.write(1, b".")
@@ -391,7 +391,7 @@ asyncio.run(main(*sys.argv[1:]))
 async def test_a_killed_process_loses_what_it_counted_since_its_last_write(
     any_server: Server, store: Store
 ) -> None:
-    """C9: kill -9. Less than it counts in a second, which is at most 200; it writes every 0.2 s here."""
+    """C9: kill -9. It loses less than it counts in a second, at most 200; here it writes every 0.2 s."""
     child = await asyncio.create_subprocess_exec(
         sys.executable, "-c", COUNTING, any_server.url, store.keys.prefix, stdout=asyncio.subprocess.PIPE
     )
@@ -409,3 +409,21 @@ async def test_a_killed_process_loses_what_it_counted_since_its_last_write(
 
 async def figures(store: Store) -> dict[str, int]:
     return {name: value for name, value in (await store.counters.totals()).items() if value}
+
+
+async def test_global_counts_exist_from_the_start(store: Store) -> None:
+    """Readers get 0, not nil, from a tracker's first heartbeat on, and after a wipe too."""
+    keys = {figure: store.keys.stat(figure) for figure in FIGURES}
+    assert await store.redis.mget(keys.values()) == [None] * len(keys)
+    await store.reaping.heartbeat()
+    assert await store.redis.mget(keys.values()) == [b"0"] * len(keys)
+    await store.redis.set(keys["announces"], "7")
+    await store.redis.delete(keys["scrapes"])
+    await store.redis.hset(keys["scrapes"], "some", "body's")
+    await store.reaping.heartbeat()
+    assert await store.redis.get(keys["announces"]) == b"7"
+    assert await store.redis.type(keys["scrapes"]) == b"hash"
+    async for _ in store.maintenance.wipe_statistics():
+        pass
+    await store.reaping.heartbeat()
+    assert await store.redis.mget(keys.values()) == [b"0"] * len(keys)

@@ -1,8 +1,8 @@
-"""Months, as figures are kept by them."""
+"""Months, by which statistics are kept."""
 
 from datetime import UTC, datetime
 
-from tracker.store.months import month_of, month_start
+from tracker.store.stats.months import month_of, month_start
 
 
 def test_months_are_counted_in_utc() -> None:

@@ -1,15 +1,15 @@
-"""What the counters say (rows C2, C8, C10, T20)."""
+"""Reading the counters (rows C2, C8, C10, T20)."""
 
 import pytest
 
 from tests.store.harness import START, Store, update
-from tracker.store import series
-from tracker.store.slices import PRECISIONS, RETAINED, Distribution
+from tracker.store.stats import series
+from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-async def test_slices_are_sorted_and_the_old_ones_hidden(store: Store, precision: int) -> None:
-    """C2: also when nobody has cleaned them yet."""
+async def test_slices_are_sorted_and_old_ones_hidden(store: Store, precision: int) -> None:
+    """C2: even before a cleanup."""
     now = start = START - START % precision
     store.clock.now = now + precision - 0.5
     ages = (0, 1, RETAINED - 1, RETAINED, RETAINED + 1, 9 * RETAINED)
@@ -23,8 +23,8 @@ async def test_slices_are_sorted_and_the_old_ones_hidden(store: Store, precision
     assert await store.counters.series("n", precision) == shown[1:]
 
 
-async def test_zeros_fill_what_was_not_counted(store: Store) -> None:
-    """C2: up to the current slice; a slice that lies ahead is shown too."""
+async def test_zeros_fill_empty_slices(store: Store) -> None:
+    """C2: up to the current slice; a slice in the future is shown too."""
     for at, by in ((START - 5, 7), (START, 9), (START + 60, 11)):
         store.counters.count("n", at=at, by=by)
     await store.counters.flush()
@@ -44,8 +44,8 @@ async def test_zeros_fill_what_was_not_counted(store: Store) -> None:
     assert len(await store.counters.series("none", 1, first=-(10**9), last=10**12, fill=True)) == RETAINED
 
 
-async def test_a_stretch_of_time_is_read(store: Store) -> None:
-    """``first`` and ``last`` are moments in the slices wanted."""
+async def test_a_period_is_read(store: Store) -> None:
+    """``first`` and ``last`` are times within the first and last slice."""
     for age in range(5):
         store.counters.count("n", at=START - 60 * age)
         store.counters.observe("d", age, at=START - 60 * age)
@@ -63,7 +63,7 @@ async def test_a_stretch_of_time_is_read(store: Store) -> None:
 
 
 async def test_old_distributions_are_hidden_too(store: Store) -> None:
-    """C2, C10: and where nothing is left there is none."""
+    """C2, C10: when no slice remains, there is no distribution."""
     store.counters.observe("d", 1)
     await store.counters.flush()
     assert (await store.counters.distribution("d", 1))[0] == [(START, Distribution(1, 1, 0, 1, 1))]
@@ -72,8 +72,8 @@ async def test_old_distributions_are_hidden_too(store: Store) -> None:
     assert await store.counters.distribution("none", 60) == ([], None)
 
 
-async def test_what_others_write_among_the_slices_is_left_out(store: Store) -> None:
-    """C2: fields that are no time, values that are no figure."""
+async def test_values_of_other_programs_among_the_slices_are_left_out(store: Store) -> None:
+    """C2: fields that are no time, values that are no number."""
     store.counters.count("n")
     store.counters.observe("d", 1)
     await store.counters.flush()
@@ -85,7 +85,7 @@ async def test_what_others_write_among_the_slices_is_left_out(store: Store) -> N
 
 
 @pytest.mark.parametrize("precision", [0, -1, 2, 59, 61])
-async def test_there_are_no_other_precisions(store: Store, precision: int) -> None:
+async def test_an_unknown_precision_is_refused(store: Store, precision: int) -> None:
     with pytest.raises(ValueError, match="no slices"):
         await store.counters.series("n", precision)
     with pytest.raises(ValueError, match="no slices"):
@@ -93,7 +93,7 @@ async def test_there_are_no_other_precisions(store: Store, precision: int) -> No
 
 
 async def test_names_are_found_by_pattern(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """C8: page by page, whatever stands in them."""
+    """C8: page by page, with any characters."""
     monkeypatch.setattr(series, "_PAGE", 3)
     names = ["announces", "announces.v4", "failures.denied", "failures.not: here", "Z"]
     store.counters.count(*names)
@@ -106,7 +106,7 @@ async def test_names_are_found_by_pattern(store: Store, monkeypatch: pytest.Monk
     assert await store.counters.distribution_names("s*") == ["seconds"]
 
 
-async def test_all_figures_are_read(store: Store) -> None:
+async def test_all_totals_are_read(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s", bytes_left=0))
     store.counters.count("repairs", by=2)
@@ -125,13 +125,14 @@ async def test_all_figures_are_read(store: Store) -> None:
         "tally_dropped": 0,
         "outbox_dropped": 0,
         "software_dropped": 0,
+        "unique_skipped": 0,
     }
     assert await store.counters.failures() == {"denied": 3}
 
 
 @pytest.mark.parametrize("written", ["", "-1", "1.5", "many", "٣", "\x00", "9" * 5000])
-async def test_what_is_no_figure_reads_as_nothing(store: Store, written: str) -> None:
-    """A site may have written it; the figures beside it are read."""
+async def test_an_invalid_total_reads_as_zero(store: Store, written: str) -> None:
+    """A site may have written it; the totals beside it are read."""
     await store.redis.set(store.keys.stat("reaped"), written)
     await store.redis.set(store.keys.stat("repairs"), "2")
     await store.redis.hset(store.keys.failures(), mapping={"denied": written, b"\xff": "3"})

@@ -4,10 +4,10 @@ import math
 import statistics
 
 import pytest
-from hypothesis import given, settings
+from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.store.slices import (
+from tracker.store.stats.slices import (
     PRECISIONS,
     RETAINED,
     Distribution,
@@ -22,7 +22,6 @@ VALUES = st.lists(
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@settings(deadline=None)
 @given(at=st.floats(0, 4e9))
 def test_a_moment_is_in_one_slice_of_each_precision(precision: int, at: float) -> None:
     """C1."""
@@ -36,18 +35,16 @@ def test_a_slice_ends_where_the_next_begins() -> None:
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
-@settings(deadline=None)
 @given(now=st.floats(20_000_000, 4e9))
 def test_the_last_slices_are_retained(precision: int, now: float) -> None:
-    """C2: the current one among them."""
+    """C2: the current slice included."""
     retained = range(oldest_retained(now, precision), math.floor(now) + 1, precision)
     assert len(retained) == RETAINED and retained[-1] == start_of(now, precision)
     assert retained[0] > now - RETAINED * precision
 
 
-@settings(deadline=None)
 @given(now=st.integers(20_000_000, 2_000_000_000), age=st.integers(-10, 20_000_000))
-def test_what_is_merged_stays_in_every_slice_that_is_shown(now: int, age: int) -> None:
+def test_a_merged_event_stays_in_every_slice_that_is_shown(now: int, age: int) -> None:
     at = max(0, now - age)
     merged = finest_retained(at, now)
     for precision in PRECISIONS:
@@ -68,14 +65,12 @@ def same(found: Distribution | None, values: list[float]) -> None:
     assert found.deviation == pytest.approx(statistics.pstdev(values), rel=1e-7, abs=1e-8 * largest + 1e-150)
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_a_distribution_equals_the_reference(values: list[float]) -> None:
     """C10."""
     same(Distribution.of(values), values)
 
 
-@settings(deadline=None)
 @given(st.lists(VALUES, min_size=1, max_size=5))
 def test_distributions_merge_into_that_of_all_values(parts: list[list[float]]) -> None:
     """C10: over slices and processes."""
@@ -87,7 +82,6 @@ def test_distributions_merge_into_that_of_all_values(parts: list[list[float]]) -
     same(total, [value for part in parts for value in part])
 
 
-@settings(deadline=None)
 @given(st.floats(allow_nan=False, allow_infinity=False), st.integers(1, 100), st.integers(1, 100))
 def test_a_constant_series_does_not_deviate(value: float, count: int, more: int) -> None:
     """C10: exactly 0, before and after merging."""
@@ -97,14 +91,13 @@ def test_a_constant_series_does_not_deviate(value: float, count: int, more: int)
     assert one.merge(other).mean == value
 
 
-def test_nothing_has_no_distribution() -> None:
-    """C10: and what is no number is nothing."""
+def test_an_empty_distribution_has_no_values() -> None:
+    """C10: values that are no number are ignored."""
     assert Distribution.of([]) is None
     assert Distribution.of([math.nan, math.inf, -math.inf]) is None
     assert Distribution.of([math.nan, 2]) == Distribution(1, 2, 0, 2, 2)
 
 
-@settings(deadline=None)
 @given(VALUES)
 def test_the_stored_form_keeps_every_digit(values: list[float]) -> None:
     one = Distribution.of(values)
@@ -112,6 +105,6 @@ def test_the_stored_form_keeps_every_digit(values: list[float]) -> None:
 
 
 @pytest.mark.parametrize("text", [b"", b"1 2 3", b"x 1 2 3 4", b"1 2 3 4 x"])
-def test_what_is_no_distribution_is_refused(text: bytes) -> None:
+def test_an_invalid_distribution_is_refused(text: bytes) -> None:
     with pytest.raises((ValueError, TypeError)):
         Distribution.decode(text)

@@ -1,4 +1,4 @@
-"""renewing.lua does for regular announces exactly what changing.lua does for all of them, at a fraction of the price."""
+"""announce_regular.lua handles regular announces exactly as announce_other.lua does, at a fraction of the cost."""
 
 import asyncio
 import random
@@ -7,20 +7,21 @@ from typing import Any
 
 import pytest
 
-from tests.servers import Server
+from loadtest.invariants import check_invariants
+from loadtest.servers import Server
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, running, update
-from tests.store.invariants import check_invariants
-from tracker.store.keys import Keys
-from tracker.store.scripts import Script, source
-from tracker.store.swarms import Admitted, Moved, PeerUpdate, SwarmRules
+from tracker.store.client.scripts import Script, source
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.codec import Admitted, PeerUpdate, TrafficTotals
+from tracker.store.swarms.rules import SwarmRules
 
 UPDATE = "local UPDATE = 117"
 
 
 @pytest.fixture
 async def long_way(any_server: Server, prefix: str) -> AsyncIterator[Store]:
-    """A store for which no announce is a regular one."""
+    """A store that treats no announce as regular."""
     keys = Keys(f"{prefix}long:")
     async with running(Store(any_server.url, keys, SwarmRules())) as store:
         text = source("announce")
@@ -32,7 +33,7 @@ async def long_way(any_server: Server, prefix: str) -> AsyncIterator[Store]:
 
 
 async def contents(store: Store) -> dict[str, Any]:
-    """All that is stored, as one reads it, without what passes by itself."""
+    """All stored values in readable form, except times that run down by themselves."""
     readers: dict[bytes, Any] = {
         b"hash": store.redis.hgetall,
         b"set": store.redis.smembers,
@@ -47,7 +48,7 @@ async def contents(store: Store) -> dict[str, Any]:
 
 
 def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
-    """(seconds that pass before, an announce): mostly regular, of a few peers of every kind."""
+    """(seconds to wait first, announce): mostly regular ones, of a few peers of every kind."""
     source = random.Random(seed)
     moved: dict[int, int] = dict.fromkeys(range(1, 9), 0)
     announces = []
@@ -78,27 +79,30 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
 
 
 @pytest.mark.parametrize("seed", range(4))
-async def test_both_ways_end_alike(store: Store, long_way: Store, seed: int) -> None:
-    told: dict[str, list[Any]] = {"short": [], "long": []}
-    for name, one in (("short", store), ("long", long_way)):
-        one.swarms._on_batch = lambda announces, moved, name=name: told[name].append(moved)  # type: ignore[misc]
+async def test_both_scripts_leave_the_same_contents(store: Store, long_way: Store, seed: int) -> None:
+    totals = []
     for seconds, announce in some_updates(seed):
         for one in (store, long_way):
             one.clock.now += seconds
-        assert await store.swarms.announce(announce) == await long_way.swarms.announce(announce)
-    assert told["short"] == told["long"] and any(moved != Moved(0, 0, 0, 0) for moved in told["short"])
+        short, long = [await one.announce_together(announce) for one in (store, long_way)]
+        assert short == long
+        totals.append(short[1])
+    assert any(moved != TrafficTotals(0, 0, 0, 0) for moved in totals)
     assert {k: v for k, v in (await contents(store)).items() if not k.startswith("long:")} == await contents(
         long_way
     )
     assert await check_invariants(long_way.redis, long_way.keys) > 0
 
 
-async def test_regular_announces_take_the_short_way(store: Store) -> None:
-    """Otherwise the test above would say nothing: with the long way broken, they still get their answers."""
+async def test_regular_announces_take_the_short_script(store: Store) -> None:
+    """Without this check the comparison above would prove nothing: a failed regular announce is still answered by the
+    other script."""
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s", bytes_left=0))
     text = source("announce")
-    broken = text.replace("local function others()\n", "local function others()\n  error('long way')\n")
+    broken = text.replace(
+        "local function other_announces()\n", "local function other_announces()\n  error('long way')\n"
+    )
     assert broken != text
     store.scripts.announce = Script(store.connection.direct, store.keys.prefix, broken)
     for changes in ({}, {"uploaded": 5}, {"peers_wanted": 0}, {"with_ids": True}):
@@ -107,8 +111,8 @@ async def test_regular_announces_take_the_short_way(store: Store) -> None:
         assert isinstance(reply, Admitted) and (reply.seeders, reply.leechers) == (1, 1)
 
 
-async def test_in_private_mode_nothing_is_regular(make_store: MakeStore) -> None:
-    """A passkey has to be looked at each time."""
+async def test_private_mode_has_no_regular_announces(make_store: MakeStore) -> None:
+    """Each announce has to look up its passkey."""
     store = await make_store(private=True)
     await store.users.add("7", "a" * 20)
     await store.announce(update(1, "s", passkey="a" * 20))
@@ -119,8 +123,8 @@ async def test_in_private_mode_nothing_is_regular(make_store: MakeStore) -> None
 
 @pytest.mark.parametrize("text", ["", "many", "1.5", "nan", "inf", "-1", "1 2", "1e400", "9" * 400])
 @pytest.mark.parametrize("field", ["seeders", "leechers", "snatches"])
-async def test_figures_that_are_none_stop_nobody(store: Store, field: str, text: str) -> None:
-    """What somebody wrote where a count belongs is no count, and costs the other announces of the batch nothing."""
+async def test_an_invalid_count_fails_no_announce(store: Store, field: str, text: str) -> None:
+    """A count that is no number reads as zero, and the other announces of the batch are unaffected."""
     await store.announce(update(1, "s"))
     await store.redis.hset(store.keys.torrent(info_hash(1)), field, text)
     answers = await asyncio.gather(
@@ -137,14 +141,14 @@ async def test_figures_that_are_none_stop_nobody(store: Store, field: str, text:
 
 
 @pytest.mark.parametrize("event", ["s", "u", "p"])
-async def test_an_array_that_is_none_is_told_to_nobody(store: Store, event: str) -> None:
-    """An announce that was applied is answered as such, though there is nobody to tell of."""
+async def test_an_invalid_array_returns_no_peers(store: Store, event: str) -> None:
+    """The announce is applied and its reply lists no peers."""
     await store.announce(update(1, "s", bytes_left=0))
     if event != "s":
         await store.announce(update(2, "s"))
     array = f"{store.keys.prefix}swarm:{info_hash(1).hex()}:s4"
     await store.redis.delete(array)
-    await store.redis.rpush(array, "somebody else's")
+    await store.redis.rpush(array, "another program's")
     reply = await store.announce(update(2, event, uploaded=5))
     assert (reply.seeders, reply.leechers, reply.peers) == (1, 1, b"")
     assert (await store.peer(update(2)))["uploaded"] == "5"

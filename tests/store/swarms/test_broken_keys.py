@@ -1,13 +1,13 @@
-"""What somebody else wrote in the place of a figure or a key costs its own torrent something, and nobody else."""
+"""A broken value or key affects its own torrent only."""
 
 from typing import Any
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.harness import Store, info_hash, peer_id, text, update
-from tests.store.invariants import check_invariants
-from tests.store.test_sweep import sweep
-from tracker.store.swarms import Refused, due_deadline
+from tests.store.swarms.test_sweep import sweep
+from tracker.store.swarms.codec import Refused, due_deadline
 
 
 def changed(before: dict[bytes, Any], after: dict[bytes, Any]) -> set[bytes]:
@@ -15,7 +15,7 @@ def changed(before: dict[bytes, Any], after: dict[bytes, Any]) -> set[bytes]:
 
 
 @pytest.mark.parametrize("found_by", ["event", "due list", "sweep"])
-async def test_a_figure_that_is_none_does_not_keep_others_from_being_reaped(
+async def test_an_invalid_count_does_not_stop_other_peers_from_being_reaped(
     store: Store, found_by: str
 ) -> None:
     silent = [("1", update(1, "p")), ("2", update(2, "s", torrent=2))]
@@ -36,7 +36,7 @@ async def test_a_figure_that_is_none_does_not_keep_others_from_being_reaped(
 
 
 @pytest.mark.parametrize("damage", ["no number", "another type"])
-async def test_a_sum_that_is_none_fails_no_announce(store: Store, damage: str) -> None:
+async def test_an_invalid_sum_fails_no_announce(store: Store, damage: str) -> None:
     total = store.keys.stat("leechers")
     if damage == "no number":
         await store.redis.set(total, "some")
@@ -48,27 +48,27 @@ async def test_a_sum_that_is_none_fails_no_announce(store: Store, damage: str) -
 
 
 @pytest.mark.parametrize("array", ["endpoints", "ids"])
-async def test_a_stop_that_fails_changes_nothing(store: Store, array: str) -> None:
+async def test_a_failed_stop_changes_nothing(store: Store, array: str) -> None:
     for n in (1, 2):
         await store.announce(update(n, "s"))
     name = store.keys.swarm_array if array == "endpoints" else store.keys.swarm_array_ids
     await store.redis.delete(name(info_hash(1), "l4"))
-    await store.redis.rpush(name(info_hash(1), "l4"), "somebody else's")
+    await store.redis.rpush(name(info_hash(1), "l4"), "another program's")
     before = await store.dump()
     assert await store.swarms.announce(update(1, "x")) == Refused("error", "")
     assert changed(before, await store.dump()) == set()
 
 
-async def test_what_a_peer_keeps_of_its_torrents_does_not_keep_it_in_a_swarm(store: Store) -> None:
+async def test_a_broken_list_of_its_torrents_keeps_no_peer_in_a_swarm(store: Store) -> None:
     await store.announce(update(1, "s"))
     theirs = store.keys.peer_torrents(peer_id(1))
-    await store.redis.set(theirs, "somebody else's")
+    await store.redis.set(theirs, "another program's")
     assert (await store.announce(update(1, "x"))).outcome == "leave"
     await store.redis.delete(theirs)
     assert await check_invariants(store.redis, store.keys) == 0
 
 
-async def test_who_is_in_a_swarm_can_leave_when_the_torrent_was_deleted(store: Store) -> None:
+async def test_a_peer_can_leave_after_its_torrent_was_deleted(store: Store) -> None:
     for n in (1, 2):
         await store.announce(update(n, "s"))
     await store.redis.delete(store.keys.torrent(info_hash(1)))

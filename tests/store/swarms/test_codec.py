@@ -1,4 +1,4 @@
-"""What announce.lua is told, and what it answers."""
+"""The arguments of announce.lua and its replies."""
 
 import struct
 from typing import Any
@@ -6,14 +6,24 @@ from typing import Any
 import pytest
 
 from tests.store.harness import endpoint, info_hash, peer_id, update
-from tracker.store.swarms import Admitted, Moved, PeerUpdate, Refused
-from tracker.store.update import pack, pack_rules, parse, parse_moved
+from tracker.store.swarms.codec import (
+    Admitted,
+    AnnounceCodec,
+    PeerUpdate,
+    Refused,
+    TrafficTotals,
+    pack,
+    pack_rules,
+    parse,
+    parse_totals,
+)
+from tracker.store.swarms.rules import LiveRules, SwarmRules
 
 HEAD = "<80scBHII"
 
 
 def split(packed: bytes) -> tuple[bytes, list[bytes], bytes]:
-    """(the part of fixed length, the three figures, what follows them)"""
+    """(the fixed-length part, the three counts, the rest)"""
     size = struct.calcsize(HEAD)
     *figures, rest = packed[size:].split(b"\0", 3)
     return packed[:size], figures, rest
@@ -29,20 +39,20 @@ def split(packed: bytes) -> tuple[bytes, list[bytes], bytes]:
     ids=["seeder", "exact figures", "left unsaid"],
 )
 def test_an_announce_is_one_string(changes: dict[str, Any], figures: list[bytes]) -> None:
-    told = update(1, "s", timeout_seconds=2700.5, with_ids=True, **changes)
-    head, said, rest = split(pack(told))
+    announce = update(1, "s", timeout_seconds=2700.5, with_ids=True, **changes)
+    head, said, rest = split(pack(announce))
     hexed = (info_hash(1) + peer_id(1)).hex().encode()
     assert struct.unpack(HEAD, head) == (hexed, b"s", 1, 50, 2_700_500, 7)
     assert said == figures
-    assert rest == b"\x06" + endpoint(1) + peer_id(1) + b"\0\0"
+    assert rest == b"\x06" + endpoint(1) + peer_id(1) + b"\0\0\0"
 
 
-def test_what_is_of_any_length_has_its_length_before_it() -> None:
-    told = update(1, key_digest=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
-    rest = pack(told)[-(18 + 20 + 1 + 8 + 1 + 255) :]
+def test_fields_of_variable_length_have_a_length_prefix() -> None:
+    announce = update(1, key_digest=b"8 bytes!", passkey="é" * 200, endpoint=endpoint(1, v6=True))
+    rest = pack(announce)[-(18 + 20 + 1 + 8 + 1 + 255 + 1) :]
     assert rest[:18] == endpoint(1, v6=True)
     assert rest[18:38] == peer_id(1) and rest[38:47] == b"\x088 bytes!"
-    assert rest[47:] == b"\xff" + ("é" * 200).encode()[:255]
+    assert rest[47:] == b"\xff" + ("é" * 200).encode()[:255] + b"\0"
 
 
 def test_every_field_of_an_update_is_packed() -> None:
@@ -68,7 +78,19 @@ def test_every_field_of_an_update_is_packed() -> None:
 
 
 def test_rules_are_doubles() -> None:
-    assert struct.unpack("<11d", pack_rules(*range(11))) == tuple(range(11))
+    rules = SwarmRules(private=True, peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5)
+    numbers = struct.unpack("<17d", pack_rules(rules))
+    assert numbers[:4] == (60, 5, 7, 11) and numbers[11] == 0.5
+
+
+def test_a_reply_must_answer_every_announce() -> None:
+    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5)
+    moment, may_grow, rules, packed = codec.encode([update(1)])
+    assert (moment, may_grow, rules, packed) == ("1.500", 1, pack_rules(SwarmRules()), pack(update(1)))
+    admitted = Admitted(0, 1, 0, b"", b"", b"", b"", "join")
+    assert codec.decode([update(1)], [b"j 0 1 0 ", b"1 2 3 4"]) == ([admitted], TrafficTotals(1, 2, 3, 4))
+    with pytest.raises(ValueError, match="0 replies to 1 announces"):
+        codec.decode([update(1)], [b"1 2 3 4"])
 
 
 PEERS, PEERS6 = endpoint(1) + endpoint(2), endpoint(3, v6=True)
@@ -95,10 +117,11 @@ IDS, IDS6 = peer_id(1) + peer_id(2), peer_id(3)
     ],
     ids=["update", "join", "leave", "spaces among the peers", "ids", "IPv6", "refused", "error"],
 )
-def test_answers_are_read(reply: object, expected: Admitted | Refused) -> None:
+def test_replies_are_parsed(reply: object, expected: Admitted | Refused) -> None:
     assert parse(reply) == expected
 
 
-def test_what_was_moved_is_read() -> None:
-    assert parse_moved(b"1 2 3 9007199254740991") == Moved(1, 2, 3, 2**53 - 1)
-    assert parse_moved(b"") == Moved(0, 0, 0, 0)
+def test_moved_bytes_are_parsed() -> None:
+    assert parse_totals(b"1 2 3 9007199254740991") == TrafficTotals(1, 2, 3, 2**53 - 1)
+    assert parse_totals(b"") == TrafficTotals(0, 0, 0, 0)
+    assert parse_totals(b"0 0 0 0 5 6") == TrafficTotals(0, 0, 0, 0, forgotten=5, refused=6)

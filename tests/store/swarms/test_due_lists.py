@@ -1,8 +1,8 @@
-"""Due lists: each peer stands in one, and goes from list to list for as long as it announces."""
+"""Due lists: each peer is in one list, and moves to a later list while it announces."""
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, peer_id, update
-from tracker.store.swarms import DUE_STEP_SECONDS, due_deadline
+from tracker.store.swarms.codec import DUE_STEP_SECONDS, due_deadline
 
 TIMEOUT = 2700.0
 
@@ -12,12 +12,12 @@ def deadline(store: Store, seconds: float = TIMEOUT) -> int:
 
 
 def name(deadline: int) -> bytes:
-    """What the timeouts of those in a list hold."""
+    """The values of the timeouts in a list."""
     return b"%d" % (deadline // DUE_STEP_SECONDS % 10_000)
 
 
 async def lists(store: Store) -> dict[int, list[int]]:
-    """Deadline -> the numbers of the peers whose entries are in it."""
+    """Deadline -> the numbers of the peers whose entries are in its list."""
     found = {}
     async for key in store.redis.scan_iter(f"{store.keys.prefix}due:*", 1000):
         entries = await store.redis.lrange(key, 0, -1)
@@ -26,7 +26,7 @@ async def lists(store: Store) -> dict[int, list[int]]:
     return found
 
 
-async def test_announces_leave_a_peer_where_it_stands(store: Store) -> None:
+async def test_announces_leave_a_peer_in_its_list(store: Store) -> None:
     await store.announce(update(1, "s"))
     first = deadline(store)
     for event in "uucp":
@@ -36,13 +36,13 @@ async def test_announces_leave_a_peer_where_it_stands(store: Store) -> None:
     assert await lists(store) == {first: [1], due_deadline(store.clock.now + 1 - 1800, TIMEOUT): [2]}
 
 
-async def test_who_announced_goes_to_the_list_of_the_new_timeout(store: Store) -> None:
+async def test_an_active_peer_moves_to_the_list_of_its_new_timeout(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s"))
     first = deadline(store)
     store.clock.now = first
-    await store.announce(update(1))  # the timeout lives for TIMEOUT more
-    await store.redis.unlink(store.keys.timeout(1, peer_id(2)))  # this one is over
+    await store.announce(update(1))  # the timeout lives for another TIMEOUT
+    await store.redis.unlink(store.keys.timeout(1, peer_id(2)))  # this one has ended
     assert await store.reaping.reap_due(first, 0, 64, 64) == (2, 1)
     (second,) = await lists(store)
     assert abs(second - deadline(store)) <= DUE_STEP_SECONDS
@@ -51,7 +51,7 @@ async def test_who_announced_goes_to_the_list_of_the_new_timeout(store: Store) -
     assert TIMEOUT - 60 < await store.redis.ttl(store.keys.timeout(1, peer_id(1))) <= TIMEOUT
 
 
-async def test_who_left_and_came_back_stands_in_one_list(store: Store) -> None:
+async def test_a_peer_that_left_and_came_back_is_in_one_list(store: Store) -> None:
     await store.announce(update(1, "s"))
     first = deadline(store)
     store.clock.now += 600
@@ -67,8 +67,8 @@ async def test_who_left_and_came_back_stands_in_one_list(store: Store) -> None:
     assert list((await lists(store)).values()) == [[1]]
 
 
-async def test_a_slice_at_a_time(store: Store) -> None:
-    """The list stays as it is until it is done."""
+async def test_a_list_is_processed_in_slices(store: Store) -> None:
+    """The list is unchanged until the last slice is done."""
     for number in range(1, 6):
         await store.announce(update(number, "s"))
     first = deadline(store)
@@ -80,9 +80,9 @@ async def test_a_slice_at_a_time(store: Store) -> None:
     assert second > first and numbers == [1, 2, 3, 4, 5]
 
 
-async def test_no_list_comes_too_late(make_store: MakeStore) -> None:
-    """A timeout that is longer than others may be is looked at before its end: the next announce may shorten it."""
-    store = await make_store(shortest_timeout=1000)
+async def test_a_list_is_never_later_than_the_shortest_timeout(make_store: MakeStore) -> None:
+    """A long timeout is checked before it ends, because the next announce may shorten it."""
+    store = await make_store(min_timeout=1000)
     await store.announce(update(1, "s", timeout_seconds=1500))
     first = deadline(store, 1000)
     assert await lists(store) == {first: [1]}
@@ -94,7 +94,7 @@ async def test_no_list_comes_too_late(make_store: MakeStore) -> None:
     assert second <= deadline(store, 1000) and first < second
 
 
-async def test_a_timeout_that_was_lost_is_made_anew(store: Store) -> None:
+async def test_a_lost_timeout_is_recreated(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.redis.unlink(store.keys.timeout(1, peer_id(1)))
     store.clock.now += 100

@@ -1,4 +1,4 @@
-"""A store that is full: joins have to wait, everything that keeps or frees memory goes on."""
+"""A full store: joins are refused; whatever keeps or frees memory goes on."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -6,11 +6,12 @@ from collections.abc import AsyncIterator, Callable
 import pytest
 from redis.exceptions import OutOfMemoryError
 
-from tests.servers import Server
+from loadtest.invariants import check_invariants
+from loadtest.servers import Server
 from tests.store.harness import ALICE, Store, info_hash, running, update
-from tests.store.invariants import check_invariants
-from tracker.store.keys import Keys
-from tracker.store.swarms import Refused, SwarmRules
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.codec import Refused
+from tracker.store.swarms.rules import SwarmRules
 
 PEERS = 300
 RULES = {"private": True, "peer_memory": 3600, "hnr_min_bytes": 0, "hnr_threshold": 1000, "forget_after": 100}
@@ -18,7 +19,7 @@ RULES = {"private": True, "peer_memory": 3600, "hnr_min_bytes": 0, "hnr_threshol
 
 @pytest.fixture(params=["valkey", "redis"])
 async def full(request: pytest.FixtureRequest, start_server: Callable[..., Server]) -> AsyncIterator[Store]:
-    """300 peers of user 7 (every third seeds) in torrent 1, torrent 2 without any, and not a byte left."""
+    """300 peers of user 7 (every third seeds) in torrent 1, none in torrent 2, and no free memory."""
     server = start_server("--appendonly", "no", binary=request.param)
     async with running(Store(server.url, Keys("t:"), SwarmRules(**RULES))) as store:  # type: ignore[arg-type]
         await store.users.add("7", ALICE)
@@ -30,7 +31,7 @@ async def full(request: pytest.FixtureRequest, start_server: Callable[..., Serve
 
 
 async def fill(store: Store) -> None:
-    """Lowers the limit to well below what is used: what connections take and give back must not matter."""
+    """Sets the limit well below the used memory, so that connection buffers do not matter."""
     used = (await store.redis.info("memory"))["used_memory"]
     await store.redis.config_set("maxmemory", used - 100_000)
     with pytest.raises(OutOfMemoryError):
@@ -44,13 +45,13 @@ async def make_room(store: Store) -> None:
 async def alice(
     store: Store, number: int, event: str = "u", torrent: int = 1, left: int | None = None
 ) -> str:
-    """What becomes of an announce: its outcome, or the refusal."""
+    """The outcome of an announce, or its refusal."""
     left = number % 3 if left is None else left
     reply = await store.swarms.announce(update(number, event, torrent, passkey=ALICE, bytes_left=left))
     return reply.code if isinstance(reply, Refused) else reply.outcome
 
 
-async def test_joins_wait_and_change_nothing(full: Store) -> None:
+async def test_joins_are_refused_and_change_nothing(full: Store) -> None:
     before = await full.dump()
     for number in range(PEERS, PEERS + 10):
         assert await alice(full, number, "s") == "store full"
@@ -61,7 +62,7 @@ async def test_joins_wait_and_change_nothing(full: Store) -> None:
 
 
 async def test_updates_work(full: Store) -> None:
-    """A peer must not be reaped because the store was full when it announced."""
+    """A full store must not time out active peers."""
     timeout = full.keys.timeout(1, update(5).peer_id)
     await full.redis.pexpire(timeout, 60_000)
     assert await alice(full, 5) == "update"
@@ -73,7 +74,7 @@ async def test_updates_work(full: Store) -> None:
 
 
 async def test_stops_reaps_and_sweeps_work(full: Store) -> None:
-    """And they make room: afterwards joins work again."""
+    """They free memory: joins work again afterwards."""
     for number in range(100):
         assert await alice(full, number, "x") == "leave"
     assert await check_invariants(full.redis, full.keys) == PEERS - 100
@@ -117,8 +118,8 @@ async def test_joins_work_again_when_there_is_room(full: Store) -> None:
     assert await check_invariants(full.redis, full.keys) == PEERS + 2
 
 
-async def test_leaving_makes_room_for_those_who_come(full: Store) -> None:
-    """Without anybody raising the limit: what 2,000 peers held is enough for others."""
+async def test_peers_that_leave_make_room_for_joins(full: Store) -> None:
+    """The limit stays: the memory of 2,000 peers is enough for others."""
     await make_room(full)
     async with running(Store(full.url, full.keys, SwarmRules())) as public:
         crowd = range(10_000, 12_000)
@@ -131,8 +132,8 @@ async def test_leaving_makes_room_for_those_who_come(full: Store) -> None:
     assert await check_invariants(full.redis, full.keys) == PEERS + 1
 
 
-async def test_counts_are_written(full: Store) -> None:
-    """Refusals above all: the operator wants to see them."""
+async def test_counters_are_written(full: Store) -> None:
+    """Above all the refusals, which the operator has to see."""
     full.counters.count("requests", by=3)
     full.counters.count("failures.store full")
     await full.counters.flush()
@@ -147,7 +148,7 @@ async def test_the_heartbeat_goes_on(full: Store) -> None:
     assert await full.redis.get(full.keys.heartbeat()) == str(int(full.clock.now)).encode()
 
 
-async def test_removing_and_allowing_work(full: Store) -> None:
+async def test_removing_and_allowing_torrents_work(full: Store) -> None:
     assert await full.torrents.remove(info_hash(2))
     assert not await full.torrents.allow(info_hash(2))
     with pytest.raises(OutOfMemoryError):
@@ -155,14 +156,14 @@ async def test_removing_and_allowing_work(full: Store) -> None:
     assert await check_invariants(full.redis, full.keys) == PEERS
 
 
-async def test_what_is_to_be_removed_is_found(full: Store) -> None:
+async def test_search_works(full: Store) -> None:
     await make_room(full)
     await full.torrents.add(info_hash(3), {"name": "Too Large"})
     await fill(full)
     assert [torrent.name for torrent in (await full.torrents.search("large"))[1]] == ["Too Large"]
 
 
-async def test_who_makes_room_can_sign_in(full: Store) -> None:
+async def test_an_admin_can_sign_in(full: Store) -> None:
     await make_room(full)
     _, text = await full.tokens.create("site", "full")
     await fill(full)

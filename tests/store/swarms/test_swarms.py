@@ -1,19 +1,20 @@
 """Announces at the store: registration, refusals, joins, updates, stops (rows T2, T3, T5 to T8, T20, T25)."""
 
 import asyncio
+import random
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, START, Store, endpoint, info_hash, peer_id, update
-from tests.store.invariants import check_invariants
 from tracker.bittorrent import InfoHash, ScrapeFile
-from tracker.errors import StoreAway
-from tracker.store.swarms import Admitted, Refused, due_deadline
+from tracker.errors import StoreUnavailable
+from tracker.store.swarms.codec import COMPLETED_MEMBER, Admitted, Refused, due_deadline
 
 
-async def test_open_mode_registers_at_the_first_announce(store: Store) -> None:
-    """T3: the id, the way back, the place in the rankings."""
+async def test_open_mode_registers_a_torrent_at_its_first_announce(store: Store) -> None:
+    """T3: the ID, the way back from it, the place in the rankings."""
     reply = await store.announce(update(1, "s"))
     assert reply == Admitted(0, 1, 0, b"", b"", b"", b"", "join")
     assert await store.redis.get(store.keys.info_hash(info_hash(1))) == b"1"
@@ -27,8 +28,8 @@ async def test_ids_in_use_are_skipped(store: Store) -> None:
     assert await store.redis.get(store.keys.info_hash(info_hash(1))) == b"2"
 
 
-async def test_registered_mode_follows_the_register_at_once(make_store: MakeStore) -> None:
-    """T3: deleting makes the next announce fail, adding makes it succeed; old peers are still reaped."""
+async def test_registered_mode_follows_registrations_at_once(make_store: MakeStore) -> None:
+    """T3: after a deletion the next announce is refused, after an addition accepted. Old peers are still reaped."""
     store = await make_store(open=False)
     assert await store.refused(update(1, "s")) == "unknown torrent"
     await store.torrents.add(info_hash(1))
@@ -41,8 +42,31 @@ async def test_registered_mode_follows_the_register_at_once(make_store: MakeStor
     assert (await store.announce(update(1))).outcome == "join"
 
 
-async def test_what_registered_itself_stays_until_it_is_removed(make_store: MakeStore) -> None:
-    """docs/operations.md: a tracker that was open and becomes registered."""
+async def test_a_completion_without_permission_to_join_counts_for_members_only(store: Store) -> None:
+    """It counts as usual for a peer in the swarm. It changes nothing for a new peer or for another client's entry."""
+    completed = COMPLETED_MEMBER.decode()
+    await store.announce(update(1, "s"))
+    before = await store.dump()
+    for outsider in (
+        update(2, completed, bytes_left=0),
+        update(1, completed, bytes_left=0, endpoint=endpoint(2)),
+        update(1, completed, torrent=2, bytes_left=0),
+    ):
+        assert await store.refused(outsider) == "may not join"
+    assert await store.dump() == before
+    reply = await store.announce(update(1, completed, bytes_left=0, downloaded=1000))
+    assert (reply.outcome, reply.seeders, reply.completions) == ("update", 1, 1)
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_a_stop_reports_whether_it_removed_a_peer(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    found = [(await store.announce(update(peer, "x"))).outcome for peer in (2, 1, 1)]
+    assert found == ["absent", "leave", "absent"]
+
+
+async def test_a_self_registered_torrent_stays_registered_in_registered_mode(make_store: MakeStore) -> None:
+    """docs/operations.md: an open tracker that becomes a registered one."""
     await (await make_store()).announce(update(1, "s"))
     store = await make_store(open=False)
     assert (await store.announce(update(2, "s"))).outcome == "join"
@@ -50,7 +74,7 @@ async def test_what_registered_itself_stays_until_it_is_removed(make_store: Make
     assert await store.refused(update(2)) == "unknown torrent"
 
 
-async def test_a_site_may_register_by_writing_one_key(make_store: MakeStore) -> None:
+async def test_a_site_registers_a_torrent_by_writing_one_key(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     await store.redis.set(store.keys.info_hash(info_hash(1)), "4711")
     await store.announce(update(1, "s"))
@@ -84,7 +108,7 @@ async def test_peers_keep_their_torrent_id_until_the_swarm_is_empty(make_store: 
     assert await check_invariants(store.redis, store.keys) == 1
 
 
-async def test_an_id_given_out_twice_waits_for_the_first_swarm(make_store: MakeStore) -> None:
+async def test_an_id_assigned_twice_waits_for_the_first_swarm(make_store: MakeStore) -> None:
     store = await make_store(open=False)
     for number in (1, 2):
         await store.redis.set(store.keys.info_hash(info_hash(number)), "5")
@@ -94,7 +118,7 @@ async def test_an_id_given_out_twice_waits_for_the_first_swarm(make_store: MakeS
     await store.announce(update(2, "s", torrent=2))
 
 
-async def test_the_limits_of_open_mode(make_store: MakeStore) -> None:
+async def test_open_mode_limits_registrations(make_store: MakeStore) -> None:
     store = await make_store(max_torrents=3, new_per_address_hour=2)
     await store.announce(update(1, "s", torrent=1))
     await store.announce(update(1, "s", torrent=2))
@@ -107,7 +131,7 @@ async def test_the_limits_of_open_mode(make_store: MakeStore) -> None:
     assert 0 < await store.redis.ttl(store.keys.registered_by("11.0.0.1")) <= 3600
 
 
-async def test_ipv6_registers_by_its_64(make_store: MakeStore) -> None:
+async def test_ipv6_registrations_count_by_64_prefix(make_store: MakeStore) -> None:
     store = await make_store(new_per_address_hour=1)
     await store.announce(update(1, "s", torrent=1, endpoint=endpoint(1, v6=True)))
     other = update(2, "s", torrent=2, endpoint=endpoint(2, v6=True))
@@ -142,7 +166,7 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
     assert (await store.announce(update(1, "s", passkey="seeder" * 5, bytes_left=0))).seeders == 1
 
 
-async def test_started_writes_what_the_key_table_says(store: Store) -> None:
+async def test_started_writes_the_fields_of_the_key_table(store: Store) -> None:
     """T5."""
     joined = update(1, "s", uploaded=5, downloaded=6, key_digest=b"8 bytes!", timeout_seconds=2700.5)
     await store.announce(joined)
@@ -180,7 +204,7 @@ async def test_every_announce_but_stopped_resets_the_timeout(store: Store) -> No
 
 
 async def test_stopped_removes_the_peer_once(store: Store) -> None:
-    """T6: and nothing is reaped twice."""
+    """T6: and no timeout removes it a second time."""
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s"))
     assert (await store.announce(update(1, "x"))).leechers == 1
@@ -198,7 +222,7 @@ async def test_completed_counts_once_per_peer(store: Store) -> None:
     assert await store.redis.zscore(store.keys.index("snatches"), "1") == 1
 
 
-async def test_completed_of_a_seeder_that_never_downloaded_is_no_snatch(store: Store) -> None:
+async def test_completed_by_a_seeder_that_never_downloaded_is_no_snatch(store: Store) -> None:
     await store.announce(update(1, "s", bytes_left=0))
     assert (await store.announce(update(1, "c", bytes_left=0))).completions == 0
 
@@ -209,8 +233,8 @@ async def test_completed_with_bytes_left_is_no_snatch(store: Store) -> None:
     assert (reply.completions, reply.leechers) == (0, 1)
 
 
-async def test_reaching_nothing_left_makes_a_seeder(store: Store) -> None:
-    """T8: in every count at once, the answer's own included, with and without the event."""
+async def test_zero_bytes_left_makes_a_seeder(store: Store) -> None:
+    """T8: in all counts at once, those of the reply included, with and without the event."""
     await store.announce(update(1, "s"))
     await store.announce(update(2, "s"))
     reply = await store.announce(update(1, bytes_left=0))
@@ -231,8 +255,8 @@ async def test_a_partial_seed_is_a_leecher_that_downloads_nothing(store: Store) 
     assert await store.swarms.scrape([info_hash(1)]) == {info_hash(1): ScrapeFile(0, 2, 0, 2)}
 
 
-async def test_the_stored_state_decides_what_a_stop_removes(store: Store) -> None:
-    """Some clients say on `stopped` that bytes are left of a torrent they seeded."""
+async def test_the_stored_state_decides_which_count_a_stop_lowers(store: Store) -> None:
+    """Some clients that seeded send `stopped` with bytes left."""
     await store.announce(update(1, "s", bytes_left=0))
     reply = await store.announce(update(1, "x", bytes_left=16384))
     assert (reply.seeders, reply.leechers) == (0, 0)
@@ -240,7 +264,7 @@ async def test_the_stored_state_decides_what_a_stop_removes(store: Store) -> Non
 
 
 async def test_both_families_are_one_peer(store: Store) -> None:
-    """BEP 7: one client with a key on IPv4 and IPv6 counts once and is in its own list never."""
+    """BEP 7: a client with a key on IPv4 and IPv6 counts once and never receives itself."""
     v4, v6 = endpoint(1), endpoint(1, v6=True)
     await store.announce(update(1, "s", key_digest=b"k" * 8))
     reply = await store.announce(update(1, "s", key_digest=b"k" * 8, endpoint=v6))
@@ -253,15 +277,17 @@ async def test_both_families_are_one_peer(store: Store) -> None:
     assert await check_invariants(store.redis, store.keys) == 2
 
 
-async def test_nobody_touches_the_entry_of_another(store: Store) -> None:
-    """Design: a stranger with a known peer id gets peers, changes nothing, refreshes nothing."""
+async def test_a_client_cannot_change_the_entry_of_another(store: Store) -> None:
+    """A client without the key that announces a known peer ID gets peers. It changes and refreshes nothing."""
     await store.announce(update(1, "s", key_digest=b"k" * 8))
     await store.announce(update(2, "s"))
     await store.redis.expire(store.keys.timeout(1, peer_id(1)), 50)
     before = await store.dump()
     for event in "usxc":
-        forged = update(1, event, endpoint=endpoint(77), bytes_left=0, key_digest=b"wrong..!")
-        assert (await store.announce(forged)).outcome == "stranger"
+        forged = update(1, event, endpoint=endpoint(77), bytes_left=0)
+        answer = await store.announce(forged)
+        assert answer.outcome == ("absent" if event == "x" else "stranger")
+        assert set(six(answer.peers)) == ({endpoint(1), endpoint(2)} if event != "x" else set())
     after = await store.dump()
     assert after == before
     await store.announce(update(1, "x", key_digest=b"k" * 8))
@@ -275,26 +301,75 @@ async def test_a_changed_port_moves_the_endpoint(store: Store) -> None:
     await check_invariants(store.redis, store.keys)
 
 
-async def test_the_own_endpoint_under_an_old_peer_id_is_not_offered(store: Store) -> None:
-    """A client that restarted has a new peer id; its ghost is no use to it."""
+async def test_the_own_endpoint_under_an_old_peer_id_is_not_returned(store: Store) -> None:
+    """A restarted client has a new peer ID; its old entry is of no use to it."""
     await store.announce(update(1, "s"))
     assert (await store.announce(update(2, "s", endpoint=endpoint(1)))).peers == b""
 
 
-async def test_seeders_are_told_of_leechers_only_and_leechers_of_seeders_first(store: Store) -> None:
+async def test_seeders_get_leechers_only_and_leechers_get_three_quarters_seeders(store: Store) -> None:
     for number in range(1, 21):
         await store.announce(update(number, "s", bytes_left=0 if number <= 10 else 1))
     seeds = {endpoint(n) for n in range(1, 11)}
     leeches = {endpoint(n) for n in range(11, 21)}
     to_seeder = (await store.announce(update(1, bytes_left=0))).peers
-    assert {to_seeder[i : i + 6] for i in range(0, len(to_seeder), 6)} == leeches
-    to_leecher = (await store.announce(update(11, peers_wanted=12, random=3))).peers
-    got = [to_leecher[i : i + 6] for i in range(0, len(to_leecher), 6)]
-    assert set(got[:10]) == seeds and len(got) == 12 and set(got[10:]) < leeches - {endpoint(11)}
+    assert set(six(to_seeder)) == leeches
+    to_leecher = six((await store.announce(update(11, peers_wanted=12, random=3))).peers)
+    assert len(set(to_leecher)) == 12
+    assert len(seeds.intersection(to_leecher)) == 9
+    assert set(to_leecher) - seeds < leeches - {endpoint(11)}
+
+
+@pytest.mark.parametrize(
+    ("seeders", "leechers", "wanted", "given"),
+    [
+        (100, 200, 50, (37, 13)),
+        (100, 5, 50, (46, 4)),  # too few leechers: seeders fill up
+        (3, 200, 50, (3, 47)),  # too few seeders
+        (100, 200, 1, (1, 0)),
+        (100, 200, 2, (1, 1)),
+        (100, 1, 50, (50, 0)),  # only the caller
+    ],
+)
+async def test_seeders_and_leechers_fill_up_for_each_other(
+    store: Store, seeders: int, leechers: int, wanted: int, given: tuple[int, int]
+) -> None:
+    numbers = range(1, seeders + leechers + 1)
+    await asyncio.gather(
+        *(store.announce(update(n, "s", bytes_left=0 if n <= seeders else 1)) for n in numbers)
+    )
+    seeds = {endpoint(n) for n in range(1, seeders + 1)}
+    caller = seeders + leechers
+    for start in range(0, 400, 13):
+        answer = await store.announce(update(caller, bytes_left=1, peers_wanted=wanted, random=start))
+        got = six(answer.peers)
+        assert len(set(got)) == len(got) and endpoint(caller) not in got
+        assert (len(seeds.intersection(got)), len(set(got) - seeds)) == given
+
+
+async def test_peers_that_joined_in_sequence_are_not_returned_together(store: Store) -> None:
+    """60 of 500 peers join one after another: a window of 50 slots holds few of them."""
+    chance = random.Random(1)
+    for numbers in (range(1, 221), range(1001, 1061), range(221, 441)):
+        await asyncio.gather(
+            *(store.announce(update(n, "s", random=chance.getrandbits(31), peers_wanted=0)) for n in numbers)
+        )
+    together = {endpoint(n) for n in range(1001, 1061)}
+    answers = [
+        six((await store.announce(update(1, random=chance.getrandbits(31)))).peers) for _ in range(200)
+    ]
+    counts = [len(together.intersection(got)) for got in answers]
+    assert max(counts) < 20 and 4 < sum(counts) / len(counts) < 9
+    assert await check_invariants(store.redis, store.keys) == 500
+
+
+def six(packed: bytes) -> list[bytes]:
+    """The IPv4 endpoints of a reply."""
+    return [packed[at : at + 6] for at in range(0, len(packed), 6)]
 
 
 async def test_windows_reach_every_peer(store: Store) -> None:
-    """Random windows wrap around: over many announces everybody is told of everybody."""
+    """Random windows wrap around: over many announces every peer receives every other."""
     for number in range(1, 31):
         await store.announce(update(number, "s"))
     seen: set[bytes] = set()
@@ -316,14 +391,14 @@ async def test_peer_ids_come_in_the_order_of_the_endpoints(store: Store) -> None
     assert got == {endpoint(n): peer_id(n) for n in range(2, 10)}
 
 
-async def test_no_peers_wanted_none_given(store: Store) -> None:
-    """T25: numwant 0 is honoured."""
+async def test_numwant_zero_returns_no_peers(store: Store) -> None:
+    """T25."""
     await store.announce(update(1, "s"))
     assert (await store.announce(update(2, "s", peers_wanted=0))).peers == b""
 
 
 async def test_concurrent_announces_share_calls(store: Store) -> None:
-    """One EVALSHA carries what waits, at most 64 announces."""
+    """One EVALSHA carries the waiting announces, at most 64."""
     await store.announce(update(1, "s"))
     before = await calls(store)
     replies = await asyncio.gather(*(store.announce(update(n, "s")) for n in range(2, 202)))
@@ -337,8 +412,8 @@ async def calls(store: Store) -> int:
     return int(stats["cmdstat_evalsha"]["calls"])
 
 
-async def test_arrays_have_little_to_spare(store: Store) -> None:
-    """An eighth, at least four slots: a string that grows by itself has up to as much again."""
+async def test_arrays_have_little_spare_room(store: Store) -> None:
+    """At most an eighth and four slots; a string that Redis grows doubles its size."""
     for number in range(1, 101):
         await store.announce(update(number, "s"))
     for name, size in (("l4", 6), ("l4i", 20)):
@@ -349,9 +424,9 @@ async def test_arrays_have_little_to_spare(store: Store) -> None:
 
 
 async def test_a_broken_key_fails_its_own_announce_only(store: Store) -> None:
-    """An announce that fails in the script changes nothing and does not disturb its neighbours."""
+    """An announce that fails in the script changes nothing and affects no other of its call."""
     await store.announce(update(1, "s"))
-    await store.redis.set(store.keys.swarm_peers(info_hash(2)), "somebody wrote a string here")
+    await store.redis.set(store.keys.swarm_peers(info_hash(2)), "a string")
     before = await store.dump()
     good, bad = await asyncio.gather(
         store.swarms.announce(update(1)), store.swarms.announce(update(2, "s", torrent=2))
@@ -372,7 +447,7 @@ async def test_lost_scripts_are_loaded_again(store: Store) -> None:
 
 
 async def test_a_repeated_announce_is_harmless(private: Store) -> None:
-    """A lost answer makes clients repeat themselves: no credit, no snatch twice."""
+    """Clients repeat an announce whose reply was lost: no second credit, no second snatch."""
     await private.announce(update(1, "s", passkey=ALICE))
     private.clock.now += 100
     done = update(1, "c", bytes_left=0, downloaded=1000, uploaded=50, passkey=ALICE)
@@ -382,7 +457,7 @@ async def test_a_repeated_announce_is_harmless(private: Store) -> None:
     assert (user.uploaded, user.downloaded, user.snatches) == (50, 1000, 1)
 
 
-async def test_scrape_gives_zeros_for_what_it_does_not_know(store: Store) -> None:
+async def test_scrape_returns_zeros_for_unknown_torrents(store: Store) -> None:
     """T18."""
     await store.announce(update(1, "s", bytes_left=0))
     await store.announce(update(2, "s"))
@@ -401,7 +476,7 @@ async def test_scrape_gives_zeros_for_what_it_does_not_know(store: Store) -> Non
     }
 
 
-async def test_figures_are_exact_up_to_the_last_double(private: Store) -> None:
+async def test_counts_are_exact_up_to_the_last_double(private: Store) -> None:
     """T13: 2^53-1 survives Lua."""
     most = 2**53 - 1
     await private.announce(update(1, "s", passkey=ALICE))
@@ -414,7 +489,7 @@ async def test_figures_are_exact_up_to_the_last_double(private: Store) -> None:
 
 
 async def test_top_torrents(store: Store) -> None:
-    """T20: the rankings answer top-N."""
+    """T20: the rankings return the first N."""
     for torrent in range(1, 5):
         for peer in range(torrent):
             await store.announce(update(10 * torrent + peer, "s", torrent=torrent))
@@ -425,9 +500,9 @@ async def test_top_torrents(store: Store) -> None:
     ]
 
 
-async def test_nothing_waits_for_a_store_that_is_away(store: Store) -> None:
+async def test_announces_fail_at_once_while_the_store_is_unavailable(store: Store) -> None:
     store.connection._lost(OSError())
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await store.swarms.announce(update(1))
-    with pytest.raises(StoreAway):
+    with pytest.raises(StoreUnavailable):
         await store.swarms.scrape([info_hash(1)])

@@ -1,17 +1,17 @@
-"""What the sweep repairs, and what it leaves alone (behind rows T9, T10 and T19)."""
+"""The repairs of the sweep and their limits (behind rows T9, T10 and T19)."""
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.harness import Store, endpoint, info_hash, peer_id, update
-from tests.store.invariants import check_invariants
-from tracker.store.reaping import SweepStep
+from tracker.store.swarms.reaping import SweepStep
 
 LARGE = 60
 BUDGET = 20
 
 
 async def sweep(store: Store, budget: int = 200) -> SweepStep:
-    """A whole round; the sums of what its calls did."""
+    """Runs a whole sweep; returns the sums of its calls."""
     _, ids = await store.reaping.page(0, 1000)
     position, sums = "", [0, 0, 0, 0]
     while ids:
@@ -24,7 +24,7 @@ async def sweep(store: Store, budget: int = 200) -> SweepStep:
 
 
 async def fill(store: Store, peers: int = LARGE) -> None:
-    """Seeders and leechers, some partial, some on both families."""
+    """Seeders and leechers: some partial, some on both families."""
     for n in range(peers):
         event = "p" if n % 5 == 0 else "s"
         await store.announce(update(n, event, bytes_left=n % 3, key_digest=b"k" * 8))
@@ -40,7 +40,7 @@ async def fill(store: Store, peers: int = LARGE) -> None:
     ["count", "both counts", "paused", "array", "slot", "member", "stray member", "ranking", "total"],
 )
 async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -> None:
-    """Whatever somebody else did to a swarm, one round makes it agree with itself again."""
+    """One sweep makes a damaged swarm consistent again, whatever was damaged."""
     await fill(store)
     redis, keys, ih = store.redis, store.keys, info_hash(1)
     match damage:
@@ -69,7 +69,7 @@ async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -
     assert (await sweep(store, budget)).repairs + await store.reaping.check_totals() == 0
 
 
-async def test_slices_see_everybody_while_peers_come_and_go(store: Store) -> None:
+async def test_slices_visit_every_peer_while_peers_come_and_go(store: Store) -> None:
     await fill(store, 100)
     _, ids = await store.reaping.page(0, 10)
     position, n = "", 1000
@@ -96,8 +96,8 @@ async def test_a_torrent_removed_between_page_and_visit_is_no_repair(store: Stor
 
 
 @pytest.mark.parametrize("how", ["removed", "renumbered"])
-async def test_an_id_that_went_to_another_torrent_stays_there(store: Store, how: str) -> None:
-    """The site reused the id of a torrent that had become empty."""
+async def test_an_id_reused_for_another_torrent_stays_with_it(store: Store, how: str) -> None:
+    """The site reused the ID of a torrent that had become empty."""
     await store.redis.set(store.keys.info_hash(info_hash(1)), "5")
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
@@ -114,14 +114,14 @@ async def test_an_id_that_went_to_another_torrent_stays_there(store: Store, how:
     assert await check_invariants(store.redis, store.keys) == 1
 
 
-async def test_what_registered_itself_is_forgotten_when_empty_for_long(store: Store) -> None:
-    """T3: with all its keys; what somebody registered stays."""
+async def test_a_self_registered_torrent_is_forgotten_when_empty_for_long(store: Store) -> None:
+    """T3: with all its keys. A torrent that an operator registered stays."""
     await store.torrents.add(info_hash(2), {"name": "kept"})
     for torrent in (1, 2):
         await store.announce(update(1, "s", torrent=torrent))
         await store.announce(update(1, "x", torrent=torrent))
     assert (await sweep(store)).forgotten == 0
-    await store.pass_time(store.rules.forget_after)
+    await store.pass_time(store.rules.current.forget_after)
     assert (await sweep(store)).forgotten == 1
     left = [key async for key in store.redis.scan_iter(f"{store.keys.prefix}*{info_hash(1).hex()}*")]
     assert left == []
@@ -131,6 +131,6 @@ async def test_what_registered_itself_is_forgotten_when_empty_for_long(store: St
 async def test_keys_of_the_wrong_type_do_not_stop_the_rest(store: Store) -> None:
     for torrent in (1, 2):
         await store.announce(update(torrent, "s", torrent=torrent))
-    await store.redis.set(store.keys.swarm_peers(info_hash(1)), "somebody's")
+    await store.redis.set(store.keys.swarm_peers(info_hash(1)), "a string")
     await store.redis.delete(store.keys.timeout("2", peer_id(2)))
     assert (await sweep(store)).reaped == 1

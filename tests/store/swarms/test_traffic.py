@@ -1,16 +1,14 @@
-"""What announces tell besides who is in a swarm: which torrents are scored (B1), and how many bytes moved."""
-
-import asyncio
+"""Effects of announces beyond the swarm: which torrents are scored (B1), and how many bytes moved."""
 
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, update
-from tracker.store.swarms import Moved
+from tracker.store.swarms.codec import PeerUpdate
 
 START_SCORE = 1.0
 
 
 async def scores(store: Store) -> dict[str, tuple[float, float]]:
-    """Torrent id -> (score, when it was last scored or entered)."""
+    """Torrent ID -> (score, time of the last scoring or of the entry)."""
     score = dict(await store.redis.zrange(store.keys.index("score"), 0, -1, withscores=True))
     times = dict(await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True))
     assert score.keys() == times.keys()
@@ -30,7 +28,7 @@ async def test_a_torrent_begins_at_1_when_it_is_registered(store: Store) -> None
     assert await scores(store) == {tid: (START_SCORE, store.clock())}
 
 
-async def test_announces_and_a_second_registration_leave_a_score_alone(store: Store) -> None:
+async def test_announces_and_a_second_registration_keep_a_score(store: Store) -> None:
     """B6."""
     await store.announce(update(1, "s"))
     began = store.clock()
@@ -42,7 +40,7 @@ async def test_announces_and_a_second_registration_leave_a_score_alone(store: St
     assert await scores(store) == {"1": (2.5, began)}
 
 
-async def test_a_torrent_that_dropped_out_comes_back_with_its_next_join(store: Store) -> None:
+async def test_a_torrent_that_dropped_out_returns_with_its_next_join(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.redis.delete(store.keys.index("score"), store.keys.processed())
     store.clock.now += 100
@@ -68,43 +66,34 @@ async def test_a_removed_torrent_is_not_scored(store: Store) -> None:
     assert await scores(store) == {}
 
 
-async def test_each_batch_says_what_its_peers_have_moved(make_store: MakeStore) -> None:
-    """The first announce moves nothing, later ones their difference, at most what a line can carry."""
+async def moved(store: Store, *updates: PeerUpdate) -> tuple[int, ...]:
+    """The bytes reported by a batch of announces: up and down over IPv4, up and down over IPv6."""
+    _, totals = await store.announce_together(*updates)
+    return totals[:4]
+
+
+async def test_a_batch_reports_the_bytes_its_peers_moved(make_store: MakeStore) -> None:
+    """The first announce reports nothing; later ones report the difference, capped by the rate."""
     store = await make_store(max_credit=1000)
-    heard: list[tuple[int, Moved]] = []
-    store.swarms._on_batch = lambda *batch: heard.append(batch)
-    await store.announce(update(1, "s", uploaded=500, downloaded=500))
+    assert await moved(store, update(1, "s", uploaded=500, downloaded=500)) == (0, 0, 0, 0)
     store.clock.now += 10
-    await store.announce(update(1, uploaded=600, downloaded=9_000))
+    assert await moved(store, update(1, uploaded=600, downloaded=9_000)) == (100, 8_500, 0, 0)
     store.clock.now += 10
-    await store.announce(update(1, uploaded=10**15, downloaded=9_000))
-    await store.announce(update(1, "x", uploaded=7, downloaded=9_300))
-    assert heard == [
-        (1, (0, 0, 0, 0)),
-        (1, (100, 8_500, 0, 0)),
-        (1, (10_000, 0, 0, 0)),
-        (1, (0, 300, 0, 0)),
-    ]
+    assert await moved(store, update(1, uploaded=10**15, downloaded=9_000)) == (10_000, 0, 0, 0)
+    assert await moved(store, update(1, "x", uploaded=7, downloaded=9_300)) == (0, 300, 0, 0)
 
 
-async def test_bytes_are_told_by_the_family_they_were_announced_over(store: Store) -> None:
-    heard: list[tuple[int, Moved]] = []
-    store.swarms._on_batch = lambda *batch: heard.append(batch)
+async def test_bytes_count_for_the_address_family_of_the_announce(store: Store) -> None:
     for peer, v6 in ((1, False), (2, True)):
         await store.announce(update(peer, "s", endpoint=endpoint(peer, v6=v6)))
     store.clock.now += 10
-    await asyncio.gather(
-        store.announce(update(1, uploaded=7, downloaded=5)),
-        store.announce(update(2, uploaded=3, downloaded=2, endpoint=endpoint(2, v6=True))),
-    )
-    assert [sum(figures) for figures in zip(*(moved for _, moved in heard), strict=True)] == [7, 5, 3, 2]
+    second = update(2, uploaded=3, downloaded=2, endpoint=endpoint(2, v6=True))
+    assert await moved(store, update(1, uploaded=7, downloaded=5), second) == (7, 5, 3, 2)
 
 
-async def test_a_stranger_moves_nothing(store: Store) -> None:
-    heard: list[tuple[int, Moved]] = []
-    store.swarms._on_batch = lambda *batch: heard.append(batch)
+async def test_a_client_announcing_anothers_peer_id_moves_no_bytes(store: Store) -> None:
     await store.announce(update(1, "s"))
     store.clock.now += 10
     stranger = update(1, uploaded=10**9)._replace(endpoint=update(2).endpoint)
-    assert (await store.announce(stranger)).outcome == "stranger"
-    assert heard == [(1, (0, 0, 0, 0)), (1, (0, 0, 0, 0))]
+    (outcome,), totals = await store.announce_together(stranger)
+    assert outcome.outcome == "stranger" and totals[:4] == (0, 0, 0, 0)

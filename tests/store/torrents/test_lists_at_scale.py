@@ -1,4 +1,4 @@
-"""Lists of 100,000 torrents: each call of the store stays small, whatever is asked for (row T20)."""
+"""Lists of 100,000 torrents: each call of the store stays small (row T20)."""
 
 import hashlib
 from typing import Any
@@ -8,9 +8,9 @@ import pytest
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store
 from tracker.bittorrent import InfoHash
-from tracker.store.listing import fold_name
-from tracker.store.search import NAMES_A_CALL
-from tracker.store.torrents import RANKINGS
+from tracker.store.torrents.name_index import fold_name
+from tracker.store.torrents.search import NAMES_A_CALL
+from tracker.store.torrents.torrents import RANKINGS
 
 MANY = 100_000
 SLOW_MICROSECONDS = 20_000
@@ -46,7 +46,7 @@ end
 
 
 async def fill(store: Store, many: int = MANY) -> None:
-    """Half of them with a name."""
+    """Half of the torrents have a name."""
     for first in range(0, many, 500):
         rows: list[str] = []
         for number in range(first, first + 500):
@@ -55,7 +55,7 @@ async def fill(store: Store, many: int = MANY) -> None:
 
 
 async def calls(store: Store) -> dict[str, int]:
-    """How often each command was called since the last reset."""
+    """Calls of each command since the last reset."""
     stats: dict[str, Any] = await store.redis.info("commandstats")
     return {command.removeprefix("cmdstat_"): row["calls"] for command, row in stats.items()}
 
@@ -81,7 +81,8 @@ async def look_at_everything(store: Store) -> None:
     assert await torrents.count() == MANY
 
 
-@pytest.mark.slow
+@pytest.mark.long
+@pytest.mark.serial
 @pytest.mark.timeout(600)
 async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None:
     store = await make_store()
@@ -115,8 +116,8 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
     }
 
 
-@pytest.mark.slow
-async def test_what_belongs_is_found_to_belong_page_by_page(make_store: MakeStore) -> None:
+@pytest.mark.long
+async def test_every_listed_torrent_is_found_registered_page_by_page(make_store: MakeStore) -> None:
     store = await make_store()
     await fill(store, MANY // 5)
     await store.redis.config_resetstat()

@@ -9,25 +9,26 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import SCORED_EVERY, START, Store, endpoint, info_hash, peer_id, update
-from tests.store.jobs import number_of
-from tracker.scoring import EMPTY, STRONG, WEAK, next_score
-from tracker.store.scores import (
+from tests.store.jobs.harness import number_of
+from tracker.core.scoring import EMPTY, STRONG, WEAK, next_score
+from tracker.store.torrents.scores import (
     COUNTED_ONCE_IN_SECONDS,
     LEASE_SECONDS,
     Lag,
+    Leased,
     Scored,
     ScorePlace,
     Scores,
     Taken,
 )
-from tracker.store.torrents import Point
+from tracker.store.torrents.torrents import Point
 
 CAP = 4.0
 HOUR = 3600
 
 
 async def register(store: Store, count: int) -> None:
-    """Torrents 1 to ``count``, entered now."""
+    """Registers torrents 1 to ``count``."""
     for number in range(1, count + 1):
         await store.torrents.add(info_hash(number))
 
@@ -37,7 +38,7 @@ async def scores(store: Store) -> dict[str, float]:
 
 
 async def times(store: Store) -> dict[str, float]:
-    """When each torrent was last scored."""
+    """The time of the last scoring of each torrent."""
     pairs = await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True)
     return {torrent_id.decode(): time for torrent_id, time in pairs}
 
@@ -47,7 +48,7 @@ async def set_score(store: Store, torrent: int | str, score: float) -> None:
 
 
 async def score_all(store: Store, by: float, count: int = 50) -> int:
-    """One turn of everything whose turn it is; the answer is how many counted as processed."""
+    """Scores each torrent that is due; returns how many counted as processed."""
     taken = await store.scores.take(count)
     return (await store.scores.finish([Scored(t, next_score(t.score, by, CAP)) for t in taken])).counted
 
@@ -55,7 +56,7 @@ async def score_all(store: Store, by: float, count: int = 50) -> int:
 # Turns
 
 
-async def test_a_torrent_is_scored_an_interval_after_it_came_and_after_each_scoring(store: Store) -> None:
+async def test_a_torrent_is_scored_an_interval_after_its_entry_and_each_scoring(store: Store) -> None:
     """B1, B2."""
     await store.announce(update(1, "s"))
     assert await store.scores.take(50) == []
@@ -68,7 +69,7 @@ async def test_a_torrent_is_scored_an_interval_after_it_came_and_after_each_scor
         assert await times(store) == {"1": store.clock.now}
 
 
-async def test_what_is_taken_says_how_the_swarm_does(store: Store) -> None:
+async def test_a_taken_torrent_carries_the_state_of_its_swarm(store: Store) -> None:
     await store.announce(update(1, "s", bytes_left=0))
     await store.announce(update(2, "s"))
     await store.announce(update(3, "s"))
@@ -80,7 +81,7 @@ async def test_what_is_taken_says_how_the_swarm_does(store: Store) -> None:
     assert taken.waited_seconds == SCORED_EVERY + 100
 
 
-async def test_what_is_taken_is_nobody_elses(store: Store) -> None:
+async def test_a_taken_torrent_is_not_given_out_again(store: Store) -> None:
     await register(store, 120)
     store.clock.now += SCORED_EVERY
     batches = await asyncio.gather(*(store.scores.take(50) for _ in range(4)))
@@ -91,8 +92,8 @@ async def test_what_is_taken_is_nobody_elses(store: Store) -> None:
     assert len(set(tokens)) == 120
 
 
-async def test_half_of_the_turns_are_the_longest_waiting_and_half_the_best(store: Store) -> None:
-    """B4: what waits longest, and of the others those with high scores rather than those with low ones."""
+async def test_half_of_the_turns_go_to_the_maximum_wait_and_half_to_the_best(store: Store) -> None:
+    """B4: the torrents that waited for the maximum time; of the others rather high scores than low ones."""
     await register(store, 100)
     for number in range(1, 101):
         await store.redis.zadd(store.keys.processed(), {str(number): START + number})
@@ -109,7 +110,7 @@ async def test_half_of_the_turns_are_the_longest_waiting_and_half_the_best(store
     assert good > 45
 
 
-async def test_an_odd_number_of_turns_is_halved_in_turn(store: Store) -> None:
+async def test_an_odd_number_of_turns_is_halved_alternately(store: Store) -> None:
     await register(store, 40)
     await store.redis.zadd(store.keys.processed(), {"1": START - 1000})
     await set_score(store, 1, 0.006)
@@ -122,11 +123,14 @@ async def test_an_odd_number_of_turns_is_halved_in_turn(store: Store) -> None:
     assert first[::2] == [True] * 4 and sum(first[1::2]) < 4
 
 
-async def test_a_torrent_is_taken_by_its_id_before_its_turn(store: Store) -> None:
+async def test_a_torrent_can_be_taken_by_its_id_before_its_turn(store: Store) -> None:
     await register(store, 2)
     taken = await store.scores.take_one("2")
     assert taken is not None and taken.info_hash == info_hash(2)
-    assert await store.scores.take_one("2") is None, "it is being scored"
+    store.clock.now += 20
+    with pytest.raises(Leased) as leased:
+        await store.scores.take_one("2")
+    assert leased.value.seconds == LEASE_SECONDS - 20
     assert await store.scores.take_one("99") is None
     await store.scores.finish([Scored(taken, 1.2)])
     assert await scores(store) == {"1": 1.0, "2": 1.2}
@@ -142,7 +146,7 @@ async def test_a_torrent_is_taken_by_its_id_before_its_turn(store: Store) -> Non
 
 @pytest.mark.parametrize(("by", "turn"), [(EMPTY, 8), (WEAK, 24)])
 async def test_a_torrent_leaves_the_ranking_and_stays_registered(store: Store, by: float, turn: int) -> None:
-    """B3: on the 8th empty and the 24th weak processing, with the numbers as the store keeps them."""
+    """B3: on the 8th empty and the 24th weak processing, with the numbers as stored."""
     await store.announce(update(1, "s"))
     for number in range(1, turn + 1):
         assert await store.scores.count() == 1, number
@@ -159,8 +163,8 @@ async def test_a_torrent_leaves_the_ranking_and_stays_registered(store: Store, b
     assert await scores(store) == {"1": 1.0}
 
 
-async def test_who_joins_while_a_torrent_is_found_too_weak_keeps_it_in_the_ranking(store: Store) -> None:
-    """B3: as a join a moment later would have brought it back; who leaves or announces does not."""
+async def test_a_join_during_the_scoring_keeps_a_weak_torrent_in_the_ranking(store: Store) -> None:
+    """B3: a join after the scoring would bring it back. Leaving peers and other announces do not keep it."""
     for event in ("s", "u", "x"):
         await store.announce(update(1, "s"))
         store.clock.now += SCORED_EVERY
@@ -172,8 +176,8 @@ async def test_who_joins_while_a_torrent_is_found_too_weak_keeps_it_in_the_ranki
         await store.announce(update(2, "x"))
 
 
-async def test_a_score_in_the_store_is_the_very_number(store: Store) -> None:
-    """B3: nothing is lost on the way, whatever was multiplied in which order."""
+async def test_a_stored_score_is_exact(store: Store) -> None:
+    """B3: no digit is lost, whatever the order of multiplications."""
     await store.announce(update(1, "s"))
     expected = 1.0
     for turn in range(60):
@@ -185,7 +189,7 @@ async def test_a_score_in_the_store_is_the_very_number(store: Store) -> None:
 
 
 async def test_a_result_counts_once(store: Store) -> None:
-    """B2: sent twice, or by somebody whose lease is over."""
+    """B2: a second result, or one after the end of the lease, is void."""
     await store.announce(update(1, "s"))
     store.clock.now += SCORED_EVERY
     (taken,) = await store.scores.take(50)
@@ -196,7 +200,7 @@ async def test_a_result_counts_once(store: Store) -> None:
 
 
 async def test_a_lapsed_lease_returns_the_torrent_with_its_old_score(store: Store) -> None:
-    """B5: and what the late worker found is void."""
+    """B5: the late worker's result is void."""
     await store.announce(update(1, "s"))
     await set_score(store, 1, 2.5)
     store.clock.now += SCORED_EVERY
@@ -212,18 +216,20 @@ async def test_a_lapsed_lease_returns_the_torrent_with_its_old_score(store: Stor
     assert await scores(store) == {"1": 3.0}
 
 
-async def test_a_lease_of_a_clock_that_was_ahead_does_not_last_until_then(store: Store) -> None:
-    """B5: the worker was killed, and the clock is right again."""
+async def test_a_lease_set_by_a_clock_that_was_ahead_ends_in_time(store: Store) -> None:
+    """B5: the worker was killed, and the clock was corrected."""
     await register(store, 2)
     store.clock.now += 30 * 24 * HOUR
     assert len(await store.scores.take(50)) == 2
     store.clock.now = START + SCORED_EVERY
     one = await store.scores.take_one("1")
-    assert one is not None and await store.scores.take_one("1") is None
+    assert one is not None
+    with pytest.raises(Leased):
+        await store.scores.take_one("1")
     assert [taken.torrent_id for taken in await store.scores.take(50)] == ["2"]
 
 
-async def test_clocks_a_little_apart_do_not_end_each_others_leases(store: Store) -> None:
+async def test_small_differences_between_clocks_end_no_lease(store: Store) -> None:
     await register(store, 2)
     store.clock.now += SCORED_EVERY + 600
     ahead = await store.scores.take(50)
@@ -232,7 +238,7 @@ async def test_clocks_a_little_apart_do_not_end_each_others_leases(store: Store)
     assert (await store.scores.finish([Scored(taken, 1.2) for taken in ahead])).void == ()
 
 
-async def test_what_is_given_back_keeps_score_and_turn(store: Store) -> None:
+async def test_a_returned_torrent_keeps_its_score_and_turn(store: Store) -> None:
     await register(store, 3)
     store.clock.now += SCORED_EVERY
     before = await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True)
@@ -244,8 +250,8 @@ async def test_what_is_given_back_keeps_score_and_turn(store: Store) -> None:
     await store.scores.give_back([])
 
 
-async def test_new_is_taken_once_and_what_comes_meanwhile_stays(store: Store) -> None:
-    """B2: counted between the taking and the result, it is for the next processing."""
+async def test_new_users_are_taken_once_and_later_ones_kept(store: Store) -> None:
+    """B2: users counted between taking and result belong to the next scoring."""
     await store.announce(update(1, "s"))
     key = store.keys.torrent(info_hash(1))
     await store.redis.hset(key, "new", 5)
@@ -257,12 +263,12 @@ async def test_new_is_taken_once_and_what_comes_meanwhile_stays(store: Store) ->
     store.clock.now += SCORED_EVERY
     (taken,) = await store.scores.take(50)
     assert taken.new == 2
-    await store.redis.hset(key, "new", 1)  # somebody else lowered it
+    await store.redis.hset(key, "new", 1)  # another program lowered it
     await store.scores.finish([Scored(taken, 1.0)])
     assert await store.redis.hget(key, "new") == b"0"
 
 
-async def test_what_was_not_scored_keeps_its_new(store: Store) -> None:
+async def test_a_torrent_that_was_not_scored_keeps_its_new_users(store: Store) -> None:
     """B5."""
     await store.announce(update(1, "s"))
     await store.redis.hset(store.keys.torrent(info_hash(1)), "new", 5)
@@ -273,7 +279,7 @@ async def test_what_was_not_scored_keeps_its_new(store: Store) -> None:
 
 
 async def test_a_torrent_counts_as_processed_once_an_hour(store: Store) -> None:
-    """B7: however often it is asked for."""
+    """B7: however often it is requested."""
     await store.announce(update(1, "s"))
     counted = []
     for _ in range(13):
@@ -285,8 +291,8 @@ async def test_a_torrent_counts_as_processed_once_an_hour(store: Store) -> None:
     assert COUNTED_ONCE_IN_SECONDS == HOUR
 
 
-async def test_a_reset_begins_anew_and_makes_a_scoring_under_way_void(store: Store) -> None:
-    """B6: asked for, also of a torrent that has left the ranking."""
+async def test_a_reset_restarts_the_score_and_voids_a_scoring_in_progress(store: Store) -> None:
+    """B6: on request, also for a torrent that has left the ranking."""
     await register(store, 3)
     await set_score(store, 1, 3.5)
     await store.redis.zrem(store.keys.index("score"), "2")
@@ -300,7 +306,7 @@ async def test_a_reset_begins_anew_and_makes_a_scoring_under_way_void(store: Sto
     assert await times(store) == {"1": START, "2": START + 60, "3": START}
 
 
-async def test_registering_anew_leaves_the_score_unless_it_is_asked_for(store: Store) -> None:
+async def test_a_second_registration_keeps_the_score_without_a_request(store: Store) -> None:
     """B6."""
     await store.torrents.add(info_hash(1))
     await set_score(store, 1, 3.5)
@@ -310,10 +316,10 @@ async def test_registering_anew_leaves_the_score_unless_it_is_asked_for(store: S
     assert await scores(store) == {"1": 1.0}
 
 
-# What others do to the store meanwhile
+# Changes by other programs meanwhile
 
 
-async def test_a_torrent_that_is_gone_is_not_scored(store: Store) -> None:
+async def test_a_removed_torrent_is_not_scored(store: Store) -> None:
     await register(store, 3)
     await store.redis.delete(store.keys.torrent_id("1"))
     store.clock.now += SCORED_EVERY
@@ -321,7 +327,7 @@ async def test_a_torrent_that_is_gone_is_not_scored(store: Store) -> None:
     assert (await scores(store)).keys() == (await times(store)).keys() == {"2", "3"}
 
 
-async def test_a_torrent_that_goes_while_it_is_scored_does_not_come_back(store: Store) -> None:
+async def test_a_torrent_removed_during_its_scoring_does_not_return(store: Store) -> None:
     await register(store, 2)
     store.clock.now += SCORED_EVERY
     batch = await store.scores.take(50)
@@ -333,7 +339,7 @@ async def test_a_torrent_that_goes_while_it_is_scored_does_not_come_back(store: 
     assert await store.redis.zcard(store.keys.leases("torrents")) == 0
 
 
-async def test_what_is_wrong_with_one_torrent_does_not_stop_the_others(store: Store) -> None:
+async def test_a_broken_torrent_does_not_stop_the_others(store: Store) -> None:
     await register(store, 6)
     await store.redis.delete(store.keys.torrent(info_hash(1)))
     await store.redis.set(store.keys.torrent(info_hash(1)), "no hash")
@@ -349,7 +355,7 @@ async def test_what_is_wrong_with_one_torrent_does_not_stop_the_others(store: St
     assert (await store.scores.finish([Scored(taken, 1.2) for taken in batch])).counted == 2
 
 
-async def test_a_torrent_spoilt_while_it_is_scored_is_void_alone(store: Store) -> None:
+async def test_a_torrent_broken_during_its_scoring_is_void_alone(store: Store) -> None:
     await register(store, 2)
     store.clock.now += SCORED_EVERY
     batch = await store.scores.take(50)
@@ -360,8 +366,8 @@ async def test_a_torrent_spoilt_while_it_is_scored_is_void_alone(store: Store) -
     assert await scores(store) == {"1": 1.0, "2": 1.2}
 
 
-async def test_a_ranking_a_site_wrote_gets_its_turns(store: Store) -> None:
-    """Scores without a time begin to wait; times without a score are forgotten; times to come are of a wrong clock."""
+async def test_a_ranking_written_by_a_site_gets_its_turns(store: Store) -> None:
+    """Scores without a time start waiting, times without a score are forgotten, and times in the future are reset."""
     await register(store, 4)
     await store.redis.zrem(store.keys.processed(), "1", "2")
     await store.scores.take(50)
@@ -393,7 +399,7 @@ async def test_keys_of_the_wrong_type_change_nothing(store: Store, key: str) -> 
         assert await store.dump() == before
 
 
-# Rankings and figures
+# Rankings and counts
 
 
 async def test_the_ranking_is_readable(store: Store) -> None:
@@ -410,7 +416,7 @@ async def test_the_ranking_is_readable(store: Store) -> None:
     assert torrent is not None and torrent.score is None
 
 
-async def test_the_lag(store: Store) -> None:
+async def test_the_lag_is_the_overdue_time(store: Store) -> None:
     """B7."""
     assert await store.scores.lag() == Lag(count=0, waiting=0, late=0, longest_seconds=0)
     await register(store, 3)
@@ -428,7 +434,7 @@ async def test_the_lag(store: Store) -> None:
 
 
 class Simulation:
-    """Scores torrents at a steady pace, as the clock of the test goes. ``score_of`` gives each its next score."""
+    """Scores torrents at a steady pace on the test's clock. ``score_of`` returns each torrent's next score."""
 
     def __init__(
         self, store: Store, per_hour: int, score_of: Callable[[Taken], float], batch: int = 5
@@ -436,17 +442,17 @@ class Simulation:
         self.store, self.score_of, self.batch = store, score_of, batch
         self.step = HOUR * batch / per_hour
         self.turns: Counter[str] = Counter()
-        self.longest_wait = 0.0
+        self.max_wait = 0.0
 
     async def run(self, hours: float) -> None:
         for _ in range(int(hours * HOUR / self.step)):
             self.store.clock.now += self.step
             taken = await self.store.scores.take(self.batch)
             self.turns.update(t.torrent_id for t in taken)
-            self.longest_wait = max(self.longest_wait, *(t.waited_seconds for t in taken), 0)
+            self.max_wait = max(self.max_wait, *(t.waited_seconds for t in taken), 0)
             await self.store.scores.finish([Scored(t, self.score_of(t)) for t in taken])
         waiting = (await self.store.scores.lag()).longest_seconds
-        self.longest_wait = max(self.longest_wait, waiting)
+        self.max_wait = max(self.max_wait, waiting)
 
 
 def _steady(taken: Taken) -> float:
@@ -458,12 +464,12 @@ def _extreme(taken: Taken) -> float:
 
 
 def _contrary(taken: Taken) -> float:
-    """Whoever waited long loses, whoever was just there gains: as unfair to the waiting as scores can be."""
+    """A long wait lowers the score and a short one raises it: the worst case for waiting torrents."""
     return 0.005 if taken.waited_seconds > 2 * HOUR else 4.0
 
 
 @pytest.mark.parametrize("score_of", [_steady, _extreme, _contrary])
-async def test_everyone_gets_a_turn_whatever_the_scores(
+async def test_every_torrent_gets_a_turn_whatever_the_scores(
     store: Store, score_of: Callable[[Taken], float]
 ) -> None:
     """B4: N torrents and capacity C per hour: within 2N/C hours, here 2 * 120 / 60 = 4."""
@@ -471,12 +477,12 @@ async def test_everyone_gets_a_turn_whatever_the_scores(
     simulation = Simulation(store, per_hour=60, score_of=score_of)
     await simulation.run(hours=20)
     assert len(simulation.turns) == 120
-    assert simulation.turns.total() == 19 * 60 + 5, "none is idle once turns have come"
-    assert simulation.longest_wait <= 4 * HOUR + simulation.step
+    assert simulation.turns.total() == 19 * 60 + 5, "no turn is unused once torrents are due"
+    assert simulation.max_wait <= 4 * HOUR + simulation.step
 
 
-async def test_newcomers_starve_nobody(store: Store) -> None:
-    """B4: a stream of new torrents with high scores, of which each waits its interval, beside old ones with low scores."""
+async def test_new_torrents_starve_no_other(store: Store) -> None:
+    """B4: a stream of new torrents with high scores, each waiting its interval, beside old ones with low scores."""
     await register(store, 60)
     for number in range(1, 61):
         await set_score(store, number, 0.006)
@@ -487,12 +493,12 @@ async def test_newcomers_starve_nobody(store: Store) -> None:
             await set_score(store, torrent_id, 4.0)
         await simulation.run(hours=1)
     assert all(simulation.turns[str(number)] for number in range(1, 61))
-    assert simulation.longest_wait <= 2 * 120 / 60 * HOUR + simulation.step
+    assert simulation.max_wait <= 2 * 120 / 60 * HOUR + simulation.step
 
 
 @pytest.mark.parametrize("share", [2, 10], ids=["half", "a tenth"])
-async def test_twice_the_score_is_scored_more_often(store: Store, share: int) -> None:
-    """B4: where capacity is short, whether many torrents have it or few."""
+async def test_a_doubled_score_is_scored_more_often(store: Store, share: int) -> None:
+    """B4: where capacity is short, whether many torrents or few have that score."""
     count = 100
     await register(store, count)
     better = {str(number) for number in range(1, count + 1) if number % share == 0}
@@ -506,7 +512,7 @@ async def test_twice_the_score_is_scored_more_often(store: Store, share: int) ->
 
 
 async def test_many_trackers_share_the_turns(store: Store) -> None:
-    """Two processes with objects of their own, taking at the same time."""
+    """Two processes with their own objects take turns at the same time."""
     other = Scores(store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY)
     await register(store, 40)
     for _ in range(3):
@@ -518,8 +524,8 @@ async def test_many_trackers_share_the_turns(store: Store) -> None:
     assert await scores(store) == {str(n): 1.1 for n in range(1, 41)}
 
 
-async def test_an_hour_of_a_small_tracker(store: Store) -> None:
-    """Peers come and go, torrents are scored by what is there: the numbers of B2 and B3 from announces on."""
+async def test_an_hour_of_a_small_tracker_gives_the_expected_scores(store: Store) -> None:
+    """Peers come and go, and torrents are scored by their swarms: the numbers of B2 and B3 from announces on."""
     for number in range(60):
         await store.announce(update(number, "s", torrent=1, endpoint=endpoint(number)))
     await store.announce(update(100, "s", torrent=2))
@@ -534,7 +540,7 @@ async def test_an_hour_of_a_small_tracker(store: Store) -> None:
 # Places and histories
 
 
-async def test_where_a_torrent_stands_and_when_its_turn_comes(store: Store) -> None:
+async def test_a_torrent_has_a_place_and_a_time_of_its_next_turn(store: Store) -> None:
     await register(store, 3)
     await set_score(store, 2, 3.0)
     await set_score(store, 3, 0.5)
@@ -547,12 +553,12 @@ async def test_where_a_torrent_stands_and_when_its_turn_comes(store: Store) -> N
     await store.scores.finish([Scored(taken, 0.1)])
     now = int(store.clock.now)
     assert await store.scores.place("2") == ScorePlace(2, 3, now, now + SCORED_EVERY, False)
-    await store.redis.zrem(store.keys.processed(), "3")  # a site wrote its score, and not when
+    await store.redis.zrem(store.keys.processed(), "3")  # a site wrote its score without a time
     assert await store.scores.place("3") == ScorePlace(1, 3, now, now + SCORED_EVERY, False)
     assert await store.scores.place("9") is None
 
 
-async def test_each_scoring_adds_a_point_up_to_so_many(store: Store) -> None:
+async def test_each_scoring_adds_a_point_up_to_the_maximum(store: Store) -> None:
     scores = Scores(
         store.connection, store.scripts, store.keys, store.clock, interval_seconds=SCORED_EVERY, history=3
     )
@@ -588,7 +594,7 @@ async def test_a_history_ends_a_week_after_its_torrent_left_the_ranking(store: S
     assert await store.redis.llen(history) == 2
 
 
-async def test_a_history_goes_with_its_torrent(store: Store) -> None:
+async def test_a_history_is_removed_with_its_torrent(store: Store) -> None:
     await register(store, 1)
     taken = await store.scores.take_one("1")
     assert taken
@@ -599,8 +605,8 @@ async def test_a_history_goes_with_its_torrent(store: Store) -> None:
 
 
 @pytest.mark.parametrize("history", [0, 3])
-async def test_a_torrent_is_scored_without_a_history_too(store: Store, history: int) -> None:
-    """None is wanted, and what there was goes; or somebody else's key is in its place."""
+async def test_a_torrent_is_scored_without_a_history(store: Store, history: int) -> None:
+    """History is disabled and the old one removed, or another program's key is in its place."""
     scores = Scores(
         store.connection,
         store.scripts,
@@ -610,14 +616,14 @@ async def test_a_torrent_is_scored_without_a_history_too(store: Store, history: 
         history=history,
     )
     await register(store, 1)
-    await store.redis.set(store.keys.history(1), "somebody else's")
+    await store.redis.set(store.keys.history(1), "another program's")
     taken = await scores.take_one("1")
     assert taken
     assert (await scores.finish([Scored(taken, 1.2)])).counted == 1
     assert await store.redis.exists(store.keys.history(1)) == (history > 0)
 
 
-async def test_what_is_void_adds_no_point(store: Store) -> None:
+async def test_a_void_result_adds_no_point(store: Store) -> None:
     await register(store, 1)
     taken = await store.scores.take_one("1")
     assert taken

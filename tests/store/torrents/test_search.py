@@ -1,23 +1,23 @@
-"""Finding torrents by name and by info hash, and how they come into the lists (rows T3, T20)."""
+"""Searching torrents by name and by info hash, and how they enter the lists (rows T3, T20)."""
 
 import asyncio
 from typing import Any
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
-from tests.store.invariants import check_invariants
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
-from tracker.store import search, torrents
-from tracker.store.listing import NAME_CHARACTERS, fold, fold_name
+from tracker.store.torrents import search, torrents
+from tracker.store.torrents.name_index import NAME_CHARACTERS, fold, fold_name
 
 WEEK = 604_800
 
 
 async def names(store: Store, text: str, count: int = 100) -> list[str]:
-    """The names of everything found, page by page."""
+    """The names of all results, page by page."""
     return [torrent.name for torrent in await everything(store, text, count)]
 
 
@@ -43,14 +43,14 @@ async def sweep(store: Store) -> None:
 
 
 def hashed(start: str, number: int = 0) -> InfoHash:
-    """An info hash that begins with some hex digits."""
+    """An info hash that begins with the given hex digits."""
     return InfoHash(bytes.fromhex(start.ljust(32, "7") + f"{number:08x}"))
 
 
 # Names
 
 
-async def test_a_part_of_a_name_finds_it_in_whatever_case(store: Store) -> None:
+async def test_a_part_of_a_name_finds_it_in_any_case(store: Store) -> None:
     await register(store, "Debian 12 netinst", "Große Ärzte", "ubuntu 24.04", "ДЕБИАН", "Ｄｅｂｉａｎ wide")
     assert await names(store, "DEBIAN") == ["Debian 12 netinst", "Ｄｅｂｉａｎ wide"]
     assert await names(store, "12 NET") == ["Debian 12 netinst"]
@@ -59,14 +59,14 @@ async def test_a_part_of_a_name_finds_it_in_whatever_case(store: Store) -> None:
     assert await names(store, "fedora") == []
 
 
-async def test_what_looks_like_a_pattern_is_none(store: Store) -> None:
+async def test_pattern_characters_match_literally(store: Store) -> None:
     await register(store, "100% [tested] a*b ?.%d", "plain")
     for text in ("100%", "[tested]", "a*b", "?", "%d", "."):
         assert await names(store, text) == ["100% [tested] a*b ?.%d"], text
     assert await names(store, "[a-z]") == []
 
 
-async def test_names_come_in_their_order_and_no_text_finds_all(store: Store) -> None:
+async def test_names_are_sorted_and_an_empty_text_finds_all(store: Store) -> None:
     await register(store, "b", "C", "a", "", "ab")
     await store.torrents.add(info_hash(99))
     assert await names(store, "") == ["a", "ab", "b", "C"]
@@ -80,7 +80,7 @@ async def test_separators_within_names_are_one_space(store: Store) -> None:
     assert fold_name("\t\n ") == "" and fold("a\tb") == "a b"
 
 
-async def test_a_changed_name_is_found_and_the_former_one_is_not(store: Store) -> None:
+async def test_a_changed_name_is_found_and_the_old_one_is_not(store: Store) -> None:
     await register(store, "before")
     await store.torrents.edit(info_hash(1), {"name": "After"})
     assert (await names(store, "before"), await names(store, "after")) == ([], ["After"])
@@ -102,7 +102,7 @@ async def test_a_long_name_is_found_by_its_first_255_characters(store: Store) ->
     assert len(await names(store, "s" * 255)) == 1
 
 
-async def test_who_is_removed_is_found_no_more(store: Store) -> None:
+async def test_a_removed_torrent_is_not_found(store: Store) -> None:
     await register(store, "one", "two")
     await store.torrents.remove(info_hash(1))
     assert await names(store, "") == ["two"]
@@ -127,10 +127,10 @@ async def test_a_removed_torrent_with_peers_is_found_until_it_is_forgotten(store
     assert not await store.redis.exists(store.keys.names(), store.keys.info_hashes())
 
 
-# What a site writes
+# Names written by a site
 
 
-async def test_a_name_that_a_site_wrote_is_found_after_a_sweep(store: Store) -> None:
+async def test_a_name_written_by_a_site_is_found_after_a_sweep(store: Store) -> None:
     await register(store, "Old Name", "", "third")
     key = store.keys.torrent
     await store.redis.hset(key(info_hash(1)), "name", "NEW Ünïcode")
@@ -143,7 +143,7 @@ async def test_a_name_that_a_site_wrote_is_found_after_a_sweep(store: Store) -> 
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_huge_name_that_a_site_wrote_is_cut(store: Store) -> None:
+async def test_a_huge_name_written_by_a_site_is_cut(store: Store) -> None:
     await register(store, "x")
     await store.redis.hset(store.keys.torrent(info_hash(1)), "name", "€" * 100_000)
     await sweep(store)
@@ -152,15 +152,15 @@ async def test_a_huge_name_that_a_site_wrote_is_cut(store: Store) -> None:
     assert len(await everything(store, "€€")) == 1
 
 
-async def test_a_sweep_lists_what_is_well_listed_no_more(store: Store) -> None:
-    """Names in other letters than ASCII are looked at again, and nothing is written."""
+async def test_a_sweep_writes_no_correct_entry_again(store: Store) -> None:
+    """Names with other letters than ASCII are checked again, and nothing is written."""
     await register(store, "ÄÖÜ", "plain", "")
     before = await store.dump()
     await sweep(store)
     assert await store.dump() == before
 
 
-async def test_a_store_of_before_there_were_lists_gets_them_by_a_sweep(store: Store) -> None:
+async def test_a_sweep_adds_lists_to_an_older_store(store: Store) -> None:
     await register(store, "One", "Two", "")
     await store.torrents.deny(info_hash(2), "no")
     redis, keys = store.redis, store.keys
@@ -175,10 +175,10 @@ async def test_a_store_of_before_there_were_lists_gets_them_by_a_sweep(store: St
     await check_invariants(redis, keys)
 
 
-async def test_lists_of_the_wrong_type_cost_no_peer_and_no_torrent(make_store: MakeStore) -> None:
+async def test_lists_of_the_wrong_type_refuse_no_peer_and_no_torrent(make_store: MakeStore) -> None:
     store = await make_store()
     for key in (store.keys.names(), store.keys.info_hashes()):
-        await store.redis.set(key, "somebody else's")
+        await store.redis.set(key, "another program's")
     await store.announce(update(1, "s"))
     await store.torrents.add(info_hash(2), {"name": "n"})
     await store.redis.delete(store.keys.timeout(1, update(1).peer_id))
@@ -188,7 +188,7 @@ async def test_lists_of_the_wrong_type_cost_no_peer_and_no_torrent(make_store: M
     assert await store.torrents.get(info_hash(2)) is None
 
 
-async def test_a_name_changed_while_it_was_folded_stays_what_it_is(store: Store) -> None:
+async def test_a_name_changed_while_it_was_folded_is_kept(store: Store) -> None:
     await register(store, "first")
     await store.redis.hset(store.keys.torrent(info_hash(1)), "name", "second")
     stale: list[str | bytes | int | float] = [int(store.clock.now), info_hash(1).hex(), "1", "first", "first"]
@@ -201,7 +201,7 @@ async def test_a_name_changed_while_it_was_folded_stays_what_it_is(store: Store)
 # Info hashes
 
 
-async def test_the_beginning_of_an_info_hash_finds_it(store: Store) -> None:
+async def test_the_beginning_of_an_info_hash_finds_its_torrent(store: Store) -> None:
     for number, start in enumerate(("abcdef", "abcdee", "abc0", "b")):
         await store.torrents.add(hashed(start), {"name": f"n{number}"})
     for text, found in {
@@ -217,8 +217,8 @@ async def test_the_beginning_of_an_info_hash_finds_it(store: Store) -> None:
         assert await names(store, text) == found, text
 
 
-async def test_info_hashes_that_a_score_cannot_tell_apart(store: Store) -> None:
-    """Anybody may register those: they differ in their last digits."""
+async def test_info_hashes_with_equal_scores_are_told_apart(store: Store) -> None:
+    """Clients may register such hashes: they differ in their last digits."""
     for number in range(30):
         await store.announce(update(1, "s", info_hash=hashed("abcd", number)))
     (one,) = await everything(store, hashed("abcd", 17).hex()[:39] + "1")
@@ -230,13 +230,13 @@ async def test_info_hashes_that_a_score_cannot_tell_apart(store: Store) -> None:
 
 
 @pytest.mark.parametrize("edge", ["0" * 40, "f" * 40])
-async def test_the_first_and_the_last_info_hash(store: Store, edge: str) -> None:
+async def test_the_first_and_the_last_info_hash_are_found(store: Store, edge: str) -> None:
     await store.torrents.add(InfoHash(bytes.fromhex(edge)))
     for length in (1, 12, 13, 14, 39, 40):
         assert [t.info_hash.hex() for t in await everything(store, edge[:length])] == [edge]
 
 
-async def test_who_has_it_in_both_comes_once_and_info_hashes_first(store: Store) -> None:
+async def test_a_torrent_found_by_name_and_hash_comes_once_and_hashes_come_first(store: Store) -> None:
     await store.torrents.add(hashed("beef"), {"name": "Beef"})
     await store.torrents.add(hashed("1"), {"name": "more BEEF"})
     await store.torrents.add(hashed("beef1"))
@@ -246,8 +246,8 @@ async def test_who_has_it_in_both_comes_once_and_info_hashes_first(store: Store)
     assert [t.name for t in await everything(store, "be", count=1)] == ["more BEEF", "", "Beef"]
 
 
-async def test_a_whole_info_hash_finds_what_is_in_no_list(store: Store) -> None:
-    """What a site registered and nobody has announced yet, and what is denied only."""
+async def test_a_whole_info_hash_finds_a_torrent_that_is_in_no_list(store: Store) -> None:
+    """Registered by a site and not announced yet, or only denied."""
     await store.redis.set(store.keys.info_hash(info_hash(5)), "5")
     await store.torrents.deny(info_hash(6), "no")
     assert [t.torrent_id for t in await everything(store, info_hash(5).hex())] == ["5"]
@@ -255,22 +255,22 @@ async def test_a_whole_info_hash_finds_what_is_in_no_list(store: Store) -> None:
 
 
 @pytest.mark.parametrize("cursor", ["x", "h", "h-1", "n1n", "n" + "9" * 13, "h0", "\u0661", "n\u0661"])
-async def test_a_bad_cursor_is_told(store: Store, cursor: str) -> None:
+async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
     with pytest.raises(ClientError):
         await store.torrents.search("no hash", 10, cursor)
 
 
-async def test_a_cursor_beyond_the_end_ends(store: Store) -> None:
+async def test_a_cursor_beyond_the_end_returns_nothing(store: Store) -> None:
     await register(store, "one")
     assert await store.torrents.search("one", 10, "n500") == ("", [])
     assert await store.torrents.search("abcd", 10, "h500") == ("", [])
     assert await store.torrents.search("abcd", 0) == ("n0", [])
 
 
-# Many
+# Large lists
 
 
-async def test_a_page_looks_at_so_many_names_and_goes_on(
+async def test_a_page_checks_a_bounded_number_of_names_and_continues(
     store: Store, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(search, "NAMES_A_CALL", 3)
@@ -286,7 +286,7 @@ async def test_a_page_looks_at_so_many_names_and_goes_on(
     assert len(await names(store, "name", count=4)) == 24
 
 
-async def test_names_change_while_somebody_searches(store: Store) -> None:
+async def test_names_may_change_during_a_search(store: Store) -> None:
     await register(store, *(f"name {number:02}" for number in range(40)))
     cursor, first = await store.torrents.search("name", 10)
     await asyncio.gather(*(store.torrents.remove(info_hash(number)) for number in range(20, 30)))
@@ -297,8 +297,8 @@ async def test_names_change_while_somebody_searches(store: Store) -> None:
     assert len(first) + len(rest) == 30
 
 
-async def test_few_search_at_the_same_time(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    """However many ask: what looks at all names keeps the store busy, and announces waiting."""
+async def test_concurrent_searches_are_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A search through all names occupies the store and delays announces."""
     await store.torrents.add(info_hash(1), {"name": "one"})
     page, under_way, most = search.Search.page, 0, 0
 

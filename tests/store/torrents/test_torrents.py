@@ -1,14 +1,14 @@
-"""The register of torrents: adding, editing, removing, denying, listing (rows T2, T3, T20, B6)."""
+"""Registered torrents: adding, editing, removing, denying, listing (rows T2, T3, T20, B6)."""
 
 import asyncio
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, endpoint, info_hash, peer_id, update
-from tests.store.invariants import check_invariants
 from tracker.errors import ClientError
-from tracker.store.torrents import Point, Torrent
+from tracker.store.torrents.torrents import Point, Torrent
 
 WEEK = 604_800
 
@@ -23,8 +23,40 @@ async def test_a_new_torrent_gets_an_id_and_a_place_in_the_rankings(store: Store
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_known_torrent_keeps_its_id_and_its_figures(store: Store) -> None:
-    """B6: adding it again sets what is given, and nothing else."""
+FIGURES = {"announces": "0", "leechers": "0", "seeders": "0", "snatches": "0"}
+
+
+async def test_a_torrent_has_all_four_columns_from_its_registration(make_store: MakeStore) -> None:
+    """Through the API, the command line, or a first announce in open mode. A torrent whose ID alone a site wrote is
+    completed by its first announce."""
+    store = await make_store()
+    await store.torrents.add(info_hash(1))
+    assert (await store.torrent(info_hash(1))).items() >= FIGURES.items()
+    for torrent in (2, 3):
+        if torrent == 3:
+            await store.redis.set(store.keys.info_hash(info_hash(3)), "77")
+        await store.announce(update(1, "s", torrent))
+        first = await store.torrent(info_hash(torrent))
+        assert FIGURES.keys() <= first.keys()
+        assert (first["leechers"], first["seeders"], first["snatches"]) == ("1", "0", "0")
+
+
+async def test_columns_keep_their_counts_when_the_id_changes(make_store: MakeStore) -> None:
+    store = await make_store()
+    await store.announce(update(1, "s"))
+    await store.announce(update(1, "c", bytes_left=0))
+    await store.announce(update(1, "x", bytes_left=0))
+    before = await store.torrent(info_hash(1))
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "99")
+    await store.torrents.add(info_hash(1))
+    after = await store.torrent(info_hash(1))
+    assert after["tid"] == "99"
+    assert {name: after[name] for name in FIGURES} == {name: before[name] for name in FIGURES}
+    assert after["snatches"] == "1"
+
+
+async def test_a_known_torrent_keeps_its_id_and_its_counts(store: Store) -> None:
+    """B6: adding it again sets the given fields only."""
     await store.torrents.add(info_hash(1), {"name": "one", "multi_up": "2"})
     await store.announce(update(1, "s"))
     await store.announce(update(1, "c", bytes_left=0, downloaded=1000))
@@ -36,15 +68,15 @@ async def test_a_known_torrent_keeps_its_id_and_its_figures(store: Store) -> Non
     assert await check_invariants(store.redis, store.keys) == 2
 
 
-async def test_adding_at_once_gives_one_id(store: Store) -> None:
+async def test_concurrent_additions_give_one_id(store: Store) -> None:
     added = await asyncio.gather(*(store.torrents.add(info_hash(1)) for _ in range(20)))
     assert {torrent_id for torrent_id, _ in added} == {"1"}
     assert sum(new for _, new in added) == 1
     assert await store.torrents.add(info_hash(2)) == ("2", True)
 
 
-async def test_adding_what_registered_itself_keeps_it(make_store: MakeStore) -> None:
-    """The flag of a torrent that may be forgotten goes, and the sweep leaves the torrent alone."""
+async def test_adding_a_self_registered_torrent_keeps_it(make_store: MakeStore) -> None:
+    """It loses the flag of torrents that may be forgotten, and the sweep leaves it alone."""
     store = await make_store()
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
@@ -56,7 +88,7 @@ async def test_adding_what_registered_itself_keeps_it(make_store: MakeStore) -> 
 
 
 async def test_adding_does_not_disturb_a_swarm_whose_id_a_site_changed(make_store: MakeStore) -> None:
-    """The peers go by the id they joined with, until they are gone."""
+    """Peers keep the ID they joined with until they are gone."""
     store = await make_store(open=False)
     await store.redis.set(store.keys.info_hash(info_hash(1)), "5")
     await store.announce(update(1, "s"))
@@ -70,7 +102,7 @@ async def test_adding_does_not_disturb_a_swarm_whose_id_a_site_changed(make_stor
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_torrent_that_comes_back_while_it_has_peers_keeps_its_id(store: Store) -> None:
+async def test_a_torrent_added_again_while_it_has_peers_keeps_its_id(store: Store) -> None:
     await store.torrents.add(info_hash(1))
     await store.announce(update(1, "s"))
     await store.torrents.remove(info_hash(1))
@@ -78,7 +110,7 @@ async def test_a_torrent_that_comes_back_while_it_has_peers_keeps_its_id(store: 
     assert await check_invariants(store.redis, store.keys) == 1
 
 
-async def test_an_id_that_cannot_be_one_is_reported(store: Store) -> None:
+async def test_an_invalid_id_is_reported(store: Store) -> None:
     await store.redis.set(store.keys.info_hash(info_hash(1)), "abc")
     before = await store.dump()
     with pytest.raises(ClientError, match="remove it first"):
@@ -100,11 +132,11 @@ async def test_an_id_that_cannot_be_one_is_reported(store: Store) -> None:
         {"multi_up": "1e3"},
         {"multi_up": "1001"},
         {"multi_up": "1_0"},
-        {"multi_up": "١"},  # a digit to Python, none to Lua
+        {"multi_up": "١"},  # a digit to Python, but not to Lua
         {"multi_dn": "2", "tid": "9"},
     ],
 )
-async def test_fields_are_checked_before_anything_is_written(store: Store, fields: dict[str, str]) -> None:
+async def test_fields_are_checked_before_any_write(store: Store, fields: dict[str, str]) -> None:
     await store.torrents.add(info_hash(1))
     before = await store.dump()
     with pytest.raises(ClientError):
@@ -114,7 +146,7 @@ async def test_fields_are_checked_before_anything_is_written(store: Store, field
     assert await store.dump() == before
 
 
-async def test_an_edit_leaves_the_other_fields(store: Store) -> None:
+async def test_an_edit_keeps_the_other_fields(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"name": "n", "multi_dn": "0"})
     await store.torrents.edit(info_hash(1), {"enabled": "0", "reason": "x" * 5000})
     torrent = await found(store, 1)
@@ -133,14 +165,14 @@ async def test_removing_an_empty_torrent_leaves_no_key(store: Store) -> None:
     await store.announce(update(1, "x"))
     assert await store.torrents.remove(info_hash(1))
     left = {key.decode().removeprefix(store.keys.prefix) for key in (await store.dump()).keys() - before}
-    assert all(key.startswith("due:") for key in left), left  # the list its timeout was in runs out by itself
+    assert all(key.startswith("due:") for key in left), left  # the list of its timeout expires by itself
     assert not await store.torrents.remove(info_hash(1))
     assert await store.torrents.get(info_hash(1)) is None
     await check_invariants(store.redis, store.keys)
 
 
-async def test_removing_a_torrent_with_peers_forgets_it_after_them(make_store: MakeStore) -> None:
-    """Registered mode: its peers are refused, reaped as always, and the sweep takes what remains."""
+async def test_a_removed_torrent_with_peers_is_forgotten_after_them(make_store: MakeStore) -> None:
+    """Registered mode: its peers are refused and reaped as usual, and the sweep removes the rest."""
     store = await make_store(open=False, forget_after=WEEK)
     await store.torrents.add(info_hash(2))
     before = (await store.dump()).keys()
@@ -162,7 +194,7 @@ async def test_removing_a_torrent_with_peers_forgets_it_after_them(make_store: M
     assert await store.torrents.get(info_hash(1)) is None
 
 
-async def test_denying_holds_at_once_and_can_be_taken_back(store: Store) -> None:
+async def test_a_denial_applies_at_once_and_can_be_removed(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.torrents.deny(info_hash(1), "taken down: " + "x" * 5000)
     await store.torrents.deny(info_hash(2), "")
@@ -187,7 +219,7 @@ async def test_every_change_is_published(store: Store) -> None:
             assert (await anext(messages))[1] == info_hash(1).hex().encode()
 
 
-async def test_pages_hold_every_torrent_and_never_use_keys(store: Store) -> None:
+async def test_pages_hold_every_torrent_without_the_keys_command(store: Store) -> None:
     """T20: 2,000 torrents, read in pages of about 300."""
     for start in range(0, 2000, 50):
         await asyncio.gather(*(store.torrents.add(info_hash(n)) for n in range(start, start + 50)))
@@ -207,7 +239,7 @@ async def test_pages_hold_every_torrent_and_never_use_keys(store: Store) -> None
     assert stats["cmdstat_zscan"]["calls"] == pages
 
 
-async def test_rankings(store: Store) -> None:
+async def test_rankings_are_sorted(store: Store) -> None:
     for torrent in (1, 2, 3):
         for number in range(torrent):
             await store.announce(update(10 * torrent + number, "s", torrent=torrent, bytes_left=0))
@@ -256,7 +288,7 @@ async def found(store: Store, number: int) -> Torrent:
 # Lists
 
 
-async def test_a_ranking_from_either_end(store: Store) -> None:
+async def test_a_ranking_is_read_from_either_end(store: Store) -> None:
     for number, peers in ((1, 2), (2, 0), (3, 1)):
         await store.torrents.add(info_hash(number))
         for peer in range(peers):
@@ -270,7 +302,7 @@ async def test_a_ranking_from_either_end(store: Store) -> None:
         await store.torrents.top("processed", 9)
 
 
-async def test_denials_are_listed_the_last_one_first(store: Store) -> None:
+async def test_denials_are_listed_newest_first(store: Store) -> None:
     for number in (1, 2, 3):
         await store.torrents.deny(info_hash(number), f"reason {number}")
         store.clock.now += 10
@@ -289,8 +321,8 @@ async def test_denials_are_listed_the_last_one_first(store: Store) -> None:
     assert await store.torrents.denial_count() == 2
 
 
-async def test_a_denial_that_a_site_wrote_holds_at_once_and_is_listed_after_a_sweep(store: Store) -> None:
-    """T3; one that it deleted leaves the list when somebody looks."""
+async def test_a_denial_written_by_a_site_applies_at_once_and_is_listed_after_a_sweep(store: Store) -> None:
+    """T3; a denial that the site deleted leaves the list when it is read."""
     await store.announce(update(1, "s"))
     await store.redis.set(store.keys.deny(info_hash(1)), "the site's reason")
     assert await store.refused(update(2, "s")) == "denied"
@@ -303,13 +335,13 @@ async def test_a_denial_that_a_site_wrote_holds_at_once_and_is_listed_after_a_sw
     await store.announce(update(2, "s"))
 
 
-async def test_what_is_no_denial_is_not_listed(store: Store) -> None:
+async def test_an_invalid_denial_is_not_listed(store: Store) -> None:
     await store.redis.zadd(store.keys.denied(), {b"\xff:nonsense": 1, "0" * 39: 2})
     await store.torrents.deny(info_hash(1), "")
     assert [denial.info_hash for denial in await store.torrents.denials()] == [info_hash(1)]
 
 
-async def test_torrents_that_a_site_made_a_mess_of_are_shown_as_far_as_they_can_be(store: Store) -> None:
+async def test_torrents_with_invalid_fields_are_shown_as_far_as_possible(store: Store) -> None:
     for number in (1, 2, 3):
         await store.torrents.add(info_hash(number))
     redis, keys = store.redis, store.keys
@@ -327,7 +359,7 @@ async def test_torrents_that_a_site_made_a_mess_of_are_shown_as_far_as_they_can_
 # History
 
 
-async def test_a_history_is_read_oldest_first_without_what_is_no_point(store: Store) -> None:
+async def test_a_history_is_read_oldest_first_without_invalid_points(store: Store) -> None:
     await store.torrents.add(info_hash(1))
     torrent = await found(store, 1)
     assert await store.torrents.history(torrent) == []

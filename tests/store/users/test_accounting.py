@@ -1,14 +1,15 @@
-"""What users and peers are credited with: bytes, speeds, time, hit and runs (rows T13 to T17)."""
+"""Credit of users and peers: bytes, speeds, time, hit and runs (rows T13 to T17)."""
 
 import itertools
 from typing import Any
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, update
-from tests.store.invariants import check_invariants
-from tracker.store.swarms import PeerUpdate
+from tracker.bittorrent import Digits
+from tracker.store.swarms.codec import PeerUpdate
 
 
 def alice(peer: int = 1, event: str = "u", **changes: Any) -> PeerUpdate:
@@ -21,12 +22,12 @@ async def account(store: Store, user_id: str = "7", torrent_id: str = "1") -> di
 
 
 async def sets(store: Store, user_id: str = "7") -> set[str]:
-    """The sets of the user that torrent 1 is in."""
+    """The user's sets that hold torrent 1."""
     names = ("active", "complete", "incomplete", "hnr")
     return {n for n in names if await store.redis.sismember(store.keys.user_set(user_id, n), "1")}
 
 
-async def test_first_announce_credits_nothing_then_deltas(private: Store) -> None:
+async def test_the_first_announce_credits_nothing_and_later_ones_the_difference(private: Store) -> None:
     """T13."""
     await private.announce(alice(event="s", uploaded=5000, downloaded=7000))
     private.clock.now += 10
@@ -37,7 +38,7 @@ async def test_first_announce_credits_nothing_then_deltas(private: Store) -> Non
     assert (user.uploaded, user.downloaded, user.announces) == (300, 150, 3)
 
 
-async def test_counters_that_restarted_credit_nothing(private: Store) -> None:
+async def test_restarted_counters_credit_nothing(private: Store) -> None:
     """T13: never a negative."""
     await private.announce(alice(event="s", uploaded=500))
     private.clock.now += 10
@@ -63,8 +64,8 @@ async def test_counters_that_restarted_credit_nothing(private: Store) -> None:
         ("1e300", None),
     ],
 )
-async def test_multipliers(private: Store, multiplier: str, credited: int | None) -> None:
-    """T13: what a site writes wrongly never credits a negative, and the cap holds for it."""
+async def test_multipliers_apply_to_credit(private: Store, multiplier: str, credited: int | None) -> None:
+    """T13: invalid multipliers never credit a negative amount, and the cap holds."""
     await private.announce(alice(event="s"))
     await private.redis.hset(
         private.keys.torrent(info_hash(1)), mapping={"multi_up": multiplier, "multi_dn": "0"}
@@ -72,12 +73,12 @@ async def test_multipliers(private: Store, multiplier: str, credited: int | None
     private.clock.now += 10
     await private.announce(alice(uploaded=1000, downloaded=1000))
     user = await private.users.find("7")
-    assert user.uploaded == (credited if credited is not None else 10 * private.rules.max_credit)
+    assert user.uploaded == (credited if credited is not None else 10 * private.rules.current.max_credit)
     assert user.downloaded == 0
     assert (await account(private))["downloaded"] == 1000
 
 
-async def test_credit_is_capped_by_rate_and_the_rest_counted(make_store: MakeStore) -> None:
+async def test_credit_is_capped_by_the_rate_and_the_rest_is_counted(make_store: MakeStore) -> None:
     store = await make_store(private=True, peer_memory=3600, max_credit=100)
     await store.users.add("7", ALICE)
     await store.announce(alice(event="s"))
@@ -88,8 +89,8 @@ async def test_credit_is_capped_by_rate_and_the_rest_counted(make_store: MakeSto
     assert await store.redis.get(store.keys.stat("credit_cut")) == b"4000"
 
 
-async def test_speeds(store: Store) -> None:
-    """T14: bytes per second with two decimals; 0 in the same second and when the clock went back."""
+async def test_speeds_are_bytes_per_second(store: Store) -> None:
+    """T14: with two decimals; 0 within the same second and after a step back of the clock."""
     await store.announce(update(1, "s", uploaded=100))
     for seconds, uploaded, expected in (
         (3, 110, "3.33"),
@@ -132,7 +133,7 @@ async def test_time_adds_up_over_new_peer_ids(private: Store) -> None:
 
 
 async def test_overlapping_peers_count_time_once(private: Store) -> None:
-    """T15: two clients of a user at once are one stretch of time."""
+    """T15: two clients of a user at the same time count as one period."""
     await private.announce(alice(1, "s"))  # 1: 0 .. 3000
     private.clock.now = START + 1000
     await private.announce(alice(2, "s"))  # 2: 1000 .. 2800
@@ -149,7 +150,7 @@ async def test_overlapping_peers_count_time_once(private: Store) -> None:
     assert (await account(private))["total_time"] == 3200
 
 
-async def test_seeding_time_is_kept_apart(private: Store) -> None:
+async def test_seed_time_is_counted_separately(private: Store) -> None:
     await private.announce(alice(event="s"))
     private.clock.now += 60
     await private.announce(alice(event="c", bytes_left=0, downloaded=10))
@@ -159,7 +160,7 @@ async def test_seeding_time_is_kept_apart(private: Store) -> None:
     assert (found["total_time"], found["seed_time"], found["completed_at"]) == (100, 40, START + 60)
 
 
-async def test_the_sets_of_a_user(private: Store) -> None:
+async def test_the_sets_of_a_user_follow_its_announces(private: Store) -> None:
     """T5, T6, T7: started, completed, stopped."""
     await private.announce(alice(event="s"))
     assert await sets(private) == {"active", "incomplete"}
@@ -171,7 +172,7 @@ async def test_the_sets_of_a_user(private: Store) -> None:
     assert await sets(private) == {"active", "complete"}
 
 
-async def test_a_seeder_from_the_start_is_complete(private: Store) -> None:
+async def test_a_seeder_from_the_start_has_the_torrent_complete(private: Store) -> None:
     await private.announce(alice(event="s", bytes_left=0))
     assert await sets(private) == {"active", "complete"}
 
@@ -213,11 +214,11 @@ async def test_two_peers_of_a_user_keep_the_torrent_active(private: Store, endin
     ("downloaded", "seconds", "left", "ending", "restarts"),
     list(itertools.product([100, 101], [999, 1000], [0, 5], ["stop", "reap"], [1, 3])),
 )
-async def test_hit_and_run(
+async def test_leaving_early_after_a_download_is_a_hit_and_run(
     private: Store, downloaded: int, seconds: int, left: int, ending: str, restarts: int
 ) -> None:
-    """T16: more than hnr_min_bytes (100) downloaded and less than hnr_threshold (1000 s) stayed, in one start or in three
-    with new peer ids. What is left does not matter; a reap counts as leaving."""
+    """T16: more than hnr_min_bytes (100) downloaded, less than hnr_threshold (1000 s) present, in one start or in three
+    with new peer IDs. The bytes left do not matter; a reap counts as leaving."""
     for restart in range(restarts):
         peer = restart + 1
         share = downloaded // restarts + (downloaded % restarts if restart == 0 else 0)
@@ -233,7 +234,7 @@ async def test_hit_and_run(
     assert ("hnr" in await sets(private)) == (downloaded > 100 and seconds < 1000)
 
 
-async def test_a_hit_and_run_is_cleared_by_staying_not_by_starting(private: Store) -> None:
+async def test_seeding_time_and_not_a_start_clears_a_hit_and_run(private: Store) -> None:
     """T16."""
     await private.announce(alice(event="s"))
     private.clock.now += 10
@@ -249,8 +250,8 @@ async def test_a_hit_and_run_is_cleared_by_staying_not_by_starting(private: Stor
     assert "hnr" not in await sets(private)
 
 
-async def test_an_outage_gives_no_time_and_no_hit_and_run(private: Store) -> None:
-    """While nobody could announce, total_time gains nothing and silence proves nothing."""
+async def test_an_outage_adds_no_time_and_no_hit_and_run(private: Store) -> None:
+    """While no peer could announce, total_time gains nothing and silence proves nothing."""
     await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     private.clock.now += 10
@@ -261,23 +262,24 @@ async def test_an_outage_gives_no_time_and_no_hit_and_run(private: Store) -> Non
     await private.redis.set(private.keys.timeout(1, alice().peer_id), "1")
     private.clock.now += 20
     await private.announce(alice(downloaded=500))
-    # the gap is 0..310: of the 320 s since the announce at 10, 20 remain
+    # the gap is 0..310: 20 of the 320 s since the announce at 10 remain
     assert (await account(private))["total_time"] == 10 + 20
 
 
-async def test_after_an_outage_and_its_grace_the_silent_are_reaped_without_a_verdict(private: Store) -> None:
+async def test_silent_peers_are_reaped_after_an_outage_without_a_hit_and_run(private: Store) -> None:
     await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     await private.announce(alice(downloaded=500))
     private.clock.now += 300
     await private.reaping.heartbeat()
-    await private.pass_time(private.rules.grace)
+    await private.pass_time(private.rules.current.grace)
     assert await private.silence(alice()) == 1
     assert await sets(private) == {"incomplete"}
 
 
-async def test_an_outage_is_known_before_the_heartbeat_says_so(private: Store) -> None:
-    """A machine that slept: whoever wakes first, nobody who could not announce is reaped or judged."""
+async def test_an_outage_is_known_before_the_heartbeat(private: Store) -> None:
+    """A machine that was suspended: whichever part runs first, no peer that could not announce is reaped or gets a hit
+    and run."""
     await private.reaping.heartbeat()
     await private.announce(alice(event="s"))
     await private.announce(alice(downloaded=500))
@@ -299,7 +301,7 @@ async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) ->
     assert await private.silence(alice()) == 1
 
 
-async def test_a_user_made_anew_under_an_active_peer_is_active_again(private: Store) -> None:
+async def test_a_recreated_user_with_an_active_peer_is_active_again(private: Store) -> None:
     """T5, T17."""
     await private.announce(alice(event="s"))
     await private.users.delete(ALICE)
@@ -310,22 +312,27 @@ async def test_a_user_made_anew_under_an_active_peer_is_active_again(private: St
     assert "active" not in await sets(private)
 
 
-async def test_a_remembered_peer_of_another_user_starts_afresh(private: Store) -> None:
+async def test_another_user_with_a_remembered_peer_id_has_its_own_entry(private: Store) -> None:
     await private.announce(alice(event="s", uploaded=100))
     await private.announce(alice(event="x", uploaded=100))
+    remembered = await private.peer(alice())
     private.clock.now += 50
-    await private.announce(update(1, "s", uploaded=5000, passkey=BOB))
-    row = await private.peer(alice())
-    assert (row["user_id"], row["first_announce"]) == ("8", str(START + 50))
+    bob = update(1, "s", uploaded=5000, passkey=BOB)
+    assert (await private.announce(bob)).outcome == "join"
+    assert await private.peer(alice()) == remembered
     assert (await private.users.find("8")).uploaded == 0
     assert await check_invariants(private.redis, private.keys) == 1
+    private.clock.now += 50
+    assert (await private.announce(bob._replace(event=b"u", uploaded=Digits(b"5400")))).outcome == "update"
+    assert (await private.users.find("8")).uploaded == 400
 
 
-async def test_another_user_cannot_touch_a_peer_even_from_its_address(private: Store) -> None:
+async def test_another_user_cannot_change_a_peer_even_from_its_address(private: Store) -> None:
     await private.announce(alice(event="s", key_digest=b"k" * 8))
+    before = await private.dump()
     forged = update(1, "x", passkey=BOB, key_digest=b"k" * 8, endpoint=endpoint(1))
-    assert (await private.announce(forged)).outcome == "stranger"
-    assert (await private.users.find("8")).announces == 0
+    assert (await private.announce(forged)).outcome == "absent"
+    assert await private.dump() == before
 
 
 async def test_public_mode_forgets_a_peer_with_its_swarm(store: Store) -> None:

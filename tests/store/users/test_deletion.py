@@ -1,17 +1,17 @@
-"""A deletion that is cut off anywhere leaves a user who can announce or one who cannot, and is finished by whoever comes next."""
+"""An interrupted deletion leaves a user who can announce or one who cannot. The next attempt completes it."""
 
 from collections.abc import Awaitable, Callable
 from typing import Any
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.harness import ALICE, BOB, Store, update
-from tests.store.invariants import check_invariants
-from tests.store.test_users import named
-from tracker.errors import ClientError, StoreAway
-from tracker.store.accounts import Accounts
-from tracker.store.connection import Connection, connect
-from tracker.store.users import Users
+from tests.store.users.test_users import named
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.users.users import Users
 
 NEW = "c" * 20
 TORRENTS = 250
@@ -19,7 +19,7 @@ TORRENTS = 250
 
 
 class Dying(Connection):
-    """One that is lost after so many commands: the next one never gets to the store."""
+    """A connection that is lost after a number of commands; the next command never reaches the store."""
 
     def __init__(self, url: str, commands: int) -> None:
         super().__init__(connect(url, connect_timeout=5), timeout=5)
@@ -27,17 +27,17 @@ class Dying(Connection):
 
     async def command(self, *args: Any) -> Any:
         if self.left == 0:
-            raise StoreAway("the connection was lost")
+            raise StoreUnavailable("the connection was lost")
         self.left -= 1
         return await super().command(*args)
 
 
 async def deleted_until_lost(store: Store, who: str, commands: int) -> bool:
-    """Whether the deletion came to its end."""
+    """Returns whether the deletion completed."""
     connection = Dying(store.url, commands)
     try:
-        await Users(connection, store.keys).delete(who)
-    except StoreAway:
+        await Users(connection, Scripts(connection, store.keys.prefix), store.keys).delete(who)
+    except StoreUnavailable:
         return False
     finally:
         await connection.close()
@@ -45,7 +45,7 @@ async def deleted_until_lost(store: Store, who: str, commands: int) -> bool:
 
 
 async def with_a_history(store: Store) -> None:
-    """User 7 has torrents in all sets, a hit and run, and two peers that are there."""
+    """User 7 has torrents in all sets, a hit and run, and two active peers."""
     for number, torrent in ((1, 1), (2, 2), (3, 3)):
         await store.announce(update(number, "s", torrent=torrent, passkey=ALICE))
     store.clock.now += 100
@@ -66,10 +66,11 @@ async def by_itself(store: Store) -> None:
 
 
 @pytest.mark.parametrize("finish", [once_more, by_itself])
-async def test_a_deletion_that_is_cut_off_anywhere_is_finished(
+async def test_an_interrupted_deletion_is_completed_later(
     private: Store, finish: Callable[[Store], Awaitable[None]]
 ) -> None:
-    """After each of its commands in turn. Meanwhile nobody is credited, nobody gets what is left, and peers may be reaped."""
+    """Interrupted after each of its commands. Until it is completed no user is credited or given the remains, and peers
+    may be reaped."""
     await private.users.delete("7")  # so that the server knows the script
     await private.announce(update(9, "s", torrent=1, passkey=BOB))
     others, states, ended = await named(private, "8", BOB), list[str](), False
@@ -95,7 +96,7 @@ async def test_a_deletion_that_is_cut_off_anywhere_is_finished(
 
 
 async def state_of(store: Store, before: dict[bytes, Any]) -> str:
-    """What a deletion that may have been cut off has left, with what holds then."""
+    """How far a deletion came: `whole`, `begun` or `done`, after checking what holds in that state."""
     if await store.users.get(ALICE):
         assert await store.dump() == before
         return "whole"
@@ -107,11 +108,11 @@ async def state_of(store: Store, before: dict[bytes, Any]) -> str:
     with pytest.raises(ClientError, match="id exists"):
         await store.users.add("7", NEW)
     with pytest.raises(ClientError, match="being deleted"):
-        await Accounts(store.connection, store.scripts, store.keys).bring({"user_id": "7"})
+        await store.user_import.import_user({"user_id": "7"})
     return "begun"
 
 
-async def test_a_passkey_that_was_given_out_again_stays_the_new_users(private: Store) -> None:
+async def test_a_reassigned_passkey_stays_the_new_users(private: Store) -> None:
     await with_a_history(private)
     await deleted_until_lost(private, "7", 3)
     await private.users.add("70", ALICE)

@@ -4,17 +4,16 @@ import asyncio
 
 import pytest
 
+from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, update
-from tests.store.invariants import check_invariants
 from tracker.errors import ClientError
-from tracker.store.accounts import Accounts
-from tracker.store.users import User
+from tracker.store.users.users import User
 
 NEW = "c" * 20
 
 
-async def test_a_new_user(store: Store) -> None:
+async def test_a_new_user_has_an_id_and_a_passkey(store: Store) -> None:
     user = await store.users.add()
     assert (user.user_id, user.enabled, user.can_leech, len(user.passkey)) == ("1", True, True, 40)
     assert await store.users.find("1") == await store.users.find(user.passkey) == user
@@ -22,13 +21,14 @@ async def test_a_new_user(store: Store) -> None:
     assert [u.user_id for u in await store.users.page(0)] == ["1", "7"]
 
 
-async def test_a_made_passkey_has_160_random_bits(store: Store) -> None:
-    """Each of them is 0 in some passkeys and 1 in others, wherever passkeys are made: for a user, a new one, an import."""
+async def test_a_generated_passkey_has_160_random_bits(store: Store) -> None:
+    """Each bit is 0 in some passkeys and 1 in others, wherever passkeys are generated: new user, new passkey,
+    import."""
     made = [(await store.users.add()).passkey for _ in range(40)]
     made += [(await store.users.rotate(passkey)).passkey for passkey in made]
-    accounts = Accounts(store.connection, store.scripts, store.keys)
+    accounts = store.user_import
     for number in range(1000, 1040):
-        await accounts.bring({"user_id": str(number)})
+        await accounts.import_user({"user_id": str(number)})
         found = await store.users.find(str(number))
         assert found is not None
         made.append(found.passkey)
@@ -57,7 +57,7 @@ async def test_user_ids_are_numbers(store: Store, user_id: str) -> None:
         await store.users.add(user_id)
 
 
-async def test_what_is_taken_is_refused_and_nothing_changes(store: Store) -> None:
+async def test_a_taken_id_or_passkey_is_refused_and_changes_nothing(store: Store) -> None:
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     before = await store.dump()
@@ -74,7 +74,7 @@ async def test_what_is_taken_is_refused_and_nothing_changes(store: Store) -> Non
 async def test_ids_and_passkeys_are_unique_under_concurrency(store: Store) -> None:
     await store.users.add("5", ALICE)
     users = await asyncio.gather(*(store.users.add() for _ in range(20)))
-    assert sorted(int(user.user_id) for user in users) == [n for n in range(1, 22) if n != 5]
+    assert sorted(int(user.user_id) for user in users) == list(range(6, 26))
     one_id = await asyncio.gather(*(store.users.add("99") for _ in range(20)), return_exceptions=True)
     assert sum(isinstance(result, User) for result in one_id) == 1
     one_key = await asyncio.gather(*(store.users.add(passkey=NEW) for _ in range(20)), return_exceptions=True)
@@ -82,20 +82,20 @@ async def test_ids_and_passkeys_are_unique_under_concurrency(store: Store) -> No
     assert len(await store.users.page(0, 999)) == 1 + 20 + 1 + 1
 
 
-async def test_ids_of_a_sites_own_users_are_skipped(private: Store) -> None:
-    """A site writes users by itself; an id whose totals exist is somebody's."""
+async def test_ids_of_a_sites_users_are_skipped(private: Store) -> None:
+    """A site writes users too; an ID whose totals exist is in use."""
     await private.redis.hset(private.keys.passkey(NEW), mapping={"user_id": "1"})
     await private.announce(update(1, "s", passkey=NEW))
-    assert (await private.users.add()).user_id == "2"
+    assert (await private.users.add()).user_id == "9"
     with pytest.raises(ClientError, match="id exists"):
         await private.users.add("1")
-    await private.redis.hset(private.keys.user(50), mapping={"uploaded": "123"})  # totals brought along
+    await private.redis.hset(private.keys.user(50), mapping={"uploaded": "123"})  # existing totals
     user = await private.users.add("50")
     assert (await private.users.find("50")).uploaded == 123
     assert user.user_id == "50"
 
 
-async def test_a_partial_update_leaves_the_rest(private: Store) -> None:
+async def test_a_partial_update_leaves_the_other_fields(private: Store) -> None:
     """T22."""
     await private.redis.hset(private.keys.passkey(ALICE), "note", "kept")
     await private.users.edit(ALICE, {"can_leech": False})
@@ -108,7 +108,7 @@ async def test_a_partial_update_leaves_the_rest(private: Store) -> None:
     assert await private.redis.hget(private.keys.passkey(ALICE), "note") == b"kept"
 
 
-async def test_updates_of_nobody_and_of_nothing_are_refused(private: Store) -> None:
+async def test_updates_of_unknown_users_and_empty_updates_are_refused(private: Store) -> None:
     before = await private.dump()
     with pytest.raises(ClientError, match="no such field"):
         await private.users.edit(ALICE, {"enabled": False, "user_id": True})
@@ -124,7 +124,7 @@ async def test_updates_of_nobody_and_of_nothing_are_refused(private: Store) -> N
     assert await private.dump() == before
 
 
-async def test_changes_hold_from_the_next_announce(private: Store) -> None:
+async def test_changes_apply_from_the_next_announce(private: Store) -> None:
     await private.announce(update(1, "s", passkey=ALICE))
     await private.users.edit(ALICE, {"can_leech": False})
     assert await private.refused(update(1, passkey=ALICE)) == "may not leech"
@@ -135,7 +135,7 @@ async def test_changes_hold_from_the_next_announce(private: Store) -> None:
 
 
 async def test_a_new_passkey_invalidates_the_old_at_once(private: Store) -> None:
-    """T22: and the user keeps peers, permissions and totals."""
+    """T22: the user keeps peers, permissions and totals."""
     await private.announce(update(1, "s", passkey=ALICE))
     await private.users.edit(ALICE, {"can_leech": False})
     user = await private.users.rotate(ALICE, NEW)
@@ -149,7 +149,7 @@ async def test_a_new_passkey_invalidates_the_old_at_once(private: Store) -> None
 
 
 async def test_deleting_a_user_leaves_no_key(private: Store) -> None:
-    """T22: whatever sets its torrents are in."""
+    """T22: whatever sets hold its torrents."""
     await private.announce(update(9, "s", torrent=9, passkey=BOB))
     before = await named(private, "7", ALICE)
     for torrent in range(1, 6):
@@ -171,7 +171,7 @@ async def test_deleting_a_user_leaves_no_key(private: Store) -> None:
 
 @pytest.mark.parametrize("reborn", [False, True])
 async def test_peers_of_a_deleted_user_are_reaped_without_a_trace(private: Store, reborn: bool) -> None:
-    """Reaping must not bring the user's keys back, also when somebody else has the id by then."""
+    """Reaping must not recreate the user's keys, even if another user has the ID by then."""
     for number in (1, 2):
         await private.announce(update(number, "s", passkey=ALICE))
     private.clock.now += 100
@@ -188,7 +188,7 @@ async def test_peers_of_a_deleted_user_are_reaped_without_a_trace(private: Store
     assert await check_invariants(private.redis, private.keys) == 0
 
 
-async def test_a_deletion_that_was_interrupted_can_be_repeated(private: Store) -> None:
+async def test_an_interrupted_deletion_can_be_repeated(private: Store) -> None:
     await private.announce(update(1, "s", passkey=ALICE))
     await private.redis.delete(private.keys.passkey(ALICE))
     await private.users.delete("7")
@@ -241,6 +241,6 @@ async def test_totals_of_a_disabled_user_stay(make_store: MakeStore) -> None:
 
 
 async def named(store: Store, user_id: str, passkey: str) -> set[bytes]:
-    """Every key of a user, by scanning them all."""
+    """Every key of a user, from a scan of all keys."""
     beginnings = (f"{store.keys.prefix}u:{user_id}", f"{store.keys.prefix}user:{passkey}")
     return {key for key in await store.dump() if key.decode().startswith(beginnings)}

@@ -1,12 +1,12 @@
-"""A server that speaks StatHat's EZ API, on loopback, with its faults.
+"""A server for StatHat's EZ API on loopback, with faults on demand.
 
     async with StatHatServer() as stathat:          # in a test that is a coroutine
         stathat.mode = "500"
-    with stathat_in_thread() as stathat:            # beside child processes, in a test that is none
+    with stathat_in_thread() as stathat:            # in any other test, beside child processes
         ...
-    stathat.url, stathat.answered["countries.GB.users"], stathat.values["torrents.count"]
+    stathat.url, stathat.accepted["countries.France.users"], stathat.values["torrents.count"]
 
-Counts are added up when their batch is answered with success, and only then.
+A batch counts only when the reply reports success.
 """
 
 import asyncio
@@ -50,24 +50,24 @@ _PLAIN: dict[str, tuple[int, bytes]] = {
 
 @dataclass
 class StatHatServer:
-    """``mode`` says how requests are answered from now on; ``delay`` (s) is how slow ``slow`` is."""
+    """``mode`` selects the reply to each request; ``delay`` (s) applies to mode ``slow``."""
 
     mode: Mode = "ok"
     delay: float = 0.2
     key: str = KEY
     poison: Callable[[str], bool] = lambda _: False
-    """A batch with a name that this is true of is answered with ``poison_status``."""
+    """A batch with a name for which this is true gets ``poison_status``."""
     poison_status: int = 400
-    most: int = 1000
-    """A batch of more is answered with 413."""
-    before_answer: Callable[[], Awaitable[None]] | None = None
-    """Awaited when a batch is counted, before its answer is sent."""
+    max_samples: int = 1000
+    """A larger batch gets status 413."""
+    before_reply: Callable[[], Awaitable[None]] | None = None
+    """Awaited after a batch is counted and before its reply is sent."""
 
-    answered: "Counter[str]" = field(default_factory=Counter)
+    accepted: "Counter[str]" = field(default_factory=Counter)
     by_minute: "Counter[tuple[str, int]]" = field(default_factory=Counter)
     values: dict[str, list[float]] = field(default_factory=lambda: defaultdict(list))
     batches: list[list[dict[str, Any]]] = field(default_factory=list)
-    """Every batch that came in, answered or not."""
+    """Every batch received, accepted or not."""
     requests: list[tuple[dict[str, str], bytes]] = field(default_factory=list)
     """(headers, body) of each."""
     redirected: int = 0
@@ -93,13 +93,13 @@ class StatHatServer:
         await self._runner.cleanup()
 
     async def listen(self) -> None:
-        """Opens its port: the same one again, after ``refuse``."""
+        """Opens the port; after ``refuse`` the same one."""
         self._site = web.TCPSite(self._runner, "127.0.0.1", self.port)
         await self._site.start()
         self.port = self._runner.addresses[0][1]
 
     async def refuse(self) -> None:
-        """Connections are refused until ``listen``."""
+        """Refuses connections until ``listen``."""
         await self._site.stop()
 
     async def _elsewhere(self, _: web.Request) -> web.Response:
@@ -109,7 +109,7 @@ class StatHatServer:
     async def _ez(self, request: web.Request) -> web.StreamResponse:
         body = await request.read()
         self.requests.append((dict(request.headers), body))
-        batch, refusal = self._read(request, body)
+        batch, error = self._read(request, body)
         self.batches.append(batch)
         if self.mode == "hang":
             await self._end.wait()
@@ -123,24 +123,24 @@ class StatHatServer:
         elif self.mode == "redirect":
             return web.Response(status=307, headers={"Location": "/elsewhere"})
         elif self.mode == "bad key":
-            # The worst a server can do: it repeats the key.
+            # The worst case for the log: the reply repeats the key.
             return web.json_response({"status": 500, "msg": f"no such ezkey: {self.key}"}, status=500)
-        if refusal is not None:
-            return refusal
-        if request.transport is None or request.transport.is_closing():  # nobody hears the answer
+        if error is not None:
+            return error
+        if request.transport is None or request.transport.is_closing():  # nobody receives the reply
             return _success()
         for stat in batch:
             if "count" in stat:
-                self.answered[stat["stat"]] += stat["count"]
+                self.accepted[stat["stat"]] += stat["count"]
                 self.by_minute[stat["stat"], stat["t"]] += stat["count"]
             else:
                 self.values[stat["stat"]].append(stat["value"])
-        if self.before_answer is not None:
-            await self.before_answer()
+        if self.before_reply is not None:
+            await self.before_reply()
         return _success()
 
     def _read(self, request: web.Request, body: bytes) -> tuple[list[dict[str, Any]], web.Response | None]:
-        """The batch, and the refusal when it is not as the API wants it."""
+        """The batch, and the error reply when it breaks the API's rules."""
         sent = json.loads(body)
         batch: list[dict[str, Any]] = sent["data"]
         names = [stat["stat"] for stat in batch]
@@ -148,16 +148,16 @@ class StatHatServer:
             return batch, _failure(400)
         if sent["ezkey"] != self.key:
             return batch, _failure(403)
-        if len(batch) > self.most:
+        if len(batch) > self.max_samples:
             return batch, _failure(413)
-        sound = all(
+        valid = all(
             0 < len(stat["stat"]) <= 255
             and "~" not in stat["stat"]
             and ("count" in stat) != ("value" in stat)
             and isinstance(stat["t"], int)
             for stat in batch
         )
-        if not sound:
+        if not valid:
             return batch, _failure(400)
         if any(self.poison(name) for name in names):
             return batch, _failure(self.poison_status)
@@ -169,12 +169,12 @@ def _success() -> web.Response:
 
 
 def _failure(status: int) -> web.Response:
-    return web.json_response({"status": status, "msg": "refused"}, status=status)
+    return web.json_response({"status": status, "msg": "rejected"}, status=status)
 
 
 @contextmanager
 def stathat_in_thread() -> Iterator[StatHatServer]:
-    """In a loop of its own, for tests that block theirs or have none."""
+    """Runs in its own event loop, for tests that block theirs or have none."""
     started = threading.Event()
     server = StatHatServer()
     ends: list[Callable[[], object]] = []
@@ -198,14 +198,14 @@ def stathat_in_thread() -> Iterator[StatHatServer]:
 
 
 @asynccontextmanager
-async def not_stathat(answer: bytes) -> AsyncIterator[str]:
-    """A server that says ``answer`` whatever it is asked, and closes: its URL."""
-    lines: list[asyncio.StreamWriter] = []
+async def not_stathat(reply: bytes) -> AsyncIterator[str]:
+    """The URL of a server that sends ``reply`` to any request, then closes the connection."""
+    writers: list[asyncio.StreamWriter] = []
 
     async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
-        lines.append(writer)
+        writers.append(writer)
         await reader.read(1)
-        writer.write(answer)
+        writer.write(reply)
         writer.close()
 
     listener = await asyncio.start_server(serve, "127.0.0.1", 0)
@@ -213,5 +213,5 @@ async def not_stathat(answer: bytes) -> AsyncIterator[str]:
         yield f"http://127.0.0.1:{listener.sockets[0].getsockname()[1]}"
     finally:
         listener.close()
-        for line in lines:
-            line.close()
+        for writer in writers:
+            writer.close()

@@ -1,4 +1,7 @@
-"""What StatHat answered is counted there once; what it did not, waits (row B12). Against a server with StatHat's faults."""
+"""Samples that StatHat accepted count there once; others wait (row B12).
+
+Tested against a server with StatHat's faults.
+"""
 
 import asyncio
 import itertools
@@ -14,17 +17,18 @@ from typing import Literal
 import pytest
 from structlog.testing import capture_logs
 
-from tests.servers import ROOT, Server
-from tests.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
+from loadtest.servers import ROOT, Server
+from tests.store.client.proxy import Proxy
 from tests.store.harness import Clock, Store, running
-from tests.store.outbox import contents, dropped, export
-from tests.store.proxy import Proxy
-from tests.workers.flushing import MINUTE, Flushing
-from tracker.errors import StoreAway
-from tracker.settings import StatHatSettings
-from tracker.store.keys import Keys
-from tracker.store.swarms import SwarmRules
-from tracker.workers.stathat import judge, stat_name
+from tests.store.stats.outbox import contents, dropped, export
+from tests.waiting import eventually, in_background
+from tests.workers.flushing import MINUTE, Flushing, to_stathat
+from tests.workers.push.stathat_server import KEY, Mode, StatHatServer, not_stathat, stathat_in_thread
+from tracker.errors import StoreUnavailable
+from tracker.settings.model import StatHatSettings
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.push.stathat import StatHat, parse_reply, stat_name
 
 FAULTS: list[Mode] = [
     "slow",
@@ -54,15 +58,17 @@ async def stathat() -> AsyncIterator[StatHatServer]:
         yield server
 
 
-async def test_figures_go_out_by_their_minute(store: Store, stathat: StatHatServer) -> None:
-    """B12: a counter for each metric, in one batch; and how many torrents there are."""
-    await export(store, (MINUTE, "countries.GB.users", 2), (MINUTE + 60, "countries.GB.users", 1))
+async def test_counts_are_sent_with_the_minute_they_were_counted_in(
+    store: Store, stathat: StatHatServer
+) -> None:
+    """B12: one count for each metric and minute in one batch, and the number of torrents as a value."""
+    await export(store, (MINUTE, "countries.France.users", 2), (MINUTE + 60, "countries.France.users", 1))
     await export(store, (MINUTE, "failures.unknown torrent", 3), (MINUTE, "torrents.processed", 9))
-    flushing = Flushing(store, stathat.url, prefix="my ")
+    flushing = to_stathat(store, stathat.url, prefix="my ")
     await flushing.flush()
     assert stathat.by_minute == {
-        ("my countries.GB.users", MINUTE): 2,
-        ("my countries.GB.users", MINUTE + 60): 1,
+        ("my countries.France.users", MINUTE): 2,
+        ("my countries.France.users", MINUTE + 60): 1,
         ("my failures.unknown torrent", MINUTE): 3,
         ("my torrents.processed", MINUTE): 9,
     }
@@ -75,28 +81,27 @@ async def test_figures_go_out_by_their_minute(store: Store, stathat: StatHatServ
     assert json.loads(body).keys() == {"ezkey", "data"}
 
 
-async def test_without_a_key_nothing_happens(store: Store, stathat: StatHatServer) -> None:
+async def test_without_a_key_nothing_is_sent(store: Store, stathat: StatHatServer) -> None:
     await export(store, (MINUTE, "a", 1))
-    worker = Flushing(store, stathat.url).made_with(StatHatSettings(url=stathat.url))
-    assert not worker.wanted
-    await worker.flush({})
+    receiver = StatHat(StatHatSettings(url=stathat.url))
+    assert not receiver.enabled
+    await Flushing(store, receiver).flush()
     assert not stathat.requests
     assert await contents(store) == {MINUTE: {"a": 1}}
 
 
 @pytest.mark.parametrize("fault", FAULTS)
-async def test_after_a_fault_everything_arrives_once(
+async def test_after_a_fault_every_count_arrives_once(
     store: Store, stathat: StatHatServer, fault: Mode
 ) -> None:
-    """B12: an outage loses nothing, and what was answered is not sent again."""
-    patient = Flushing(store, stathat.url)
-    impatient = Flushing(
-        store, stathat.url, timeout=0.1 if fault in ("hang", "slow") else 5, clock=patient.clock
-    )
+    """B12: an outage loses no count, and an accepted batch is not sent again."""
+    patient = to_stathat(store, stathat.url)
+    timeout = 0.1 if fault in ("hang", "slow") else 5
+    impatient = to_stathat(store, stathat.url, timeout=timeout, clock=patient.clock)
     stathat.delay = 5
     await export(store, (MINUTE, "a", 2), (MINUTE + 60, "a", 1), (MINUTE, "b", 5))
     await patient.flush()
-    assert stathat.answered == {"a": 3, "b": 5}
+    assert stathat.accepted == {"a": 3, "b": 5}
     stathat.mode = fault
     await export(store, (MINUTE + 60, "a", 10), (MINUTE + 120, "c", 1))
     for _ in range(2):
@@ -106,52 +111,54 @@ async def test_after_a_fault_everything_arrives_once(
     stathat.mode = "ok"
     await export(store, (MINUTE + 60, "a", 100))
     await patient.flush()
-    assert stathat.answered == {"a": 113, "b": 5, "c": 1}
+    assert stathat.accepted == {"a": 113, "b": 5, "c": 1}
     assert await contents(store) == {}
     assert await dropped(store) == 0
     assert stathat.redirected == 0
 
 
-async def test_a_slow_answer_is_an_answer(store: Store, stathat: StatHatServer) -> None:
+async def test_a_slow_reply_is_accepted_within_the_timeout(store: Store, stathat: StatHatServer) -> None:
     await export(store, (MINUTE, "a", 2))
     stathat.mode, stathat.delay = "slow", 0.05
-    await Flushing(store, stathat.url).flush()
-    assert stathat.answered == {"a": 2}
+    await to_stathat(store, stathat.url).flush()
+    assert stathat.accepted == {"a": 2}
     assert await contents(store) == {}
 
 
-async def test_a_closed_port_is_an_outage(store: Store, stathat: StatHatServer) -> None:
+async def test_a_closed_port_loses_nothing(store: Store, stathat: StatHatServer) -> None:
     """B12."""
-    flushing = Flushing(store, stathat.url)
+    flushing = to_stathat(store, stathat.url)
     await export(store, (MINUTE, "a", 2))
     await stathat.refuse()
     await flushing.flush()
     await stathat.listen()
     await flushing.flush()
-    assert stathat.answered == {"a": 2}
+    assert stathat.accepted == {"a": 2}
 
 
-async def test_a_fault_in_the_middle_keeps_the_rest(store: Store, stathat: StatHatServer) -> None:
-    """B12: thousands of figures, of which the first batches were answered."""
+async def test_a_fault_between_two_batches_keeps_the_remaining_ones(
+    store: Store, stathat: StatHatServer
+) -> None:
+    """B12: 1,800 samples, of which the first batches were accepted."""
     wanted = {f"s{n}": n + 1 for n in range(1800)}
     await export(store, *((MINUTE + 60 * (by % 3), name, by) for name, by in wanted.items()))
-    flushing = Flushing(store, stathat.url)
+    flushing = to_stathat(store, stathat.url)
 
     async def fail_soon() -> None:
         if len(stathat.batches) == 3:
             stathat.mode = "500"
 
-    stathat.before_answer = fail_soon
+    stathat.before_reply = fail_soon
     await flushing.flush()
-    assert len(stathat.answered) == 1000
-    stathat.mode, stathat.before_answer = "ok", None
+    assert len(stathat.accepted) == 1000
+    stathat.mode, stathat.before_reply = "ok", None
     await flushing.flush()
-    assert stathat.answered == wanted
+    assert stathat.accepted == wanted
     assert max(map(len, stathat.batches)) <= 1000
 
 
 @pytest.mark.parametrize(
-    "answer",
+    "reply",
     [
         b"",
         b"SSH-2.0-OpenSSH\r\n",
@@ -165,15 +172,15 @@ async def test_a_fault_in_the_middle_keeps_the_rest(store: Store, stathat: StatH
         b"HTTP/1.1 302 Found\r\nLocation: http://192.0.2.1/\r\nContent-Length: 0\r\n\r\n",
     ],
 )
-async def test_any_server_may_be_there(store: Store, answer: bytes) -> None:
-    """Whatever it says, the figures wait and nothing is raised."""
+async def test_samples_wait_whatever_an_unknown_server_replies(store: Store, reply: bytes) -> None:
+    """No reply raises an error."""
     await export(store, (MINUTE, "a", 2))
-    async with not_stathat(answer) as url:
-        flushing = Flushing(store, url, timeout=0.3)
+    async with not_stathat(reply) as url:
+        flushing = to_stathat(store, url, timeout=0.3)
         await flushing.flush()
     assert flushing.counts == {"stathat.failed": 1}
     assert await contents(store) == {MINUTE: {"a": 2}}
-    tls = Flushing(store, flushing.url.replace("http:", "https:"))
+    tls = to_stathat(store, url.replace("http:", "https:"))
     await tls.flush()
     assert tls.counts == {"stathat.failed": 1}
 
@@ -181,100 +188,110 @@ async def test_any_server_may_be_there(store: Store, answer: bytes) -> None:
 # Pauses
 
 
-async def test_pauses_grow_and_have_an_end(store: Store, stathat: StatHatServer) -> None:
-    """B12: an outage is asked about less and less; nothing blocks."""
-    flushing = Flushing(store, stathat.url)
+async def test_pauses_double_up_to_15_minutes_and_a_success_resets_them(
+    store: Store, stathat: StatHatServer
+) -> None:
+    """B12: a flush during a pause sends nothing and returns at once."""
+    flushing = to_stathat(store, stathat.url)
     stathat.mode = "500"
     await export(store, (MINUTE, "a", 2))
-    asked: list[float] = []
+    sent_at: list[float] = []
     for second in range(0, 6000, 10):
         before = len(stathat.requests)
-        await flushing.flush(pause=10)
+        await flushing.flush(seconds=10)
         if len(stathat.requests) > before:
-            asked.append(second)
-    pauses = [after - before for before, after in itertools.pairwise(asked)]
+            sent_at.append(second)
+    pauses = [after - before for before, after in itertools.pairwise(sent_at)]
     assert pauses == [60, 120, 240, 480, 900, 900, 900, 900, 900]
     stathat.mode = "ok"
     await flushing.flush()
-    assert stathat.answered == {"a": 2}
+    assert stathat.accepted == {"a": 2}
     stathat.mode = "500"
-    await flushing.flush(pause=60)
+    await flushing.flush(seconds=60)
     before = len(stathat.requests)
-    await flushing.flush(pause=61)
-    assert len(stathat.requests) == before + 1, "a success makes the next pause short again"
+    await flushing.flush(seconds=61)
+    assert len(stathat.requests) == before + 1, "a success resets the pause"
 
 
-async def test_a_clock_that_goes_back_does_not_stop_it(store: Store, stathat: StatHatServer) -> None:
-    flushing = Flushing(store, stathat.url)
+async def test_a_clock_step_back_does_not_extend_a_pause(store: Store, stathat: StatHatServer) -> None:
+    flushing = to_stathat(store, stathat.url)
     flushing.clock.now += 10**8
     stathat.mode = "500"
     await flushing.flush()
     stathat.mode = "ok"
-    await flushing.flush(pause=-(10**8))
+    await flushing.flush(seconds=-(10**8))
     assert stathat.values == {"torrents.count": [42]}
 
 
-async def test_a_flush_ends_in_time(store: Store, stathat: StatHatServer) -> None:
-    """What a slow server leaves over is for the next minute."""
+async def test_a_flush_ends_within_a_minute_with_a_slow_server(store: Store, stathat: StatHatServer) -> None:
+    """The next flush sends the remaining samples."""
     await export(store, *((MINUTE, f"s{n}", 1) for n in range(2600)))
-    flushing = Flushing(store, stathat.url)
+    flushing = to_stathat(store, stathat.url)
 
     async def take_long() -> None:
         flushing.clock.now += 20
 
-    stathat.before_answer = take_long
+    stathat.before_reply = take_long
     await flushing.flush()
-    assert len(stathat.answered) == 1000
+    assert len(stathat.accepted) == 1000
     assert flushing.counts == {"stathat.sent": 1001}
-    stathat.before_answer = None
-    await flushing.flush(pause=60)
-    assert len(stathat.answered) == 2600
+    stathat.before_reply = None
+    await flushing.flush(seconds=60)
+    assert len(stathat.accepted) == 2600
 
 
-# Refusals
+# Rejections
 
 
 @pytest.mark.parametrize("status", [400, 422, 500])
-async def test_a_poisonous_figure_is_dropped_alone(store: Store, stathat: StatHatServer, status: int) -> None:
-    """B12: what is never taken blocks nothing, and the drop is counted. At 500 it is not clear at once."""
+async def test_only_the_rejected_sample_of_a_batch_is_dropped(
+    store: Store, stathat: StatHatServer, status: int
+) -> None:
+    """B12: it blocks no other sample, and the drop is counted. Status 500 takes several attempts."""
     wanted = {f"s{n}": 1 for n in range(700)}
     await export(store, *((MINUTE, name, by) for name, by in wanted.items()), (MINUTE, "bad", 7))
     stathat.poison, stathat.poison_status = lambda name: name == "bad", status
-    flushing = Flushing(store, stathat.url)
+    flushing = to_stathat(store, stathat.url)
     for _ in range(40 if status == 500 else 1):
         await flushing.flush()
-    assert stathat.answered == wanted
+    assert stathat.accepted == wanted
     assert await dropped(store) == 7
     assert await contents(store) == {}
     assert flushing.counts["stathat.dropped"] == 1
 
 
-async def test_when_everything_is_refused_nothing_is_dropped(store: Store, stathat: StatHatServer) -> None:
-    """B12: then it is not the figures that are wrong."""
+async def test_nothing_is_dropped_while_every_sample_is_rejected(
+    store: Store, stathat: StatHatServer
+) -> None:
+    """B12: the key or the address is wrong then, not the samples."""
     await export(store, (MINUTE, "a", 2))
     stathat.poison = lambda _: True
-    flushing = Flushing(store, stathat.url)
+    flushing = to_stathat(store, stathat.url)
     for _ in range(20):
         await flushing.flush()
     assert await dropped(store) == 0
     stathat.poison = lambda _: False
     await flushing.flush()
-    assert stathat.answered == {"a": 2}
+    assert stathat.accepted == {"a": 2}
 
 
-async def test_a_server_that_takes_less_gets_less(store: Store, stathat: StatHatServer) -> None:
+async def test_batches_shrink_to_the_size_that_the_server_accepts(
+    store: Store, stathat: StatHatServer
+) -> None:
     wanted = {f"s{n}": 1 for n in range(700)}
     await export(store, *((MINUTE, name, by) for name, by in wanted.items()))
-    stathat.most = 60
-    flushing = Flushing(store, stathat.url)
+    stathat.max_samples = 60
+    flushing = to_stathat(store, stathat.url)
     await flushing.flush()
-    assert stathat.answered == wanted
+    assert stathat.accepted == wanted
     assert await dropped(store) == 0
 
 
-async def test_a_full_outbox_loses_only_what_it_cannot_hold(store: Store, stathat: StatHatServer) -> None:
-    """B12: during an outage drops are counted, and what the outbox holds arrives."""
-    flushing = Flushing(store, stathat.url)
+async def test_an_outage_loses_only_counts_beyond_the_outbox_limit(
+    store: Store, stathat: StatHatServer
+) -> None:
+    """B12: drops are counted, and all that the outbox holds arrives after the outage."""
+    flushing = to_stathat(store, stathat.url)
     stathat.mode = "503"
     for minute in range(10):
         await export(store, *((MINUTE + 60 * minute, f"s{n}", 1) for n in range(20)), most=100)
@@ -282,7 +299,7 @@ async def test_a_full_outbox_loses_only_what_it_cannot_hold(store: Store, statha
     assert await dropped(store) == 100
     stathat.mode = "ok"
     await flushing.flush()
-    assert sum(stathat.answered.values()) == 100
+    assert sum(stathat.accepted.values()) == 100
     assert set(stathat.by_minute) == {(f"s{n}", MINUTE + 60 * m) for m in range(5) for n in range(20)}
 
 
@@ -296,19 +313,19 @@ async def test_the_key_is_in_no_log(
     fault: Mode | Literal["refuse", "tls"],
     caplog: pytest.LogCaptureFixture,
 ) -> None:
-    """B12: not even at debug level, with asyncio's own debugging on, and a server that repeats it."""
+    """B12: not even at debug level, with asyncio's debug mode, and with a server that repeats the key."""
     caplog.set_level(logging.DEBUG)
     loop = asyncio.get_running_loop()
     loop.set_debug(True)
-    loop.slow_callback_duration = 0.0  # then it describes every callback
+    loop.slow_callback_duration = 0.0  # describes every callback in the log
     await export(store, (MINUTE, "a", 2))
     if fault == "refuse":
         await stathat.refuse()
     elif fault != "tls":
         stathat.mode = fault
     url = stathat.url.replace("http:", "https:") if fault == "tls" else stathat.url
-    flushing = Flushing(store, url, timeout=0.15 if fault in ("hang", "slow") else 5)
-    with capture_logs() as ours:
+    flushing = to_stathat(store, url, timeout=0.15 if fault in ("hang", "slow") else 5)
+    with capture_logs() as lines:
         for _ in range(3):
             await flushing.flush()
     loop.set_debug(False)
@@ -316,177 +333,167 @@ async def test_the_key_is_in_no_log(
     assert len(caplog.records) > 10, "asyncio logs"
     assert KEY not in caplog.text
     assert KEY not in records
-    assert KEY not in str(ours)
-    assert [line["log_level"] for line in ours] == ["warning"]
-    assert KEY not in f"{flushing.worker!r} {vars(flushing.worker)!r}"
+    assert KEY not in str(lines)
+    assert [line["log_level"] for line in lines] == ["warning"]
+    assert KEY not in f"{vars(flushing.sender)!r} {vars(flushing.receiver)!r}"
 
 
 @pytest.mark.parametrize("fault", ["403", "bad key"])
-async def test_a_refused_key_is_told_once(store: Store, stathat: StatHatServer, fault: Mode) -> None:
-    """B12: the figures wait for the right one."""
+async def test_a_rejected_key_is_logged_once(store: Store, stathat: StatHatServer, fault: Mode) -> None:
+    """B12: the samples wait until the key is right."""
     await export(store, (MINUTE, "a", 2))
     stathat.mode = fault
-    flushing = Flushing(store, stathat.url)
-    with capture_logs() as told:
+    flushing = to_stathat(store, stathat.url)
+    with capture_logs() as lines:
         for _ in range(4):
             await flushing.flush()
-    assert ["TRACKER_STATHAT__EZKEY" in line["reason"] for line in told] == [True]
+    assert ["TRACKER_STATHAT__EZKEY" in line["reason"] for line in lines] == [True]
     stathat.mode = "ok"
-    with capture_logs() as told:
+    with capture_logs() as lines:
         for _ in range(2):
             await flushing.flush()
-    assert [line["event"] for line in told] == ["figures are taken again"]
-    assert stathat.answered == {"a": 2}
+    assert [line["event"] for line in lines] == ["metrics receiver available again"]
+    assert stathat.accepted == {"a": 2}
 
 
-# Several senders, and their ends
+# Several senders; killed and cancelled ones
 
 
-async def test_two_senders_send_each_figure_once(store: Store, stathat: StatHatServer) -> None:
-    """B12: at the same time, on one store."""
+async def test_three_senders_on_one_store_send_each_sample_once(store: Store, stathat: StatHatServer) -> None:
+    """B12: at the same time."""
     wanted = {f"s{n}": n + 1 for n in range(3000)}
     await export(store, *((MINUTE + 60 * (by % 7), name, by) for name, by in wanted.items()))
     stathat.mode, stathat.delay = "slow", 0.01
-    senders = [Flushing(store, stathat.url) for _ in range(3)]
+    senders = [to_stathat(store, stathat.url) for _ in range(3)]
     await asyncio.gather(*(sender.flush() for sender in senders))
-    assert stathat.answered == wanted
+    assert stathat.accepted == wanted
     assert await contents(store) == {}
     assert sum(sender.counts["stathat.sent"] for sender in senders) == 3003
 
 
-async def test_what_a_killed_process_had_not_sent_is_sent_by_another(
+async def test_samples_of_a_killed_process_are_sent_by_another_after_the_lease(
     valkey: Server, store: Store, stathat: StatHatServer
 ) -> None:
-    """B12: SIGKILL in the middle of a flush, while the batch is not answered."""
+    """B12: SIGKILL during a flush, before the reply to its batch."""
     await export(store, *((MINUTE, f"s{n}", 1) for n in range(700)))
     clock = Clock(MINUTE + 600)
-    words = ["-m", "tests.workers.flushing", valkey.url, store.keys.prefix, stathat.url, str(clock.now)]
+    arguments = ["-m", "tests.workers.flushing", valkey.url, store.keys.prefix, stathat.url, str(clock.now)]
 
     async def hang_soon() -> None:
         if len(stathat.batches) == 2:
             stathat.mode = "hang"
 
-    stathat.before_answer = hang_soon
-    child = await asyncio.create_subprocess_exec(sys.executable, *words, cwd=ROOT)
-    async with asyncio.timeout(30):
-        while len(stathat.batches) < 3:
-            await asyncio.sleep(0.01)
+    stathat.before_reply = hang_soon
+    child = await asyncio.create_subprocess_exec(sys.executable, *arguments, cwd=ROOT)
+    await eventually(lambda: len(stathat.batches) >= 3)
     child.send_signal(signal.SIGKILL)
     await child.wait()
-    assert sum(stathat.answered.values()) == 500
-    stathat.mode, stathat.before_answer = "ok", None
-    other = Flushing(store, stathat.url, clock=clock)
-    await other.flush(pause=1)
-    assert sum(stathat.answered.values()) == 500, "its lease has not ended"
-    await other.flush(pause=110)
-    assert stathat.answered == {f"s{n}": 1 for n in range(700)}
+    assert sum(stathat.accepted.values()) == 500
+    stathat.mode, stathat.before_reply = "ok", None
+    other = to_stathat(store, stathat.url, clock=clock)
+    await other.flush(seconds=1)
+    assert sum(stathat.accepted.values()) == 500, "the lease has not expired"
+    await other.flush(seconds=110)
+    assert stathat.accepted == {f"s{n}": 1 for n in range(700)}
     assert await contents(store) == {}
 
 
-async def test_a_flush_that_is_cancelled_gives_back_what_it_took(
-    store: Store, stathat: StatHatServer
-) -> None:
-    """As on a stop, or when a job takes too long."""
+async def test_a_cancelled_flush_releases_its_batches(store: Store, stathat: StatHatServer) -> None:
+    """As at a stop, or when a job exceeds its timeout."""
     await export(store, (MINUTE, "a", 1))
 
     async def hang() -> None:
         stathat.mode = "hang"
 
-    stathat.before_answer = hang
-    flushing = Flushing(store, stathat.url)
+    stathat.before_reply = hang
+    flushing = to_stathat(store, stathat.url)
     task = asyncio.Task(flushing.flush())
-    async with asyncio.timeout(5):
-        while len(stathat.batches) < 2:
-            await asyncio.sleep(0.005)
+    await eventually(lambda: len(stathat.batches) >= 2)
     task.cancel()
     with suppress(asyncio.CancelledError):
         await task
-    stathat.mode, stathat.before_answer = "ok", None
-    await flushing.flush(pause=1)
-    assert stathat.answered == {"a": 1}
+    stathat.mode, stathat.before_reply = "ok", None
+    await flushing.flush(seconds=1)
+    assert stathat.accepted == {"a": 1}
 
 
-async def test_the_store_may_leave_before_it_hears_the_answer(
+async def test_a_result_is_acknowledged_first_when_the_store_is_back(
     start_server: Callable[..., Server], stathat: StatHatServer
 ) -> None:
-    """B12: what was answered is told to the store as the first thing when it is back, and is not sent again."""
+    """B12: an accepted batch is not sent again."""
     server = start_server()
     here = Store(server.url, Keys("x:"), SwarmRules())
     async with Proxy(server) as wire, running(Store(wire.url, Keys("x:"), SwarmRules())) as store:
         await export(here, (MINUTE, "a", 1), (MINUTE + 60, "b", 1))
-        flushing = Flushing(store, stathat.url)
+        flushing = to_stathat(store, stathat.url)
 
         async def lose_the_store() -> None:
             if len(stathat.batches) == 2:
                 await asyncio.to_thread(server.stop)
                 wire.cut()
 
-        stathat.before_answer = lose_the_store
-        with pytest.raises(StoreAway):
+        stathat.before_reply = lose_the_store
+        with pytest.raises(StoreUnavailable):
             await flushing.flush()
-        assert stathat.answered == {"a": 1, "b": 1}
-        with pytest.raises(StoreAway):
+        assert stathat.accepted == {"a": 1, "b": 1}
+        with pytest.raises(StoreUnavailable):
             await flushing.flush()
         await asyncio.to_thread(server.start)
-        watch = asyncio.Task(store.connection.watch())
-        await store.connection.until_back()
-        watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+        async with in_background(store.connection.watch()):
+            await store.connection.until_back()
         assert await contents(store) == {}
         await flushing.flush()
-        assert stathat.answered == {"a": 1, "b": 1}
+        assert stathat.accepted == {"a": 1, "b": 1}
     await here.connection.close()
 
 
-async def test_a_result_is_noted_once_though_the_line_broke(
+async def test_an_acknowledgement_whose_reply_is_lost_applies_once(
     valkey: Server, store: Store, stathat: StatHatServer, prefix: str
 ) -> None:
-    """The store heard it, only its answer was lost: what was counted since must stay."""
+    """Counts that were added after the first acknowledgement stay."""
     async with Proxy(valkey) as wire:
         far = Store(wire.url, Keys(prefix), SwarmRules())
         await export(store, (MINUTE, "a", 1))
-        flushing = Flushing(far, stathat.url)
+        flushing = to_stathat(far, stathat.url)
 
-        async def lose_the_next_answer() -> None:
+        async def lose_the_next_reply() -> None:
             if len(stathat.batches) == 2:
                 wire.swallow_answers()
 
-        stathat.before_answer = lose_the_next_answer
-        with pytest.raises(StoreAway):
+        stathat.before_reply = lose_the_next_reply
+        with pytest.raises(StoreUnavailable):
             await flushing.flush()
         await export(store, (MINUTE, "a", 5))
         async with asyncio.timeout(5):
-            watch = asyncio.Task(far.connection.watch())
-            await far.connection.until_back()
-            watch.cancel()
-        with suppress(asyncio.CancelledError):
-            await watch
+            async with in_background(far.connection.watch()):
+                await far.connection.until_back()
         await flushing.flush()
-        assert stathat.answered == {"a": 6}
+        assert stathat.accepted == {"a": 6}
         await far.connection.close()
 
 
-# Names and answers
+# Names and replies
 
 
-def test_the_server_also_runs_beside_a_test_without_a_loop() -> None:
+def test_the_stathat_server_also_runs_in_a_thread() -> None:
     with stathat_in_thread() as server:
         stat = {"stat": "a", "count": 2, "t": MINUTE}
         for key, status in ((KEY, 200), ("another", 403)):
-            line = HTTPConnection("127.0.0.1", server.port, timeout=10)
+            connection = HTTPConnection("127.0.0.1", server.port, timeout=10)
             body = json.dumps({"ezkey": key, "data": [stat]})
-            line.request("POST", "/ez", body, {"Content-Type": "application/json"})
-            assert line.getresponse().status == status
-            line.close()
-        assert server.answered == {"a": 2}
+            connection.request("POST", "/ez", body, {"Content-Type": "application/json"})
+            assert connection.getresponse().status == status
+            connection.close()
+        assert server.accepted == {"a": 2}
 
 
-def test_names_are_what_stathat_takes() -> None:
-    """B11: at most 255 characters, no ``~``; different names stay different."""
-    assert stat_name("my ", "countries.GB.users") == "my countries.GB.users"
+def test_names_fit_stathat_and_stay_distinct() -> None:
+    """B11: at most 255 characters, no ``~``."""
+    assert stat_name("my ", "countries.France.users") == "my countries.France.users"
     assert stat_name("", "a~b,c\n\x00") == "a%7Eb,c%0A%00"
-    assert stat_name("", "cities.São Paulo.users") == "cities.São Paulo.users"
+    assert (
+        stat_name("", "countries.Brazil.cities.São Paulo.users") == "countries.Brazil.cities.São Paulo.users"
+    )
     assert stat_name("", "x" * 255) == "x" * 255
     long = [stat_name("p" * 60, "x" * 300 + end) for end in "ab"]
     assert [len(name) for name in long] == [255, 255]
@@ -494,35 +501,33 @@ def test_names_are_what_stathat_takes() -> None:
 
 
 @pytest.mark.parametrize(
-    ("status", "body", "verdict"),
+    ("status", "body", "outcome"),
     [
-        (200, '{"status":200,"msg":"ok"}', "taken"),
-        (200, '{"status":"ok","msg":"ok"}', "taken"),
-        (202, '{"status":"200"}', "taken"),
-        (204, "", "failed"),
-        (200, '{"msg":"ok"}', "failed"),
-        (200, '{"status":true}', "failed"),
-        (200, '["ok"]', "failed"),
-        (200, '{"status":400,"msg":"bad stat"}', "refused"),
-        (200, '{"status":500,"msg":"invalid key"}', "failed"),
-        (200, '{"status":500,"msg":"oops"}', "trouble"),
-        (500, '{"status":200,"msg":"ok"}', "trouble"),
-        (400, "", "refused"),
-        (401, "", "failed"),
-        (413, "", "refused"),
-        (404, "", "failed"),
-        (429, "", "failed"),
-        (301, "", "failed"),
+        (200, '{"status":200,"msg":"ok"}', "accepted"),
+        (200, '{"status":"ok","msg":"ok"}', "accepted"),
+        (202, '{"status":"200"}', "accepted"),
+        (204, "", "unavailable"),
+        (200, '{"msg":"ok"}', "unavailable"),
+        (200, '{"status":true}', "unavailable"),
+        (200, '["ok"]', "unavailable"),
+        (200, '{"status":400,"msg":"bad stat"}', "rejected"),
+        (200, '{"status":500,"msg":"invalid key"}', "unavailable"),
+        (200, '{"status":500,"msg":"oops"}', "server error"),
+        (500, '{"status":200,"msg":"ok"}', "server error"),
+        (400, "", "rejected"),
+        (401, "", "unavailable"),
+        (413, "", "rejected"),
+        (404, "", "unavailable"),
+        (429, "", "unavailable"),
+        (301, "", "unavailable"),
     ],
 )
-def test_what_an_answer_means(status: int, body: str, verdict: str) -> None:
-    answer = judge(status, "", body.encode())
-    assert answer.verdict.value == verdict
-    assert bool(answer.reason) == (verdict != "taken")
+def test_a_reply_is_accepted_only_if_status_and_json_say_so(status: int, body: str, outcome: str) -> None:
+    result = parse_reply(status, "", body.encode())
+    assert result.outcome.value == outcome
+    assert bool(result.reason) == (outcome != "accepted")
 
 
-@pytest.mark.parametrize(
-    ("retry_after", "pause"), [("120", 120.0), ("", 0.0), ("soon", 0.0), ("9" * 99, 0.0)]
-)
-def test_a_server_may_ask_for_a_pause(retry_after: str, pause: float) -> None:
-    assert judge(503, retry_after, b"").pause == pause
+@pytest.mark.parametrize(("header", "seconds"), [("120", 120.0), ("", 0.0), ("soon", 0.0), ("9" * 99, 0.0)])
+def test_retry_after_in_seconds_is_obeyed(header: str, seconds: float) -> None:
+    assert parse_reply(503, header, b"").retry_after == seconds

@@ -1,4 +1,4 @@
-"""Stand-ins for other trackers, on loopback: a faithful one over UDP that can be told to misbehave, and raw HTTP."""
+"""Trackers for tests, on loopback: one over UDP with faults on demand, and one that sends raw HTTP."""
 
 import asyncio
 import secrets
@@ -15,13 +15,13 @@ from tracker.bittorrent import InfoHash
 HASH, OTHER = InfoHash(b"\1" * 20), InfoHash(b"\2" * 20)
 CONNECT, ANNOUNCE, SCRAPE, ERROR = range(4)
 
-Figures = tuple[int, int, int]
+Counts = tuple[int, int, int]
 """Seeders, completions, leechers."""
 
 
 @dataclass
 class Clock:
-    """Seconds that pass when told."""
+    """A monotonic clock set by the test, in seconds."""
 
     now: float = 1000.0
 
@@ -31,29 +31,29 @@ class Clock:
 
 @dataclass
 class UdpResponder(asyncio.DatagramProtocol):
-    """BEP 15 to the letter; ``lose`` and ``twist`` are its faults."""
+    """Implements BEP 15. ``lose`` and ``twist`` cause faults."""
 
-    files: dict[bytes, Figures] = field(default_factory=dict)
+    files: dict[bytes, Counts] = field(default_factory=dict)
     peers: bytes = b""
     lose: int = 0
-    """So many of the next packets are not received."""
+    """How many of the next packets are dropped."""
     twist: Callable[[int, bytes], list[bytes]] = lambda _action, packet: [packet]
-    """What is sent instead of a reply to a request of this action."""
-    heard: list[tuple[int, bytes]] = field(default_factory=list)
-    """The requests, by action."""
+    """The packets to send instead of a reply, by action."""
+    requests: list[tuple[int, bytes]] = field(default_factory=list)
+    """(action, packet) of each request."""
     connections: set[int] = field(default_factory=set)
     port: int = 0
     senders: set[int] = field(default_factory=set)
-    """The ports that requests came from."""
+    """The source ports of the requests."""
     transport: asyncio.DatagramTransport | None = None
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self.transport = transport  # type: ignore[assignment]  # that of a datagram endpoint
+        self.transport = transport  # type: ignore[assignment]  # a datagram transport
 
     def datagram_received(self, data: bytes, addr: tuple[str, int]) -> None:
         assert self.transport is not None
         connection_id, action, transaction_id = struct.unpack_from(">QII", data)
-        self.heard.append((action, data))
+        self.requests.append((action, data))
         self.senders.add(addr[1])
         if self.lose:
             self.lose -= 1
@@ -77,7 +77,7 @@ class UdpResponder(asyncio.DatagramProtocol):
         return head + b"".join(struct.pack(">III", *self.files.get(each, (0, 0, 0))) for each in hashes)
 
     def count(self, action: int) -> int:
-        return sum(each == action for each, _ in self.heard)
+        return sum(each == action for each, _ in self.requests)
 
 
 @asynccontextmanager
@@ -92,14 +92,14 @@ async def udp_tracker(host: str = "127.0.0.1", port: int = 0) -> AsyncIterator[U
 
 
 Respond = Callable[[asyncio.StreamWriter, str], Awaitable[None]]
-"""Called with where to write and the head of the request."""
+"""Called with the writer and the request head."""
 
 
 @dataclass
 class HttpServer:
     port: int = 0
     requests: list[str] = field(default_factory=list)
-    """The heads, as they came."""
+    """The request heads."""
 
     @property
     def url(self) -> str:
@@ -148,7 +148,7 @@ def answering(body: bytes, status: str = "200 OK", *headers: str) -> Respond:
     return respond
 
 
-def scrape_body(files: dict[bytes, Figures]) -> bytes:
+def scrape_body(files: dict[bytes, Counts]) -> bytes:
     names = ("complete", "downloaded", "incomplete")
     body: bytes = bencode(
         {"files": {key: dict(zip(names, files[key], strict=True)) for key in sorted(files)}}

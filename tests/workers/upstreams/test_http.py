@@ -1,4 +1,4 @@
-"""Asking over HTTP: what is sent, and what the worst of servers can do. Everything is on loopback."""
+"""The HTTP client for other trackers: its requests, and its bounds against hostile servers. All on loopback."""
 
 import asyncio
 import gzip
@@ -10,6 +10,7 @@ import pytest
 from aiohttp import ClientSession
 from yarl import URL
 
+from tests.waiting import eventually
 from tests.workers.upstreams.harness import (
     HASH,
     OTHER,
@@ -22,12 +23,12 @@ from tests.workers.upstreams.harness import (
 from tracker import __version__
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.tracker_url import parse_tracker_url
-from tracker.wire.replies import MAX_BYTES
-from tracker.workers.upstreams.answers import Unreachable
+from tracker.wire.http_tracker_reply import MAX_BYTES
+from tracker.wire.tracker_url import parse_tracker_url
 from tracker.workers.upstreams.http import HttpTracker, _redirected, open_session
+from tracker.workers.upstreams.protocol import Unreachable
 
-FIGURES = scrape_body({HASH: (3, 9, 2)})
+COUNTS = scrape_body({HASH: (3, 9, 2)})
 OBSERVER = Announce(
     HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50
 )
@@ -44,7 +45,7 @@ async def scrape(session: ClientSession, url: str, timeout: float = 10) -> dict[
 
 
 async def failure(session: ClientSession, respond: Respond, timeout: float = 10) -> Exception:
-    """What a scrape raises."""
+    """The error that a scrape raises."""
     async with http_server(respond) as server:
         with pytest.raises((TrackerRefusal, TrackerReplyError, Unreachable)) as raised:
             await scrape(session, f"{server.url}/announce", timeout)
@@ -52,8 +53,8 @@ async def failure(session: ClientSession, respond: Respond, timeout: float = 10)
 
 
 class TestRequests:
-    async def test_one_scrape_for_many_torrents(self, session: ClientSession) -> None:
-        async with http_server(answering(FIGURES)) as server:
+    async def test_one_scrape_requests_many_torrents(self, session: ClientSession) -> None:
+        async with http_server(answering(COUNTS)) as server:
             files = await scrape(session, f"{server.url}/key/announce")
         assert files == {HASH: ScrapeFile(seeders=3, completions=9, leechers=2), OTHER: ScrapeFile()}
         (request,) = server.requests
@@ -62,8 +63,8 @@ class TestRequests:
         assert f"User-Agent: swarmkeeper/{__version__}" in headers
         assert "Accept-Encoding: identity" in headers
 
-    async def test_a_query_is_extended(self, session: ClientSession) -> None:
-        async with http_server(answering(FIGURES)) as server:
+    async def test_an_existing_query_is_extended(self, session: ClientSession) -> None:
+        async with http_server(answering(COUNTS)) as server:
             await scrape(session, f"{server.url}/announce.php?passkey=a%2Fb+c")
         assert server.requests[0].startswith("GET /scrape.php?passkey=a%2Fb+c&info_hash=%01")
 
@@ -73,7 +74,7 @@ class TestRequests:
             await tracker.scrape([InfoHash(bytes([at]) * 20) for at in range(tracker.max_scrape)])
         assert len(server.requests[0].split("\r\n")[0]) < 4096
 
-    async def test_the_observer_stops_and_has_no_port(self, session: ClientSession) -> None:
+    async def test_the_observer_announces_stopped_without_a_port(self, session: ClientSession) -> None:
         async with http_server(answering(b"d8:completei3e5:peers6:\1\2\3\4\0\1e")) as server:
             tracker = HttpTracker(parse_tracker_url(f"{server.url}/announce/key"), session, 10)
             assert not tracker.scrapes
@@ -83,33 +84,32 @@ class TestRequests:
         assert line.startswith("GET /announce/key?info_hash=%01")
         assert {"port=0", "event=stopped", "uploaded=0", "downloaded=0", "numwant=50"} < set(line.split("&"))
 
-    async def test_no_cookie_is_kept(self, session: ClientSession) -> None:
-        async with http_server(answering(FIGURES, "200 OK", "Set-Cookie: a=b")) as server:
+    async def test_cookies_are_ignored(self, session: ClientSession) -> None:
+        async with http_server(answering(COUNTS, "200 OK", "Set-Cookie: a=b")) as server:
             for _ in range(2):
                 await scrape(session, f"{server.url}/announce")
         assert not [request for request in server.requests if "cookie" in request.lower()]
 
-    async def test_a_name_and_password_are_sent_as_such(self, session: ClientSession) -> None:
-        async with http_server(answering(FIGURES)) as server:
+    async def test_credentials_are_sent_as_basic_authentication(self, session: ClientSession) -> None:
+        async with http_server(answering(COUNTS)) as server:
             await scrape(session, f"http://site:hunter2@127.0.0.1:{server.port}/announce")
         assert f"Authorization: Basic {b64encode(b'site:hunter2').decode()}" in server.requests[0]
 
 
 class TestFaults:
     @pytest.mark.parametrize("sent", [b"", b"HTTP/1.1 200 OK\r\nContent-Le", http_reply(b"x" * 9)[:-8]])
-    async def test_a_slow_one_is_not_waited_for(self, session: ClientSession, sent: bytes) -> None:
+    async def test_a_slow_tracker_times_out(self, session: ClientSession, sent: bytes) -> None:
         async def respond(writer: asyncio.StreamWriter, head: str) -> None:
             writer.write(sent)
-            while not writer.is_closing():
-                await asyncio.sleep(0.05)
+            await eventually(writer.is_closing)
 
         began = time.monotonic()
         error = await failure(session, respond, timeout=0.2)
-        assert str(error) == "does not answer in time"
+        assert str(error) == "no reply in time"
         assert time.monotonic() - began < 20
 
     @pytest.mark.parametrize("head", ["Transfer-Encoding: chunked", f"Content-Length: {10**9}"])
-    async def test_a_huge_answer_is_not_read_to_its_end(self, session: ClientSession, head: str) -> None:
+    async def test_a_huge_reply_is_not_read_to_its_end(self, session: ClientSession, head: str) -> None:
         sent = 0
 
         async def respond(writer: asyncio.StreamWriter, _head: str) -> None:
@@ -122,21 +122,23 @@ class TestFaults:
                 sent += len(chunk)
 
         error = await failure(session, respond)
-        assert str(error) == "its answer is too large"
+        assert str(error) == "reply too large"
         assert sent < 100 * MAX_BYTES
 
-    async def test_a_compressed_answer_is_not_unfolded(self, session: ClientSession) -> None:
+    async def test_a_compressed_reply_is_not_decompressed(self, session: ClientSession) -> None:
         bomb = gzip.compress(bytes(50_000_000))
         error = await failure(session, answering(bomb, "200 OK", "Content-Encoding: gzip"))
         assert "compressed" in str(error)
 
     @pytest.mark.parametrize("status", ["500 Oops", "503 Busy", "429 Slower"])
-    async def test_an_error_of_the_server(self, session: ClientSession, status: str) -> None:
-        error = await failure(session, answering(FIGURES, status))
+    async def test_a_server_error_is_reported_with_its_status(
+        self, session: ClientSession, status: str
+    ) -> None:
+        error = await failure(session, answering(COUNTS, status))
         assert isinstance(error, Unreachable)
-        assert str(error) == f"answers with status {status[:3]}"
+        assert str(error) == f"status {status[:3]}"
 
-    async def test_a_refusal_may_come_with_a_status(self, session: ClientSession) -> None:
+    async def test_a_refusal_may_have_an_error_status(self, session: ClientSession) -> None:
         error = await failure(session, answering(b"d14:failure reason2:noe", "403 Forbidden"))
         assert isinstance(error, TrackerRefusal)
         assert error.text == "no"
@@ -145,34 +147,36 @@ class TestFaults:
         assert error.text == "status 404"
 
     @pytest.mark.parametrize("body", [b"", b"<html></html>", b"d5:filesde", b"l" * 100_000])
-    async def test_what_is_not_bencoded(self, session: ClientSession, body: bytes) -> None:
+    async def test_a_reply_that_is_not_bencoded_is_an_error(
+        self, session: ClientSession, body: bytes
+    ) -> None:
         assert isinstance(await failure(session, answering(body)), TrackerReplyError)
 
     @pytest.mark.parametrize(
         "sent", [b"", b"SSH-2.0-OpenSSH_9\r\n", b"HTTP/1.1 200 OK\r\n" + b"x: y\r\n" * 50_000]
     )
-    async def test_what_is_no_http(self, session: ClientSession, sent: bytes) -> None:
+    async def test_a_reply_that_is_not_http_is_an_error(self, session: ClientSession, sent: bytes) -> None:
         async def respond(writer: asyncio.StreamWriter, head: str) -> None:
             writer.write(sent)
             writer.close()
 
         error = await failure(session, respond)
         assert isinstance(error, Unreachable)
-        assert str(error).startswith("cannot be reached (")
+        assert str(error).startswith("unreachable (")
 
-    async def test_nobody_there(self, session: ClientSession) -> None:
+    async def test_a_closed_port_is_unreachable(self, session: ClientSession) -> None:
         async with http_server(answering(b"")) as server:
             pass
-        with pytest.raises(Unreachable, match=r"cannot be reached \(Client"):
+        with pytest.raises(Unreachable, match=r"unreachable \(Client"):
             await scrape(session, f"{server.url}/hunter2/announce")
 
 
 class TestRedirects:
-    async def test_within_the_server_it_is_followed(self, session: ClientSession) -> None:
+    async def test_a_redirect_within_the_server_is_followed(self, session: ClientSession) -> None:
         async def respond(writer: asyncio.StreamWriter, head: str) -> None:
             target = head.split()[1]
             moved = http_reply(b"", "302 Found", f"Location: /new{target}")
-            writer.write(http_reply(FIGURES) if target.startswith("/new/") else moved)
+            writer.write(http_reply(COUNTS) if target.startswith("/new/") else moved)
 
         async with http_server(respond) as server:
             files = await scrape(session, f"http://site:hunter2@127.0.0.1:{server.port}/announce")
@@ -189,23 +193,25 @@ class TestRedirects:
             "https://localhost/",
         ],
     )
-    async def test_to_another_place_it_is_not(self, session: ClientSession, location: str) -> None:
-        async with http_server(answering(FIGURES)) as other:
+    async def test_a_redirect_to_another_host_is_refused(self, session: ClientSession, location: str) -> None:
+        async with http_server(answering(COUNTS)) as other:
             where = location.format(port=other.port)
-            error = await failure(session, answering(b"", "301 Moved", f"Location: {where}"))
-        assert str(error) == "it redirects to another place"
+            error = await failure(session, answering(b"", "301 TrafficTotals", f"Location: {where}"))
+        assert str(error) == "redirect to another host"
         assert not other.requests
 
     @pytest.mark.parametrize("headers", [["Location: file:///etc/passwd"], ["Location: http://["]])
-    async def test_to_nowhere(self, session: ClientSession, headers: list[str]) -> None:
+    async def test_a_redirect_without_a_target_is_refused(
+        self, session: ClientSession, headers: list[str]
+    ) -> None:
         error = await failure(session, answering(b"", "302 Found", *headers))
         assert isinstance(error, Unreachable | TrackerReplyError)
 
-    def test_the_same_host_by_https_is_no_other_place(self) -> None:
+    def test_a_redirect_to_https_on_the_same_host_is_allowed(self) -> None:
         url = URL("http://site:hunter2@tracker.example:8080/scrape?x")
         there = _redirected(url, "https://tracker.example/scrape?x")
         assert str(there) == "https://site:hunter2@tracker.example/scrape?x"
 
-    async def test_round_and_round(self, session: ClientSession) -> None:
+    async def test_a_redirect_loop_ends(self, session: ClientSession) -> None:
         error = await failure(session, answering(b"", "302 Found", "Location: /scrape"))
-        assert str(error) == "it redirects again and again"
+        assert str(error) == "too many redirects"

@@ -1,4 +1,4 @@
-"""Asking over UDP: what is sent, how often, and what is done about packets that are lost, wrong or forged."""
+"""The UDP client for other trackers: its packets, its retries, and packets that are lost, wrong or forged."""
 
 import asyncio
 import socket
@@ -22,8 +22,8 @@ from tests.workers.upstreams.harness import (
 )
 from tracker.bittorrent import Announce, Digits, Event, InfoHash, PeerId, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
-from tracker.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.answers import Unreachable
+from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
+from tracker.workers.upstreams.protocol import Unreachable
 from tracker.workers.upstreams.udp import ADDRESS_SECONDS, CONNECTION_SECONDS, UdpTracker
 
 FILE = ScrapeFile(seeders=3, completions=9, leechers=2)
@@ -31,7 +31,7 @@ OBSERVER = Announce(
     HASH, PeerId(b"-SK0001-abcdefghijkl"), 0, bytes_left=Digits(b"1"), event=Event.STOPPED, peers_wanted=50
 )
 ENOUGH = 10.0
-"""For what answers at once, on however slow a machine."""
+"""A generous limit for immediate replies on a slow machine."""
 
 
 @asynccontextmanager
@@ -60,20 +60,20 @@ class TestRequests:
             files = await tracker.scrape(hashes)
         assert list(files) == hashes
         assert (files[HASH], files[hashes[1]]) == (FILE, ScrapeFile())
-        assert [action for action, _ in responder.heard] == [CONNECT, SCRAPE]
+        assert [action for action, _ in responder.requests] == [CONNECT, SCRAPE]
 
-    async def test_the_observer_stops_and_has_no_port(self, responder: UdpResponder) -> None:
+    async def test_the_observer_announces_stopped_without_a_port(self, responder: UdpResponder) -> None:
         responder.peers = b"\1\2\3\4\0\1\5\6\7\x08\0\2"
         async with asking(responder) as tracker:
             reply = await tracker.announce(OBSERVER)
         assert (reply.seeders, reply.leechers, reply.peers) == (3, 2, responder.peers)
-        packet = responder.heard[-1][1]
+        packet = responder.requests[-1][1]
         assert packet[16:56] == OBSERVER.info_hash + OBSERVER.peer_id
         assert struct.unpack_from(">III", packet, 80)[0] == 3
         assert packet[96:98] == b"\0\0"
         assert packet[98:] == b"\x02\x11/key/announce?x=1\x00"
 
-    async def test_a_connection_is_used_for_a_minute(self, responder: UdpResponder) -> None:
+    async def test_a_connection_id_is_used_for_a_minute(self, responder: UdpResponder) -> None:
         clock = Clock()
         async with asking(responder, clock=clock) as tracker:
             for _ in range(3):
@@ -86,14 +86,14 @@ class TestRequests:
         assert responder.count(CONNECT) == 2
         assert len(responder.senders) == 1, "one socket"
 
-    async def test_those_who_ask_at_once_share_a_connection(self, responder: UdpResponder) -> None:
+    async def test_concurrent_requests_share_a_connection_id(self, responder: UdpResponder) -> None:
         async with asking(responder) as tracker, asyncio.TaskGroup() as tasks:
             asked = [tasks.create_task(tracker.scrape([HASH, OTHER])) for _ in range(20)]
         assert all(task.result()[HASH] == FILE for task in asked)
         assert responder.count(CONNECT) == len(responder.senders) == 1
 
     @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
-    async def test_over_ipv6(self) -> None:
+    async def test_a_tracker_is_scraped_over_ipv6(self) -> None:
         async with udp_tracker("::1") as responder, asking(f"udp://[::1]:{responder.port}") as tracker:
             responder.peers = bytes(range(36))
             reply = await tracker.announce(OBSERVER)
@@ -101,7 +101,7 @@ class TestRequests:
 
     @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
     @pytest.mark.parametrize("host", ["127.0.0.1", "::1"])
-    async def test_where_one_family_is_not_served_the_next_try_is_by_the_other(self, host: str) -> None:
+    async def test_after_a_failure_the_other_family_is_tried(self, host: str) -> None:
         async with udp_tracker(host) as responder:
             async with asking(f"udp://localhost:{responder.port}") as tracker:
                 families = await asyncio.get_running_loop().getaddrinfo(
@@ -115,7 +115,7 @@ class TestRequests:
                 if any(each[4][0] == host for each in families):
                     assert await tracker.scrape([HASH]) == {HASH: ScrapeFile()}
 
-    async def test_a_name_is_looked_up_again_after_a_while(self, responder: UdpResponder) -> None:
+    async def test_a_name_is_resolved_again_after_five_minutes(self, responder: UdpResponder) -> None:
         clock = Clock()
         async with asking(responder, clock=clock) as tracker:
             await tracker.scrape([HASH])
@@ -132,7 +132,7 @@ class TestLoss:
             assert (await tracker.scrape([HASH]))[HASH] == FILE
         assert responder.count(CONNECT) == lost + 1
 
-    async def test_the_request_is_sent_again_and_the_connection_kept(self, responder: UdpResponder) -> None:
+    async def test_a_retry_keeps_the_connection_and_transaction_ids(self, responder: UdpResponder) -> None:
         lost = False
 
         def lose_one(action: int, packet: bytes) -> list[bytes]:
@@ -145,47 +145,47 @@ class TestLoss:
         responder.twist = lose_one
         async with asking(responder, timeout=4) as tracker:
             assert (await tracker.scrape([HASH]))[HASH] == FILE
-        assert [action for action, _ in responder.heard] == [CONNECT, SCRAPE, SCRAPE]
-        assert responder.heard[1] == responder.heard[2], "a late answer to the first would count"
+        assert [action for action, _ in responder.requests] == [CONNECT, SCRAPE, SCRAPE]
+        assert responder.requests[1] == responder.requests[2], "a late reply to the first attempt counts"
 
-    async def test_silence_has_an_end_after_three_tries(self, responder: UdpResponder) -> None:
+    async def test_a_silent_tracker_fails_after_three_attempts(self, responder: UdpResponder) -> None:
         responder.lose = 1000
         async with asking(responder, timeout=0.7) as tracker:
-            with pytest.raises(Unreachable, match="does not answer in time"):
+            with pytest.raises(Unreachable, match="no reply in time"):
                 await tracker.scrape([HASH])
-        assert 1 <= len(responder.heard) <= 3
+        assert 1 <= len(responder.requests) <= 3
 
-    async def test_a_tracker_that_was_started_anew_is_connected_to_anew(
-        self, responder: UdpResponder
-    ) -> None:
+    async def test_a_restarted_tracker_gets_a_new_connect_request(self, responder: UdpResponder) -> None:
         async with asking(responder) as tracker:
             await tracker.scrape([HASH])
             responder.connections.clear()
             assert (await tracker.scrape([HASH]))[HASH] == FILE
             assert responder.count(CONNECT) == 2
 
-    async def test_so_is_one_that_says_nothing_to_old_connections(self, responder: UdpResponder) -> None:
+    async def test_a_tracker_silent_to_an_old_connection_id_gets_a_new_connect_request(
+        self, responder: UdpResponder
+    ) -> None:
         async with asking(responder, timeout=4) as tracker:
             await tracker.scrape([HASH])
             responder.connections.clear()
             responder.twist = lambda _, packet: [] if packet[3] == ERROR else [packet]
             assert (await tracker.scrape([HASH]))[HASH] == FILE
 
-    async def test_a_closed_port_is_known_at_once(self) -> None:
+    async def test_a_closed_port_fails_at_once(self) -> None:
         async with udp_tracker() as responder:
             pass
         async with asking(responder, timeout=60) as tracker:
-            with pytest.raises(Unreachable, match="cannot be reached"):
+            with pytest.raises(Unreachable, match="unreachable"):
                 await tracker.scrape([HASH])
 
-    async def test_a_name_that_means_nothing(self) -> None:
+    async def test_an_unknown_name_is_unreachable(self) -> None:
         tracker = UdpTracker(TrackerUrl("udp", "a..b", 1, ""), ENOUGH, Clock())
-        with pytest.raises(Unreachable, match="cannot be reached"):
+        with pytest.raises(Unreachable, match="unreachable"):
             await tracker.scrape([HASH])
 
 
 class TestWrongAnswers:
-    async def test_other_transactions_are_not_ours(self, responder: UdpResponder) -> None:
+    async def test_replies_to_other_transactions_are_ignored(self, responder: UdpResponder) -> None:
         def wrong_first(_action: int, packet: bytes) -> list[bytes]:
             other = packet[:4] + bytes(byte ^ 1 for byte in packet[4:8]) + bytes(60)
             return [b"", b"short", other, packet, packet]
@@ -195,7 +195,7 @@ class TestWrongAnswers:
             for _ in range(3):
                 assert (await tracker.scrape([HASH]))[HASH] == FILE
 
-    async def test_packets_from_elsewhere_are_not_heard(self, responder: UdpResponder) -> None:
+    async def test_packets_from_other_addresses_are_ignored(self, responder: UdpResponder) -> None:
         """Even with the right transaction: the socket is connected."""
         with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as forger:
             forger.bind(("127.0.0.1", 0))
@@ -211,7 +211,7 @@ class TestWrongAnswers:
                 for _ in range(5):
                     assert (await tracker.scrape([HASH]))[HASH] == FILE
 
-    async def test_a_refusal(self, responder: UdpResponder) -> None:
+    async def test_an_error_reply_is_a_refusal(self, responder: UdpResponder) -> None:
         responder.twist = lambda action, packet: [
             packet if action == CONNECT else struct.pack(">I", ERROR) + packet[4:8] + b"go away"
         ]
@@ -220,40 +220,40 @@ class TestWrongAnswers:
                 with pytest.raises(TrackerRefusal, match="go away"):
                     await tracker.scrape([HASH])
 
-    async def test_a_refused_connection(self, responder: UdpResponder) -> None:
+    async def test_a_refused_connect_request_is_a_refusal(self, responder: UdpResponder) -> None:
         responder.twist = lambda _, packet: [struct.pack(">I", ERROR) + packet[4:8] + b"full"]
         async with asking(responder) as tracker:
             with pytest.raises(TrackerRefusal, match="full"):
                 await tracker.scrape([HASH])
 
     @pytest.mark.parametrize("kept", [8, 15, 19])
-    async def test_short_answers(self, responder: UdpResponder, kept: int) -> None:
+    async def test_short_replies_are_errors(self, responder: UdpResponder, kept: int) -> None:
         responder.twist = lambda action, packet: [packet[:kept] if action == SCRAPE else packet]
         async with asking(responder) as tracker:
             with pytest.raises(TrackerReplyError, match="too short"):
                 await tracker.scrape([HASH])
 
-    async def test_an_answer_to_something_else(self, responder: UdpResponder) -> None:
+    async def test_a_reply_with_another_action_is_an_error(self, responder: UdpResponder) -> None:
         responder.twist = lambda action, packet: [struct.pack(">I", action ^ 3) + packet[4:]]
         async with asking(responder) as tracker:
             with pytest.raises((TrackerReplyError, TrackerRefusal)):
                 await tracker.scrape([HASH])
 
-    async def test_the_longest_packet(self, responder: UdpResponder) -> None:
+    async def test_the_largest_packet_is_parsed(self, responder: UdpResponder) -> None:
         responder.twist = lambda action, packet: [packet.ljust(65_000, b"\1")]
         async with asking(responder) as tracker:
             reply = await tracker.announce(OBSERVER)
             assert len(reply.peers) == 6 * 50
             assert list(await tracker.scrape([HASH])) == [HASH]
 
-    async def test_a_tracker_with_a_limit_is_asked_for_fewer(self, responder: UdpResponder) -> None:
+    async def test_a_tracker_with_a_limit_gets_smaller_scrapes(self, responder: UdpResponder) -> None:
         responder.twist = lambda action, packet: [packet[: 8 + 12] if action == SCRAPE else packet]
         async with asking(responder) as tracker:
             assert await tracker.scrape([HASH, OTHER]) == {HASH: FILE}
             assert tracker.max_scrape == 1
 
 
-async def test_cancelling_leaves_nothing_behind(responder: UdpResponder) -> None:
+async def test_a_cancelled_request_leaves_no_state(responder: UdpResponder) -> None:
     responder.lose = 1000
     async with asking(responder) as tracker:
         with pytest.raises(TimeoutError):

@@ -1,0 +1,550 @@
+"""Announces and scrapes on a real store: replies, refusals and counters (rows T1, T2, T18, T20, T25)."""
+
+import hashlib
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from loadtest.servers import Server
+from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
+from tests.store.harness import ALICE, START, info_hash, peer_id
+from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
+from tracker.core.intervals import steps, throttled_steps
+from tracker.errors import Busy, ClientError
+from tracker.runtime.store import swarm_rules
+from tracker.settings.model import AnnounceSettings, Settings
+
+
+@pytest.fixture
+async def make_tracker(any_server: Server, prefix: str) -> AsyncIterator[MakeTracker]:
+    async with AsyncExitStack() as stack:
+
+        async def make(secret: bytes = SECRET, **sections: dict[str, Any]) -> TrackerHarness:
+            settings = Settings.model_validate(sections)
+            return await stack.enter_async_context(open_tracker(any_server.url, prefix, settings, secret))
+
+        yield make
+
+
+@pytest.fixture
+async def tracker(make_tracker: MakeTracker) -> TrackerHarness:
+    return await make_tracker()
+
+
+async def test_a_reply_has_counts_peers_and_the_external_address(tracker: TrackerHarness) -> None:
+    """T1, and the external address of BEP 24."""
+    first = await tracker.announce(1, "started")
+    assert (first.seeders, first.leechers, first.completions) == (0, 1, 0)
+    assert first.peers == first.peers6 == first.peer_ids == b"" and first.warning is None
+    assert first.external_address == at("11.0.0.1")
+    second = await tracker.announce(2, "started", bytes_left=0)
+    assert second.peers == at("11.0.0.1") + (6881).to_bytes(2, "big")
+    assert (second.seeders, second.leechers, second.peer_ids) == (1, 1, b"")
+    third = await tracker.announce(3, "started", address="2600::3")
+    assert third.external_address == at("2600::3") and len(third.peers) == 12
+    assert (await tracker.announce(1)).peers6 == at("2600::3") + (6881).to_bytes(2, "big")
+
+
+@pytest.mark.parametrize(
+    ("compact", "no_peer_id", "with_ids"), [(True, False, False), (False, True, False), (False, False, True)]
+)
+async def test_only_the_long_form_has_peer_ids(
+    tracker: TrackerHarness, compact: bool, no_peer_id: bool, with_ids: bool
+) -> None:
+    await tracker.announce(1)
+    reply = await tracker.announce(2, compact=compact, no_peer_id=no_peer_id)
+    assert reply.peer_ids == (peer_id(1) if with_ids else b"")
+
+
+async def test_intervals_are_jittered_within_their_bounds(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(
+        announce={"interval_seconds": 1000, "interval_jitter": 0.2, "min_interval_seconds": 600}
+    )
+    replies = [await tracker.announce(1) for _ in range(100)]
+    intervals = {reply.interval_seconds for reply in replies}
+    assert min(intervals) >= 1000 and max(intervals) < 1200
+    assert len(intervals) > 5 and max(intervals) - min(intervals) > 100
+    assert {reply.min_interval_seconds for reply in replies} == {600}
+
+
+async def test_the_min_interval_never_exceeds_the_interval(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(
+        announce={"interval_seconds": 300, "interval_jitter": 0, "min_interval_seconds": 900}
+    )
+    reply = await tracker.announce(1)
+    assert (reply.interval_seconds, reply.min_interval_seconds) == (300, 300)
+
+
+@pytest.mark.parametrize(
+    ("interval", "reap", "jitter"), [(1800, 60, 0.5), (1800, 2700, 0.0), (10, 2700, 0.5)]
+)
+async def test_the_timeout_follows_the_interval_of_the_reply(
+    make_tracker: MakeTracker, interval: int, reap: float, jitter: float
+) -> None:
+    """T5: 1.5 times the interval of the reply, at least the reap interval."""
+    tracker = await make_tracker(
+        announce={"interval_seconds": interval, "interval_jitter": jitter}, reaper={"interval_seconds": reap}
+    )
+    for _ in range(10):
+        sent_seconds = (await tracker.announce(1)).interval_seconds
+        left = await tracker.store.redis.pttl(tracker.store.keys.timeout(1, peer_id(1)))
+        expected = max(1.5 * sent_seconds, reap) * 1000
+        assert expected - 1000 < left <= expected
+
+
+@pytest.mark.parametrize(
+    ("wanted", "default", "max_peers", "given"),
+    [
+        (None, 5, 10, 5),
+        (0, 5, 10, 0),
+        (7, 5, 10, 7),
+        (11, 5, 10, 10),
+        (2**63, 5, 10, 10),
+        (-1, 5, 10, 0),
+        (None, 8, 3, 3),
+    ],
+)
+async def test_a_reply_has_the_wanted_number_of_peers_within_the_limits(
+    make_tracker: MakeTracker, wanted: int | None, default: int, max_peers: int, given: int
+) -> None:
+    """T25: 0 is honoured; the maximum limits the wanted number and the default."""
+    tracker = await make_tracker(announce={"peers_default": default, "peers_max": max_peers})
+    for number in range(2, 15):
+        await tracker.announce(number, "started")
+    reply = await tracker.announce(1, "started", peers_wanted=wanted)
+    assert len(reply.peers) == 6 * given
+
+
+async def test_a_stopped_peer_gets_no_peers(tracker: TrackerHarness) -> None:
+    await tracker.announce(2)
+    await tracker.announce(1)
+    reply = await tracker.announce(1, "stopped", port=0, peers_wanted=50)
+    assert (reply.peers, reply.peers6, reply.leechers, reply.warning) == (b"", b"", 1, None)
+
+
+async def test_a_warning_says_why_a_peer_is_not_listed(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(limits={"address_entries_per_torrent": 2})
+    assert (await tracker.announce(1, "started", key=b"1F3A9C07")).warning is None
+    without_key = await tracker.announce(1, "started", address="11.0.0.9")
+    assert (without_key.warning or "").startswith("your peer id is in use from another address")
+    assert (await tracker.announce(2, "started", address="11.0.0.1")).warning is None
+    displaced = await tracker.announce(1, key=b"1F3A9C07")
+    assert (displaced.warning or "").startswith("another client uses your address and port")
+    assert (await tracker.announce(3, "started", address="11.0.0.1", port=2)).warning is None
+    over = await tracker.announce(4, "started", address="11.0.0.1", port=3)
+    assert (over.warning or "").startswith("too many peers from your address")
+    assert len(over.peers) == 12 and (over.seeders, over.leechers) == (0, 2)
+    assert len(tracker.joined) == 3, "a peer that is not listed has not joined"
+
+
+async def test_a_key_contained_in_the_peer_id_proves_nothing(tracker: TrackerHarness) -> None:
+    """Other peers know the peer id, and aria2's key is the end of its peer id."""
+    await tracker.announce(1, "started", key=bytes(peer_id(1)[-8:]))
+    assert "key" not in await tracker.peer(1)
+    forged = await tracker.announce(1, "stopped", address="11.0.0.9", key=bytes(peer_id(1)[-8:]))
+    assert forged.leechers == 1
+    await tracker.announce(2, "started", key=b"1F3A9C07")
+    assert len((await tracker.peer(2))["key"]) == 8
+
+
+@pytest.mark.parametrize(
+    ("limits", "listed"),
+    [
+        ({}, 2),
+        ({"exempt": ["11.0.0.0/24"]}, 4),
+        ({"enabled": False}, 4),
+    ],
+    ids=["bounded", "exempt", "no limits"],
+)
+async def test_entries_per_address_are_limited_unless_exempt(
+    make_tracker: MakeTracker, limits: dict[str, Any], listed: int
+) -> None:
+    tracker = await make_tracker(limits={"address_entries_per_torrent": 2, **limits})
+    for number in range(1, 5):
+        answer = await tracker.announce(number, "started", address="11.0.0.1", port=6880 + number)
+    assert answer.leechers == listed
+
+
+async def test_a_peer_with_a_private_address_is_warned_once_per_start(tracker: TrackerHarness) -> None:
+    for address in ("192.168.1.7", "fd00::7", "127.0.0.1"):
+        number = int(at(address)[-1])
+        warnings = [
+            (await tracker.announce(number, event, address=address)).warning is not None
+            for event in ("started", "", "completed", "stopped", "started")
+        ]
+        assert warnings == [True, False, False, False, True]
+        await tracker.announce(number, "stopped", address=address)
+
+
+async def test_private_addresses_can_be_refused(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(announce={"private_addresses": "refuse"})
+    error = await tracker.refused(1, address="10.0.0.1")
+    assert "your address is private" in error.text and error.retry_in == 60
+    assert (await tracker.announce(1)).leechers == 1
+    figures, failures = await tracker.counted()
+    assert figures == {"requests": 2, "announces": 1} and list(failures.values()) == [1]
+
+
+BOGONS = (
+    *(
+        "0.1.1.1",
+        "10.1.1.1",
+        "100.64.1.1",
+        "127.1.1.1",
+        "169.254.1.1",
+        "172.16.1.1",
+        "192.0.0.1",
+        "192.0.2.1",
+    ),
+    *(
+        "192.168.1.1",
+        "198.18.1.1",
+        "198.51.100.1",
+        "203.0.113.1",
+        "224.1.1.1",
+        "240.1.1.1",
+        "255.255.255.255",
+    ),
+    *("::", "::1", "::ffff:10.1.1.1", "::10.1.1.1", "64:ff9b::10.1.1.1", "100::1", "2001::1", "2001:db8::1"),
+    *("2002:a01:101::1", "3fff::1", "fc00::1", "fe80::1", "ff02::1"),
+)
+
+
+async def test_no_bogon_joins_a_swarm_when_private_addresses_are_refused(make_tracker: MakeTracker) -> None:
+    """Whatever it announces, only counters are written."""
+    tracker = await make_tracker(announce={"private_addresses": "refuse"})
+    before = await tracker.store.dump()
+    for number, address in enumerate(BOGONS):
+        for event in ("started", "completed", "stopped", ""):
+            await tracker.refused(number, event, address=address, bytes_left=0)
+    assert await tracker.store.dump() == before
+
+
+async def test_public_mode_ignores_passkeys(tracker: TrackerHarness) -> None:
+    await tracker.announce(1, passkey="whatever")
+    assert "user_id" not in await tracker.peer()
+    assert (await tracker.announce(1)).leechers == 1  # the same peer, without it
+
+
+async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -> None:
+    """T2: texts are fixed and counted by label. An operator's own reason is shown, but never becomes a label."""
+    tracker = await make_tracker(
+        users={"private": True}, torrents={"mode": "registered"}, clients={"allow_list": True}
+    )
+    store = tracker.store
+    for number in (1, 2, 3, 4, 5, 6):
+        await store.torrents.add(info_hash(number))
+    await store.torrents.edit(info_hash(2), {"enabled": "0"})
+    await store.torrents.edit(info_hash(3), {"enabled": "0", "reason": "broken file: use v2"})
+    await store.torrents.deny(info_hash(4), "")
+    await store.torrents.deny(info_hash(5), "asked for by its author")
+    await store.redis.set(store.keys.info_hash(info_hash(7)), "abc")
+    await store.users.add("7", ALICE)
+    await store.users.add("8", "d" * 20)
+    await store.users.edit("d" * 20, {"enabled": False})
+    await store.users.add("9", "l" * 20, can_leech=False)
+    await store.clients.allow(b"-XX")
+    cases: list[tuple[dict[str, Any], str, str, int | str]] = [
+        (
+            {"peer_id": b"-YY0001-" + bytes(12)},
+            "your client is not allowed",
+            "your client is not allowed on this tracker",
+            60,
+        ),
+        ({"passkey": None}, "unknown passkey", "unknown passkey", 60),
+        ({"passkey": "n" * 20}, "unknown passkey", "unknown passkey", 60),
+        ({"passkey": "d" * 20}, "your account is disabled", "user disabled", 60),
+        ({"passkey": "l" * 20}, "your account may not download", "may not leech", 60),
+        ({"info_hash": info_hash(99)}, "this torrent is not registered", "unknown torrent", 30),
+        ({"info_hash": info_hash(2)}, "this torrent is disabled", "disabled", 60),
+        ({"info_hash": info_hash(3)}, "broken file: use v2", "disabled", 60),
+        ({"info_hash": info_hash(4)}, "this torrent is not allowed", "denied", "never"),
+        ({"info_hash": info_hash(5)}, "asked for by its author", "denied", "never"),
+        ({"info_hash": info_hash(7)}, "invalid torrent data", "bad torrent id", 60),
+    ]
+    before = await store.dump()
+    for changes, text, label, retry_in in cases:
+        error = await tracker.refused(1, "started", **{"passkey": ALICE, **changes})
+        assert error.text.startswith(text) and (error.label, error.retry_in) == (label, retry_in)
+    assert await store.dump() == before
+    assert (await tracker.announce(1, "started", passkey=ALICE)).leechers == 1
+    figures, failures = await tracker.counted()
+    assert figures == {"requests": len(cases) + 1, "announces": 1}
+    labels = [label for _, _, label, _ in cases]
+    assert failures == {label: labels.count(label) for label in labels}
+
+
+async def test_the_limits_of_open_mode_have_texts(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(torrents={"max_torrents": 2, "new_per_address_hour": 1})
+    await tracker.announce(1, info_hash=info_hash(1))
+    assert (await tracker.refused(1, info_hash=info_hash(2))).label == "too many new torrents"
+    await tracker.announce(2, info_hash=info_hash(2))
+    assert (await tracker.refused(3, info_hash=info_hash(3))).label == "too many torrents"
+    tracker = await make_tracker(torrents={"new_per_network_hour": 2})
+    error = await tracker.refused(4, info_hash=info_hash(4))
+    assert error.text == "too many new torrents from your network; try again in an hour"
+
+
+async def test_an_unexpected_store_error_is_an_internal_error(tracker: TrackerHarness) -> None:
+    """Its cause is logged, not sent."""
+    await tracker.store.redis.set(tracker.store.keys.torrent(info_hash(1)), "a string instead of a hash")
+    error = await tracker.refused(1)
+    assert (error.text, error.label, error.retry_in) == ("internal error", "internal error", 5)
+
+
+async def test_an_unavailable_store_has_its_own_failure(make_tracker: MakeTracker) -> None:
+    """For announces, scrapes and the allow list. The refusals are counted when the store is available again."""
+    tracker = await make_tracker(users={"private": True}, clients={"allow_list": True})
+    connection = tracker.store.connection
+    connection._lost(OSError())
+    error = await tracker.refused(1)
+    assert (error.label, error.retry_in) == ("store away", 1) and "will retry" in error.text
+    with pytest.raises(ClientError) as caught:
+        await tracker.scrape(1, passkey=ALICE)
+    assert (caught.value.label, caught.value.retry_in) == ("store away", 1)
+    assert await connection._reconnected()
+    assert await tracker.counted() == ({"requests": 2}, {"store away": 2})
+
+
+async def test_refusals_before_a_decision_are_counted(tracker: TrackerHarness) -> None:
+    tracker.decisions.refused("no info_hash")
+    assert await tracker.counted() == ({"requests": 1}, {"no info_hash": 1})
+
+
+async def test_the_allow_list_applies_only_when_enabled(make_tracker: MakeTracker) -> None:
+    """T21: a change applies after some seconds of the process's clock."""
+    assert (await (await make_tracker()).announce(1)).leechers == 1
+    tracker = await make_tracker(clients={"allow_list": True})
+    assert (await tracker.refused(2)).text == "your client is not allowed on this tracker"
+    await tracker.store.clients.allow(b"-XX0001-")
+    tracker.store.clock.now += 5
+    assert (await tracker.announce(2)).leechers == 2
+
+
+async def test_the_digest_of_a_key_depends_on_the_secret(make_tracker: MakeTracker) -> None:
+    """The store does not reveal a client's key, and two stores do not reveal that they hold the same one."""
+    key = b"8 \xffbytes"
+    first, second = await make_tracker(), await make_tracker(secret=b"another" * 5)
+    await first.announce(1, key=key)
+    await second.announce(2, key=key)
+    await first.announce(3)
+    stored = [(await first.peer(number)).get("key", b"") for number in (1, 2, 3)]
+    assert stored[0] == hashlib.blake2b(key, digest_size=8, key=SECRET).digest()
+    assert len(stored[1]) == 8 and stored[1] != stored[0] and stored[2] == b""
+    moved = await first.announce(1, key=key, address="11.9.9.9")  # the key proves that it is the same peer
+    assert moved.leechers == 3 and (await first.peer())["endpoints"][:4] == at("11.9.9.9")
+
+
+async def test_a_scrape_returns_the_counts_of_each_torrent(tracker: TrackerHarness) -> None:
+    """T18: an unknown torrent has zeros; the reply has the minimum time between scrapes."""
+    await tracker.announce(1, bytes_left=0)
+    await tracker.announce(2)
+    await tracker.announce(3, "paused")
+    assert await tracker.scrape(1, 2) == {info_hash(1): ScrapeFile(1, 2, 0, 1), info_hash(2): ScrapeFile()}
+    reply = await tracker.decisions.scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"))
+    assert reply.min_request_interval_seconds == 900
+    assert await tracker.counted() == ({"requests": 5, "announces": 3, "scrapes": 2}, {})
+
+
+async def test_private_scrapes_need_a_passkey(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(users={"private": True})
+    await tracker.store.users.add("7", ALICE)
+    assert await tracker.scrape(1, passkey=ALICE) == {info_hash(1): ScrapeFile()}
+    for passkey in (None, "", "n" * 20):
+        with pytest.raises(ClientError, match="unknown passkey"):
+            await tracker.scrape(1, passkey=passkey)
+    await tracker.store.users.edit(ALICE, {"enabled": False})
+    for torrents in ((1,), ()):
+        with pytest.raises(ClientError, match="your account is disabled"):
+            await tracker.scrape(*torrents, passkey=ALICE)
+    assert await tracker.counted() == (
+        {"requests": 6, "scrapes": 1},
+        {"unknown passkey": 3, "user disabled": 2},
+    )
+
+
+async def test_full_scrapes_are_disabled_by_default(tracker: TrackerHarness) -> None:
+    with pytest.raises(ClientError, match="full scrapes are disabled") as caught:
+        await tracker.scrape()
+    assert caught.value.retry_in == "never"
+
+
+async def test_full_scrapes_are_cached_for_a_minute(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(torrents={"full_scrape": True})
+    assert await tracker.scrape() == {}
+    await tracker.announce(1)
+    tracker.store.clock.now = START + 59.9
+    assert await tracker.scrape() == {}
+    assert await tracker.scrape(1) == {info_hash(1): ScrapeFile(0, 1, 0, 1)}
+    tracker.store.clock.now = START + 60
+    assert await tracker.scrape() == {info_hash(1): ScrapeFile(0, 1, 0, 1)}
+    tracker.store.clock.now = START - 1000  # a clock that was set back must not extend the cache
+    await tracker.announce(2)
+    assert (await tracker.scrape())[info_hash(1)].leechers == 2
+
+
+def test_rules_follow_the_settings() -> None:
+    settings = Settings.model_validate(
+        {
+            "announce": {"interval_seconds": 100},
+            "torrents": {
+                "mode": "registered",
+                "max_torrents": 5,
+                "new_per_address_hour": 6,
+                "new_per_network_hour": 7,
+                "forget_after_seconds": 70,
+            },
+            "users": {
+                "private": True,
+                "peer_memory_seconds": 80,
+                "hnr_min_bytes": 9,
+                "hnr_threshold_seconds": 10,
+            },
+            "reaper": {"interval_seconds": 211.5},
+        }
+    )
+    rules = swarm_rules(settings)
+    assert (rules.private, rules.open, rules.peer_memory, rules.max_gap) == (True, False, 80, 400)
+    assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
+    assert (rules.max_torrents, rules.new_per_address_hour, rules.new_per_network_hour) == (5, 6, 7)
+    assert rules.max_credit == 134_217_728
+
+
+@pytest.mark.parametrize(
+    ("interval", "jitter", "reap", "grace"),
+    [(1800, 0.1, 2700, 2700), (3600, 0.5, 2700, 5460), (86400, 0.0, 2700, 86460), (10, 0.1, 1, 71)],
+)
+def test_the_grace_after_an_outage_exceeds_the_max_interval(
+    interval: int, jitter: float, reap: float, grace: int
+) -> None:
+    """A peer that got a long interval just before the outage must not time out while it obeys."""
+    settings = Settings.model_validate(
+        {
+            "announce": {"interval_seconds": interval, "interval_jitter": jitter},
+            "reaper": {"interval_seconds": reap},
+        }
+    )
+    rules = swarm_rules(settings)
+    assert rules.grace == grace
+
+
+@pytest.mark.parametrize(
+    ("interval", "jitter", "reap", "min_interval", "max_interval"),
+    [
+        (1800, 0.1, 2700, 2201, 2400),  # the defaults: at most the reap interval less 5 minutes
+        (1800, 0.1, 86_400, 3600, 3924),
+        (300, 0.1, 2700, 600, 654),
+        (3600, 0.0, 2700, 5100, 5100),  # the timeout of 1.5 intervals is longer than the reap interval
+        (10, 0.1, 1, 10, 10),
+    ],
+)
+def test_a_throttled_interval_ends_5_minutes_before_the_usual_timeout(
+    interval: int, jitter: float, reap: float, min_interval: int, max_interval: int
+) -> None:
+    announce = AnnounceSettings(interval_seconds=interval, interval_jitter=jitter)
+    usual, throttled = steps(announce, reap), throttled_steps(announce, reap)
+    assert [step.timeout for step in throttled] == [step.timeout for step in usual]
+    intervals = [step.interval for step in throttled]
+    assert (intervals[0], intervals[-1]) == (min_interval, max_interval) and intervals == sorted(intervals)
+    for step, before in zip(throttled, usual, strict=True):
+        assert before.interval <= step.interval <= 2 * before.interval
+        assert step.interval <= max(before.interval, step.timeout - 300)
+        assert before.min_interval <= step.min_interval <= step.interval
+
+
+# Counters
+
+
+async def counts(tracker: TrackerHarness) -> dict[str, int]:
+    """Every sliced counter that is not zero."""
+    await tracker.store.counters.flush()
+    names = await tracker.store.counters.names()
+    series = {name: await tracker.store.counters.series(name, 60) for name in names}
+    return {name: sum(count for _, count in slices) for name, slices in series.items() if slices}
+
+
+async def test_announces_count_by_event_family_and_outcome(tracker: TrackerHarness) -> None:
+    await tracker.announce(1, "started")
+    await tracker.announce(1, "started")  # already in the swarm
+    await tracker.announce(2, address="2600::2")
+    await tracker.announce(2, "completed", address="2600::2", bytes_left=0)
+    await tracker.announce(2, "paused", address="2600::2")
+    await tracker.announce(1, "stopped")
+    await tracker.scrape(1)
+    expected = {"requests": 7, "announces": 6, "announces.v4": 3, "announces.v6": 3, "announces.started": 2}
+    expected |= {"announces.completed": 1, "announces.stopped": 1, "joins": 2, "joins.v4": 1, "joins.v6": 1}
+    assert await counts(tracker) == expected | {"scrapes": 1, "scrapes.v4": 1}
+
+
+async def test_a_refusal_counts_only_as_a_failure(make_tracker: MakeTracker) -> None:
+    tracker = await make_tracker(torrents={"mode": "registered"})
+    await tracker.refused(1)
+    assert await counts(tracker) == {"requests": 1, "failures.unknown torrent": 1, "refused.announces": 1}
+    assert tracker.joined == []
+
+
+async def test_each_join_is_reported_once_with_its_address(tracker: TrackerHarness) -> None:
+    await tracker.announce(1, "started")
+    await tracker.announce(1)
+    await tracker.announce(2, "started", address="2600::2")
+    await tracker.announce(1, "stopped")
+    await tracker.announce(1)
+    assert tracker.joined == [(info_hash(1), at(address)) for address in ("11.0.0.1", "2600::2", "11.0.0.1")]
+
+
+async def test_client_software_is_reported_only_on_joins_and_refusals(make_tracker: MakeTracker) -> None:
+    """Never on a regular announce: nearly every announce is one."""
+    tracker = await make_tracker(torrents={"mode": "registered"})
+    await tracker.refused(1)
+    await tracker.store.torrents.add(info_hash(1))
+    await tracker.announce(1, "started")
+    assert tracker.clients_seen == [(peer_id(1), "unknown torrent"), (peer_id(1), "")]
+    for event in ("", "", "started", "completed", "paused", "stopped"):
+        await tracker.announce(1, event)
+    await tracker.announce(1, "stopped")
+    await tracker.scrape(1)
+    assert len(tracker.clients_seen) == 2
+    await tracker.announce(1)
+    await tracker.store.torrents.deny(info_hash(1), "an operator's own reason")
+    await tracker.refused(1)
+    assert tracker.clients_seen[2:] == [(peer_id(1), ""), (peer_id(1), "denied")]
+
+
+async def test_client_software_is_reported_while_the_store_is_unavailable(
+    start_server: Callable[..., Server], prefix: str
+) -> None:
+    """The announce itself is refused."""
+    server = start_server("--appendonly", "no")
+    async with open_tracker(server.url, prefix, Settings()) as tracker:
+        server.kill()
+        await tracker.refused(1)
+        assert tracker.clients_seen == [(peer_id(1), "store away")]
+
+
+async def test_announce_latency_is_measured(tracker: TrackerHarness) -> None:
+    """C10: the timer of this test advances by one second at each call."""
+    for _ in range(3):
+        await tracker.announce(1)
+    await tracker.store.counters.flush()
+    _, measured = await tracker.store.counters.distribution("announce_seconds", 86400)
+    assert measured is not None
+    assert (measured.count, measured.mean, measured.deviation) == (3, 1.0, 0.0)
+
+
+async def test_overload_refusals_spread_their_retry_times(
+    make_tracker: MakeTracker,
+) -> None:
+    """Scrapes and announces share the bound on waiting requests."""
+    tracker = await make_tracker()
+    answers: list[ScrapeReply | ClientError] = []
+    places, more = 2048, 40
+    for _ in range(places + more):
+        assert tracker.decisions.submit_scrape(Scrape((info_hash(1),)), None, at("11.0.0.1"), answers.append)
+    assert len(answers) == more
+    busy = [answer for answer in answers if isinstance(answer, Busy)]
+    assert {answer.label for answer in busy} == {"busy"} and len(busy) == more
+    assert len({answer.retry_in for answer in busy}) > 1 and {answer.retry_in for answer in busy} <= {
+        *range(1, 6)
+    }

@@ -1,0 +1,112 @@
+"""All pages in a real browser: findings of axe-core, and long names beside numbers."""
+
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+pytest.importorskip("playwright", reason="playwright is not installed")
+
+from axe_playwright_python.sync_playwright import Axe
+from playwright.sync_api import Page, expect
+
+from tests.e2e.browsers import OpenDashboard, Window, browser, open_dashboard, sign_in_link
+from tests.e2e.conftest import StartTracker
+from tests.e2e.scenes import Scene, private_scene, public_scene
+
+__all__ = ["browser", "open_dashboard"]
+
+pytestmark = [pytest.mark.slow, pytest.mark.timeout(600)]
+WIDE = {"width": 1280, "height": 800}
+PHONE = {"width": 390, "height": 844}
+LOOKS: dict[str, dict[str, Any]] = {
+    "light": {"color_scheme": "light", "viewport": WIDE},
+    "dark": {"color_scheme": "dark", "viewport": WIDE},
+    "phone, dark": {"color_scheme": "dark", "viewport": PHONE},
+}
+IN_EACH_LOOK = [
+    pytest.param(look, marks=[] if look == "light" else pytest.mark.long, id=look) for look in LOOKS
+]
+HIDDEN_NUMBERS = """() => [...document.querySelectorAll("main table:not(.peers) td.number")]
+    .filter((cell) => cell.offsetWidth && cell.getBoundingClientRect().right
+        > cell.closest(".card").getBoundingClientRect().right + 1)
+    .map((cell) => cell.closest("tr").textContent.trim())"""
+
+
+def violations(page: Page) -> list[str]:
+    """The violated axe-core rules, with the elements."""
+    found = Axe().run(page).response["violations"]
+    return [
+        f"{rule['id']}: {node['target']} {node['html'][:200]}" for rule in found for node in rule["nodes"]
+    ]
+
+
+def pages_of(window: Window, scene: Scene) -> Iterator[str]:
+    """Opens each page with one confirmation open; opens all parts of the API reference."""
+    window.sign_in(scene.token)
+    for path in scene.paths:
+        window.go(path)
+        expect(window.page.get_by_role("heading", level=1)).to_be_visible()
+        parts = window.page.locator("main details").all()
+        for part in parts if path == "/api" else parts[:1]:
+            part.evaluate("(details) => { details.open = true; }")
+        yield path
+    window.complaints[:] = [
+        text for text in window.complaints if "404" not in text
+    ]  # the page of an unknown torrent
+
+
+def check(window: Window, scene: Scene) -> None:
+    found = {path: violations(window.page) for path in pages_of(window, scene)}
+    assert found == {path: [] for path in scene.paths}
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("look", LOOKS)
+def test_axe_finds_nothing_on_the_pages_of_a_public_tracker(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path, look: str
+) -> None:
+    scene = public_scene(start_tracker, tmp_path)
+    check(open_dashboard(scene.tracker, **LOOKS[look]), scene)
+
+
+@pytest.mark.parametrize("look", IN_EACH_LOOK)
+def test_axe_finds_nothing_on_the_pages_of_a_private_tracker(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, look: str
+) -> None:
+    scene = private_scene(start_tracker)
+    check(open_dashboard(scene.tracker, **LOOKS[look]), scene)
+
+
+@pytest.mark.parametrize("look", IN_EACH_LOOK)
+def test_axe_finds_nothing_before_signing_in_and_on_an_empty_tracker(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, look: str
+) -> None:
+    """Empty lists before the first announce; the menu of a phone is open."""
+    tracker = start_tracker()
+    window = open_dashboard(tracker, **LOOKS[look])
+    window.go("/sign-in")
+    assert violations(window.page) == []
+    window.page.goto(sign_in_link(tracker))
+    expect(window.page.get_by_text("No announces yet")).to_be_visible()
+    assert window.page.url == f"{tracker.admin_url}/"
+    if LOOKS[look]["viewport"] == PHONE:
+        window.page.get_by_role("button", name="Menu").click()
+    found = {"/": violations(window.page)}
+    for path in ("/torrents", "/torrents/denied", "/world", "/jobs", "/clients", "/tokens"):
+        window.go(path)
+        found[path] = violations(window.page)
+    assert not [each for each in found.items() if each[1]]
+
+
+@pytest.mark.parametrize(
+    "viewport", [pytest.param(WIDE, marks=pytest.mark.long), PHONE], ids=["wide", "phone"]
+)
+def test_long_names_do_not_hide_numbers(
+    start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path, viewport: dict[str, int]
+) -> None:
+    scene = public_scene(start_tracker, tmp_path)
+    window = open_dashboard(scene.tracker, viewport=viewport)
+    hidden = {path: window.page.evaluate(HIDDEN_NUMBERS) for path in pages_of(window, scene)}
+    assert hidden == {path: [] for path in scene.paths}

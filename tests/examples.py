@@ -1,0 +1,20 @@
+"""How many examples hypothesis tries: few on every change, many in `make test-all`."""
+
+from hypothesis import HealthCheck, settings
+
+SHORT, LONG = 50, 1000
+"""Examples of a test that says nothing else, by profile."""
+
+
+def register_profiles() -> None:
+    """The short profile repeats its examples, so that what fails is what was changed. The long one looks for new
+    examples."""
+    settings.register_profile("short", max_examples=SHORT, deadline=None, derandomize=True, database=None)
+    settings.register_profile("long", max_examples=LONG, deadline=None)
+    settings.load_profile("short")
+
+
+def examples(number: int, **changes: object) -> settings:
+    """``number`` of them in the short profile, as many times more in a longer one."""
+    scaled = max(1, number * settings().max_examples // SHORT)
+    return settings(max_examples=scaled, suppress_health_check=list(HealthCheck), **changes)  # type: ignore[arg-type]

@@ -1,0 +1,68 @@
+"""A full scrape is encoded once for all clients, in parts, and written as fast as each client reads."""
+
+import asyncio
+import gc
+
+from tests.frontends.http.harness import RecordingTracker, on_loops, serving
+from tests.raw_http import connect, request
+from tracker.bittorrent import Address, InfoHash, Scrape, ScrapeFile, ScrapeReply
+from tracker.frontends.http.aiohttp_protocol import Connection
+from tracker.frontends.http.full_scrapes import FullScrapes
+from tracker.wire.http_reply import encode_scrape, encode_scrape_parts
+
+MANY = 100_000
+LONG = ScrapeReply({InfoHash(b"%020d" % (n * 7919 % MANY)): ScrapeFile(n, 1, 2, 3) for n in range(MANY)})
+
+
+class Everything(RecordingTracker):
+    """Answers each full scrape with the same reply."""
+
+    async def scrape(self, scrape: Scrape, passkey: str | None, address: Address) -> ScrapeReply:
+        return await super().scrape(scrape, passkey, address) if scrape.info_hashes else LONG
+
+
+async def test_a_full_scrape_is_encoded_once_and_in_parts() -> None:
+    full, turns = FullScrapes(), 0
+
+    async def count_turns() -> None:
+        nonlocal turns
+        while True:
+            await asyncio.sleep(0)
+            turns += 1
+
+    counting = asyncio.Task(count_turns())
+    bodies = await asyncio.gather(*(full.encode(LONG) for _ in range(50)))
+    counting.cancel()
+    parts = len(list(encode_scrape_parts(LONG)))
+    assert len({id(body) for body in bodies}) == 1 and bodies[0] == encode_scrape(LONG)
+    assert parts <= turns < 3 * parts, "other tasks run between the parts"
+    other = ScrapeReply()
+    assert await full.encode(other) == encode_scrape(other)
+
+
+async def test_an_encoded_full_scrape_expires() -> None:
+    full = FullScrapes()
+    await full.encode(LONG)
+    kept = full._cached
+    assert kept is not None
+    await full.encode(ScrapeReply())
+    full._forget(kept)
+    assert full._cached is not None, "a newer one stays for a minute"
+    full._forget(full._cached)
+    assert full._cached is None
+
+
+@on_loops()
+async def test_a_slow_client_buffers_only_a_part_of_a_full_scrape() -> None:
+    body = encode_scrape(LONG)
+    assert len(body) > 8_000_000
+    async with serving(Everything()) as address, connect(address) as slow, connect(address) as quick:
+        slow.writer.transport.pause_reading()  # type: ignore[attr-defined]
+        slow.send(request("/scrape?"))
+        for _ in range(2):
+            assert (await quick.get("/scrape?")).body == body
+        connections = [thing for thing in gc.get_objects() if isinstance(thing, Connection)]
+        transports = [one.transport for one in connections if one.transport is not None]
+        assert len(transports) >= 1 and max(one.get_write_buffer_size() for one in transports) < 300_000
+        slow.writer.transport.resume_reading()  # type: ignore[attr-defined]
+        assert (await slow.receive()).body == body

@@ -1,0 +1,130 @@
+"""Which keys each script touches beyond those of one torrent: a cluster needs to know before it can split torrents up.
+
+Read from the scripts: each key is the prefix ``P`` joined to literals and values. A script gets its keys no other way.
+"""
+
+import re
+
+from tools.lint_lua import scripts
+from tracker.store.client.scripts import source
+
+TOKEN = r"'[^']*'|[A-Za-z_]\w*(?:\.\w+)*(?:\([^()]*\)|\[[^\]]*\])*"
+KEY = re.compile(rf"\bP((?: \.\. (?:{TOKEN}))+)")
+"""The prefix, then literals, names, calls and indexes."""
+
+OF_A_TORRENT = frozenset(
+    [
+        "t:*",
+        "info_hash:*",
+        "deny:*",
+        "torrent_id:*",
+        "history:*",
+        "tpeers:*",
+        "swarm:*:",
+        "addresses:*",
+        "p:*",
+        "p:*:*",
+        "ptimeout:*",
+        "ptimeout:*:*",
+        "torrents.",
+        "torrents.*.",
+        "torrents.*.users",
+        "hll:torrents.",
+        "hll:torrents.*.users",
+        "i:unique:torrents.*",
+    ]
+)
+"""They hold an info hash or the id of a torrent."""
+
+BEYOND: dict[str, str] = {
+    "abandon": "job:* q:*:",
+    "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
+    "add": "i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches torrent_id",
+    "add_token": "admin:token:* admin:tokens",
+    "add_user": "deleting u:* user:* user_id users",
+    "adopt": "deleting u:* user:* user_id users whitelist",
+    "allow": "denied",
+    "announce": "addresses addresses:full deleting due:* gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers "
+    "i:name i:processed i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* "
+    "secret stats:* stats:credit_cut torrent_id u:* u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* "
+    "user:* user_id users",
+    "claim": "job:* lease q:*:",
+    "clean": "count: dist: known: known:dist",
+    "cleanup": "* i:hnr i:seeders u:*:hnr",
+    "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
+    "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
+    "stats:failures stats:outbox_dropped",
+    "count_hits": "limits limits:*",
+    "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
+    "stats:outbox_dropped",
+    "delete_user": "deleting i:hnr u:* user:* users",
+    "deny": "denied",
+    "drop_hit_and_runs": "i:hnr u:*:hnr",
+    "due": "addresses due:* gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "edit": "i:name",
+    "enqueue": "job job:* q q:*:",
+    "enqueue_slot": "job job:* q q:*: q:*:slot",
+    "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
+    "stats:outbox_dropped",
+    "extend": "q:*:running",
+    "finish": "job:* q:*:",
+    "forget_markers": "* unique:forgotten",
+    "forgive": "i:hnr u:*:hnr u:*:t:*",
+    "heartbeat": "gap heartbeat stats:*",
+    "import_user": "deleting u:* user:* user_id users",
+    "index": "denied i:empty i:info_hash i:name i:seeders",
+    "purge": "job:* q:*:",
+    "rank_hit_and_runs": "i:hnr u:*:hnr",
+    "reap": "addresses gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "reindex": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
+    "remove": "i:* i:empty i:info_hash i:name i:unique:torrents:",
+    "rename_unique": "*",
+    "reset_score": "i:processed i:score leases:torrents",
+    "retry": "job:* q:*:",
+    "rotate_user": "deleting u:* user:* user_id users",
+    "save_cursor": "job:* q:*:running",
+    "score": "i:processed i:score leases:torrents",
+    "scrape": "user:*",
+    "search": "i:name",
+    "sign_in": "admin:session: admin:sessions",
+    "software": "counted:* i:client:*:* i:client:*:all",
+    "sweep": "addresses denied gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers i:name i:seeders "
+    "i:snatches i:unique:torrents: p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "take": "i:processed i:score lease leases:torrents",
+    "totals": "i:* stats:*",
+}
+"""By script. A key that ends in * or : stands for all keys that begin so.
+
+``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
+``cleanup``, ``forget_markers`` and ``rename_unique`` get the names of their keys, which is the lone *.
+"""
+
+
+def keys_of(text: str) -> set[str]:
+    """The keys that a script builds, with * for what is not a literal."""
+    code = re.sub(r"--.*", "", text)
+    joined = (re.findall(TOKEN, expression) for expression in KEY.findall(code))
+    return {"".join(part[1:-1] if part[0] == "'" else "*" for part in parts) for parts in joined}
+
+
+def beyond_a_torrent(name: str) -> str:
+    return " ".join(sorted(keys_of(source(name)) - OF_A_TORRENT))
+
+
+def test_each_script_touches_the_listed_keys_beyond_those_of_a_torrent() -> None:
+    found = {name: keys for name in sorted(scripts()) if (keys := beyond_a_torrent(name))}
+    listed = {name: " ".join(sorted(keys.split())) for name, keys in BEYOND.items()}
+    assert found == listed
+
+
+def test_scripts_build_keys_from_the_prefix_only() -> None:
+    """Else the test above would overlook some: each use of the prefix is a key, its length, or a comparison with it."""
+    for name in scripts():
+        code = re.sub(r"--.*", "", source(name))
+        rest = re.sub(r"local P\b.*|#P\b|~= P\b", "", KEY.sub("", code))
+        assert not re.search(r"\bP\b|\bKEYS\b", rest), name
+
+
+def test_values_and_literals_of_a_key_are_told_apart() -> None:
+    text = "call('GET', P .. 'u:' .. uid .. ':hnr') -- P .. 'comment'\nlocal a = P .. ARGV[i + 1] .. 'x'"
+    assert keys_of(text) == {"u:*:hnr", "*x"}

@@ -1,0 +1,248 @@
+"""Open mode: torrents that register themselves, their number, and which one is forgotten when there are too many."""
+
+import asyncio
+
+import pytest
+
+from loadtest.invariants import check_invariants
+from tests.store.conftest import MakeStore
+from tests.store.harness import Store, endpoint, info_hash, update
+from tests.store.swarms.test_sweep import sweep
+from tracker.bittorrent import Endpoint
+from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
+
+WEEK = 604_800
+HOUR = 3600
+
+
+def flood_endpoint(number: int) -> Endpoint:
+    """An endpoint in its own /64 of 2001:db8:bad::/48 for each number."""
+    address = bytes.fromhex("20010db80bad") + number.to_bytes(2, "big") + bytes(7) + b"\1"
+    return Endpoint(address + b"\x1a\xe1")
+
+
+def flood(number: int, event: str = "s") -> PeerUpdate:
+    return update(number, event, torrent=number, endpoint=flood_endpoint(number))
+
+
+async def come_and_go(store: Store, torrent: int, *peers: int) -> None:
+    """Peers join the torrent, each from its own address, and leave it."""
+    for event in "sx":
+        for peer in peers:
+            await store.announce(update(peer, event, torrent=torrent))
+
+
+async def registered(store: Store, *torrents: int) -> list[int]:
+    """The registered ones of ``torrents``."""
+    return [n for n in torrents if await store.redis.exists(store.keys.info_hash(info_hash(n)))]
+
+
+async def test_a_flood_from_one_network_refuses_no_honest_torrent(make_store: MakeStore) -> None:
+    """1,500 torrents from different /64s of one /48, in a store for 300: the network gets its share. Honest torrents
+    register before, during and after, whether the flood's peers stay or leave."""
+    store = await make_store(max_torrents=300, new_per_address_hour=100, new_per_network_hour=500)
+    refused = []
+    for first in range(1000, 2500, 60):
+        batch = [flood(n, event) for n in range(first, first + 60) for event in "sx"]
+        replies = await asyncio.gather(*map(store.swarms.announce, batch))
+        refused += [reply.code for reply in replies if isinstance(reply, Refused)]
+        store.clock.now += 1
+        await store.announce(update(first, "s", torrent=first - 900))
+    assert refused == ["too many new torrents from network"] * 1000
+    honest = range(100, 1600, 60)
+    assert await registered(store, *honest) == list(honest)
+    assert await store.torrents.count() == 300
+    assert await check_invariants(store.redis, store.keys) == len(honest)
+
+
+async def test_a_flood_whose_peers_stay_makes_room_when_they_time_out(make_store: MakeStore) -> None:
+    store = await make_store(max_torrents=20, new_per_network_hour=20)
+    for n in range(20):
+        await store.announce(flood(n))
+    honest = update(900, "s", torrent=900)
+    assert await store.refused(honest) == "too many torrents"
+    assert await registered(store, *range(20)) == list(range(20))
+    ids = {n: (await store.torrent(info_hash(n)))["tid"] for n in range(20)}
+    for n, torrent_id in ids.items():
+        await store.silence(flood(n), torrent_id)
+    assert (await store.announce(honest)).outcome == "join"
+    assert len(await registered(store, *range(20))) == 19
+    assert await check_invariants(store.redis, store.keys) == 1
+
+
+async def test_the_torrent_with_the_maximum_empty_time_is_forgotten_first(make_store: MakeStore) -> None:
+    """With all its keys. Torrents with peers stay, and those that an operator registered or disabled."""
+    store = await make_store(max_torrents=5)
+    for torrent in range(1, 6):
+        await come_and_go(store, torrent, torrent)
+        store.clock.now += 10
+    await store.torrents.add(info_hash(1))
+    await store.torrents.edit(info_hash(2), {"enabled": "0"})
+    await store.announce(update(3, "s", torrent=3))
+    await store.announce(update(9, "s", torrent=6))
+    assert await registered(store, *range(1, 7)) == [1, 2, 3, 5, 6]
+    left = [key async for key in store.redis.scan_iter(f"{store.keys.prefix}*{info_hash(4).hex()}*")]
+    assert left == []
+    await store.announce(update(9, "s", torrent=7))
+    assert await registered(store, *range(1, 8)) == [1, 2, 3, 6, 7]
+    assert await store.refused(update(9, "s", torrent=8)) == "too many torrents"
+    await sweep(store)
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_torrent_forgotten_in_a_batch_is_new_to_its_later_announces(
+    make_store: MakeStore,
+) -> None:
+    """The batch has already read the registrations of all its torrents."""
+    store = await make_store(max_torrents=2)
+    await come_and_go(store, 1, 1)
+    await store.announce(update(2, "s", torrent=2))
+    together = [
+        update(3, "s", torrent=3),  # torrent 1 is forgotten for it
+        update(3, "x", torrent=3),
+        update(4, "s", torrent=1),  # torrent 3, which joined and left in this batch, is forgotten for it
+    ]
+    replies = await asyncio.gather(*map(store.swarms.announce, together))
+    assert [reply.outcome for reply in replies if isinstance(reply, Admitted)] == ["join", "leave", "join"]
+    assert await registered(store, 1, 2, 3) == [1, 2]
+    ranked = await store.redis.zrange(store.keys.index("score"), 0, -1)
+    assert sorted(ranked) == sorted(await store.redis.zrange(store.keys.index("seeders"), 0, -1))
+    assert await check_invariants(store.redis, store.keys) == 2
+    assert [f async for f in store.maintenance.cleanup()] == []
+
+
+async def test_a_torrent_with_many_places_is_forgotten_in_steps(make_store: MakeStore) -> None:
+    """One announce deletes the statistics of at most 25 places."""
+    store = await make_store(max_torrents=1)
+    await come_and_go(store, 1, 1)
+    places = store.keys.torrent_places(info_hash(1))
+    await store.redis.set(store.keys.unique(f"torrents.{info_hash(1).hex()}.users"), "60")
+    await store.redis.zadd(places, {f"countries.{n}": 1 for n in range(60)})
+    await store.announce(update(2, "s", torrent=2))
+    assert await store.redis.zcard(places) == 35
+    for n in (3, 4):
+        await store.announce(update(n, "s", torrent=n))
+    assert await registered(store, 1, 2, 3, 4) == [2, 3, 4]
+    assert await store.redis.zcard(places) == 0
+
+
+async def test_a_key_of_the_wrong_type_does_not_stop_others_from_being_forgotten(
+    make_store: MakeStore,
+) -> None:
+    """A torrent that cannot be forgotten leaves the list, and the next one is forgotten."""
+    store = await make_store(max_torrents=2)
+    await come_and_go(store, 1, 1)
+    store.clock.now += 1
+    await come_and_go(store, 2, 2)
+    await store.redis.set(store.keys.torrent_places(info_hash(1)), "a string")
+    await store.redis.set(store.keys.unique(f"torrents.{info_hash(1).hex()}.users"), "1")
+    assert (await store.announce(update(3, "s", torrent=3))).outcome == "join"
+    assert await registered(store, 1, 2, 3) == [1, 3]
+
+
+@pytest.mark.parametrize("v6", [False, True], ids=["/24", "/48"])
+async def test_registrations_of_a_network_are_bounded(make_store: MakeStore, v6: bool) -> None:
+    store = await make_store(new_per_address_hour=2, new_per_network_hour=3)
+
+    def new(torrent: int, address: int) -> PeerUpdate:
+        if v6:
+            return flood(torrent)._replace(endpoint=flood_endpoint(address))
+        return update(torrent, "s", torrent=torrent, endpoint=endpoint(address))
+
+    await store.announce(new(1, 1))
+    await store.announce(new(2, 1))
+    before = await store.dump()
+    assert await store.refused(new(3, 1)) == "too many new torrents"
+    assert await store.dump() == before
+    await store.announce(new(3, 2))
+    assert await store.refused(new(4, 3)) == "too many new torrents from network"
+    await store.announce(update(4, "s", torrent=4, endpoint=endpoint(1 << 16)))
+    network = "2001:0db8:0bad::/48" if v6 else "11.0.0.0/24"
+    assert 0 < await store.redis.ttl(store.keys.registered_by(network)) <= HOUR
+
+
+async def test_an_address_may_register_the_torrents_of_a_seedbox(store: Store) -> None:
+    assert (store.rules.current.new_per_address_hour, store.rules.current.new_per_network_hour) == (
+        10_000,
+        50_000,
+    )
+
+
+@pytest.mark.parametrize(
+    ("others", "kept"),
+    [
+        ((), HOUR),
+        ((endpoint(1, port=7000),), HOUR),
+        ((endpoint(2),), WEEK),
+        ((endpoint(1, v6=True),), WEEK),
+    ],
+    ids=["one peer", "two peers of one address", "two addresses", "both families"],
+)
+async def test_a_torrent_joined_from_one_address_only_is_kept_for_an_hour(
+    store: Store, others: tuple[Endpoint, ...], kept: int
+) -> None:
+    peers = [update(1, "s"), *(update(2 + n, "s", endpoint=where) for n, where in enumerate(others))]
+    for peer in peers:
+        await store.announce(peer)
+    for peer in peers:
+        await store.announce(peer._replace(event=b"x"))
+    await store.pass_time(kept - 1)
+    assert (await sweep(store)).forgotten == 0
+    await store.pass_time(1)
+    assert (await sweep(store)).forgotten == 1
+
+
+async def test_a_64_prefix_counts_as_one_address(store: Store) -> None:
+    for event in "sx":
+        for n in (1, 2):
+            await store.announce(update(n, event, endpoint=endpoint(n, v6=True)))
+    await store.pass_time(HOUR)
+    assert (await sweep(store)).forgotten == 1
+
+
+async def test_a_new_address_of_the_only_peer_counts_as_a_second_address(store: Store) -> None:
+    """Its earlier addresses are not stored."""
+    await store.announce(update(1, "s", key_digest=b"k" * 8))
+    await store.announce(update(1, key_digest=b"k" * 8, endpoint=endpoint(2)))
+    assert "sole" not in await store.torrent(info_hash(1))
+
+
+async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_sweep(
+    store: Store,
+) -> None:
+    await come_and_go(store, 1, 1)
+    await store.redis.hdel(store.keys.torrent(info_hash(1)), "sole")
+    await store.redis.delete(store.keys.empty_torrents())
+    await sweep(store)
+    await check_invariants(store.redis, store.keys)
+    await store.pass_time(WEEK - 1)
+    assert (await sweep(store)).forgotten == 0
+    await store.pass_time(1)
+    assert (await sweep(store)).forgotten == 1
+
+
+async def test_the_sweep_removes_torrents_with_peers_from_the_list(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.redis.zadd(store.keys.empty_torrents(), {"1": 5})
+    await sweep(store)
+    await check_invariants(store.redis, store.keys)
+
+
+async def test_a_disabled_torrent_is_not_forgotten(store: Store) -> None:
+    """Otherwise it would register itself again, enabled."""
+    await come_and_go(store, 1, 1)
+    await store.torrents.edit(info_hash(1), {"enabled": "0"})
+    await store.pass_time(WEEK)
+    assert (await sweep(store)).forgotten == 0
+    await store.torrents.edit(info_hash(1), {"enabled": "1"})
+    assert (await sweep(store)).forgotten == 1
+
+
+async def test_the_totals_of_a_batch_name_forgotten_and_refused_torrents(make_store: MakeStore) -> None:
+    store = await make_store(max_torrents=1, new_per_address_hour=1)
+    await come_and_go(store, 1, 1)
+    found = []
+    for announce in (update(2, "s", torrent=2), update(3, "s", torrent=3), update(2, "s", torrent=3)):
+        (outcome,), totals = await store.announce_together(announce)
+        found.append((getattr(outcome, "code", ""), totals.forgotten, totals.refused))
+    assert found == [("", 1, 0), ("too many torrents", 0, 1), ("too many new torrents", 0, 1)]

@@ -1,0 +1,119 @@
+"""Which announces of `completed` count as a snatch (row T7): those of leechers, once a day for a peer of a public
+torrent."""
+
+from typing import Any
+
+import pytest
+
+from loadtest.invariants import check_invariants
+from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, update
+
+DAY = 86400
+
+
+async def complete(store: Store, peer: int, **changes: Any) -> int:
+    """A leecher joins, downloads and sends `completed`; returns the number of completions afterwards."""
+    await store.announce(update(peer, "s", **changes))
+    store.clock.now += 10
+    done = update(peer, "c", bytes_left=0, downloaded=1000, **changes)
+    return (await store.announce(done)).completions
+
+
+@pytest.mark.parametrize("passkey", ["", ALICE])
+@pytest.mark.parametrize("first", ["s", "c"])
+async def test_a_seeder_that_sends_completed_at_each_start_is_no_snatch(
+    store: Store, private: Store, passkey: str, first: str
+) -> None:
+    """WebTorrent's client does, with `downloaded` as large as the torrent."""
+    one = private if passkey else store
+    for start in range(3):
+        said: dict[str, Any] = {"bytes_left": 0, "passkey": passkey, "peer_id": update(10 + start).peer_id}
+        for event in (first, "c"):
+            reply = await one.announce(update(1, event, downloaded=1000 * (event == "c"), **said))
+            assert reply.completions == 0
+        await one.announce(update(1, "x", **{**said, "bytes_left": 16384}))
+    assert await one.redis.zscore(one.keys.index("snatches"), "1") == 0
+
+
+async def test_a_leecher_counts_although_it_was_a_seeder_before_completed(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    for _ in range(2):
+        await store.announce(update(1, bytes_left=0, downloaded=1000))
+    done = update(1, "c", bytes_left=0, downloaded=1000)
+    for _ in range(2):
+        assert (await store.announce(done)).completions == 1
+
+
+async def test_a_leecher_with_unknown_bytes_left_counts(store: Store) -> None:
+    await store.announce(update(1, "s", bytes_left=None))
+    assert (await store.announce(update(1, "c", bytes_left=0))).completions == 1
+
+
+@pytest.mark.parametrize("same", ["peer id", "endpoint", "both"])
+@pytest.mark.parametrize("ending", ["stop", "reap"])
+async def test_a_peer_that_completes_twice_within_a_day_is_one_snatch(
+    store: Store, same: str, ending: str
+) -> None:
+    """Public mode forgets a peer that leaves. It is recognised by its endpoint or by its peer ID."""
+    assert await complete(store, 1) == 1
+    if ending == "stop":
+        await store.announce(update(1, "x", bytes_left=0))
+    else:
+        assert await store.silence(update(1)) == 1
+    others: dict[str, dict[str, Any]] = {
+        "peer id": {"endpoint": endpoint(2)},
+        "endpoint": {"peer_id": update(2).peer_id},
+        "both": {},
+    }
+    other = others[same]
+    assert await complete(store, 1, **other) == 1
+    await store.announce(update(1, "x", bytes_left=0, **other))
+    store.clock.now += DAY
+    assert await complete(store, 1, **other) == 2
+
+
+async def test_completions_of_other_peers_count(store: Store) -> None:
+    """Neighbours behind one address have different ports."""
+    for peer in range(1, 6):
+        assert await complete(store, peer, endpoint=endpoint(1, port=7000 + peer)) == peer
+    assert await complete(store, 1, torrent=2) == 1
+
+
+async def test_the_last_64_completions_are_kept(store: Store) -> None:
+    for peer in range(1, 66):
+        assert await complete(store, peer) == peer
+        await store.announce(update(peer, "x", bytes_left=0))
+    held = await store.redis.hget(store.keys.torrent(info_hash(1)), "completions")
+    assert len(held) == 64 * 28
+    assert await complete(store, 2) == 65, "still kept"
+    await store.announce(update(2, "x", bytes_left=0))
+    assert await complete(store, 1) == 66, "the first of 65 is forgotten"
+    store.clock.now += DAY
+    await complete(store, 70)
+    assert len(await store.redis.hget(store.keys.torrent(info_hash(1)), "completions")) == 28
+
+
+@pytest.mark.parametrize("held", ["", "x", "z" * 28, "0" * 28, "f" * 5000, "\u00e9" * 100])
+async def test_invalid_remembered_completions_stop_no_count(store: Store, held: str) -> None:
+    await store.announce(update(9, "s"))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "completions", held)
+    assert await complete(store, 1) == 1
+    assert await check_invariants(store.redis, store.keys) == 2
+
+
+async def test_a_user_who_was_a_leecher_counts_under_another_peer_id(private: Store) -> None:
+    await private.announce(update(1, "s", passkey=ALICE))
+    await private.announce(update(1, "x", passkey=ALICE))
+    await private.announce(update(2, "s", passkey=ALICE, bytes_left=0))
+    assert (await private.announce(update(3, "c", passkey=BOB, bytes_left=0))).completions == 0
+    assert (await private.announce(update(2, "c", passkey=ALICE, bytes_left=0))).completions == 1
+    assert (await private.users.find("7")).snatches == 1
+    assert (await private.users.find("8")).snatches == 0
+
+
+async def test_a_leecher_of_an_older_store_counts(private: Store) -> None:
+    """Its account was written before the field `leeched` existed."""
+    await private.announce(update(1, "s", passkey=ALICE))
+    await private.redis.hdel(private.keys.user_torrent("7", "1"), "leeched")
+    done = update(2, "c", passkey=ALICE, bytes_left=0)
+    assert (await private.announce(done)).completions == 1

@@ -1,0 +1,200 @@
+"""The maximum credit of a user: a rate, per torrent and in total (row T13)."""
+
+import asyncio
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, update
+from tracker.store.swarms.codec import PeerUpdate
+
+RATE, USER_RATE = 100, 250
+EXACT = 2**53 - 1
+
+
+@pytest.fixture
+async def limited(make_store: MakeStore) -> Store:
+    """100 bytes a second per torrent, 250 a second in total, accumulated over at most 1000 s."""
+    store = await make_store(
+        private=True, peer_memory=100_000, max_credit=RATE, max_user_credit=USER_RATE, credit_saved=1000
+    )
+    await store.users.add("7", ALICE)
+    await store.users.add("8", BOB)
+    return store
+
+
+def alice(peer: int = 1, event: str = "u", **changes: Any) -> PeerUpdate:
+    return update(peer, event, passkey=ALICE, **changes)
+
+
+async def uploaded(store: Store, user_id: str = "7") -> int:
+    return (await store.users.find(user_id)).uploaded
+
+
+async def account(store: Store, torrent_id: str = "1") -> dict[str, str]:
+    return text(await store.redis.hgetall(store.keys.user_torrent("7", torrent_id)))
+
+
+@pytest.mark.parametrize("together", [False, True])
+async def test_three_hundred_announces_within_a_tenth_of_a_second_earn_what_the_rate_allows(
+    limited: Store, together: bool
+) -> None:
+    """Each of them once earned a second's worth: 40.3 GB in 0.09 s."""
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 0.09
+    claims = [alice(uploaded=n * RATE) for n in range(1, 301)]
+    if together:
+        await asyncio.gather(*map(limited.announce, claims))
+    else:
+        for claim in claims:
+            await limited.announce(claim)
+    assert await uploaded(limited) <= RATE * 0.09
+    assert int(await limited.redis.get(limited.keys.stat("credit_cut"))) >= 299 * RATE
+
+
+async def test_many_peers_of_a_user_on_a_torrent_share_one_rate(limited: Store) -> None:
+    for peer in range(1, 51):
+        await limited.announce(alice(peer, "s"))
+    limited.clock.now += 10
+    for peer in range(1, 51):
+        await limited.announce(alice(peer, uploaded=EXACT))
+    assert await uploaded(limited) == 10 * RATE
+    assert (await account(limited))["credited"] == str((START + 10) * 1000)
+
+
+async def test_two_peers_of_a_user_share_the_accumulated_credit(limited: Store) -> None:
+    """The peer that announces a second later loses nothing while both together stay below the rate."""
+    for peer in (1, 2):
+        await limited.announce(alice(peer, "s"))
+    limited.clock.now += 99
+    await limited.announce(alice(1, uploaded=4000))
+    limited.clock.now += 1
+    await limited.announce(alice(2, uploaded=5000))
+    assert await uploaded(limited) == 9000
+
+
+async def test_started_credits_no_upload_for_an_absence(limited: Store) -> None:
+    """Neither do the announces after it."""
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 10
+    await limited.announce(alice(event="x", uploaded=500))
+    limited.clock.now += 50_000
+    await limited.announce(alice(event="s", uploaded=500 + 50_000 * RATE))
+    assert await uploaded(limited) == 500
+    limited.clock.now += 1
+    await limited.announce(alice(uploaded=EXACT))
+    assert await uploaded(limited) == 500 + RATE
+    assert (await account(limited))["uploaded"] == str(min(EXACT, 500 + EXACT - 500 - 50_000 * RATE))
+
+
+async def test_started_during_a_session_credits_no_upload(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 100
+    await limited.announce(alice(event="s", uploaded=100))
+    limited.clock.now += 1
+    await limited.announce(alice(uploaded=130))
+    assert await uploaded(limited) == 30
+
+
+async def test_an_update_by_a_remembered_peer_is_credited(limited: Store) -> None:
+    """It was reaped while its client went on: the tracker was unavailable, or announces were lost."""
+    await limited.announce(alice(event="s"))
+    assert await limited.silence(alice()) == 1
+    limited.clock.now += 5000
+    await limited.announce(alice(uploaded=4321))
+    assert await uploaded(limited) == 4321
+
+
+@pytest.mark.parametrize("event", ["s", "u"])
+async def test_a_new_peer_id_accumulates_no_credit_for_an_absence(limited: Store, event: str) -> None:
+    await limited.announce(alice(event="s"))
+    await limited.announce(alice(event="x"))
+    limited.clock.now += 50_000
+    await limited.announce(alice(2, event))
+    limited.clock.now += 2
+    await limited.announce(alice(2, uploaded=EXACT))
+    assert await uploaded(limited) == 2 * RATE
+
+
+async def test_the_current_rate_applies(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=10 * RATE))
+    slower = limited.rules.current.__class__(
+        private=True, peer_memory=3600, max_credit=10, max_user_credit=USER_RATE, credit_saved=1000
+    )
+    limited.rules.current = slower
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=EXACT))
+    assert await uploaded(limited) == 10 * RATE + 10 * 10
+
+
+async def test_all_torrents_of_a_user_share_a_rate(limited: Store) -> None:
+    """Unused credit accumulates for two intervals."""
+    torrents = range(1, 31)
+    for torrent in torrents:
+        await limited.announce(alice(torrent=torrent, event="s"))
+    limited.clock.now += 5000
+    for torrent in torrents:
+        await limited.announce(alice(torrent=torrent, uploaded=EXACT))
+    assert await uploaded(limited) == 1000 * USER_RATE
+    for torrent in torrents:
+        await limited.announce(alice(torrent=torrent))
+    limited.clock.now += 10
+    for torrent in torrents:
+        await limited.announce(alice(torrent=torrent, uploaded=EXACT))
+    assert await uploaded(limited) == 1010 * USER_RATE
+    await limited.announce(update(1, "s", passkey=BOB, torrent=40))
+    limited.clock.now += 10
+    await limited.announce(update(1, passkey=BOB, torrent=40, uploaded=700))
+    assert await uploaded(limited, "8") == 700, "another user has a rate of their own"
+
+
+async def test_the_rate_applies_to_upload_and_download(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=10 * RATE, downloaded=10 * RATE))
+    user = await limited.users.find("7")
+    assert (user.uploaded, user.downloaded) == (10 * RATE, 10 * RATE)
+
+
+async def test_an_older_account_has_credit_since_its_peer_announced(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    await limited.redis.hdel(limited.keys.user_torrent("7", "1"), "credited")
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=EXACT))
+    assert await uploaded(limited) == 10 * RATE
+
+
+@pytest.mark.parametrize("held", ["many", "nan", "inf", "-inf", "9" * 30, "", "-5", "1e300"])
+async def test_invalid_times_add_no_credit(limited: Store, held: str) -> None:
+    await limited.announce(alice(event="s"))
+    await limited.redis.hset(limited.keys.user_torrent("7", "1"), "credited", held)
+    await limited.redis.hset(limited.keys.user("7"), mapping={"credited_up": held, "credited_down": held})
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=EXACT, downloaded=EXACT))
+    user = await limited.users.find("7")
+    assert (user.uploaded, user.downloaded) == (10 * RATE, 10 * RATE)
+
+
+async def test_a_clock_step_back_credits_nothing_twice(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    limited.clock.now += 100
+    await limited.announce(alice(uploaded=100 * RATE))
+    limited.clock.now -= 3
+    await limited.announce(alice(uploaded=200 * RATE))
+    limited.clock.now += 3
+    await limited.announce(alice(uploaded=300 * RATE))
+    assert await uploaded(limited) == 100 * RATE
+
+
+async def test_multiplied_bytes_count_up_to_the_rate(limited: Store) -> None:
+    await limited.announce(alice(event="s"))
+    await limited.redis.hset(limited.keys.torrent(info_hash(1)), "multi_up", "3")
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=200))
+    limited.clock.now += 10
+    await limited.announce(alice(uploaded=900))
+    assert await uploaded(limited) == 600 + 10 * RATE
+    assert await limited.redis.get(limited.keys.stat("credit_cut")) == b"1100"

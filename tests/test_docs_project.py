@@ -1,0 +1,43 @@
+"""What README.md, CONTRIBUTING.md and SECURITY.md say of the project is true."""
+
+import re
+from pathlib import Path
+
+from tracker.settings.model import Settings
+
+ROOT = Path(__file__).parents[1]
+README = (ROOT / "README.md").read_text(encoding="utf-8")
+
+
+def test_the_readme_names_each_front_end() -> None:
+    """The first screen says over which protocols the tracker serves now, and which follow."""
+    names = {"http": "HTTP", "udp": "UDP", "websocket": "WebSocket"}
+    now, _, later = README.partition("- **Serves** ")[2].partition("\n- ")[0].partition(". ")
+    here = {path.name for path in (ROOT / "tracker/frontends").iterdir() if (path / "__init__.py").exists()}
+    assert {name for name, word in names.items() if word in now} == here
+    assert {name for name, word in names.items() if word in later} == names.keys() - here
+
+
+def test_the_commands_that_the_pages_for_contributors_name_exist() -> None:
+    makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
+    for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
+        text = (ROOT / page).read_text(encoding="utf-8")
+        for target in re.findall(r"(?:`|^    )make ([a-z-]+)", text, re.MULTILINE):
+            assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: make {target}"
+
+
+def test_the_defaults_are_those_that_the_security_page_names() -> None:
+    settings = Settings()
+    assert set(settings.http.listen) == {"0.0.0.0:6969", "[::]:6969"}
+    assert settings.admin.listen == ("127.0.0.1:6970",)
+    assert settings.redis.url is None
+    text = (ROOT / "SECURITY.md").read_text(encoding="utf-8")
+    assert "The announce port listens on all addresses. The admin port listens on 127.0.0.1 and" in " ".join(
+        text.split()
+    )
+
+
+def test_there_is_no_url_of_the_project_in_its_metadata() -> None:
+    """It has none. One that is not the project's own would send reports to others."""
+    assert "[project.urls]" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
+    assert "no public address" in " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())

@@ -1,0 +1,68 @@
+"""Waiting for what other processes, connections and servers do: a condition is polled, so that nothing waits for a
+fixed time."""
+
+import asyncio
+import inspect
+import time
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine
+from contextlib import asynccontextmanager, suppress
+from typing import Any
+
+SECONDS = 60.0
+"""Patience, not a promise: a busy machine takes its time."""
+_POLL_SECONDS = 0.01
+
+
+def until(
+    condition: Callable[[], bool], seconds: float = SECONDS, poll_seconds: float = _POLL_SECONDS
+) -> float:
+    """Blocks until ``condition`` holds; the seconds that took. Fails after ``seconds``."""
+    began = time.monotonic()
+    while not condition():
+        assert time.monotonic() < began + seconds, f"it did not happen within {seconds:g} s"
+        time.sleep(poll_seconds)
+    return time.monotonic() - began
+
+
+async def eventually(
+    condition: Callable[[], bool | Awaitable[bool]],
+    seconds: float = SECONDS,
+    ignored: tuple[type[Exception], ...] = (),
+) -> float:
+    """The same in a coroutine; ``condition`` may be a coroutine function. An exception in ``ignored`` counts as "not
+    yet"."""
+    began = time.monotonic()
+    while not await holds(condition, ignored):
+        assert time.monotonic() < began + seconds, f"it did not happen within {seconds:g} s"
+        await asyncio.sleep(_POLL_SECONDS)
+    return time.monotonic() - began
+
+
+async def holds(
+    condition: Callable[[], bool | Awaitable[bool]], ignored: tuple[type[Exception], ...] = ()
+) -> bool:
+    """What ``condition`` says now."""
+    with suppress(*ignored):
+        found = condition()
+        return await found if inspect.isawaitable(found) else bool(found)
+    return False
+
+
+async def loop_turns(number: int) -> None:
+    """Gives other tasks so many turns of the event loop."""
+    for _ in range(number):
+        await asyncio.sleep(0)
+
+
+@asynccontextmanager
+async def in_background(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
+    """They run until the block ends, and are cancelled then, as a killed process would end them."""
+    tasks = [asyncio.Task(coroutine) for coroutine in coroutines]
+    try:
+        yield
+    finally:
+        for task in tasks:
+            task.cancel()
+        for task in tasks:
+            with suppress(asyncio.CancelledError):
+                await task
