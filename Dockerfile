@@ -1,9 +1,9 @@
-# The tracker in an image: no root, nothing writable but /data, no build tools, no pip.
+# The tracker in an image, as an ordinary user: only /data is writable, and there are no build tools and no pip.
 #   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
-# It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges; compose.yaml does so.
-# The base is named by version, so that a build takes Debian's repairs along; --build-arg BASE=python@sha256:… takes one image for good.
+# It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges, as in compose.yaml.
+# The base is named by version, so that a build gets Debian's security fixes. --build-arg BASE=python@sha256:… pins it.
 ARG PYTHON_VERSION=3.13
-ARG BASE=python:${PYTHON_VERSION}-slim-bookworm
+ARG BASE=python:${PYTHON_VERSION}-slim-trixie
 
 FROM ${BASE} AS build
 WORKDIR /src
@@ -16,15 +16,16 @@ RUN WORK=/tmp/work sh deploy/image/install.sh /opt/tracker
 FROM ${BASE}
 ARG VERSION=unknown
 ARG REVISION=unknown
+# The licences of the tracker and its Python dependencies; those of Debian's packages are in /usr/share/doc.
 LABEL org.opencontainers.image.title="swarmkeeper" \
     org.opencontainers.image.description="An async BitTorrent tracker whose state is a readable Redis layout" \
-    org.opencontainers.image.licenses="MIT" \
+    org.opencontainers.image.licenses="MIT AND 0BSD AND Apache-2.0 AND BSD-2-Clause AND BSD-3-Clause AND GPL-2.0-only AND ISC AND MPL-2.0 AND PSF-2.0" \
     org.opencontainers.image.version="${VERSION}" \
     org.opencontainers.image.revision="${REVISION}"
 COPY deploy/image/system.sh /tmp/system.sh
-RUN sh /tmp/system.sh / && rm /tmp/system.sh
+RUN sh /tmp/system.sh && rm /tmp/system.sh
 COPY --from=build /opt/tracker /opt/tracker
-# Inside a container the admin port has to listen on every address to be reached at all; publish it to 127.0.0.1 only.
+# In a container the admin port must listen on all addresses to be reachable. Publish it on 127.0.0.1 only.
 ENV PATH=/opt/tracker/bin:$PATH \
     PYTHONDONTWRITEBYTECODE=1 \
     TRACKER_DATA__DIRECTORY=/data \

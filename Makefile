@@ -15,26 +15,31 @@ PIP := $(BIN)/python -m pip --quiet --quiet --disable-pip-version-check install
 LOCKED := --require-hashes --no-build-isolation --use-pep517
 LOCK := $(BIN)/uv pip compile --quiet --upgrade --universal --python-version 3.11 --generate-hashes \
 	--no-emit-index-url --custom-compile-command "make lock"
+# Tests wait more than they compute; those marked serial measure, and run alone.
+PROCESSES := $(shell expr 2 \* `getconf _NPROCESSORS_ONLN 2>/dev/null || echo 1` + 1)
+PARALLEL := $(BIN)/python -m pytest --numprocesses $(PROCESSES) --dist worksteal --serial without
+SERIAL := $(BIN)/python -m pytest --numprocesses 0 --serial only
 # Python runs, and the environment still lies where it was made (scripts in it name their place).
 SOUND := $(shell $(BIN)/python -I -c '' 2>/dev/null && [ "`cat $(VENV)/.made`" = "$(CURDIR)" ] && echo yes)
 
 unexport VIRTUAL_ENV PYTHONPATH PYTHONHOME PYTHONSTARTUP
 unexport PIP_USER PIP_TARGET PIP_PREFIX PIP_ROOT PIP_REQUIRE_VIRTUALENV PIP_REQUIREMENT PIP_CONSTRAINT PIP_NO_DEPS
 
-.PHONY: help run test lint lint-rules lint-format lint-types format docs site bench bench-scale profile drill soak rude fuzz lock audit clean which-python always
+.PHONY: help run test test-parallel test-serial test-all lint lint-rules lint-format lint-types lint-lua format docs site bench bench-scale profile chaos soak slow-clients fuzz lock audit clean which-python always
 .NOTPARALLEL:
 .SUFFIXES:
 
 help:
 	@echo "make run      set up, and serve on port 6969"
-	@echo "make test     set up, and run all tests       ARGS='-m \"not slow\"' for the quick ones, '-n 0' one by one"
-	@echo "make lint     ruff and mypy                   make format puts the layout right"
+	@echo "make test     set up, and run the tests       ARGS='-m \"not slow\"' for the quick ones, '-n 0' one by one"
+	@echo "make test-all all tests, chaos experiments, long fuzzing: at most 45 minutes"
+	@echo "make lint     ruff, mypy and luacheck         make format puts the layout right"
 	@echo "make docs     write docs/settings.md and docs/keys.md from the code"
 	@echo "make site     build the documents as a site, into site/"
 	@echo "make bench    the benchmark                   bench-scale for large swarms and much load, profile for where it goes"
-	@echo "make drill    break things on purpose         ARGS=--list names the drills, ARGS=store-killed holds one; make soak runs long"
-	@echo "make rude     slow and rude clients beside honest ones"
-	@echo "make fuzz     coverage-guided input            ARGS='--seconds 60 query', else every target for a minute"
+	@echo "make chaos    break things on purpose         ARGS=--list names the experiments, ARGS=store-killed holds one; make soak runs long"
+	@echo "make slow-clients  thousands of slow clients beside honest ones"
+	@echo "make fuzz     coverage-guided input            ARGS='--seconds 60 http_request', else every target for a minute"
 	@echo "make lock     renew the locks in requirements/"
 	@echo "make audit    known vulnerabilities in them   ARGS=--strict fails when there are any"
 	@echo "make clean    remove what these commands made; data stays"
@@ -42,10 +47,22 @@ help:
 run: $(VENV)/.run
 	@exec $(BIN)/tracker serve $(ARGS)
 
+# pytest ends with 5 where no test is selected.
 test: $(VENV)/.dev
-	@exec $(BIN)/python -m pytest --numprocesses 2 $(ARGS)
+	@$(PARALLEL) $(ARGS); parallel=$$?; case $$parallel in 0|1|5) ;; *) exit $$parallel ;; esac; \
+	$(SERIAL) $(ARGS); serial=$$?; \
+	case $$parallel,$$serial in 0,0|0,5|5,0) ;; 5,5) exit 5 ;; *) exit 1 ;; esac
 
-lint: lint-rules lint-format lint-types
+test-parallel: $(VENV)/.dev
+	@exec $(PARALLEL) $(ARGS)
+
+test-serial: $(VENV)/.dev
+	@exec $(SERIAL) $(ARGS)
+
+test-all: $(VENV)/.dev
+	@$(BIN)/python tools/test_all.py $(ARGS)
+
+lint: lint-rules lint-format lint-types lint-lua
 
 lint-rules: $(VENV)/.dev
 	$(BIN)/ruff check .
@@ -54,39 +71,42 @@ lint-format: $(VENV)/.dev
 	$(BIN)/ruff format --check .
 
 lint-types: $(VENV)/.dev
-	$(BIN)/mypy --strict tracker tests
+	$(BIN)/mypy --strict
+
+lint-lua: $(VENV)/.dev
+	@$(BIN)/python tools/lint_lua.py
 
 format: $(VENV)/.dev
 	$(BIN)/ruff check --fix .
 	$(BIN)/ruff format .
 
 docs: $(VENV)/.run
-	$(BIN)/python -c "from tracker import settings_page as page; print(page.as_markdown(), end='')" > docs/settings.md
-	$(BIN)/python -c "from tracker.store import key_table as keys; print(keys.as_markdown(), end='')" > docs/keys.md
+	$(BIN)/python -c "from tracker.settings import reference as page; print(page.as_markdown(), end='')" > docs/settings.md
+	$(BIN)/python -c "from tracker.store.schema import table as keys; print(keys.as_markdown(), end='')" > docs/keys.md
 
 site: $(VENV)/.dev
 	@NO_MKDOCS_2_WARNING=1 $(BIN)/python -m mkdocs build --quiet --strict $(ARGS)
 
 bench: $(VENV)/.dev
-	@exec $(BIN)/python -m bench.run $(ARGS)
+	@exec $(BIN)/python -m loadtest.bench.run $(ARGS)
 
 bench-scale: $(VENV)/.dev
-	@exec $(BIN)/python -m bench.scale $(ARGS)
+	@exec $(BIN)/python -m loadtest.bench.scale $(ARGS)
 
 profile: $(VENV)/.dev
-	@exec $(BIN)/python -m bench.profile $(ARGS)
+	@exec $(BIN)/python -m loadtest.bench.profile $(ARGS)
 
-drill: $(VENV)/.dev
-	@exec $(BIN)/python -m drills $(ARGS)
+chaos: $(VENV)/.dev
+	@exec $(BIN)/python -m loadtest.chaos $(ARGS)
 
-rude: $(VENV)/.dev
-	@exec $(BIN)/python -m drills.rude $(ARGS)
+slow-clients: $(VENV)/.dev
+	@exec $(BIN)/python -m loadtest.clients.slow_clients $(ARGS)
 
 fuzz: $(VENV)/.dev
 	@exec $(BIN)/python -m fuzz $(ARGS)
 
 soak: $(VENV)/.dev
-	@exec $(BIN)/python -m drills.soak $(ARGS)
+	@exec $(BIN)/python -m loadtest.chaos.soak $(ARGS)
 
 lock: $(VENV)/.dev
 	$(LOCK) requirements/build.in --output-file requirements/build.txt

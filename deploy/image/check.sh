@@ -1,102 +1,220 @@
 #!/usr/bin/env bash
-# check.sh: does by hand what the Dockerfile does, where no Docker is needed: runs its RUN lines, starts what they
-# installed as the image would, and asks it whether it is healthy. As root it runs it as the image's user, on a root
-# file system that is read-only but for /data and /tmp; as anybody else, as that user.
+# check.sh: follows the Dockerfile without Docker, then starts the result as the image does and asks it for its health.
+# In place of the base image each stage gets the host's system folders, below overlays in memory and in a mount
+# namespace: nothing is installed into the host, and no file of it changes. The tracker runs in a network namespace.
+# It needs root. Where there is no root or no namespace it checks less, and says what it leaves out.
 set -euo pipefail
-cd "$(dirname "$0")/../.."
+self=$(realpath "$0")
+cd "${self%/deploy/image/check.sh}"
 
-work=$(mktemp -d -p /var/tmp) # not in /tmp, which gets another content below
-chmod 755 "$work"
-tracker=""
-clean_up() {
-    # TERM, for its init hands that on; killed itself, it would leave the tracker behind.
-    [ -z "$tracker" ] || { kill -TERM "$tracker" 2>/dev/null || true; wait "$tracker" 2>/dev/null || true; }
-    rm -rf "$work"
-}
-trap clean_up EXIT
+readonly NO_NAMESPACES=75
+readonly HEALTHY_WITHIN=120 STOPPED_WITHIN=20 # half seconds; Docker kills after 10 seconds
+readonly IMAGE_PATH=/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin
+readonly BASE_LIB=/usr/local/lib/python3.13
+readonly LOOPBACK_UP='
+import fcntl, socket, struct
+with socket.socket() as s:
+    fcntl.ioctl(s, 0x8914, struct.pack("16sh", b"lo", 1))
+'
 
 say() { printf 'image: %s\n' "$*"; }
+fail() { say "$*" >&2; exit 1; }
 
-# An interpreter that the image's user may run too: one below /root is closed to it.
-as_user=(setpriv --reuid 10001 --regid 10001 --clear-groups --no-new-privs)
-[ "$(id -u)" = 0 ] || as_user=()
-if [ "$(id -u)" = 0 ] && [ -x /usr/bin/python3 ] && ! /usr/bin/python3 -c 'import ensurepip' 2>/dev/null; then
-    apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -qq -y --no-install-recommends python3-venv >/dev/null
-fi
-for candidate in python3 /usr/bin/python3; do
-    PYTHON=$(command -v "$candidate") || continue
-    (cd / && "${as_user[@]}" "$PYTHON" -I -c 'import sys, ensurepip; sys.exit(sys.version_info < (3, 11))') 2>/dev/null && break
-    PYTHON=""
-done
-[ -n "$PYTHON" ] || { say "no Python here that user 10001 may run"; exit 1; }
-export PYTHON
+# The interpreter that stands in for the base image's: of the image's version if there is one.
+find_python() {
+    local candidate
+    for candidate in "${PYTHON:-}" "python$(sed -n 's/^ARG PYTHON_VERSION=//p' Dockerfile)" python3 /usr/bin/python3; do
+        "$candidate" -I -c 'import os, sys, ensurepip
+if sys.version_info < (3, 11): sys.exit(1)
+print(os.path.realpath(sys.executable))' 2>/dev/null && return
+    done
+    fail "no Python 3.11 or newer with its venv module"
+}
 
-say "installing from wheels into an empty environment"
-git ls-files -z -- requirements tracker deploy/image pyproject.toml README.md LICENSE CHANGELOG.md redis.conf \
-    | xargs -0 cp --parents -t "$(mkdir -p "$work/src" && echo "$work/src")"
-(cd "$work/src" && WORK="$work/scratch" sh deploy/image/install.sh "$work/opt")
-rm -rf "$work/src"
-tools=$(find "$work"/opt/bin "$work"/opt/lib/python3.*/site-packages -maxdepth 1 -regex '.*/\(\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?\|cmeel\(-.*\)?\)')
-[ -z "$tools" ] || { say "what builds is in the image: $tools"; exit 1; }
-open=$(find "$work/opt" -perm /6022 -not -type l)
-[ -z "$open" ] || { say "anybody may write, or gets rights by: $open"; exit 1; }
+# What .dockerignore lets in, in folder $1.
+copy_context() {
+    mkdir -p "$1"
+    sed -n 's/^!//p' .dockerignore | tar --create --exclude=__pycache__ --files-from=- | tar --extract --no-same-owner -C "$1"
+}
 
-mkdir -p "$work/data" "$work/tmp"
-init=()
-if [ "$(id -u)" = 0 ] && command -v apt-get >/dev/null; then
-    say "preparing the system"
-    rmdir "$work/data"
-    # What the base image brings along, and the image is not to have.
-    base=$work/usr/local
-    mkdir -p "$base/bin" "$base/lib/python3.13/"{ensurepip,site-packages/pip,site-packages/pip-25.0.dist-info}
-    touch "$base/bin/pip3" "$base/bin/python3" "$base/bin/su"
-    chmod 4755 "$base/bin/su"
-    sh deploy/image/system.sh "$work/"
-    [ "$(cd "$base" && find . -name '*pip*' -o -perm /6000)" = "" ] && [ -e "$base/bin/python3" ] && [ "$(stat -c %a "$work/data")" = 700 ] \
-        || { say "the system is not as it should be"; find "$base" -ls; exit 1; }
-    chmod 1777 "$work/tmp"
-    init=(tini -s --)
-fi
+check_installed() {
+    local found
+    found=$(find "$1"/bin "$1"/lib/python3.*/site-packages -maxdepth 1 \
+        -regex '.*/\(\(pip\|setuptools\|wheel\|hatchling\)\([-0-9.].*\)?\|cmeel\(-.*\)?\)')
+    [ -z "$found" ] || fail "build tools are in the image: $found"
+    found=$(find "$1" -perm /6022 -not -type l)
+    [ -z "$found" ] || fail "writable by everybody, or setuid: $found"
+}
 
-free_port() { "$PYTHON" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+# Starts "${serve[@]}", waits until "${health[@]}" succeeds, and stops it as Docker does.
+check_serving() {
+    local log=$1 status=0 tries
+    "${serve[@]}" >"$log" 2>&1 &
+    tracker=$!
+    for ((tries = HEALTHY_WITHIN; tries; tries--)); do
+        "${health[@]}" >/dev/null 2>&1 && break
+        kill -0 "$tracker" 2>/dev/null || tries=1
+        sleep 0.5
+    done
+    ((tries)) || { cat "$log"; fail "not healthy"; }
+    say "healthy"
+    kill -TERM "$tracker"
+    for ((tries = STOPPED_WITHIN; tries; tries--)); do
+        kill -0 "$tracker" 2>/dev/null || break
+        sleep 0.5
+    done
+    ((tries)) || { cat "$log"; fail "still running 10 seconds after SIGTERM"; }
+    wait "$tracker" || status=$?
+    tracker=""
+    ((status == 0)) || { cat "$log"; fail "ended with status $status"; }
+    say "stopped"
+}
 
-# The variables of the image, and ports of our own.
-run=(env -i "PATH=$work/opt/bin:/usr/bin:/bin" HOME=/nonexistent PYTHONDONTWRITEBYTECODE=1
-    "TRACKER_DATA__DIRECTORY=$work/data" "TRACKER_HTTP__LISTEN=127.0.0.1:$(free_port)" "TRACKER_ADMIN__LISTEN=127.0.0.1:$(free_port)")
-serve=("${run[@]}" "${init[@]}" tracker serve)
-if [ "$(id -u)" = 0 ]; then
-    if unshare --mount true 2>/dev/null; then
-        say "starting it as user 10001 on a read-only root"
-        # shellcheck disable=SC2016 # expanded by the inner shell
-        serve=(unshare --mount bash -c '
-            set -e
-            work=$1; shift
-            mount --make-rprivate /
-            mount --bind "$work/data" "$work/data"
-            mount --bind "$work/tmp" /tmp
-            mount -o remount,bind,ro /
-            if touch /probe 2>/dev/null; then echo "the root file system is writable" >&2; exit 1; fi
-            exec "$@"
-            ' - "$work" "${as_user[@]}" --inh-caps=-all --bounding-set=-all "${serve[@]}")
-    else
-        say "starting it as user 10001; no mount namespaces here, so the root file system stays writable"
-        serve=("${as_user[@]}" "${serve[@]}")
+# A root for stage $1: the host's system folders, each below an overlay in memory. Other folders, such as /home, are
+# left out. The build stage sees the caller's home too, for pip's configuration and cache.
+new_root() {
+    local folder prefix file
+    root=$work/$1/root layers=$work/$1/layers
+    mkdir -p "$root"
+    mount -t tmpfs -o mode=755 tmpfs "$root"
+    for folder in /bin /etc /lib* /opt /sbin /usr /var; do
+        if [ -L "$folder" ]; then
+            cp -a "$folder" "$root"
+        elif [ -d "$folder" ]; then
+            overlay "$folder" || exit "$NO_NAMESPACES"
+        fi
+    done
+    for file in /etc/hosts /etc/resolv.conf; do # both may be mounts, or links to elsewhere
+        rm -f "$root$file" && cp "$file" "$root$file"
+    done
+    mkdir -p "$root"/{dev,proc,run}
+    install -d -m 1777 "$root/tmp"
+    mount --rbind /proc "$root/proc"
+    mount --rbind /dev "$root/dev"
+    [ "$1" = final ] || [ -d "$root$HOME" ] || overlay "$HOME" || true
+    if [ ! -x "$root$python" ]; then
+        prefix=$("$python" -I -c 'import sys; print(sys.base_prefix)')
+        mkdir -p "$root$prefix" && mount --bind "$prefix" "$root$prefix" && mount -o remount,bind,ro "$root$prefix"
     fi
-fi
-(cd "$work/data" && exec "${serve[@]}") >"$work/log" 2>&1 &
-tracker=$!
+    rm -rf "$root/opt/tracker"
+    # What a base image brings along: the image must not keep the first three, but the last.
+    mkdir -p "$root$BASE_LIB"/{ensurepip,site-packages/pip}
+    install -m 4755 /dev/null "$root/usr/local/bin/su"
+    install -m 755 /dev/null "$root/usr/local/bin/kept"
+}
 
-healthy() { (cd / && "${run[@]}" tracker health) >/dev/null 2>&1; }
-for _ in $(seq 60); do
-    healthy && break
-    kill -0 "$tracker" 2>/dev/null || break
-    sleep 0.5
-done
-healthy || { say "it is not healthy"; cat "$work/log"; exit 1; }
-say "healthy"
-kill -TERM "$tracker"
-status=0
-wait "$tracker" || status=$?
+overlay() {
+    mkdir -p "$root$1" "$layers$1"/{upper,work}
+    mount -t overlay overlay "$root$1" \
+        -o "lowerdir=$1,upperdir=$layers$1/upper,workdir=$layers$1/work" 2>/dev/null
+}
+
+copy() {
+    local from=$work/context target name
+    if [[ $1 == --from=* ]]; then from=$work/${1#--from=}/root && shift; fi
+    target=${!#}
+    [[ $target == /* ]] || target=$directory/$target
+    for name in "${@:1:$#-1}"; do
+        if [ -d "$from/$name" ]; then
+            mkdir -p "$root$target" && cp -a "$from/$name/." "$root$target"
+        else
+            mkdir -p "$root${target%/*}" && cp -a "$from/$name" "$root$target"
+        fi
+    done
+}
+
+# Follows the Dockerfile, instruction by instruction. Leaves the last stage in $root, and what it sets in globals.
+build() {
+    local instruction words
+    local -a list
+    while read -r instruction words; do
+        read -ra list <<<"$words"
+        case $instruction in
+            FROM)
+                stage=${list[2]:-final} # FROM base AS stage
+                say "stage $stage"
+                new_root "$stage"
+                directory=/ user="" variables=() entrypoint=() command=() health=()
+                ;;
+            WORKDIR) directory=$words && mkdir -p "$root$directory" ;;
+            COPY) copy "${list[@]}" ;;
+            RUN) chroot "$root" env -C "$directory" "${variables[@]}" "PYTHON=$python" sh -c "$words" || fail "failed: RUN $words" ;;
+            ENV) eval "variables+=($words)" ;;
+            USER) user=$words ;;
+            ENTRYPOINT) mapfile -t entrypoint < <(words_of_json "$words") ;;
+            CMD) mapfile -t command < <(words_of_json "$words") ;;
+            HEALTHCHECK) mapfile -t health < <(words_of_json "${words##* CMD }") ;;
+            ARG | LABEL | EXPOSE | VOLUME | STOPSIGNAL) ;;
+            *) fail "cannot follow: $instruction $words" ;;
+        esac
+    done < <(sed -e '/^#/d' -e '/^$/d' -e ':join' -e '/\\$/{' -e 'N;s/\\\n *//;b join' -e '}' Dockerfile)
+}
+
+words_of_json() { "$python" -I -c 'import json, sys; print(*json.loads(sys.argv[1]), sep="\n")' "$1"; }
+
+# In the namespaces, as their root.
+check_image() {
+    export PATH=$IMAGE_PATH
+    mount -t tmpfs -o mode=755 tmpfs "$work"
+    copy_context "$work/context"
+    build
+    check_installed "$root/opt/tracker"
+    local found folder
+    found=$(find "$root$BASE_LIB" -maxdepth 2 -name '*pip*'; find "$root"/{etc,opt,usr,var} -type f -perm /6000)
+    [ -z "$found" ] || fail "pip, or setuid or setgid files, are in the image: $found"
+    [ -e "$root/usr/local/bin/kept" ] || fail "system.sh removes too much"
+    [ "$(stat -c '%a %u:%g' "$root/data")" = "700 $user" ] || fail "/data does not belong to the image's user alone"
+
+    say "starting as user $user on a read-only root"
+    mount --bind "$root/data" "$root/data"
+    mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
+    for folder in "$layers"/*/ "$layers"; do
+        folder=$root/${folder#"$layers"}
+        ! mountpoint -q "$folder" || mount -o remount,bind,ro "$folder"
+    done
+    ! touch "$root/probe" 2>/dev/null || fail "the root file system is writable"
+    local -a as_user=(chroot "$root" env -i -C "$directory" "${variables[@]}" HOME=/ TINI_SUBREAPER=
+        setpriv --reuid "${user%:*}" --regid "${user#*:}" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
+    # shellcheck disable=SC2016 # expanded by the inner shell
+    serve=(unshare --net sh -c '"$0" -I -c "$1" && shift && exec "$@"' "$python" "$LOOPBACK_UP"
+        "${as_user[@]}" "${entrypoint[@]}" "${command[@]}")
+    health=(eval 'nsenter --net="/proc/$tracker/ns/net"' "${as_user[*]@Q}" "${health[*]@Q}")
+    check_serving "$work/log"
+}
+
+check_without_namespaces() {
+    say "no root, or no mount namespaces. Not checked: the Dockerfile's order, system.sh, the image's user, the read-only root" >&2
+    copy_context "$work/src"
+    (cd "$work/src" && PYTHON=$python WORK=$work/scratch sh deploy/image/install.sh "$work/opt")
+    check_installed "$work/opt"
+    mkdir "$work/data"
+    local -a run=(env -i -C "$work/data" "PATH=$work/opt/bin:$IMAGE_PATH" HOME=/nonexistent PYTHONDONTWRITEBYTECODE=1
+        "TRACKER_DATA__DIRECTORY=$work/data" "TRACKER_HTTP__LISTEN=127.0.0.1:$(free_port)"
+        "TRACKER_ADMIN__LISTEN=127.0.0.1:$(free_port)")
+    serve=("${run[@]}" tracker serve) health=("${run[@]}" tracker health)
+    check_serving "$work/log"
+}
+
+free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
+
+python=$(find_python)
+if [ "${1:-}" = --inside ]; then
+    work=$2
+    check_image
+    exit
+fi
+
+work=$(mktemp -d -p /var/tmp)
 tracker=""
-[ "$status" = 0 ] || { say "it ended with status $status"; cat "$work/log"; exit 1; }
-say "stopped, all well"
+trap '[ -z "$tracker" ] || kill -KILL "$tracker" 2>/dev/null || true; rm -rf "$work"' EXIT
+namespaces=(unshare --mount --pid --fork --kill-child --mount-proc)
+status=$NO_NAMESPACES
+if [ "$(id -u)" = 0 ] && "${namespaces[@]}" true 2>/dev/null; then
+    status=0
+    PYTHON=$python "${namespaces[@]}" bash "$self" --inside "$work" || status=$?
+fi
+if ((status == NO_NAMESPACES)); then
+    check_without_namespaces
+else
+    exit "$status"
+fi
