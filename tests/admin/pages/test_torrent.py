@@ -77,7 +77,8 @@ async def test_invalid_cursors_start_at_the_beginning(
     store: Store, browser: aiohttp.ClientSession, cursor: str
 ) -> None:
     await store.announce(update(1))
-    await get(browser, f"{HERE}/peers?cursor={cursor}")
+    page = await get(browser, f"{HERE}/peers?cursor={cursor}")
+    assert "11.0.0.1:6881" in page.text
 
 
 async def test_names_of_peers_and_sites_are_escaped(

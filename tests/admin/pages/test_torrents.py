@@ -124,19 +124,32 @@ async def test_a_search_with_many_matches_is_paged(admin: Admin, browser: aiohtt
     assert seen == hashes
 
 
-@pytest.mark.parametrize(
-    "query",
-    [
-        "page=0", "page=-1", "page=x", "page=99999999999999999999", "page=1000000", "sort=password", "sort=",
-        "order=up", "sort=score", "sort=score&page=7", "q=%00", "q=%ff%fe", "q=%ed%a0%80",
-        "q=" + "a" * 5000, "q=%20", "q=*", "q=%5B", "sort=seeders&sort=score",
-    ],
-)  # fmt: skip
+INVALID_QUERIES = [
+    "page=0", "page=-1", "page=x", "page=99999999999999999999", "sort=password", "sort=", "order=up",
+    "sort=seeders&sort=score", "sort=score", "q=%20",
+]  # fmt: skip
+EMPTY_QUERIES = [
+    "page=1000000", "sort=score&page=7", "q=%00", "q=%ff%fe", "q=%ed%a0%80", "q=" + "a" * 5000,
+    "q=*", "q=%5B",
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("query", INVALID_QUERIES)
 async def test_invalid_query_parameters_become_defaults(
     admin: Admin, browser: aiohttp.ClientSession, query: str
 ) -> None:
     await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
-    await get(browser, f"/torrents?{query}")
+    page = await get(browser, f"/torrents?{query}")
+    assert page.torrents == [info_hash(1).hex()]
+
+
+@pytest.mark.parametrize("query", EMPTY_QUERIES)
+async def test_queries_that_match_nothing_show_no_torrent(
+    admin: Admin, browser: aiohttp.ClientSession, query: str
+) -> None:
+    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    page = await get(browser, f"/torrents?{query}")
+    assert page.torrents == []
 
 
 async def test_an_invalid_cursor_is_refused(browser: aiohttp.ClientSession) -> None:

@@ -106,15 +106,15 @@ async def test_a_month_shows_its_own_counts_and_links(admin: Admin, browser: aio
     page = await get(browser, f"/world?month={month}")
     assert "5 in 1 country" in page.text
     assert f"/world/countries?month={month}" in page.hrefs
-    assert "No location data for" in (await get(browser, "/world?month=2001-01")).text
+    for empty in ("2001-01", "9999-12"):
+        assert "No location data for" in (await get(browser, f"/world?month={empty}")).text
 
 
-@pytest.mark.parametrize(
-    "month", ["x", "2026-13", "0000-01", "2026-1", "%00", "2026-11%0a", "9999-12", "٢٠٢٦-١١"]
-)
+@pytest.mark.parametrize("month", ["x", "2026-13", "0000-01", "2026-1", "%00", "2026-11%0a", "٢٠٢٦-١١"])
 async def test_invalid_months_show_all_time(browser: aiohttp.ClientSession, month: str) -> None:
     for path in ("/world", "/world/cities"):
-        await get(browser, f"{path}?month={quote(month, safe='%')}")
+        found = await get(browser, f"{path}?month={quote(month, safe='%')}")
+        assert found.text == (await get(browser, path)).text
 
 
 async def test_a_long_table_is_paged(admin: Admin, browser: aiohttp.ClientSession) -> None:

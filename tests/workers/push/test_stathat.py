@@ -12,7 +12,7 @@ import sys
 from collections.abc import AsyncIterator, Callable
 from contextlib import suppress
 from http.client import HTTPConnection
-from typing import Literal
+from typing import Literal, get_args
 
 import pytest
 from structlog.testing import capture_logs
@@ -30,20 +30,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.push.stathat import StatHat, parse_reply, stat_name
 
-FAULTS: list[Mode] = [
-    "slow",
-    "hang",
-    "500",
-    "503",
-    "error in json",
-    "garbage",
-    "empty",
-    "huge",
-    "redirect",
-    "404",
-    "403",
-    "bad key",
-]
+FAULTS = [mode for mode in get_args(Mode) if mode != "ok"]
 
 
 @pytest.fixture

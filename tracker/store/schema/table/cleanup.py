@@ -24,7 +24,7 @@ class Check(NamedTuple):
 
 _MEMBERS = Check("peers and addresses of torrents that are gone", "t:*", "(%x+)$")
 _ARRAY = Check("arrays without a swarm", "t:*", "^swarm:(%x+)")
-_UNIQUE = Check("unique users of torrents that are gone", "t:*", "torrents%.(%x+)")
+_UNIQUE = Check("unique users of torrents that are gone", "t:*", f"torrents%.({'%x' * 40})")
 
 CHECKS: dict[str, Check] = {
     "t:t:<ih>": Check("torrents that nobody registered and no sweep visits", rule="torrent"),
