@@ -1,4 +1,4 @@
-"""The documents say what the code does: the generated ones are compared, the written ones name what exists."""
+"""Generated pages are up to date, and written pages name only files, keys and settings that exist."""
 
 import re
 from collections.abc import Callable
@@ -23,7 +23,7 @@ PAGES = sorted([*DOCS.rglob("*.md"), *ROOT.glob("*.md")])
     ("page", "as_markdown"),
     [("settings.md", reference.as_markdown), ("keys.md", table.as_markdown)],
 )
-def test_a_generated_page_is_what_the_code_says(page: str, as_markdown: Callable[[], str]) -> None:
+def test_generated_pages_are_up_to_date(page: str, as_markdown: Callable[[], str]) -> None:
     assert (DOCS / page).read_text(encoding="utf-8") == as_markdown(), "run `make docs`"
 
 
@@ -33,19 +33,20 @@ def test_every_setting_is_on_its_page() -> None:
 
 
 NOT_KEYS = {"timeouts", "channel"}
-"""What keys.Keys builds besides keys: the beginning of many, and the names of channels."""
+"""Methods of keys.Keys that build no key: a common prefix, and channel names."""
 EXAMPLES: dict[str, object] = {
     "array": "s4",
     "name": "active",
-    "figure": "seeders",
+    "counter": "seeders",
+    "ranking": "seeders",
     "address": "192.0.2.1",
     "metric": "countries.France.users",
 }
-"""Arguments that are one of a few words, by parameter name."""
+"""Example values for parameters that allow only certain words, by parameter name."""
 
 
 def built_keys() -> dict[str, str]:
-    """What every builder of the key table makes, by its name."""
+    """An example key of every method of keys.Keys, by method name."""
     builder = keys.Keys("t:")
     made: dict[str, str] = {}
     for name, method in vars(keys.Keys).items():

@@ -87,7 +87,13 @@ def sample_names() -> Iterator[str]:
     }
     samples |= {"set": "hnr", "seen": "192.0.2.1", "month": "2026-11", "period": "all", "scope": "cities"}
     samples |= {"kind": "torrents", "queue": "sweep", "status": "failed", "precision": "60", "prefix": "-TR"}
-    samples |= {"figure": "seeders", "address": "192.0.2.1", "process": "0" * 16, "outcome": "joins"}
+    samples |= {
+        "counter": "seeders",
+        "ranking": "seeders",
+        "address": "192.0.2.1",
+        "process": "0" * 16,
+        "outcome": "joins",
+    }
     samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n"}
     for word in ("tid", "uid", "deadline", "minute", "window", "id"):
         samples[word] = "7"

@@ -81,9 +81,9 @@ def test_every_global_counter_has_a_row() -> None:
     counted |= set(re.findall(r"= '([a-z_]+)'", table))
     counted |= {"seeders", "leechers"}  # their names are built from the name of the ranking
     assert {"requests", "credit_cut"} < counted
-    for figure in counted:
-        row = row_of(f"stats:{figure}")
-        assert row is not None and row.pattern == "t:stats:<figure>" and figure in row.holds, figure
+    for counter in counted:
+        row = row_of(f"stats:{counter}")
+        assert row is not None and row.pattern == "t:stats:<counter>" and counter in row.holds, counter
 
 
 # Statistics

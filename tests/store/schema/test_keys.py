@@ -51,13 +51,14 @@ PLACEHOLDERS = {
     "status": "pending|running|retry|completed|failed",
     "token": "[0-9a-f]{12}",
     "digest": "[0-9a-f]{64}",
+    "counter": "(?!failures)[a-z_]+",
+    "ranking": "leechers|seeders|snatches|score",
 }
-FIGURES = {"t:stats:<figure>": "(?!failures)[a-z_]+", "t:i:<figure>": "leechers|seeders|snatches|score"}
 
 
 def pattern_of(row: str) -> re.Pattern[str]:
     def expand(match: re.Match[str]) -> str:
-        return f"(?:{FIGURES[row] if match[1] == 'figure' else PLACEHOLDERS[match[1]]})"
+        return f"(?:{PLACEHOLDERS[match[1]]})"
 
     return re.compile(re.sub("<([a-z]+)>", expand, row), re.DOTALL)
 
@@ -83,7 +84,8 @@ def built(keys: Keys) -> dict[str, str]:
         "array": "s4",
         "prefix": b"-TR",
         "passkey": ALICE,
-        "figure": "seeders",
+        "counter": "seeders",
+        "ranking": "seeders",
         "address": "192.0.2.1",
         "process": "0" * 16,
         "metric": "countries.United_Kingdom.users",

@@ -114,14 +114,14 @@ class Keys:
     def client_software(self, outcome: str, period: str) -> str:
         return f"{self.prefix}i:client:{outcome}:{period}"
 
-    def stat(self, figure: str) -> str:
-        return f"{self.prefix}stats:{figure}"
+    def stat(self, counter: str) -> str:
+        return f"{self.prefix}stats:{counter}"
 
     def failures(self) -> str:
         return f"{self.prefix}stats:failures"
 
-    def index(self, figure: str) -> str:
-        return f"{self.prefix}i:{figure}"
+    def index(self, ranking: str) -> str:
+        return f"{self.prefix}i:{ranking}"
 
     def empty_torrents(self) -> str:
         return f"{self.prefix}i:empty"

@@ -1,9 +1,9 @@
-"""The key table: what is in the store, key by key. docs/keys.md is made from it, and a test holds the store against it.
+"""The key table: every key in the store. docs/keys.md is generated from it, and a test compares a store with it.
 
 ``<ih>`` is an info hash and ``<pid>`` a peer id, each as 40 lowercase hex digits (raw ids may contain ``:``);
 ``<tid>`` is a decimal torrent id, ``<uid>`` a decimal user id.
 
-The rows lie by theme beside this file.
+Each file beside this one holds the rows of one subject.
 """
 
 from tracker.store.schema.table import access, jobs, stats, swarms, unique_users, users
@@ -26,16 +26,16 @@ def as_markdown() -> str:
     rows = "\n".join(f"| `{k.pattern}` | {k.type} | {k.holds} | {k.lifetime} | {k.writer} |" for k in KEYS)
     return f"""# Keys
 
-What the tracker keeps in its store, key by key. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an
-info hash and `<pid>` a peer id, each as 40 lowercase hex digits; `<tid>` is a decimal torrent id, `<uid>` a decimal
-user id.
+Every key that the tracker stores. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an info hash and
+`<pid>` a peer id, each as 40 lowercase hex digits. `<tid>` is a decimal torrent id, `<uid>` a decimal user id.
+`epoch s` and `epoch ms` are seconds and milliseconds since 1970. A score is that of a sorted set.
 
 | key | type | holds | lifetime | written by |
 |---|---|---|---|---|
 {rows}
 
-A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user` and `t:whitelist` by itself: all but the allow-list hold from
-the very next announce. After a change of the allow-list, publish anything on `t:whitelist` and it holds at once;
-without, within 5 seconds. Messages on `t:torrents` and `t:users` are welcome too; nothing is cached that they would
-have to clear.
+A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user` and `t:whitelist` itself. Changes apply from the next
+announce, except those of the allow-list, which the tracker caches for up to 5 seconds. Publish any message on
+`t:whitelist` to apply a change of the allow-list at once. Messages on `t:torrents` and `t:users` are allowed but not
+needed: the tracker caches neither torrents nor users.
 """

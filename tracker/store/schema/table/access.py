@@ -1,4 +1,4 @@
-"""Who may use the admin side."""
+"""Tokens, sessions and sign-in links of the admin port."""
 
 from tracker.store.schema.table.row import KeySpec
 
@@ -6,9 +6,9 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:admin:tokens",
         "ZSET",
-        "the ids of the admin side's tokens by their last use (epoch s, a minute coarse; 0: never)",
+        "ids of the admin tokens; score: last use (epoch s, to the minute; 0: never)",
         "for ever",
-        "command line, admin API; the admin port notes uses",
+        "command line, admin API; the admin port records uses",
     ),
     KeySpec(
         "t:admin:token:<token>",
@@ -20,23 +20,22 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:admin:sessions",
         "ZSET",
-        "`<digest>` of the sessions by their end (epoch s)",
-        "for ever; those that ended go at the next sign-in",
+        "`<digest>` of every session; score: its end (epoch s)",
+        "permanent; ended sessions are removed at the next sign-in",
         "sign_in.lua, sign-out",
     ),
     KeySpec(
         "t:admin:session:<digest>",
         "HASH",
-        "name, scope, csrf (what its forms must send), token (the id it began with; empty: a link), ends "
-        "(epoch s); `<digest>` is "
-        "the SHA-256 of the cookie, in hex",
+        "a session of a browser. name, scope, csrf (token that its forms must send), token (id of the token that "
+        "signed in; empty: a link), ends (epoch s). `<digest>` is the SHA-256 of the cookie, in hex",
         "until signed out, at most `session_seconds`",
         "sign_in.lua, sign-out",
     ),
     KeySpec(
         "t:admin:link:<digest>",
         "STRING",
-        "when the one-time sign-in link ends (epoch s); `<digest>` is the SHA-256 of its secret, in hex",
+        "when the one-time sign-in link expires (epoch s). `<digest>` is the SHA-256 of its secret, in hex",
         "until its first use, at most 15 minutes",
         "tracker, command line",
     ),

@@ -3,68 +3,66 @@
 from tracker.store.schema.table.row import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
-    KeySpec("t:job", "STRING", "the last job id given out", "for ever", "enqueue.lua"),
+    KeySpec("t:job", "STRING", "the last job id assigned", "permanent", "enqueue.lua"),
     KeySpec(
         "t:job:<id>",
         "HASH",
-        "a job: id, queue, status, fingerprint (of queue and payload), payload (JSON), retries, max_retries, "
-        "priority (-10 to 10), run_after, "
-        "deadline, created, started, finished (epoch ms; empty when there is none), error (of its last run), "
-        "cursor (how far it came)",
-        "until a day after it finished, and among the newest 10,000 of its queue and status",
+        "a job. id, queue, status; fingerprint (of queue and payload); payload (JSON); retries, max_retries; "
+        "priority (-10 to 10); run_after, deadline, created, started, finished (epoch ms or empty); error (of its "
+        "last run); cursor (its saved position)",
+        "until a day after it finished, or until 10,000 newer ones of its queue and status finished",
         "enqueue.lua, claim.lua, finish.lua, retry.lua; purge.lua deletes",
     ),
-    KeySpec("t:q", "SET", "the queues that ever had a job", "for ever", "enqueue.lua"),
+    KeySpec("t:q", "SET", "every queue that ever had a job", "permanent", "enqueue.lua"),
     KeySpec(
         "t:q:<queue>:<status>",
         "ZSET",
-        "the ids of a queue's jobs by status: pending and retry by when they may run, running by when the lease ends, "
-        "completed and failed by when they finished (epoch ms)",
-        "with the jobs",
+        "ids of a queue's jobs in this status. Score (epoch ms): for pending and retry the earliest start, for "
+        "running the end of the lease, for completed and failed the end",
+        "while there are such jobs",
         "enqueue.lua, claim.lua, extend.lua, finish.lua, retry.lua, purge.lua",
     ),
     KeySpec(
         "t:q:<queue>:running:tokens",
         "HASH",
-        "the token of whoever runs each job: a result with another one is void",
-        "with the lease",
+        "the current token of each running job. Results with another token are ignored",
+        "as long as the lease",
         "lease.lua",
     ),
     KeySpec(
         "t:q:<queue>:ready",
         "ZSET",
-        "jobs that may run, the next one first: by when they may (epoch ms), 60,000 earlier for each point of "
-        "priority, "
-        "1,260,000 later for a retry",
+        "jobs that may run now, the next one first; score: the earliest start (epoch ms), minus 60,000 per point of "
+        "priority, plus 1,260,000 for a retry",
         "until claimed",
         "enqueue.lua, claim.lua, finish.lua, retry.lua",
     ),
     KeySpec(
         "t:q:<queue>:delayed",
         "ZSET",
-        "jobs that may not run yet, by when they may (epoch ms)",
-        "until then",
+        "jobs that may not run yet; score: the earliest start (epoch ms)",
+        "until that time",
         "enqueue.lua, finish.lua; claim.lua",
     ),
     KeySpec(
         "t:q:<queue>:deadlines",
         "ZSET",
-        "jobs that wait and have a deadline, by it (epoch ms)",
+        "waiting jobs with a deadline; score: the deadline (epoch ms)",
         "until claimed",
         "enqueue.lua, finish.lua, retry.lua; claim.lua",
     ),
     KeySpec(
         "t:q:<queue>:fingerprints",
         "HASH",
-        "fingerprint -> id of the jobs that wait or run: the same payload is one job",
+        "fingerprint -> id of the waiting or running job with this payload",
         "until the job finishes",
         "enqueue.lua, retry.lua; claim.lua, finish.lua",
     ),
     KeySpec(
         "t:q:<queue>:slot",
         "STRING",
-        "start (epoch ms) of the last slot of time whose periodic job was enqueued",
-        "for ever",
+        "start of the last time slot whose periodic job was enqueued (epoch ms)",
+        "permanent",
         "enqueue_slot.lua",
     ),
 )

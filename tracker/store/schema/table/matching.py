@@ -1,4 +1,4 @@
-"""Which row of the key table a key belongs to."""
+"""Finds the row of the key table for a key."""
 
 import re
 from functools import cache
@@ -36,21 +36,18 @@ _PLACEHOLDERS = {
     "outcome": "joins|failures",
     "token": "[0-9a-f]{12}",
     "digest": "[0-9a-f]{64}",
-}
-_FIGURES = {
-    "t:stats:<figure>": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
+    "counter": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
-    "t:i:<figure>": "leechers|seeders|snatches|score",
+    "ranking": "leechers|seeders|snatches|score",
 }
 _ANY_WORD = "[^:]+"
 
 
 def _pattern(row: KeySpec) -> re.Pattern[str]:
-    """What the row's keys look like after the prefix."""
-    known = {**_PLACEHOLDERS, "figure": _FIGURES.get(row.pattern, _ANY_WORD)}
+    """Matches the row's keys, without the prefix."""
     parts = re.split("<([a-z_]+)>", row.pattern.removeprefix("t:"))
     made = [
-        f"(?:{known.get(part, _ANY_WORD)})" if number % 2 else re.escape(part)
+        f"(?:{_PLACEHOLDERS.get(part, _ANY_WORD)})" if number % 2 else re.escape(part)
         for number, part in enumerate(parts)
     ]
     return re.compile("".join(made), re.DOTALL)
@@ -61,11 +58,11 @@ def _head(row: KeySpec) -> str:
 
 
 _ROWS = sorted(((_head(row), _pattern(row), row) for row in KEYS), key=lambda each: -len(each[0]))
-"""Those that say most of how a key begins come first: `t:stats:failures` before `t:stats:<figure>`."""
+"""Rows with the longest literal beginning first: `t:stats:failures` before `t:stats:<counter>`."""
 
 
 def row_of(name: str) -> KeySpec | None:
-    """The row of a key, which is given without its prefix; None for a key that is not the tracker's."""
+    """Returns the row of a key without its prefix; None for a foreign key."""
     for row, pattern in _rows_by_first(name[:1]):
         if pattern.fullmatch(name):
             return row

@@ -1,11 +1,11 @@
-"""What is said of each key."""
+"""A row of the key table."""
 
 from dataclasses import dataclass
 
 
 @dataclass(frozen=True, slots=True)
 class KeySpec:
-    """One row of the key table."""
+    """The description of one kind of key: Redis type, content, lifetime and writers."""
 
     pattern: str
     type: str

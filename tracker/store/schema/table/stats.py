@@ -1,73 +1,72 @@
-"""Counters, rankings, scores, and figures on their way out."""
+"""Counters, rankings, scores, and the outbox of statistics."""
 
 from tracker.store.schema.table.row import KeySpec
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
-        "t:stats:<figure>",
+        "t:stats:<counter>",
         "STRING",
-        "global figures: leechers, seeders (at once); announces, scrapes, requests (at most 1 s late); "
-        "credit_cut (bytes), "
-        "reaped, repairs (must stay 0), forgotten, outbox_dropped, tally_dropped, software_dropped, unique_skipped",
-        "for ever",
-        "the scripts; count.lua",
+        "a global counter: leechers, seeders (current); announces, scrapes, requests (at most 1 s late); credit_cut "
+        "(bytes), reaped, repairs (0 expected), forgotten, outbox_dropped, tally_dropped, software_dropped, "
+        "unique_skipped",
+        "permanent",
+        "several scripts; count.lua",
     ),
-    KeySpec("t:stats:failures", "HASH", "refused requests by reason", "for ever", "count.lua"),
+    KeySpec("t:stats:failures", "HASH", "refused requests by reason", "permanent", "count.lua"),
     KeySpec(
         "t:counted:<process>",
         "STRING",
-        "number of the last batch of counts that this process wrote: sent twice it counts once",
+        "number of the last batch of counts written by this process, so that a repeated batch counts once",
         "1 day",
         "count.lua, software.lua",
     ),
     KeySpec(
-        "t:i:<figure>",
+        "t:i:<ranking>",
         "ZSET",
-        "`<tid>` of every torrent by leechers, seeders or snatches; in score those whose score is 0.005 or more",
-        "with the torrent",
-        "the scripts, command line",
+        "`<tid>` of every torrent; score: its leechers, seeders or snatches. In `t:i:score`: torrents with a score "
+        "of at least 0.005, by that score",
+        "until the torrent is deleted",
+        "several scripts, command line",
     ),
     KeySpec(
         "t:i:empty",
         "ZSET",
-        "`<tid>` of every torrent that registered itself and has no peer, by when it became empty (epoch s): "
-        "the first makes room when the "
-        "register is full; without those that are disabled",
-        "while the torrent is empty; one of an older store is listed by the sweep",
+        "`<tid>` of every enabled torrent that registered itself and has no peer; score: when it became empty "
+        "(epoch s). At the maximum number of torrents, the first one is removed for a new torrent",
+        "while the torrent is empty. The sweep adds torrents that an earlier version did not list",
         "announce.lua, reap.lua, due.lua, sweep.lua, index.lua, add.lua",
     ),
     KeySpec(
         "t:i:processed",
         "ZSET",
-        "every `<tid>` in `t:i:score` by when it was last scored or entered (epoch s)",
-        "as long as it is in `t:i:score`",
-        "the scripts",
+        "every `<tid>` of `t:i:score`; score: when it was last scored, or entered the ranking (epoch s)",
+        "while it is in `t:i:score`",
+        "several scripts",
     ),
     KeySpec(
         "t:history:<tid>",
         "LIST",
-        "`time seeders leechers snatches score` at each of the last scorings (epoch s), oldest first; score "
-        "0: it left the ranking; "
-        "`TRACKER_SCORING__HISTORY` points, 72 of them take about 1.9 kB",
-        "with the torrent; 7 days once it left `t:i:score`",
+        "`time seeders leechers snatches score` of the last scorings, oldest first (epoch s; score 0: the torrent "
+        "left the ranking). At most `TRACKER_SCORING__HISTORY` points; 72 take about 1.9 kB",
+        "until the torrent is deleted, or 7 days after it left `t:i:score`",
         "score.lua",
     ),
     KeySpec(
         "t:leases:<kind>",
         "ZSET",
-        "what somebody works on just now, by when the lease ends; `<kind>` is torrents (being scored, epoch "
-        "s), outbox (minutes being sent, epoch s)",
-        "while it is worked on; a lease that ended is taken over",
+        "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored) or outbox "
+        "(minutes being sent)",
+        "until the work is done. Another worker may take over an ended lease",
         "lease.lua",
     ),
     KeySpec(
         "t:leases:<kind>:tokens",
         "HASH",
-        "the token of whoever holds each lease: a result with another one is void",
-        "with the lease",
+        "the current token of each lease. Results with another token are ignored",
+        "as long as the lease",
         "lease.lua",
     ),
-    KeySpec("t:lease", "STRING", "the number of the last token given out", "for ever", "lease.lua"),
+    KeySpec("t:lease", "STRING", "the last token assigned", "permanent", "lease.lua"),
     KeySpec(
         "t:known:",
         "ZSET",
@@ -85,37 +84,38 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:count:<precision>:<name>",
         "HASH",
-        "start of the slice (epoch s) -> count; `<precision>` is its length: 1, 5, 60, 300, 3600, 18000 or 86400 s",
+        "start of the slice (epoch s) -> count. `<precision>` is the length of a slice: 1, 5, 60, 300, 3600, 18000 "
+        "or 86400 s",
         "the last 120 slices",
         "count.lua, clean.lua",
     ),
     KeySpec(
         "t:dist:<precision>:<name>",
         "HASH",
-        "start of the slice (epoch s) -> `count mean m2 min max` of what was measured in it (m2: the sum of "
-        "squared differences from the mean)",
+        "start of the slice (epoch s) -> `count mean m2 min max` of the measured values (m2: sum of squared "
+        "differences from the mean)",
         "the last 120 slices",
         "count.lua, clean.lua",
     ),
     KeySpec(
         "t:outbox:<minute>",
         "HASH",
-        "statistic -> count, on its way to StatHat or StatsD; `<minute>` is its start (epoch s)",
+        "statistic -> count, waiting for StatHat or StatsD. `<minute>` is the start of the minute (epoch s)",
         "until sent",
         "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua",
     ),
     KeySpec(
         "t:outbox",
         "ZSET",
-        "the minutes that have something to send",
-        "while something waits",
+        "the minutes with statistics to send",
+        "while statistics wait",
         "outbox.lua; acknowledge.lua, collect.lua",
     ),
     KeySpec(
         "t:outbox:waiting",
         "STRING",
-        "how many statistics wait in all minutes",
-        "while something waits",
+        "number of waiting statistics, over all minutes",
+        "while statistics wait",
         "outbox.lua; acknowledge.lua, collect.lua",
     ),
 )

@@ -1,204 +1,190 @@
-"""Torrents, the swarms of their peers, and what keeps those true."""
+"""Torrents, swarms, peers, and limits on addresses."""
 
 from tracker.store.schema.table.row import KeySpec
+
+_SWARM_SCRIPTS = "announce.lua, reap.lua, due.lua, sweep.lua"
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:info_hash:<ih>",
         "STRING",
-        "`<tid>`; its existence is what makes an info hash valid",
-        "until deleted; in open mode, until the torrent had no peer for `forget_after_seconds` (for an hour "
-        "if only one address ever joined), "
-        "or makes room for a new one",
-        "site, command line; announce.lua in open mode, sweep.lua forgets",
+        "`<tid>`. The torrent is registered while this key exists",
+        "until deleted. In open mode until the torrent has had no peer for `forget_after_seconds` (1 hour if only one "
+        "address ever joined), or until it makes room for a new torrent",
+        "site, command line; in open mode also announce.lua and sweep.lua",
     ),
     KeySpec(
         "t:torrent_id:<tid>",
         "STRING",
-        "`<ih>`, the way back (the reaper needs it)",
-        "with the torrent; kept until the swarm is empty even when `t:info_hash` is deleted",
-        "announce.lua when missing or different, command line",
+        "`<ih>`. The reaper finds the info hash of an id here",
+        "until the torrent is deleted and its swarm is empty",
+        "command line; announce.lua if it is missing or wrong",
     ),
     KeySpec(
         "t:torrent_id",
         "STRING",
-        "the last torrent id given out (ids in use are skipped); a site that numbers torrents itself takes "
-        "its ids from here (`INCR`), or numbers beyond all it may give out",
-        "for ever",
+        "the last torrent id assigned; ids in use are skipped. A site that assigns ids itself takes them from here "
+        "(`INCR`), or uses numbers that the tracker will never reach",
+        "permanent",
         "announce.lua, command line",
     ),
-    KeySpec("t:deny:<ih>", "STRING", "the reason shown to the peer", "until deleted", "site, command line"),
+    KeySpec("t:deny:<ih>", "STRING", "the reason that clients show", "until deleted", "site, command line"),
     KeySpec(
         "t:denied",
         "ZSET",
-        "`<ih>` of every denied torrent, by when it was denied (epoch s); a denial that a site wrote holds at "
-        "once, and is listed "
-        "here after a sweep if the torrent is known, else after `tracker reindex`",
-        "until allowed",
+        "`<ih>` of every denied torrent; score: the time of the denial (epoch s). A denial written by a site applies "
+        "at once. It is listed here after a sweep if the torrent is known, else after `tracker reindex`",
+        "until the denial is deleted",
         "deny.lua, index.lua",
     ),
     KeySpec(
         "t:i:name",
         "ZSET",
-        "`<name><tab><ih>` of every torrent that has a name, all with score 0; the name is folded (one case, "
-        "one space between "
-        "words, 255 characters at most)",
-        "with the torrent; a name that a site wrote is listed after a sweep",
+        "`<name><tab><ih>` of every torrent with a name; score 0. The name is folded: lower case, single spaces, at "
+        "most 255 characters",
+        "until the torrent is deleted. A name written by a site is listed after a sweep",
         "add.lua, edit.lua, index.lua, sweep.lua, remove.lua",
     ),
     KeySpec(
         "t:i:info_hash",
         "ZSET",
-        "`<tid>` of every torrent, by the first 13 digits of its info hash as a number",
-        "with the torrent",
+        "`<tid>` of every torrent; score: the first 13 hex digits of its info hash, as a number",
+        "until the torrent is deleted",
         "announce.lua in open mode, add.lua, index.lua, sweep.lua, remove.lua",
     ),
     KeySpec(
         "t:t:<ih>",
         "HASH",
-        "announces, leechers, seeders, snatches, paused (partial seeds among the leechers), new (addresses "
-        "first seen since the last "
-        "scoring); s4, l4, s6, l6: the lengths of the arrays "
-        "(a dual-stack peer is in two and counts once); tid: the id its peers go by; empty_since (epoch s); "
-        "auto: 1 when it "
-        "registered itself; completions: the last 64 of the last day in public mode, 28 hex digits each "
-        "(digests of peer id and of endpoint, time); sole: the address (IPv6: its /64) that alone has joined "
-        "such a torrent so far; scored_at (epoch s): when a scoring of it last counted as processed; "
-        "elsewhere: the peers another tracker "
-        "knew then, the most of them; crowded: networks with more than 3 endpoints in `t:addresses:<ih>`, or "
-        "with one endpoint of several users; "
-        "derived: 1 when peers have had derived ids; listed: its name as it stands in `t:i:name`; name, "
-        "private, enabled, reason, multi_up, multi_dn where somebody set them",
-        "with the torrent",
-        "announce.lua, reap.lua, due.lua, sweep.lua, count_unique.lua, estimate_unique.lua, command line",
+        "a torrent. announces, leechers, seeders, snatches: counts; paused: partial seeds among the leechers; new: "
+        "addresses first seen since the last scoring; s4, l4, s6, l6: lengths of the arrays (a dual-stack peer is in "
+        "two arrays and counts once); tid: the id that its peers use; empty_since (epoch s); auto: 1 if it registered "
+        "itself; completions: the last 64 within a day, in public mode (28 hex digits each: digest of the peer id, "
+        "digest of the endpoint, time); sole: the only address (IPv6: /64) that ever joined a torrent that registered "
+        "itself; scored_at: the last scoring that counted as processed (epoch s); elsewhere: the largest number of "
+        "peers that another tracker reported then; crowded: number of networks with more than 3 endpoints in "
+        "`t:addresses:<ih>`, or with several users on one endpoint; derived: 1 if a peer ever had a derived id; "
+        "listed: its name in `t:i:name`. If set: name, private, enabled, reason, multi_up, multi_dn",
+        "until the torrent is deleted",
+        f"{_SWARM_SCRIPTS}, count_unique.lua, estimate_unique.lua, command line",
     ),
     KeySpec(
         "t:p:<tid>:<pid>",
         "HASH",
-        "speed_up, speed_dn (bytes/s), completed (0/1), leeched (1: it was a leecher and did not say "
-        "`completed`; public mode), user_id, first_announce, last_announce (epoch s), rejoined "
-        "(epoch s; the last join of a remembered peer), total_time (s), "
-        "active (0/1), uploaded, downloaded, left (bytes; empty when unsaid), paused (0/1), endpoints "
-        "(packed, 6, 18 or 24 bytes), "
-        "key (8 bytes of a keyed hash of the client's `key`, taken at the join), peer_id (the announced one, "
-        "where `<pid>` was derived because it was another client's already), n4, n6 (its slot per family); "
-        "endpoints, n4 and n6 while it is active. Absent: empty or 0 (both speeds or none)",
-        "while the peer is active; then `peer_memory_seconds` in private mode, not at all in public mode",
-        "announce.lua; reap.lua, due.lua, sweep.lua",
+        "a peer. speed_up, speed_dn (bytes/s); completed (0/1); leeched: 1 if it was a leecher that has not sent "
+        "`completed` (public mode); user_id; first_announce, last_announce (epoch s); rejoined: the last join of a "
+        "remembered peer (epoch s); total_time (s); active (0/1); uploaded, downloaded, left (bytes; left is empty if "
+        "not sent); paused (0/1); endpoints (packed, 6, 18 or 24 bytes); key: 8 bytes of a keyed hash of the client's "
+        "`key` at the join; peer_id: the announced id, if `<pid>` is a derived one because another client owns the "
+        "announced id; n4, n6: its slots in the arrays. endpoints, n4 and n6 exist while it is active. An absent field "
+        "is empty or 0; both speeds are stored, or neither",
+        "while the peer is active; in private mode `peer_memory_seconds` longer",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:ptimeout:<tid>:<pid>",
         "STRING",
-        "which due list the peer stands in: half its deadline, the last four digits; empty for none. Its "
-        "expiry reaps the peer",
-        "1.5 times the interval of the last answer, at least the reap interval; deleted by `stopped`",
-        "announce.lua, due.lua",
+        "the due list that contains the peer: the last four digits of (deadline / 2); empty for none. When this key "
+        "expires, the peer is reaped",
+        "1.5 times the interval of the last reply, at least the reap interval; deleted by `stopped`",
+        "announce.lua, due.lua, shorten_timeouts.lua",
     ),
     KeySpec(
         "t:due:<deadline>",
         "LIST",
-        "each peer to be looked at then: peer id (20 bytes) and torrent id; the deadline is epoch s rounded up to 2",
-        "deleted when worked through, and who is still there put into a later one; expires a day after its deadline",
+        "peers to check at the deadline, each as peer id (20 bytes) and torrent id. The deadline is an even number "
+        "(epoch s)",
+        "until it is processed; active peers then move to a later list. Expires a day after the deadline",
         "announce.lua, due.lua",
     ),
-    KeySpec("t:due", "STRING", "the last deadline worked through (epoch s)", "for ever", "reaper"),
+    KeySpec("t:due", "STRING", "the last deadline processed (epoch s)", "permanent", "reaper"),
     KeySpec(
-        "t:tpeers:<ih>",
-        "SET",
-        "`<pid>` of every active peer",
-        "while the swarm lives",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "t:tpeers:<ih>", "SET", "`<pid>` of every active peer", "while the swarm has peers", _SWARM_SCRIPTS
     ),
     KeySpec(
         "t:p:<pid>:torrents",
         "SET",
-        "`<tid>` that the peer is in now",
-        "while it is in one",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "`<tid>` of every torrent where the peer is active",
+        "while there is one",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:swarm:<ih>:<array>",
         "STRING",
-        "packed endpoints; `<array>` is s4, l4, s6 or l6: seeders or leechers, IPv4 (6 bytes) or IPv6 (18 "
-        "bytes). Only the first "
-        "n slots (n from `t:t:<ih>`) are valid, what follows is slack",
-        "with the swarm",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "packed endpoints. `<array>` is s4, l4, s6 or l6: seeders or leechers, IPv4 (6 bytes each) or IPv6 (18 bytes "
+        "each). `t:t:<ih>` holds the number of valid slots; later bytes are unused",
+        "while the swarm has peers",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:swarm:<ih>:<array>i",
         "STRING",
         "the 20-byte peer ids of the same slots",
-        "with the swarm",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "while the swarm has peers",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:addresses:<ih>",
         "HASH",
-        "the endpoints in the swarm by network (packed: an IPv4 address, or the /64 of an IPv6 one): the rest "
-        "of each endpoint (2 or "
-        "10 bytes) and its 20-byte peer id. By it a client that comes back under a new peer id takes its "
-        "endpoint over, and no network "
-        "has more endpoints than it may",
-        "with the swarm",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "the swarm's endpoints by network. Field: the packed network (IPv4: the address; IPv6: the /64). Value: for "
+        "each endpoint its remaining 2 or 10 bytes and the 20-byte peer id. A client that returns under a new peer id "
+        "is recognised here, and endpoints per network are limited by it",
+        "while the swarm has peers",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:addresses",
         "HASH",
-        "endpoints in all swarms, by network as above, and by /24 (3 bytes) and /48 (6 bytes)",
-        "while there are any; it may be deleted at any time, and counts anew from then on",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "number of endpoints in all swarms by network: as above, and by /24 (3 bytes) and /48 (6 bytes). If it is "
+        "deleted, counting restarts from 0",
+        "while there are endpoints",
+        _SWARM_SCRIPTS,
     ),
     KeySpec(
         "t:addresses:full",
         "STRING",
-        "networks that have as many endpoints as they may, in hex between spaces; one that has fewer again is "
-        "taken out when a peer of it "
-        "joins",
-        "while there are any",
+        "networks at their maximum number of endpoints, in hex, separated by spaces. A network below the maximum is "
+        "removed when one of its peers joins",
+        "while there is one",
         "announce.lua",
     ),
     KeySpec(
         "t:registered_by:<address>",
         "STRING",
-        "torrents that this address (IPv6: its /64, `2001:0db8:0000:0001::`) or network (`192.0.2.0/24`, "
-        "`2001:0db8:0000::/48`) registered in "
-        "the current hour, open mode",
+        "number of torrents registered in the current hour, in open mode, by this address (IPv6: its /64, "
+        "`2001:0db8:0000:0001::`) or network (`192.0.2.0/24`, `2001:0db8:0000::/48`)",
         "1 hour",
         "announce.lua",
     ),
     KeySpec(
         "t:limits",
         "ZSET",
-        "`<stage> <limit> <subject>` of who is over a limit, by when that is over (epoch s): stage 1 is "
-        "throttled, 2 refused, 3 dropped; "
-        "the subject is an address (IPv6: its /64), with `<ih>`, or `<ih>` and `<pid>`, behind it where it "
-        "goes by torrent or peer. At most 4096",
-        "2 minutes after the last excess",
+        "`<stage> <limit> <subject>` of the subjects over a rate limit; score: when the stage ends (epoch s). Stage 1 "
+        "is throttled, 2 refused, 3 dropped. A subject is an address (IPv6: its /64), followed by `<ih>`, or by `<ih>` "
+        "and `<pid>`, if the limit is per torrent or peer. At most 4,096",
+        "2 minutes after the last request over the limit",
         "count_hits.lua",
     ),
     KeySpec(
         "t:limits:<window>",
         "HASH",
-        "how often, by `<limit> <subject>`, of those who do much; the window is the minute that begins then "
+        "`<limit> <subject>` -> number of requests, only for heavy subjects. `<window>` is the start of a minute "
         "(epoch s). At most 20,000 subjects",
         "3 minutes",
         "count_hits.lua",
     ),
-    KeySpec("t:heartbeat", "STRING", "when a tracker was last here (epoch s)", "for ever", "heartbeat.lua"),
+    KeySpec("t:heartbeat", "STRING", "when a tracker last ran (epoch s)", "permanent", "heartbeat.lua"),
     KeySpec(
         "t:gap",
         "STRING",
-        "the last outage, `from until` (epoch s): nobody could announce then",
-        "for ever",
+        "start and end of the last outage (epoch s, separated by a space): no tracker was serving",
+        "permanent",
         "heartbeat.lua",
     ),
     KeySpec(
         "t:secret",
         "STRING",
-        "32 random bytes that key the hash of the clients' `key`",
-        "for ever",
+        "32 random bytes: the key for hashes of clients' `key`, and of addresses in mode `hashed`",
+        "permanent",
         "the first tracker",
     ),
 )

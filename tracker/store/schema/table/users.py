@@ -1,4 +1,4 @@
-"""Who may use which client, users and what they did."""
+"""Allowed clients, client statistics, users and their totals."""
 
 from tracker.store.schema.table.row import KeySpec
 
@@ -6,96 +6,90 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:whitelist:<prefix>",
         "HASH",
-        "name: long client name; `<prefix>` begins the peer ids allowed when the allow-list is switched on. "
-        "The key alone allows",
+        "name: display name of the client. If the allow-list is on, peer ids that begin with `<prefix>` are allowed "
+        "while this key exists",
         "until deleted",
         "site, command line",
     ),
     KeySpec(
         "t:whitelist",
         "SET",
-        "the prefixes; one that a site wrote is listed at its first use, or by the sweep",
-        "for ever",
+        "the allowed prefixes. A prefix written by a site is added at its first use, or by the sweep",
+        "permanent",
         "site, command line; adopt.lua",
     ),
     KeySpec(
         "t:i:client:<outcome>:<period>",
         "ZSET",
-        "client programs by how often they joined a swarm or were refused: `<outcome>` is joins (`qBittorrent "
-        "5.0.2`) or failures "
-        "(`qBittorrent 5.0.2: unknown torrent`), `<period>` is all or `YYYY-MM` (UTC); at most 1,200 members, "
-        "see clients.md",
-        "for ever; a month until 13 months after its end",
+        "client programs; score: number of joins or refusals. `<outcome>` is joins (`qBittorrent 5.0.2`) or "
+        "failures (`qBittorrent 5.0.2: unknown torrent`), `<period>` is all or `YYYY-MM` (UTC). At most 1,200 "
+        "members; see clients.md",
+        "all: permanent; a month: until 13 months after its end",
         "software.lua",
     ),
     KeySpec(
         "t:user:<passkey>",
         "HASH",
-        "user_id (1 to 15 digits, no 0 in front; one that is none, or another passkey's, is refused), enabled "
-        "(0/1), can_leech (0/1); both "
-        "1 when absent",
+        "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
+        "absent. Joins are refused if the user_id is invalid or belongs to another passkey",
         "until deleted",
         "site, command line",
     ),
     KeySpec(
         "t:users",
         "ZSET",
-        "passkey by user_id; a user that a site wrote is listed at the first join, or by the sweep",
-        "for ever",
+        "every passkey; score: user_id. A user written by a site is added at the first join, or by the sweep",
+        "permanent",
         "site, command line; announce.lua, adopt.lua",
     ),
     KeySpec(
         "t:user_id",
         "STRING",
-        "the highest user id of less than 15 digits so far; a site that numbers users itself takes its ids "
-        "from here (`INCR`)",
-        "for ever",
+        "the highest user id so far, not counting ids of 15 digits. A site that assigns ids itself takes them from "
+        "here (`INCR`)",
+        "permanent",
         "command line; announce.lua, adopt.lua",
     ),
     KeySpec(
         "t:deleting",
         "SET",
-        "`<uid>` of users whose deletion has begun; whoever finds one there goes on with it",
-        "until nothing is left of the user",
+        "`<uid>` of users being deleted. If a deletion was interrupted, any tracker continues it",
+        "until all keys of the user are deleted",
         "delete_user.lua",
     ),
     KeySpec(
         "t:u:<uid>",
         "HASH",
-        "uploaded, downloaded (credited bytes), snatches, announces, passkey; unreported: the sum of what is "
-        "above 0 of the accounts' below; "
-        "credited_up, credited_down (epoch ms): up to when a line of `max_user_credit_bytes_per_second` has "
-        "carried what was credited",
-        "with the user",
+        "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
+        "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
+        "which `max_user_credit_bytes_per_second` is used up (epoch ms)",
+        "until the user is deleted",
         "announce.lua, adopt.lua, command line",
     ),
     KeySpec(
         "t:u:<uid>:t:<tid>",
         "HASH",
-        "uploaded, downloaded (bytes as reported, without multipliers), total_time, seed_time (s), "
-        "completed_at (epoch s), peers "
-        "(active now); from, until: the stretch of time counted last; forgiven: what `downloaded` was when a "
-        "hit and run there was "
-        "forgiven; left: what the user's clients last said (bytes); unreported: by how many bytes `left` fell "
-        "more than was downloaded "
-        "(negative: less); credited (epoch ms): up to when a line of `max_credit_bytes_per_second` has "
-        "carried what was credited; leeched: 1 when the user was a leecher there. "
-        "Adds up over all peer ids of the user there",
-        "with the user",
+        "totals of a user on a torrent, over all peer ids. uploaded, downloaded (bytes as reported, without "
+        "multipliers); total_time, seed_time (s); completed_at (epoch s); peers: active ones; from, until: the "
+        "period of time counted last (epoch s); forgiven: `downloaded` when a hit-and-run was forgiven; left: last "
+        "reported by a client of the user (bytes); unreported: the decrease of `left` minus `downloaded` (bytes; "
+        "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms); "
+        "leeched: 1 if the user was ever a leecher",
+        "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
     KeySpec(
         "t:u:<uid>:<set>",
         "SET",
-        "`<tid>`; `<set>` is active, complete, incomplete or hnr (hit and run)",
-        "with the user",
+        "`<tid>` of the user's torrents; `<set>` is active, complete, incomplete or hnr (hit-and-run)",
+        "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua",
     ),
     KeySpec(
         "t:i:hnr",
         "ZSET",
-        "`<uid>` of every user with hit and runs, by how many: the size of `t:u:<uid>:hnr`",
-        "as long as the user has any",
+        "`<uid>` of every user with hit-and-runs; score: the size of `t:u:<uid>:hnr`",
+        "while the user has any",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua, "
         "rank_hit_and_runs.lua, delete_user.lua",
     ),
