@@ -1,17 +1,15 @@
 """swarmkeeper: an async BitTorrent tracker whose state is a readable Redis layout.
 
-The rings, outside in; imports point down only (tests/test_architecture.py holds it):
+The layers, top first; a module imports only from lower layers (tests/test_architecture.py checks this):
 
-    cli, service          words and wiring
-    frontends, workers    sockets; loops that run until cancelled
-    announce              decisions: policy, one store call, the reply
-    store                 the only Redis commands (store/lua: one file per verb)
-    wire                  pure bytes <-> nouns, beside the rings
-    bittorrent, errors    the nouns everybody shares
+    cli, app                     the command line; the processes
+    admin, frontends, workers    servers; coroutines that run until cancelled
+    core                         decisions on announces and scrapes
+    store                        all Redis commands (store/lua: the scripts)
+    wire                         parses and encodes bytes, without side effects
+    bittorrent, errors           types and errors that all layers share
 
-The path of an announce, one direction, one round trip to the store: frontends/http/fast_protocol.py ->
-wire/http_request.py parse -> announce.py -> store/swarms/swarms.py -> lua/announce.lua -> back out through
-wire/http_reply.py encode.
+docs/map.md lists all folders, and the path of an announce with its one round trip to the store.
 """
 
 __version__ = "0.1.0"

@@ -41,22 +41,24 @@ def _overloaded(section: Section, target: Target, load: Load, mode: str, maximum
     sent, spent = found["sent"], _cpu_seconds(target) - spent
     section.find(f"{mode}: offered", sent / load.seconds / rate, f"times {rate:,.0f} requests/s")
     section.find(f"{mode}: send delay of the load generator, p99", found["late_ms"]["p99"], "ms")
-    section.find(f"{mode}: answered, of that maximum", found["steady_rate"] / rate, "times", 0.9, more=True)
+    section.find(
+        f"{mode}: answered, relative to that maximum", found["steady_rate"] / rate, "times", 0.9, more=True
+    )
     cost_factor = spent / max(found["answered"], 1) * 1e6 / (maximum["server_us"] + maximum["store_us"])
     section.find(
-        f"{mode}: CPU for each answered, refusals included, to that at the maximum", cost_factor, "times"
+        f"{mode}: CPU per answer, refusals included, relative to that at the maximum", cost_factor, "times"
     )
     for fate, words, goal in (
-        ("answered", "p99 of the answered", 1),
-        ("refused", "p99 of those answered with a failure", None),
-        ("closed", "p99 of those turned away", None),
+        ("answered", "p99 of answers", 1),
+        ("refused", "p99 of failures", None),
+        ("closed", "p99 of closed connections", None),
     ):
         if found[fate]:
             section.find(f"{mode}: {words}", found[f"{fate}_ms"]["p99"] / 1000, "s", goal)
     section.find(f"{mode}: answered with a failure", found["refused"], f"of {sent:,}")
     section.find(f"{mode}: connection closed or reset", found["closed"], f"of {sent:,}")
     section.find(f"{mode}: no answer for 5 s", found["gave_up"], f"of {sent:,}")
-    section.find(f"{mode}: memory, max over before", max(sizes) / before, "times")
+    section.find(f"{mode}: peak memory, relative to before", max(sizes) / before, "times")
     section.find(f"{mode}: recovered after", recovery, "s", 2)
 
 

@@ -42,7 +42,7 @@ class Section:
     def as_markdown(self) -> str:
         rows = [finding.row() for finding in self.findings]
         parts = [f"### {self.title}", *self.remarks]
-        return "\n\n".join([*parts, table(("", "found", "goal", "reached"), rows)] if rows else parts)
+        return "\n\n".join([*parts, table(("", "result", "goal", "reached"), rows)] if rows else parts)
 
 
 def plain(value: float) -> str:

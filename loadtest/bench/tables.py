@@ -89,7 +89,7 @@ def _memory(report: Mapping[str, Any]) -> list[str]:
 def _answers(report: Mapping[str, Any]) -> list[str]:
     lines = [
         f"{name}: {answers['mean_peers']:.1f} peers in an answer, {answers['with_peers']} of "
-        f"{answers['announces']} announces got some"
+        f"{answers['announces']} announces got peers"
         for name, answers in report.get("answers", {}).items()
     ]
     return ["Decoded before the first run:\n\n" + "\n".join(f"- {line}" for line in lines)] if lines else []

@@ -129,7 +129,7 @@ async def disk_full(environment: Environment, load: Load) -> None:
 
 @experiment("memory-full")
 async def memory_full(environment: Environment, load: Load) -> None:
-    """maxmemory is reached for two reap intervals: joins are refused, updates and stops work, silent peers time out."""
+    """maxmemory is reached for two reap intervals: joins are refused, updates and stops work, and peers time out."""
     with environment.store() as store:
         store.config_set("maxmemory", store.info("memory")["used_memory"] - 2**20)
         full = time.monotonic()

@@ -73,4 +73,4 @@ def test_remarks_and_decoded_answers_are_listed() -> None:
     }
     text = tables.benchmark(report(remarks=["other: left out (apt install other)."], answers=answers), NGINX)
     assert "- other: left out (apt install other)." in text
-    assert "- ours: 30.3 peers in an answer, 980 of 990 announces got some" in text
+    assert "- ours: 30.3 peers in an answer, 980 of 990 announces got peers" in text
