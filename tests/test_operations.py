@@ -36,10 +36,14 @@ async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store) -> No
     for each in added:
         found = await store.torrents.get(each.info_hash)
         assert found is not None and found.name == "a film" and not found.private
-    again = await operations.add_file(store.torrents, data, name="another name", private=True)
+        assert (found.size, found.labels) == (5, ())
+    again = await operations.add_file(
+        store.torrents, data, name="another name", private=True, labels=["films 4k"]
+    )
     assert [each.new for each in again] == [False, False]
     found = await store.torrents.get(added[0].info_hash)
     assert found is not None and found.name == "another name" and found.private
+    assert (found.size, found.labels) == (5, ("films", "4k"))
 
 
 async def test_an_invalid_torrent_file_is_refused(store: Store) -> None:

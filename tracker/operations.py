@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -83,6 +83,7 @@ async def add_file(
     *,
     name: str | None = None,
     private: bool = False,
+    labels: Sequence[str] | None = None,
     reset_score: bool = False,
     max_bytes: int = MAX_BYTES,
 ) -> list[Added]:
@@ -93,7 +94,12 @@ async def add_file(
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
-    fields = torrent_fields(name=found.name if name is None else name, private=private or found.private)
+    fields = torrent_fields(
+        name=found.name if name is None else name,
+        private=private or found.private,
+        size=found.size_bytes,
+        labels=labels,
+    )
     return [
         await add_torrent(torrents, info_hash, fields, reset_score=reset_score)
         for info_hash in found.announce_hashes
@@ -121,6 +127,8 @@ def torrent_fields(
     reason: str | None = None,
     multi_up: float | None = None,
     multi_dn: float | None = None,
+    size: int | None = None,
+    labels: Sequence[str] | None = None,
 ) -> dict[str, str]:
     """The fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason."""
     if enabled is not None and reason is None:
@@ -131,6 +139,8 @@ def torrent_fields(
         **{field: text for field, text in (("name", name), ("reason", reason)) if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
         **{field: decimal(factor) for field, factor in multipliers.items() if factor is not None},
+        **({} if size is None else {"size": str(size)}),
+        **({} if labels is None else {"labels": " ".join(labels)}),
     }
 
 

@@ -20,7 +20,7 @@ def check(data: bytes) -> None:
     assert torrent.announce_hashes and all(len(each) == 20 for each in torrent.announce_hashes)
     assert len(torrent.name) <= MAX_NAME_LENGTH and torrent.name.isprintable()
     torrent.name.encode()
-    assert 0 <= torrent.size_bytes <= 2**63
+    assert 0 <= torrent.size_bytes < 2**53
     assert parse_torrent_file(data + b"trailing") == torrent
     info = encode(decode(data)[b"info"])
     if info in data and data.count(b"4:info") == 1:

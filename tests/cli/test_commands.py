@@ -24,11 +24,14 @@ HASH, OTHER = "ab" * 20, "cd" * 20
 def test_editing_a_torrent_keeps_its_other_fields(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--name", "old")
     tracker("torrent", "edit", HASH, "--name", "new", "--upload-multiplier", "2.5")
+    tracker("torrent", "edit", HASH, "--size", "7", "--labels", "films,4k")
     tracker("torrent", "edit", HASH, "--private", "--download-multiplier", "0")
     shown = json.loads(tracker("torrent", "show", HASH, "--json").stdout)
-    fields = ("name", "private", "upload_multiplier", "download_multiplier")
-    assert [shown[name] for name in fields] == ["new", True, "2.5", "0"]
+    fields = ("name", "private", "upload_multiplier", "download_multiplier", "size", "labels")
+    assert [shown[name] for name in fields] == ["new", True, "2.5", "0", 7, "films 4k"]
     assert "a multiplier is" in tracker("torrent", "edit", HASH, "--upload-multiplier", "-1", code=1).stderr
+    assert "a size is" in tracker("torrent", "edit", HASH, "--size", "7 GB", code=1).stderr
+    assert "at most 20 labels" in tracker("torrent", "edit", HASH, "--labels", "A", code=1).stderr
     assert "unknown torrent" in tracker("torrent", "edit", OTHER, "--public", code=1).stderr
     tracker("torrent", "edit", HASH, code=2)
 

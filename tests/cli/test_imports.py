@@ -67,8 +67,8 @@ def test_thousands_of_files_can_be_imported_twice(
     assert result.stdout == "torrents: 2000 added, 0 known\n"
     assert keys.zcard(f"{prefix}i:seeders") == 2000
     assert tracker("import", "files/0").stdout == "torrents: 0 added, 286 known\n"
-    names = {row["name"] for row in lines(tracker, "export")}
-    assert names == {f"torrent {number}" for number in range(2000)}
+    found = {(row["name"], row["size"]) for row in lines(tracker, "export")}
+    assert found == {(f"torrent {number}", 3) for number in range(2000)}
 
 
 def test_unreadable_files_are_reported_and_the_others_imported(tracker: Command, tmp_path: Path) -> None:
@@ -135,6 +135,7 @@ def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
     tracker("torrent", "add", HASH, "--private")
     tracker("torrent", "disable", HASH, "--reason", "=bad")
     keys.hset(f"{prefix}t:{HASH}", mapping={"multi_up": "2.5", "multi_dn": "0"})
+    tracker("torrent", "edit", HASH, "--size", "123456789012", "--labels", "-x films")
     tracker("client", "allow", "-TR40", "M7-%00", "'=%27", "--name", "+name")
     tracker("user", "add", "--id", "7", "--passkey", "a" * 16, "--no-leech")
     tracker("user", "add", "--id", "900", "--passkey", "-" * 20)
@@ -168,6 +169,10 @@ def test_an_export_is_imported_without_loss(
         assert fields(keys, prefix, f"{number:040x}")["name"] == name
         assert keys.get(f"{prefix}deny:{number + 100:040x}") == name.encode()
     assert fields(keys, prefix, HASH)["multi_up"] == "2.5"
+    assert (fields(keys, prefix, HASH)["size"], fields(keys, prefix, HASH)["labels"]) == (
+        "123456789012",
+        "-x films",
+    )
     assert keys.hgetall(f"{prefix}user:{'a' * 16}") == passkey
 
 
@@ -314,6 +319,8 @@ def test_conflicting_users_are_reported_without_their_passkeys(tracker: Command,
         (f"info_hash,private\n{HASH},maybe\n", "line 2: enabled and private are 0 or 1"),
         (f"info_hash,upload_multiplier\n{HASH},-1\n", "line 2: a multiplier is"),
         (f"info_hash,upload_multiplier\n{HASH},1e309\n", "line 2: a multiplier is"),
+        (f"info_hash,size\n{HASH},1e3\n", "line 2: a size is"),
+        (f"info_hash,labels\n{HASH},Films\n", "line 2: at most 20 labels"),
         (f"kind,info_hash\npeer,{HASH}\n", "line 2: kind must be torrent"),
         (f"kind,prefix,name\nclient,{'x' * 21},\n", "line 2: a peer id prefix is"),
         (f"info_hash\n{HASH[:-1]}\u0663\n", "line 2: an info hash is"),

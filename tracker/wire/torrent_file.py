@@ -25,7 +25,8 @@ MAX_NAME_LENGTH = 255
 MAX_TOKENS = 1_000_000
 """Values, keys and ends in the whole file. One file of a torrent takes about nine."""
 
-_MAX_SIZE = 2**63
+_MAX_SIZE = 2**53 - 1
+"""Bytes: the largest number that is exact in JSON and in the store's scripts."""
 _TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
 
 

@@ -121,6 +121,33 @@ async def test_torrents_can_be_changed(full: ApiClient) -> None:
     assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"multi_up": 1001}) == ["body.multi_up"]
 
 
+async def test_a_torrent_has_a_size_and_labels(full: ApiClient) -> None:
+    body = {"info_hash": HASH, "size": 2**53 - 1, "labels": ["films", "4k"]}
+    await full.ask("POST", "/torrents", 201, json=body)
+    row = await full.ask("PATCH", f"/torrents/{HASH}", json={"labels": ["x"]})
+    assert (row["size"], row["labels"]) == (2**53 - 1, ["x"])
+    row = await full.ask("PATCH", f"/torrents/{HASH}", json={"size": 0, "labels": []})
+    assert (row["size"], row["labels"]) == (0, [])
+    (listed,) = (await full.get("/torrents"))["items"]
+    assert (listed["size"], listed["labels"]) == (0, [])
+    for name, value in (("size", -1), ("size", 2**53), ("labels", ["A"]), ("labels", ["a b"])):
+        wrong = await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={name: value})
+        assert wrong[0].startswith(f"body.{name}")
+    too_many = {"labels": [f"l{n}" for n in range(21)]}
+    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json=too_many) == ["body.labels"]
+
+
+async def test_a_file_gives_the_size_and_may_have_labels(full: ApiClient) -> None:
+    form = torrent_file()
+    form.add_field("labels", "films, 4k")
+    (first, _) = (await full.ask("POST", "/torrent-files", 201, data=form))["torrents"]
+    shown = await full.get(f"/torrents/{first['info_hash']}")
+    assert (shown["size"], shown["labels"]) == (5, ["films", "4k"])
+    form = torrent_file()
+    form.add_field("labels", "Not Valid")
+    await full.ask("POST", "/torrent-files", 422, data=form)
+
+
 async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:
     await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "multi_up": 3})
     assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"

@@ -88,7 +88,8 @@ async def test_names_of_peers_and_sites_are_escaped(
     for number, each in enumerate(ids):
         await store.announce(update(number + 1, peer_id=PeerId(each[:20])))
     await admin.stores.torrents.edit(ONE, {"name": HOSTILE, "enabled": "0", "reason": HOSTILE})
-    await store.redis.hset(store.keys.torrent(ONE), mapping={"multi_up": HOSTILE, "multi_dn": b"\xff"})
+    written = {"multi_up": HOSTILE, "multi_dn": b"\xff", "labels": HOSTILE, "size": HOSTILE}
+    await store.redis.hset(store.keys.torrent(ONE), mapping=written)
     await store.redis.hset(
         store.keys.peer("1", PeerId(ids[3])),
         mapping={"left": HOSTILE, "uploaded": "9" * 400, "speed_up": "nan"},
@@ -138,11 +139,16 @@ async def test_unique_users_are_shown_by_country(
 
 async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
     await admin.stores.torrents.add(ONE, {"name": "before", "private": "1"})
-    fields = {"name": "after", "multi_up": "2", "multi_dn": "0.5"}
+    fields = {"name": "after", "multi_up": "2", "multi_dn": "0.5", "size": "2048", "labels": "films 4k"}
     assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
     found = await known(admin)
     assert (found.name, found.private) == ("after", False)  # an unticked checkbox is not sent
     assert (found.fields["multi_up"], found.fields["multi_dn"]) == ("2", "0.5")
+    assert (found.size, found.labels) == (2048, ("films", "4k"))
+    page = await get(browser, HERE)
+    assert "2.0 KiB" in page.text and {"films", "4k"} <= {e.text for e in page.all("span")}
+    listed = (await get(browser, "/torrents")).text
+    assert "2.0 KiB" in listed and "films" in listed
 
 
 async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:

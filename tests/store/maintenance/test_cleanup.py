@@ -171,7 +171,7 @@ async def test_cleanup_keeps_what_a_site_is_about_to_register(store: Store) -> N
     """Some field of it is written first, then its registration; or it is denied and never registered."""
     redis, keys = store.redis, store.keys
     await redis.hset(keys.torrent(info_hash(1)), "name", "soon")
-    for number, field in enumerate(("private", "reason", "multi_up", "multi_dn")):
+    for number, field in enumerate(("private", "reason", "multi_up", "multi_dn", "size", "labels")):
         await redis.hset(keys.torrent(info_hash(10 + number)), field, "0")
     await redis.hset(keys.torrent(info_hash(2)), "enabled", "0")
     await redis.set(keys.info_hash(info_hash(3)), "3")

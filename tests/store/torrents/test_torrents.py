@@ -134,6 +134,14 @@ async def test_an_invalid_id_is_reported(store: Store) -> None:
         {"multi_up": "1_0"},
         {"multi_up": "١"},  # a digit to Python, but not to Lua
         {"multi_dn": "2", "tid": "9"},
+        {"size": "-1"},
+        {"size": "1.5"},
+        {"size": "٢"},
+        {"size": str(2**53)},
+        {"labels": "Films"},
+        {"labels": "a/b"},
+        {"labels": "x" * 33},
+        {"labels": " ".join(f"l{n}" for n in range(21))},
     ],
 )
 async def test_fields_are_checked_before_any_write(store: Store, fields: dict[str, str]) -> None:
@@ -155,6 +163,40 @@ async def test_an_edit_keeps_the_other_fields(store: Store) -> None:
     await store.torrents.edit(info_hash(1), {})
     with pytest.raises(ClientError, match="unknown torrent"):
         await store.torrents.edit(info_hash(2), {"name": "n"})
+
+
+async def test_a_torrent_has_a_size_and_labels(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"size": str(2**53 - 1), "labels": "films, 4k  films x_1.0-b"})
+    torrent = await found(store, 1)
+    assert (torrent.size, torrent.labels) == (2**53 - 1, ("films", "4k", "x_1.0-b"))
+    await store.torrents.edit(info_hash(1), {"size": "0"})
+    assert ((await found(store, 1)).size, (await found(store, 1)).labels) == (0, torrent.labels)
+    await store.torrents.edit(info_hash(1), {"size": "", "labels": ""})
+    assert ((await found(store, 1)).size, (await found(store, 1)).labels) == (None, ())
+
+
+@pytest.mark.parametrize("size", ["", "x", "-1", "1e3", "9" * 17, str(2**53), "9" * 5000, "٣"])
+async def test_an_invalid_size_of_a_site_is_unknown(store: Store, size: str) -> None:
+    await store.torrents.add(info_hash(1))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "size", size)
+    assert (await found(store, 1)).size is None
+
+
+@pytest.mark.parametrize(
+    ("written", "labels"),
+    [
+        ("Films,4K", ("films", "4k")),
+        ("a/b <b> ok \x00", ("ok",)),
+        ("x" * 33 + " y", ("y",)),
+        (" ".join(f"l{n}" for n in range(1_000_000)), tuple(f"l{n}" for n in range(20))),
+    ],
+)
+async def test_invalid_labels_of_a_site_are_left_out(
+    store: Store, written: str, labels: tuple[str, ...]
+) -> None:
+    await store.torrents.add(info_hash(1))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "labels", written)
+    assert (await found(store, 1)).labels == labels
 
 
 async def test_removing_an_empty_torrent_leaves_no_key(store: Store) -> None:

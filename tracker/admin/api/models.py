@@ -6,6 +6,7 @@ from pydantic import BeforeValidator, Field
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations import MAX_INTEGER
+from tracker.store.torrents.records import LABEL, MAX_LABELS
 
 T = TypeVar("T")
 
@@ -38,6 +39,10 @@ ReasonText = Annotated[
         description="Clients show it to their users.",
         examples=["taken down by request"],
     ),
+]
+Labels = Annotated[
+    list[Annotated[str, Field(pattern=f"^{LABEL}$")]],
+    Field(max_length=MAX_LABELS, examples=[["linux", "2026"]]),
 ]
 Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000])]
 Factor = Annotated[

@@ -7,7 +7,17 @@ from pydantic import Field, model_validator
 
 from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
-from tracker.admin.api.models import Factor, FormFlag, InfoHashText, LineText, Paged, ReasonText, page_of
+from tracker.admin.api.models import (
+    Count,
+    Factor,
+    FormFlag,
+    InfoHashText,
+    Labels,
+    LineText,
+    Paged,
+    ReasonText,
+    page_of,
+)
 from tracker.admin.api.routing import conflict, not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
@@ -31,6 +41,8 @@ class TorrentRow(Reply):
     )
     reason: str = Field(description="Reason shown to peers if disabled or denied.")
     private: bool
+    size: int | None = Field(description="Bytes of all files; null if unknown.")
+    labels: list[str]
     seeders: int
     leechers: int
     snatches: int = Field(description="Completed downloads.")
@@ -87,6 +99,8 @@ class TorrentNew(Body):
     reason: ReasonText | None = None
     multi_up: Factor | None = Field(None, description="Upload multiplier.")
     multi_dn: Factor | None = Field(None, description="Download multiplier.")
+    size: Count | None = Field(None, description="Bytes of all files.")
+    labels: Labels | None = Field(None, description="Replaces the labels.")
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -96,6 +110,9 @@ class TorrentUpload(Form):
     file: bytes = Field(description="The .torrent file.")
     name: LineText | None = Field(None, description="Overrides the name in the file.")
     private: FormFlag = Field(False, description="Mark as private even if the file is not.")
+    labels: LineText | None = Field(
+        None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
+    )
     reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -108,6 +125,8 @@ class TorrentEdit(Body):
     private: bool | None = None
     multi_up: Factor | None = None
     multi_dn: Factor | None = None
+    size: Count | None = Field(None, description="Bytes of all files.")
+    labels: Labels | None = Field(None, description="Replaces the labels.")
 
 
 class Registered(Reply):
@@ -154,6 +173,8 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
         reason=body.reason,
         multi_up=body.multi_up,
         multi_dn=body.multi_dn,
+        size=body.size,
+        labels=body.labels,
     )
     info_hash, torrents = operations.parse_hash(body.info_hash), call.stores.torrents
     try:
@@ -178,6 +199,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
         body.file,
         name=body.name,
         private=body.private,
+        labels=None if body.labels is None else [body.labels],
         reset_score=body.reset_score,
         max_bytes=call.context.settings.admin.max_upload_bytes,
     )
@@ -228,6 +250,8 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "state": operations.state_of(torrent),
         "reason": torrent.reason if torrent.denied is None else torrent.denied,
         "private": torrent.private,
+        "size": torrent.size,
+        "labels": torrent.labels,
         "seeders": torrent.seeders,
         "leechers": torrent.leechers,
         "snatches": torrent.completions,

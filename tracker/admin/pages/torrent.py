@@ -124,6 +124,8 @@ class TorrentPage:
             "private": str(int(form.ticked("private"))),
             "multi_up": form.text("multi_up") or "1",
             "multi_dn": form.text("multi_dn") or "1",
+            "size": form.text("size"),
+            "labels": form.text("labels"),
         }
         return await self._change(request, fields)
 

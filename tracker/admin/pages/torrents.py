@@ -175,12 +175,16 @@ class TorrentPages:
     async def _add_file(self, file: File, form: Form) -> list[Added]:
         limit = self._context.settings.admin.max_upload_bytes
         return await operations.add_file(
-            self._torrents, file.content, private=form.ticked("private"), max_bytes=limit
+            self._torrents,
+            file.content,
+            private=form.ticked("private"),
+            labels=_labels(form),
+            max_bytes=limit,
         )
 
     async def _add_hash(self, text: str, form: Form) -> Added:
         fields = operations.torrent_fields(
-            name=form.text("name") or None, private=form.ticked("private") or None
+            name=form.text("name") or None, private=form.ticked("private") or None, labels=_labels(form)
         )
         return await operations.add_torrent(self._torrents, operations.parse_hash(text), fields)
 
@@ -195,6 +199,11 @@ class TorrentPages:
             **self._announced_to(request),
         }
         return render(request, "torrents_add.html", variables, status=status)
+
+
+def _labels(form: Form) -> list[str] | None:
+    text = form.text("labels")
+    return [text] if text else None
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:

@@ -105,6 +105,8 @@ def _torrent_row(found: Torrent) -> Row:
         "reason": found.reason,
         "upload_multiplier": found.fields.get("multi_up", ""),
         "download_multiplier": found.fields.get("multi_dn", ""),
+        "size": "" if found.size is None else str(found.size),
+        "labels": " ".join(found.labels),
     }
 
 

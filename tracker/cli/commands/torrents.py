@@ -23,6 +23,10 @@ from tracker.wire.torrent_file import MAX_BYTES
 
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
+Labels = Annotated[
+    str | None, typer.Option(help="Labels, separated by spaces or commas; they replace earlier ones.")
+]
+
 torrents = group("Register and inspect torrents.")
 
 
@@ -40,6 +44,7 @@ def add_torrent(
     private: Annotated[
         bool, typer.Option("--private", help="Mark as private even if the file does not.")
     ] = False,
+    labels: Labels = None,
     reset_score: Annotated[
         bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
     ] = False,
@@ -48,15 +53,16 @@ def add_torrent(
     """Register torrents, hybrid files under both info hashes. Known torrents keep their statistics."""
     if name is not None and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
+    words = None if labels is None else [labels]
 
     async def action(stores: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
             added = await operations.add_file(
-                stores.torrents, data, name=name, private=private, reset_score=reset_score
+                stores.torrents, data, name=name, private=private, labels=words, reset_score=reset_score
             )
         else:
-            fields = operations.torrent_fields(name=name, private=private or None)
+            fields = operations.torrent_fields(name=name, private=private or None, labels=words)
             info_hash = operations.parse_hash(text)
             one = await operations.add_torrent(stores.torrents, info_hash, fields, reset_score=reset_score)
             added = [one]
@@ -128,6 +134,8 @@ def edit_torrent(
     download_multiplier: Annotated[
         str | None, typer.Option(help="Factor for users' download credit, 0 to 1000.")
     ] = None,
+    size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
+    labels: Labels = None,
     config: Config = None,
 ) -> None:
     """Edit registered torrents; other fields are unchanged."""
@@ -136,6 +144,8 @@ def edit_torrent(
         "private": None if private is None else str(int(private)),
         "multi_up": upload_multiplier,
         "multi_dn": download_multiplier,
+        "size": size,
+        "labels": labels,
     }
     fields = {field: value for field, value in given.items() if value is not None}
     if not fields:
@@ -221,6 +231,7 @@ def _columns(*, score: bool) -> list[Column]:
         Column("seeders", 8, right=True),
         Column("leechers", 8, right=True),
         Column("completions", 11, right=True),
+        Column("size", 14, right=True),
         *([Column("score", 6, right=True)] if score else []),
         Column("state", 12),
         Column("name"),
@@ -235,6 +246,8 @@ def _torrent_row(found: Torrent) -> Row:
         "completions": found.completions,
         "score": found.score,
         "state": operations.state_of(found),
+        "size": found.size,
+        "labels": " ".join(found.labels),
         "name": found.name,
     }
 

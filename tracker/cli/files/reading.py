@@ -81,6 +81,7 @@ def _read_torrent(path: Path) -> Items:
         return
     for info_hash in found.announce_hashes:
         row = {"info_hash": info_hash.hex(), "name": found.name, "private": str(int(found.private))}
+        row["size"] = str(found.size_bytes)
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))
 
 

@@ -1,9 +1,9 @@
 """Records of export and import files, and how their fields are written.
 
-A row maps field names to text. In JSON lines, flags are true and false and totals are numbers; in CSV everything is
-text. Spreadsheets run a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and strangers choose the names
-of torrents. So CSV puts an apostrophe before such a text, and before one that begins with apostrophes and such a
-character. Reading removes one apostrophe, which restores the text.
+A row maps field names to text. In JSON lines, flags are true and false, and totals and sizes are numbers; in CSV
+everything is text. Spreadsheets run a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and strangers
+choose the names of torrents. So CSV puts an apostrophe before such a text, and before one that begins with apostrophes
+and such a character. Reading removes one apostrophe, which restores the text.
 """
 
 import re
@@ -25,6 +25,8 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
         "reason",
         "upload_multiplier",
         "download_multiplier",
+        "size",
+        "labels",
     ),
     "user": (
         "user_id",
@@ -40,9 +42,9 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "client": ("prefix", "name"),
 }
 """The first field identifies the record and is required."""
-TEXTS = frozenset({"name", "reason", "prefix"})
+TEXTS = frozenset({"name", "reason", "prefix", "labels"})
 _FLAGS = frozenset({"private", "enabled", "can_leech"})
-_TOTALS = frozenset({"uploaded", "downloaded", "snatches", "announces"})
+_NUMBERS = frozenset({"uploaded", "downloaded", "snatches", "announces", "size"})
 _BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000
 """Maximum characters of one field; the store's limits are lower."""
@@ -84,7 +86,7 @@ def typed(row: Row) -> dict[str, str | int | bool]:
 def _typed(name: str, value: str) -> str | int | bool:
     if name in _FLAGS and value in ("0", "1"):
         return value == "1"
-    return int(value) if name in _TOTALS and value.isdigit() and len(value) <= 16 else value
+    return int(value) if name in _NUMBERS and value.isdigit() and len(value) <= 16 else value
 
 
 def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:

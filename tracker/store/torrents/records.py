@@ -9,9 +9,17 @@ from dataclasses import dataclass, field
 from math import isfinite
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
+from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
+MAX_SIZE = 2**53 - 1
+"""Bytes: the largest number that is exact in JSON and in the store's scripts."""
+MAX_LABELS = 20
+LABEL = "[-_.a-z0-9]{1,32}"
+"""A regular expression for one label."""
+_LABEL = re.compile(LABEL)
+_MAX_LABELS_LENGTH = 1000
 
 
 @dataclass(frozen=True, slots=True)
@@ -29,6 +37,9 @@ class Torrent:
     enabled: bool = True
     reason: str = ""
     private: bool = False
+    size: int | None = None
+    """Bytes of all files without padding; None if unknown."""
+    labels: tuple[str, ...] = ()
     denied: str | None = None
     score: float | None = None
     """None if the torrent is not in the ranking by score."""
@@ -103,9 +114,33 @@ def torrent_of(
         enabled=fields.get("enabled") != "0",
         reason=fields.get("reason", ""),
         private=fields.get("private") == "1",
+        size=size_of(fields.get("size", "")),
+        labels=labels_of(fields.get("labels", "")),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
         fields=fields,
     )
+
+
+def size_of(text: str) -> int | None:
+    """A size from 0 to MAX_SIZE in decimal digits; None for anything else."""
+    valid = text.isascii() and text.isdigit() and len(text) <= 16
+    return int(text) if valid and int(text) <= MAX_SIZE else None
+
+
+def labels_of(text: str) -> tuple[str, ...]:
+    """The first MAX_LABELS valid labels in ``text``, which spaces or commas separate, in lower case."""
+    words = text[:_MAX_LABELS_LENGTH].lower().replace(",", " ").split()
+    return tuple(dict.fromkeys(word for word in words if _LABEL.fullmatch(word)))[:MAX_LABELS]
+
+
+def checked_labels(text: str) -> str:
+    """The labels as stored: separated by a space. Raises ClientError for an invalid label, and for too many."""
+    words = dict.fromkeys(text.replace(",", " ").split())
+    if len(words) > MAX_LABELS or not all(_LABEL.fullmatch(word) for word in words):
+        raise ClientError(
+            f"at most {MAX_LABELS} labels, each 1 to 32 lowercase letters, digits, hyphens, dots or underscores"
+        )
+    return " ".join(words)
 
 
 def peer_of(peer_id: PeerId, row: Mapping[bytes, bytes]) -> Peer:

@@ -14,14 +14,17 @@ from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
 from tracker.store.torrents.name_index import Unlisted, fold_name, list_torrents
 from tracker.store.torrents.records import (
+    MAX_SIZE,
     Denial,
     Peer,
     Point,
     Torrent,
+    checked_labels,
     hash_of,
     info_hash_of,
     peer_of,
     point_of,
+    size_of,
     text_of,
     torrent_of,
 )
@@ -35,7 +38,7 @@ SEARCHES_AT_ONCE = 2
 """Max concurrent searches. Announces run between the script calls of a few searches, but would wait for the calls of
 many."""
 _TEXT_FIELDS = frozenset({"name", "reason"})
-_SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn"}
+_SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn", "size", "labels"}
 _MAX_TEXT = 1000
 _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 
@@ -70,7 +73,7 @@ class Torrents:
         return added[0].decode(), added[1] == 1
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
-        """Sets some of the fields name, private, enabled, reason, multi_up and multi_dn.
+        """Sets some of the fields name, private, enabled, reason, multi_up, multi_dn, size and labels.
 
         Raises ClientError for unknown or invalid fields, and for an unknown torrent.
         """
@@ -229,7 +232,10 @@ class Torrents:
 
 
 def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields as stored. Raises ClientError for an unknown field or an invalid value."""
+    """Returns the fields as stored. Raises ClientError for an unknown field or an invalid value.
+
+    An empty size means that it is unknown.
+    """
     for name, value in fields.items():
         if name not in _SETTABLE:
             raise ClientError("a torrent has no such field")
@@ -237,7 +243,10 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
             raise ClientError("enabled and private are 0 or 1")
         if name.startswith("multi_") and not _is_multiplier(value):
             raise ClientError("a multiplier is a number from 0 to 1000")
-    return {name: value[:_MAX_TEXT] for name, value in fields.items()}
+        if name == "size" and value and size_of(value) is None:
+            raise ClientError(f"a size is a number of bytes from 0 to {MAX_SIZE}")
+    row = {name: value[:_MAX_TEXT] for name, value in fields.items()}
+    return row | ({"labels": checked_labels(fields["labels"])} if "labels" in fields else {})
 
 
 def _named(row: Mapping[str, str]) -> tuple[int, str]:

@@ -29,8 +29,9 @@ end
 -- one that is not registered.
 function rules.torrent(name)
   local ih = string.sub(name, 3)
-  local v = call('HMGET', P .. name, 'tid', 'enabled', 'name', 'private', 'reason', 'multi_up', 'multi_dn')
-  local written = v[3] or v[4] or v[5] or v[6] or v[7]
+  local v = call('HMGET', P .. name, 'tid', 'enabled', 'name', 'private', 'reason', 'multi_up', 'multi_dn',
+    'size', 'labels')
+  local written = v[3] or v[4] or v[5] or v[6] or v[7] or v[8] or v[9]
   return exists('info_hash:' .. ih) or exists('tpeers:' .. ih) or v[2] == '0' or written and not v[1]
     or v[1] and call('GET', P .. 'torrent_id:' .. v[1]) == ih and call('ZSCORE', P .. 'i:seeders', v[1])
 end
