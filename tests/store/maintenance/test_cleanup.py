@@ -13,6 +13,8 @@ from tests.store.maintenance.test_maintenance import cleanup, lively, name_of, r
 from tracker.store.maintenance import maintenance
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
 from tracker.store.schema.table import KEYS
+from tracker.store.schema.table.cleanup import CHECKS
+from tracker.store.schema.table.matching import row_of
 
 GONE = info_hash(77)
 GONE_HEX = GONE.hex()
@@ -29,24 +31,29 @@ async def test_cleanup_keeps_everything_in_use(make_store: MakeStore, private: b
 
 LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "t": lambda r, p: r.hset(f"{p}t:{GONE_HEX}", mapping={"tid": "77", "seeders": "3"}),
+    "t without an id": lambda r, p: r.hset(f"{p}t:{GONE_HEX}", "seeders", "1"),
+    "t whose id is another's": lambda r, p: r.hset(f"{p}t:{GONE_HEX}", "tid", "1"),
     "torrent_id": lambda r, p: r.set(f"{p}torrent_id:77", GONE_HEX),
     "torrent_id without a torrent": lambda r, p: r.set(f"{p}torrent_id:77", "no info hash"),
     "history": lambda r, p: r.rpush(f"{p}history:77", "1 2 3 4 1"),
     "tpeers": lambda r, p: r.sadd(f"{p}tpeers:{GONE_HEX}", PID.hex()),
+    "addresses": lambda r, p: r.hset(f"{p}addresses:{GONE_HEX}", b"\x0b\x00\x00\x01", b"x" * 22),
     "array": lambda r, p: r.set(f"{p}swarm:{GONE_HEX}:s4", b"x" * 6),
     "array of ids": lambda r, p: r.set(f"{p}swarm:{GONE_HEX}:l6i", b"x" * 20),
     "peer without a torrent": lambda r, p: r.hset(f"{p}p:77:{PID.hex()}", "active", "1"),
+    "peer in no swarm": lambda r, p: r.hset(f"{p}p:1:{PID.hex()}", "active", "1"),
     "torrents of a peer": lambda r, p: r.sadd(f"{p}p:{PID.hex()}:torrents", "1"),
     "name": lambda r, p: r.zadd(f"{p}i:name", {f"another\t{info_hash(1).hex()}": 0, "short": 0}),
     "denied": lambda r, p: r.zadd(f"{p}denied", {GONE_HEX: 1}),
     "passkey": lambda r, p: r.zadd(f"{p}users", {"c" * 20: 77}),
     "account": lambda r, p: r.hset(f"{p}u:1:t:77", "peers", "0"),
     "set of a user": lambda r, p: r.sadd(f"{p}u:1:complete", "77"),
-    "debtor": lambda r, p: r.zadd(f"{p}i:hnr", {"77": 1}),
     "client": lambda r, p: r.sadd(f"{p}whitelist", b"-\xff"),
     "unique": lambda r, p: r.set(f"{p}torrents.{GONE_HEX}.users", "1"),
     "unique by place": lambda r, p: r.set(f"{p}torrents.{GONE_HEX}.countries.France.users", "1"),
     "estimate": lambda r, p: r.pfadd(f"{p}hll:torrents.{GONE_HEX}.users", "a"),
+    "unique of a month": lambda r, p: r.set(f"{p}torrents.{GONE_HEX}.users.2026-11", "1"),
+    "estimate of a month": lambda r, p: r.pfadd(f"{p}hll:torrents.{GONE_HEX}.users.2026-11", "a"),
     "places": lambda r, p: r.zadd(f"{p}i:unique:torrents.{GONE_HEX}", {"countries.France": 1}),
     "leaderboard": lambda r, p: r.zadd(f"{p}i:unique:torrents:all", {GONE_HEX: 1}),
 }
@@ -60,7 +67,7 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
     await store.announce(update(1, "s", passkey=ALICE))
     await store.clients.allow(b"-TR")
     await store.counters.flush()
-    whole = await store.dump()
+    whole, checked = await store.dump(), set()
     for what, leave in LEFT_OVER.items():
         await leave(store.redis, store.keys.prefix)
         with_it = await store.dump()
@@ -69,10 +76,12 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
         (found,) = (await cleanup(store)).values()
         assert found.count >= 1 and found.changed == 0 and found.examples, what
         assert await store.dump() == with_it, what
+        checked |= {row.pattern for key in found.examples if (row := row_of(key.partition(" ")[0]))}
 
         (removed,) = (await cleanup(store, dry_run=False)).values()
         assert (removed.kind, removed.changed) == (found.kind, found.count), what
         assert await store.dump() == whole, what
+    assert checked == set(CHECKS)
     assert await check_invariants(store.redis, store.keys) == 1
 
 
@@ -158,13 +167,43 @@ async def test_what_a_deleted_torrent_leaves_is_deleted_with_the_sweep(store: St
     }
 
 
-async def test_hit_and_runs_on_deleted_torrents_leave_the_index_too(private: Store) -> None:
+async def test_a_torrent_that_no_sweep_visits_is_deleted_with_its_id(store: Store) -> None:
+    await store.redis.hset(store.keys.torrent(GONE), "tid", "77")
+    await store.redis.set(store.keys.torrent_id("77"), GONE_HEX)
+    await cleanup(store, dry_run=False)
+    assert await store.dump() == {}
+
+
+async def test_hit_and_runs_are_left_to_the_job_and_to_reindex(private: Store) -> None:
+    """Both count what remains: the set and the index must agree."""
     redis, keys = private.redis, private.keys
     await redis.sadd(keys.user_set(7, "hnr"), "77", "78")
-    await redis.zadd(keys.hit_and_runs(), {"7": 2})
-    await cleanup(private, dry_run=False)
-    assert await private.users.hit_and_runs() == []
+    await redis.zadd(keys.hit_and_runs(), {"7": 2, "8": 1})
+    before = await private.dump()
+    assert await cleanup(private, dry_run=False) == {}
+    assert await private.dump() == before
+    await reindex(private)
+    assert await private.users.hit_and_runs() == [("7", 2)]
+    assert await private.hit_and_runs.drop_removed() == 2
     assert not await redis.exists(keys.hit_and_runs(), keys.user_set(7, "hnr"))
+
+
+async def test_a_peer_outside_the_swarm_is_stale_once_nothing_else_would_remove_it(private: Store) -> None:
+    """A site deleted a member. Remembered peers expire, and members and peers with a timeout are the reaper's."""
+    redis, keys = private.redis, private.keys
+    for number, event in ((1, "s"), (2, "s"), (2, "x"), (3, "s")):
+        await private.announce(update(number, event, passkey=ALICE))
+    await redis.srem(keys.swarm_peers(info_hash(1)), peer_id(1).hex())
+    assert await cleanup(private, dry_run=False) == {}
+    await redis.delete(keys.timeout("1", peer_id(1)), keys.timeout("1", peer_id(3)))
+    found = await cleanup(private, dry_run=False)
+    assert {finding.examples for finding in found.values()} == {
+        (f"p:1:{peer_id(1).hex()}",),
+        (f"p:{peer_id(1).hex()}:torrents 1",),
+    }
+    assert await redis.exists(keys.peer("1", peer_id(2)), keys.peer("1", peer_id(3))) == 2
+    await private.reaping.sweep(["1"], "", 100)
+    assert await check_invariants(redis, keys) == 0
 
 
 async def test_cleanup_keeps_what_a_site_is_about_to_register(store: Store) -> None:
@@ -175,6 +214,17 @@ async def test_cleanup_keeps_what_a_site_is_about_to_register(store: Store) -> N
         await redis.hset(keys.torrent(info_hash(10 + number)), field, "0")
     await redis.hset(keys.torrent(info_hash(2)), "enabled", "0")
     await redis.set(keys.info_hash(info_hash(3)), "3")
+    # Unregistered: one still has a peer, the sweep visits the other.
+    await redis.hset(keys.torrent(info_hash(5)), "tid", "5")
+    await redis.sadd(keys.swarm_peers(info_hash(5)), PID.hex())
+    await redis.hset(keys.torrent(info_hash(6)), "tid", "6")
+    await redis.set(keys.torrent_id("6"), info_hash(6).hex())
+    await redis.zadd(keys.index("seeders"), {"6": 0})
+    # Registered: one is in no ranking, of the other the site deleted the hash.
+    await redis.set(keys.info_hash(info_hash(7)), "7")
+    await redis.hset(keys.torrent(info_hash(7)), "tid", "7")
+    await redis.set(keys.info_hash(info_hash(8)), "8")
+    await redis.set(keys.torrent_id("8"), info_hash(8).hex())
     await redis.hset(keys.user(9), mapping={"uploaded": "5"})
     await redis.hset(keys.passkey(BOB), mapping={"user_id": "9"})
     await redis.set(keys.deny(info_hash(4)), "no")
@@ -247,9 +297,7 @@ async def test_cleanup_reports_its_progress(store: Store, monkeypatch: pytest.Mo
     monkeypatch.setattr(maintenance, "PAGE", 10)
     for number in range(30):
         await store.torrents.add(info_hash(number))
-    reports: list[tuple[int, int]] = []
-    async for _ in store.maintenance.cleanup(True, lambda done, about: reports.append((done, about))):
-        pass
-    done = [each for each, _ in reports]
-    assert done == sorted(done) and done[-1] >= len(await store.dump())  # SCAN may show a key twice
-    assert all(each <= about for each, about in reports)
+    reports: list[int] = []
+    await store.maintenance.cleanup(True, reports.append)
+    assert reports == sorted(reports) and len(reports) > 1
+    assert reports[-1] >= len(await store.dump())  # SCAN may show a key twice

@@ -121,7 +121,7 @@ async def test_every_listed_torrent_is_found_registered_page_by_page(make_store:
     store = await make_store()
     await fill(store, MANY // 5)
     await store.redis.config_resetstat()
-    assert [finding async for finding in store.maintenance.cleanup()] == []
+    assert await store.maintenance.cleanup() == []
     counted = await calls(store)
     assert counted["scan"] >= 100 and "keys" not in counted and "unlink" not in counted
-    assert [finding async for finding in store.maintenance.reindex()] == []
+    assert await store.maintenance.reindex() == []

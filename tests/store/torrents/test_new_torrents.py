@@ -108,7 +108,7 @@ async def test_a_torrent_forgotten_in_a_batch_is_new_to_its_later_announces(
     ranked = await store.redis.zrange(store.keys.index("score"), 0, -1)
     assert sorted(ranked) == sorted(await store.redis.zrange(store.keys.index("seeders"), 0, -1))
     assert await check_invariants(store.redis, store.keys) == 2
-    assert [f async for f in store.maintenance.cleanup()] == []
+    assert await store.maintenance.cleanup() == []
 
 
 async def test_a_torrent_with_many_places_is_forgotten_in_steps(make_store: MakeStore) -> None:

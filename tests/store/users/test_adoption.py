@@ -46,7 +46,7 @@ async def by_announce(store: Store) -> None:
 
 
 async def by_reindex(store: Store) -> None:
-    found = {finding.kind: finding async for finding in store.maintenance.reindex()}
+    found = {finding.kind: finding for finding in await store.maintenance.reindex()}
     assert found["users that were not listed"].examples == ("77",)
 
 
@@ -106,7 +106,7 @@ async def test_an_id_that_is_no_number_is_refused(private: Store, user_id: str) 
     assert await private.refused(update(1, "s", passkey=SITES)) == "bad user id"
     assert (await sweep(private)).unusable == (user_id,)
     assert await private.dump() == before
-    found = {finding.kind: finding async for finding in private.maintenance.reindex()}
+    found = {finding.kind: finding for finding in await private.maintenance.reindex()}
     (unusable,) = [finding for kind, finding in found.items() if kind.startswith("user ids")]
     assert (unusable.count, unusable.changed, unusable.examples) == (1, 0, (user_id,))
     assert (await private.users.rotate(SITES, NEW)).user_id == user_id
@@ -204,7 +204,7 @@ async def used(store: Store) -> None:
 
 
 async def reindexed(store: Store) -> None:
-    found = {finding.kind: finding async for finding in store.maintenance.reindex()}
+    found = {finding.kind: finding for finding in await store.maintenance.reindex()}
     assert found["clients that were not listed"].examples == ("-TR",)
 
 

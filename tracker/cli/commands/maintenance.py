@@ -1,12 +1,13 @@
 """``tracker cleanup``, ``tracker reindex`` and ``tracker wipe-stats``."""
 
+from dataclasses import asdict
 from typing import Annotated
 
 import typer
 
 from tracker.cli.commands import AsJson, Config, Yes, with_stores
 from tracker.cli.progress import progress
-from tracker.cli.terminal import Row, say, say_json
+from tracker.cli.terminal import say, say_json
 from tracker.store.maintenance.maintenance import Finding
 from tracker.store.store import Store
 
@@ -25,16 +26,10 @@ def cleanup(
         typer.confirm("Delete all stale keys?", abort=True)
 
     async def work(stores: Store) -> None:
-        found = 0
         with progress("keys checked") as shown:
-            async for finding in stores.maintenance.cleanup(
-                dry_run=not delete, progress=lambda done, _: shown.reach(done)
-            ):
-                found += finding.count
-                _show(finding, "deleted", as_json=as_json)
-        if not as_json and not found:
-            say("no stale keys")
-        elif not as_json and not delete:
+            found = await stores.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
+        _show(found, "deleted", "no stale keys", as_json=as_json)
+        if found and not delete and not as_json:
             say("dry run: use --delete to delete them")
 
     with_stores(config, work)
@@ -44,13 +39,9 @@ def reindex(as_json: AsJson = False, config: Config = None) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site, or by an older version."""
 
     async def work(stores: Store) -> None:
-        found = 0
         with progress("keys checked") as shown:
-            async for finding in stores.maintenance.reindex(progress=lambda done, _: shown.reach(done)):
-                found += finding.count
-                _show(finding, "repaired", as_json=as_json)
-        if not as_json and not found:
-            say("all lists are complete")
+            found = await stores.maintenance.reindex(progress=shown.reach)
+        _show(found, "repaired", "all lists are complete", as_json=as_json)
 
     with_stores(config, work)
 
@@ -80,10 +71,13 @@ def wipe_stats(
     with_stores(config, work)
 
 
-def _show(finding: Finding, done: str, *, as_json: bool) -> None:
-    if as_json:
-        row: Row = {"kind": finding.kind, "count": finding.count, "changed": finding.changed}
-        say_json({**row, "examples": ", ".join(finding.examples)})
-        return
-    changed = f", {finding.changed} {done}" if finding.changed else ""
-    say(f"{finding.count} {finding.kind}{changed}: {', '.join(finding.examples)}")
+def _show(findings: list[Finding], done: str, nothing: str, *, as_json: bool) -> None:
+    for finding in findings:
+        examples = ", ".join(finding.examples)
+        changed = f", {finding.changed} {done}" if finding.changed else ""
+        if as_json:
+            say_json({**asdict(finding), "examples": examples})
+        else:
+            say(f"{finding.count} {finding.kind}{changed}: {examples}")
+    if not findings and not as_json:
+        say(nothing)

@@ -5,16 +5,16 @@ again.
 """
 
 from collections import defaultdict
-from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, DENIAL, FIRST, OF_TORRENTS, STATE, STATISTICS, Check
 from tracker.store.schema.table.matching import row_of
-from tracker.store.schema.table.row import KeySpec
 from tracker.store.torrents.name_index import Unlisted, list_torrents, unlisted
 from tracker.store.users.adoption import START, Adoption
 
@@ -26,10 +26,11 @@ MAX_PASSES = 3
 UNKNOWN = "keys that docs/keys.md does not name (never deleted)"
 UNUSABLE_IDS = "user ids that are not a positive number, or another user's (unchanged)"
 WRONG_TYPE = "keys of a wrong type"
-_TYPE_ONLY = Check(WRONG_TYPE, rule="")
+_TYPE_ONLY = Check(WRONG_TYPE)
+_TYPES = {row.pattern: row.type.lower() for row in KEYS}
 
-Progress = Callable[[int, int], None]
-"""Gets how many keys were checked, and about how many there are (with those of other prefixes)."""
+Progress = Callable[[int], None]
+"""Gets how many keys were checked."""
 
 
 @dataclass(slots=True)
@@ -48,24 +49,15 @@ class _Findings(dict[str, Finding]):
     """Findings by kind."""
 
     def add(self, kind: str, found: Sequence[bytes], *, changed: bool) -> None:
-        if not found:
-            return
-        finding = self.setdefault(kind, Finding(kind))
-        finding.count += len(found)
-        finding.changed += changed * len(found)
-        room = EXAMPLES - len(finding.examples)
-        finding.examples += tuple(name.decode("utf-8", "backslashreplace") for name in found[:room])
-
-    @property
-    def changed(self) -> int:
-        return sum(finding.changed for finding in self.values())
+        if found:
+            finding = self.setdefault(kind, Finding(kind))
+            finding.count += len(found)
+            finding.changed += changed * len(found)
+            more = found[: EXAMPLES - len(finding.examples)]
+            finding.examples += tuple(name.decode("utf-8", "backslashreplace") for name in more)
 
     def by_count(self) -> list[Finding]:
         return sorted(self.values(), key=lambda finding: -finding.count)
-
-
-def _ignore(done: int, about: int) -> None:
-    del done, about
 
 
 class Maintenance:
@@ -92,32 +84,31 @@ class Maintenance:
         self._reindex_hit_and_runs = reindex_hit_and_runs
         self._flush_uniques = flush_uniques
 
-    async def cleanup(self, dry_run: bool = True, progress: Progress = _ignore) -> AsyncIterator[Finding]:
+    async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
         """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``.
 
         Keys that become stale by a deletion are found in the next pass; a dry run has one pass, and may find less.
         """
         findings = _Findings()
-        for number in range(1 if dry_run else MAX_PASSES):
-            before = findings.changed
+        for _ in range(1 if dry_run else MAX_PASSES):
+            findings.pop(UNKNOWN, None)  # they are counted again in each pass
+            before = sum(finding.changed for finding in findings.values())
             async for page in self._pages(progress):
-                if number == 0:
-                    unknown = [key for key in page if row_of(_text(key)) is None]
-                    findings.add(UNKNOWN, unknown, changed=False)
-                await self._check_page(page, findings, delete=not dry_run)
-            if findings.changed == before:
+                findings.add(UNKNOWN, page.pop("", []), changed=False)
+                for pattern, keys in page.items():
+                    await self._check(pattern, keys, findings, delete=not dry_run)
+            if before == sum(finding.changed for finding in findings.values()):
                 break
-        for finding in findings.by_count():
-            yield finding
+        return findings.by_count()
 
     async def wipe_statistics(self, uniques: bool = False) -> AsyncIterator[int]:
         """Deletes counters, distributions, histories, global totals and client statistics, with ``uniques`` unique
         users too. Yields how many keys so far. Torrents, users, swarms and scores stay."""
-        removed = int(await self._connection.command("UNLINK", *(f"{self._prefix}{name}" for name in FIRST)))
-        async for page in self._pages(_ignore):
+        removed = int(await self._connection.command("UNLINK", *map(self._key, FIRST)))
+        async for page in self._pages():
             # Counters that count meanwhile are in FIRST again and have to stay there.
             kept = (*STATE, *FIRST)
-            stale = [key for key, row in _rows(page) if row.pattern in STATISTICS and _text(key) not in kept]
+            stale = [key for pattern in STATISTICS for key in page[pattern] if key not in kept]
             if stale:
                 removed += int(await self._connection.command("UNLINK", *map(self._key, stale)))
             yield removed
@@ -125,57 +116,53 @@ class Maintenance:
             async for flushed in self._flush_uniques():
                 yield removed + flushed
 
-    async def reindex(self, progress: Progress = _ignore) -> AsyncIterator[Finding]:
+    async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
         """Lists torrents, denials, users and clients that a site wrote, names that it changed, and everything in a
         store that is older than the lists. The sweep does the same for users, clients and announced torrents."""
         findings = _Findings()
         async for page in self._pages(progress):
-            torrents = [_text(key)[-40:] for key, row in _rows(page) if row.pattern in OF_TORRENTS]
-            denied = [_text(key)[-40:] for key, row in _rows(page) if row.pattern == DENIAL]
-            for batch in _batches(sorted(set(torrents))):
+            torrents = {key[-40:].decode() for pattern in OF_TORRENTS for key in page[pattern]}
+            for batch in _batches(sorted(torrents)):
                 await self._list_torrents(batch, findings)
-            for batch in _batches(denied):
+            for batch in _batches([key[-40:].decode() for key in page[DENIAL]]):
                 await self._list_denied(batch, findings)
         await self._adopt(findings)
         await self._reindex_hit_and_runs()
-        for finding in findings.by_count():
-            yield finding
+        return findings.by_count()
 
     async def key_count(self) -> int:
         """How many keys the database holds, whatever their prefix."""
         return int(await self._connection.command("DBSIZE"))
 
-    async def _pages(self, progress: Progress) -> AsyncIterator[list[bytes]]:
-        """All keys without the prefix. A key may come twice; one that exists all the time comes at least once."""
-        about = await self.key_count()
-        prefix = self._prefix.encode()
+    async def _pages(self, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
+        """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
+        one that exists all the time comes at least once."""
+        how = ("MATCH", f"{self._keys.prefix_pattern}*", "COUNT", PAGE)
         done, cursor = 0, -1
         while cursor:
-            after, found = await self._connection.command(
-                "SCAN", max(cursor, 0), "MATCH", f"{self._keys.prefix_pattern}*", "COUNT", PAGE
-            )
+            after, found = await self._connection.command("SCAN", max(cursor, 0), *how)
             cursor = int(after)
             done += len(found)
-            progress(done, max(about, done))
-            yield [key[len(prefix) :] for key in found if key.startswith(prefix)]
+            progress(done)
+            page = defaultdict[str, list[bytes]](list)
+            for key in found:
+                name = key.removeprefix(self._prefix.encode())
+                row = row_of(name.decode("latin-1"))  # each byte as one letter, as the patterns expect
+                page[row.pattern if row else ""].append(name)
+            yield page
 
     def _key(self, name: bytes) -> bytes:
         return self._prefix.encode() + name
 
-    async def _check_page(self, page: Sequence[bytes], findings: _Findings, *, delete: bool) -> None:
-        by_row: dict[tuple[str, str], list[bytes]] = defaultdict(list)
-        for key, row in _rows(page):
-            by_row[row.pattern, row.type].append(key)
-        for (pattern, type_name), keys in by_row.items():
-            check = CHECKS.get(pattern, _TYPE_ONLY)
-            rules = (check.rule, check.needs, check.part, int(check.entries), int(delete), type_name.lower())
-            cursor: str | bytes = "0"
-            while keys:
-                answer = await self._scripts.cleanup([*rules, cursor, BATCH, *keys[:BATCH]])
-                done, cursor, stale, wrong = answer
-                findings.add(check.kind, stale, changed=delete)
-                findings.add(WRONG_TYPE, wrong, changed=delete)
-                del keys[:done]
+    async def _check(self, pattern: str, keys: list[bytes], findings: _Findings, *, delete: bool) -> None:
+        check = CHECKS.get(pattern, _TYPE_ONLY)
+        how = (_TYPES[pattern], int(delete), f"^{check.pattern}$", check.needs)
+        cursor: str | bytes = "0"
+        while keys:
+            done, cursor, stale, wrong = await self._scripts.cleanup([*how, cursor, BATCH, *keys[:BATCH]])
+            findings.add(check.kind, stale, changed=delete)
+            findings.add(WRONG_TYPE, wrong, changed=delete)
+            del keys[:done]
 
     async def _list_torrents(self, info_hashes: Sequence[str], findings: _Findings) -> None:
         now = int(self._clock())
@@ -203,18 +190,6 @@ class Maintenance:
                 return
 
 
-def _rows(page: Iterable[bytes]) -> Iterator[tuple[bytes, KeySpec]]:
-    for key in page:
-        row = row_of(_text(key))
-        if row is not None:
-            yield key, row
-
-
 def _batches(items: Sequence[Any]) -> Iterator[list[Any]]:
     for first in range(0, len(items), BATCH):
         yield list(items[first : first + BATCH])
-
-
-def _text(name: bytes) -> str:
-    """Each byte of a key as one letter, as the patterns of the key table expect."""
-    return name.decode("latin-1")

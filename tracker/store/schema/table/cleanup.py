@@ -1,7 +1,7 @@
 """Checks for stale keys, by row of the key table, and the keys that ``tracker wipe-stats`` deletes.
 
 A row is checked if a site's own writes, or the removal of a torrent, can leave stale keys of it. Other keys expire, are
-written and deleted together by one script, or are repaired by the sweep.
+written and deleted together by one script, or are repaired by the sweep, by a job or by ``tracker reindex``.
 """
 
 from typing import NamedTuple
@@ -12,47 +12,39 @@ class Check(NamedTuple):
 
     kind: str
     """The description of a finding, for operators."""
+    pattern: str = ""
+    """A Lua pattern for the key, or for `key entry` to check its entries. What does not match is never stale."""
     needs: str = ""
-    """A key or an entry is stale if this key does not exist. ``*`` stands for the match of ``part``."""
-    part: str = "(.*)"
-    """A Lua pattern for a part of the name or entry. A name or entry that does not match is never stale."""
-    entries: bool = False
-    """Check the entries of the key, not the key."""
-    rule: str = "exists"
-    """``exists``: check the key in ``needs``. Any other value names a rule of cleanup.lua."""
+    """A match is stale without this key, where %1 is its first capture. Or the name of a rule of cleanup.lua."""
 
 
-_MEMBERS = Check("peers and addresses of deleted torrents", "t:*", "(%x+)$")
-_ARRAY = Check("arrays without a swarm", "t:*", "^swarm:(%x+)")
-_UNIQUE = Check("unique users of deleted torrents", "t:*", f"torrents%.({'%x' * 40})")
+_HASH = f"({'%x' * 40})"
+_DELETED = "keys of deleted torrents"
+_SWARM = Check(_DELETED, f"%l+:{_HASH}.*", "t:%1")
+_UNIQUE = Check(_DELETED, f".*torrents%.{_HASH}.*", "t:%1")
+_ID = Check(_DELETED, ".*:(%d+)", "torrent_id:%1")
+_NAME = Check("indexed names of deleted or renamed torrents", "i:name (.-)\t?(%x*)", "name")
+_BOARD = Check("leaderboard entries of deleted torrents", f"i:unique:torrents:%S+ {_HASH}", "t:%1")
 
 CHECKS: dict[str, Check] = {
-    "t:t:<ih>": Check("unregistered torrents that no sweep visits", rule="torrent"),
-    "t:torrent_id:<tid>": Check("torrent ids without a torrent", rule="torrent_id"),
-    "t:history:<tid>": Check("histories without a torrent", "torrent_id:*", "(%d+)$"),
-    "t:tpeers:<ih>": _MEMBERS,
-    "t:addresses:<ih>": _MEMBERS,
-    "t:swarm:<ih>:<array>": _ARRAY,
-    "t:swarm:<ih>:<array>i": _ARRAY,
-    "t:p:<tid>:<pid>": Check("peers of deleted torrents", "torrent_id:*", "^p:(%d+)"),
-    "t:p:<pid>:torrents": Check(
-        "torrents listed for peers that left them", entries=True, rule="swarm_of_peer"
-    ),
-    "t:i:name": Check("indexed names of deleted or renamed torrents", entries=True, rule="name"),
-    "t:denied": Check("listed denials that were deleted", "deny:*", entries=True),
-    "t:users": Check("listed users who were deleted", "user:*", entries=True),
-    "t:u:<uid>:t:<tid>": Check("users' totals on deleted torrents", "torrent_id:*", "(%d+)$"),
-    "t:u:<uid>:<set>": Check("deleted torrents in users' sets", "torrent_id:*", entries=True),
-    "t:i:hnr": Check("users listed with hit-and-runs who have none", "u:*:hnr", entries=True),
-    "t:whitelist": Check("listed clients that are not allowed", "whitelist:*", entries=True),
-    "t:<metric>": _UNIQUE,
-    "t:<metric>.<month>": _UNIQUE,
-    "t:hll:<metric>": _UNIQUE,
-    "t:hll:<metric>.<month>": _UNIQUE,
+    "t:t:<ih>": Check("unregistered torrents that no sweep visits", "t:(.*)", "torrent"),
+    "t:torrent_id:<tid>": Check("torrent ids without a torrent", "torrent_id:(.*)", "torrent_id"),
+    "t:history:<tid>": _ID,
+    **dict.fromkeys(("t:tpeers:<ih>", "t:addresses:<ih>"), _SWARM),
+    **dict.fromkeys(("t:swarm:<ih>:<array>", "t:swarm:<ih>:<array>i"), _SWARM),
+    "t:p:<tid>:<pid>": Check("peers that are in no swarm", "p:(%d+):(.*)", "peer"),
+    "t:p:<pid>:torrents": Check("torrents of deleted peers", "p:(%x+):torrents (.*)", "p:%2:%1"),
+    "t:i:name": _NAME,
+    "t:denied": Check("listed denials that were deleted", "denied (.*)", "deny:%1"),
+    "t:users": Check("listed users who were deleted", "users (.*)", "user:%1"),
+    "t:u:<uid>:t:<tid>": _ID,
+    # A job drops hit-and-runs on deleted torrents, and keeps their index.
+    "t:u:<uid>:<set>": Check("deleted torrents in users' sets", ".*:[aci]%l+ (.*)", "torrent_id:%1"),
+    "t:whitelist": Check("listed clients that are not allowed", "whitelist (.*)", "whitelist:%1"),
+    **dict.fromkeys(("t:<metric>", "t:<metric>.<month>"), _UNIQUE),
+    **dict.fromkeys(("t:hll:<metric>", "t:hll:<metric>.<month>"), _UNIQUE),
     "t:i:unique:torrents.<ih>": _UNIQUE,
-    "t:i:unique:<scope>:<period>": Check(
-        "leaderboard entries of deleted torrents", "t:*", f"^({'%x' * 40})$", entries=True
-    ),
+    "t:i:unique:<scope>:<period>": _BOARD,
 }
 """By row of the key table. For other rows only the type is checked."""
 
@@ -72,7 +64,7 @@ STATISTICS = frozenset(
 OF_TORRENTS = ("t:info_hash:<ih>", "t:t:<ih>")
 """Rows whose keys end in the info hash of a torrent; the torrent belongs in the indexes."""
 DENIAL = "t:deny:<ih>"
-STATE = ("stats:seeders", "stats:leechers")
+STATE = (b"stats:seeders", b"stats:leechers")
 """Keys of rows in STATISTICS with current values; a wipe keeps them."""
-FIRST = ("known:", "known:dist")
+FIRST = (b"known:", b"known:dist")
 """A wipe deletes these first. A counter created meanwhile lists itself in both, so cleanup still finds it."""
