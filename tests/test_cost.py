@@ -40,6 +40,8 @@ COMMANDS: dict[str, float] = {
     "join": 13.6,  # a new peer: its hash, two arrays, two sets, its address, counts beside
     # in a swarm of more than an answer holds: it takes a random slot, whose occupant moves to the end
     "join of many": 17.9,
+    # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, and who completed the torrent last
+    "completed by a user": 37.6,
     "stop": 13.5,  # a peer leaves: the last of its array takes its place, and its address goes
 }
 """Most commands of the store for one announce, on average of a full batch, the call of the script left out."""
@@ -138,6 +140,29 @@ async def test_an_announce_takes_few_commands(
     found = await commands_of(store, event, first, torrents)
     inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
     assert inside <= COMMANDS[kind], f"{kind}: {inside:.2f} commands an announce, for {MAX_BATCH}: {found}"
+
+
+async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(private=True))) as store:
+        for user in range(1, MAX_BATCH + 1):
+            await store.redis.hset(store.keys.passkey(f"{user:020}"), mapping={"user_id": user})
+
+        async def announce_all(event: str, bytes_left: int) -> None:
+            users = range(1, MAX_BATCH + 1)
+            updates = [
+                update(user, event, bytes_left=bytes_left, passkey=f"{user:020}", random=user)
+                for user in users
+            ]
+            await asyncio.gather(*map(store.swarms.announce, updates))
+
+        await announce_all("s", 1000)
+        before = await commands_so_far(store)
+        await announce_all("c", 0)
+        after = await commands_so_far(store)
+    grown = {name: calls - before.get(name, 0) for name, calls in after.items() if name != "info"}
+    inside = sum(calls for name, calls in grown.items() if name not in CALLED) / MAX_BATCH
+    assert grown["zadd"] >= MAX_BATCH, "each of them is a snatch"
+    assert inside <= COMMANDS["completed by a user"], f"{inside:.2f} commands a snatch: {grown}"
 
 
 async def test_what_waits_goes_in_one_round_trip(store: Store) -> None:

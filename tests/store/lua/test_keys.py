@@ -18,6 +18,7 @@ OF_A_TORRENT = frozenset(
         "info_hash:*",
         "deny:*",
         "torrent_id:*",
+        "completed:*",
         "history:*",
         "tpeers:*",
         "swarm:*:",

@@ -187,7 +187,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, private: 
         assert type_name.decode().upper() == TYPES[rows[0]], key
         seen.add(rows[0])
     of_users, for_a_moment = (
-        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr"},
+        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:completed:<tid>"},
         {"t:deleting", "t:addresses:full"},
     )
     assert set(PATTERNS) - seen - for_a_moment == (set() if private else of_users)

@@ -117,3 +117,54 @@ async def test_a_leecher_of_an_older_store_counts(private: Store) -> None:
     await private.redis.hdel(private.keys.user_torrent("7", "1"), "leeched")
     done = update(2, "c", passkey=ALICE, bytes_left=0)
     assert (await private.announce(done)).completions == 1
+
+
+async def complete_as(store: Store, user_id: int, torrent: int = 1) -> None:
+    passkey = f"{user_id:020}"
+    await store.redis.hset(store.keys.passkey(passkey), mapping={"user_id": user_id})
+    await store.announce(update(user_id, "s", torrent, passkey=passkey))
+    store.clock.now += 10
+    await store.announce(update(user_id, "c", torrent, passkey=passkey, bytes_left=0, downloaded=1000))
+
+
+async def completers(store: Store, torrent: int = 1) -> list[tuple[str, int]]:
+    found = await store.torrents.get(info_hash(torrent))
+    assert found is not None
+    return await store.torrents.completers(found)
+
+
+async def test_the_last_twenty_users_who_completed_a_torrent_are_known(private: Store) -> None:
+    for number in range(101, 146):
+        await complete_as(private, number)
+        assert await private.redis.zcard(private.keys.completed(1)) < 40
+    now = int(private.clock.now)
+    assert await completers(private) == [(str(145 - n), now - 10 * n) for n in range(20)]
+    await private.announce(update(145, "c", passkey=f"{145:020}", bytes_left=0))  # counts no second snatch
+    assert (await completers(private))[0] == ("145", now)
+
+
+async def test_a_deleted_user_is_no_completer(private: Store) -> None:
+    for number in (101, 102):
+        await complete_as(private, number)
+    await private.users.delete(f"{101:020}")
+    assert [user for user, _ in await completers(private)] == ["102"]
+
+
+async def test_a_public_torrent_notes_no_completer(store: Store) -> None:
+    await complete(store, 1)
+    assert await completers(store) == []
+    assert not await store.redis.exists(store.keys.completed(1))
+
+
+async def test_completers_are_removed_with_the_torrent(private: Store) -> None:
+    await complete_as(private, 101)
+    await private.announce(update(101, "x", passkey=f"{101:020}", bytes_left=0))
+    await private.torrents.remove(info_hash(1))
+    assert not await private.redis.exists(private.keys.completed(1))
+
+
+async def test_completers_of_a_wrong_type_stop_no_count(private: Store) -> None:
+    await private.redis.set(private.keys.completed(1), "x")
+    await complete_as(private, 101)
+    found = await private.torrents.get(info_hash(1))
+    assert found is not None and found.completions == 1

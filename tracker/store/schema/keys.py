@@ -186,6 +186,10 @@ class Keys:
     def history(self, torrent_id: int | str) -> str:
         return f"{self.prefix}history:{torrent_id}"
 
+    def completed(self, torrent_id: int | str) -> str:
+        """Users who completed the torrent, by time."""
+        return f"{self.prefix}completed:{torrent_id}"
+
     def leases(self, kind: str) -> str:
         return f"{self.prefix}leases:{kind}"
 

@@ -34,6 +34,7 @@ __all__ = ["RANKINGS", "Denial", "Peer", "Point", "Torrent", "Torrents"]
 
 RANKINGS = ("seeders", "leechers", "snatches", "score")
 """Values that torrents are ranked by."""
+MAX_COMPLETERS = 20
 SEARCHES_AT_ONCE = 2
 """Max concurrent searches. Announces run between the script calls of a few searches, but would wait for the calls of
 many."""
@@ -209,6 +210,20 @@ class Torrents:
         key = self._keys.history(torrent.torrent_id)
         entries = await self._connection.command("LRANGE", key, 0, -1)
         return [point for entry in entries if (point := point_of(entry)) is not None]
+
+    async def completers(self, torrent: Torrent) -> list[tuple[str, int]]:
+        """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s).
+
+        Deleted users are left out. Empty on a public tracker.
+        """
+        pairs = await self._connection.command(
+            "ZRANGE", self._keys.completed(torrent.torrent_id), 0, MAX_COMPLETERS - 1, "REV", "WITHSCORES"
+        )
+        found = [(user_id, at) for user_id, at in ranked(pairs) if user_id.isascii() and user_id.isdigit()]
+        known = await self._connection.pipeline(
+            *(("ZCOUNT", self._keys.users(), user_id, user_id) for user_id, _ in found)
+        )
+        return [each for each, users in zip(found, known, strict=True) if users]
 
     async def by_ids(self, ids: Sequence[str]) -> list[Torrent]:
         """Returns the torrents with these ids, in order. Unknown ids are left out."""

@@ -5,6 +5,7 @@
 -- the last completions for a day: 28 hex digits each, 10 of a digest of the peer id, 10 of one of the
 -- endpoint, 8 of the time.
 local DAY, MAX_COMPLETIONS, COMPLETION_SIZE = 86400, 64, 28
+local COMPLETERS = 20 -- users kept in `completed:<tid>`
 
 local function was_leecher(r, p, a)
   if p.known and p.left ~= '0' then return true end
@@ -42,6 +43,13 @@ local function completed_recently(t, r)
   return false
 end
 
+-- Notes who completed the torrent last. The set is cut every COMPLETERS snatches only: it may hold twice as many.
+local function note_completer(t, uid)
+  local key = P .. 'completed:' .. t.tid
+  redis.pcall('ZADD', key, now, uid)
+  if t.snatches % COMPLETERS == 0 then redis.pcall('ZREMRANGEBYRANK', key, 0, -COMPLETERS - 1) end
+end
+
 local function count_snatch(t, r, p, a)
   if call('HGET', p.at, 'completed') == '1' then return end
   call('HSET', p.at, 'completed', '1')
@@ -54,4 +62,5 @@ local function count_snatch(t, r, p, a)
   end
   t.snatches = add_bounded(t.key, 'snatches', 1)
   redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
+  if a then note_completer(t, r.uid) end
 end

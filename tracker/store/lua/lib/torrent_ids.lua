@@ -15,7 +15,7 @@ end
 local function release_torrent_id(t)
   local owner = call('GET', P .. 'torrent_id:' .. t.tid)
   if owner and owner ~= t.ih then return end
-  call('UNLINK', P .. 'torrent_id:' .. t.tid, P .. 'history:' .. t.tid)
+  call('UNLINK', P .. 'torrent_id:' .. t.tid, P .. 'history:' .. t.tid, P .. 'completed:' .. t.tid)
   remove_from_rankings(t.tid)
   return true
 end

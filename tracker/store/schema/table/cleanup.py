@@ -29,7 +29,7 @@ _BOARD = Check("leaderboard entries of deleted torrents", f"i:unique:torrents:%S
 CHECKS: dict[str, Check] = {
     "t:t:<ih>": Check("unregistered torrents that no sweep visits", "t:(.*)", "torrent"),
     "t:torrent_id:<tid>": Check("torrent ids without a torrent", "torrent_id:(.*)", "torrent_id"),
-    "t:history:<tid>": _ID,
+    **dict.fromkeys(("t:history:<tid>", "t:completed:<tid>"), _ID),
     **dict.fromkeys(("t:tpeers:<ih>", "t:addresses:<ih>"), _SWARM),
     **dict.fromkeys(("t:swarm:<ih>:<array>", "t:swarm:<ih>:<array>i"), _SWARM),
     "t:p:<tid>:<pid>": Check("peers that are in no swarm", "p:(%d+):(.*)", "peer"),

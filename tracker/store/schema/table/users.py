@@ -79,6 +79,14 @@ ROWS: tuple[KeySpec, ...] = (
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
     KeySpec(
+        "t:completed:<tid>",
+        "ZSET",
+        "`<uid>` of the last users who completed the torrent; score: when (epoch s). Cut to 20 at every 20th snatch, "
+        "so it holds fewer than 40. The id of a deleted user may remain; readers ignore it",
+        "until the torrent is deleted",
+        "announce.lua",
+    ),
+    KeySpec(
         "t:u:<uid>:<set>",
         "SET",
         "`<tid>` of the user's torrents; `<set>` is active, complete, incomplete or hnr (hit-and-run)",
