@@ -36,6 +36,7 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "torrent_id": lambda r, p: r.set(f"{p}torrent_id:77", GONE_HEX),
     "torrent_id without a torrent": lambda r, p: r.set(f"{p}torrent_id:77", "no info hash"),
     "history": lambda r, p: r.rpush(f"{p}history:77", "1 2 3 4 1"),
+    "completed": lambda r, p: r.zadd(f"{p}completed:77", {"1": 1}),
     "tpeers": lambda r, p: r.sadd(f"{p}tpeers:{GONE_HEX}", PID.hex()),
     "addresses": lambda r, p: r.hset(f"{p}addresses:{GONE_HEX}", b"\x0b\x00\x00\x01", b"x" * 22),
     "array": lambda r, p: r.set(f"{p}swarm:{GONE_HEX}:s4", b"x" * 6),
