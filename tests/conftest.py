@@ -1,19 +1,19 @@
-"""What every test may ask for: real servers, a client, a key prefix of its own; and a guard against leaks.
+"""Fixtures for all tests: real servers, clients, key prefixes, and a check for leaked tasks and processes.
 
 Options: `--long` adds the tests marked long, `--serial without|only` selects by the mark `serial`,
 `--hypothesis-profile long` tries 20 times as many examples (tests/examples.py).
 
     redis_url      the session's valkey-server, as a URL (unix socket, database 0)
-    redis          an asyncio client to it: answers in bytes, no retries
-    prefix         a key prefix that no other test has; its keys are deleted after the test
-    debian_redis   the system's redis-server with redis.conf, TCP and TLS; skipped where there is none
+    redis          an asyncio client to it: replies in bytes, no retries
+    prefix         a unique key prefix; its keys are deleted after the test
+    debian_redis   the system's redis-server with redis.conf, TCP and TLS; skips the test if there is none
     any_server     redis_url's Server; in tests/store the test runs a second time with the system's redis-server
-    start_server   starts servers of the test's own, to stop, kill and restart (see loadtest/servers.py)
+    start_server   starts servers that the test may stop, kill and restart (see loadtest/servers.py)
     short_directory   a directory for sockets
-    keys           a blocking client to redis_url, for tests that are no coroutines
-    tracker        runs one command of the command line on redis_url and prefix, in a directory of its own
+    keys           a blocking client to redis_url, for tests that are not coroutines
+    tracker        runs one command of the command line on redis_url and prefix, in a new directory
 
-The session's servers are shared: what a test changes there (CONFIG SET) it puts back, or it takes its own.
+All tests share the session's servers. A test that changes one (CONFIG SET) restores it, or starts its own.
 """
 
 import asyncio
@@ -50,7 +50,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item]) -> None:
-    """Leaves out what the options leave out; it is not counted as deselected."""
+    """Removes the tests that the options exclude. They are not counted as deselected."""
     serial, wants_long = config.getoption("--serial"), config.getoption("--long")
     kept = {"with": (True, False), "without": (False,), "only": (True,)}[serial]
     items[:] = [
@@ -63,7 +63,7 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
 
 @pytest.fixture(scope="session")
 def servers() -> Iterator[list[Server]]:
-    """The servers that live as long as the session, in the order of their start."""
+    """The servers of the session, in the order of their start."""
     running: list[Server] = []
     yield running
     for server in running:
@@ -93,7 +93,7 @@ def any_server(valkey: Server) -> Server:
 
 @pytest.fixture
 def start_server() -> Iterator[Callable[..., Server]]:
-    """Called with options as on the command line; persistence is on as in redis.conf. Stopped after the test."""
+    """Starts servers with command-line options; persistence is on as in redis.conf. They are stopped after the test."""
     with _short_directory() as top:
         started: list[Server] = []
 
@@ -159,14 +159,14 @@ def _short_directory() -> Iterator[Path]:
 
 @pytest.fixture
 def short_directory() -> Iterator[Path]:
-    """A private directory whose name leaves room for a socket: pytest's own names exceed the system's limit."""
+    """A private directory with a short path: sockets in pytest's own directories exceed the system's limit."""
     with _short_directory() as path:
         yield path
 
 
 @pytest.fixture(autouse=True)
 def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Fails a test that leaves a task or a child process running. First set up, so last torn down."""
+    """Fails a test that leaves a task or a child process running. It is set up first, so it is torn down last."""
     if inspect.iscoroutinefunction(getattr(request.node, "obj", None)):
         request.getfixturevalue("no_task_left_behind")
     running: list[Server] = request.getfixturevalue("servers")
@@ -181,7 +181,7 @@ def nothing_left_behind(request: pytest.FixtureRequest) -> Iterator[None]:
 async def no_task_left_behind() -> AsyncIterator[None]:
     yield
     me = asyncio.current_task()
-    for _ in range(20):  # what was told to close may need a few turns of the loop
+    for _ in range(20):  # closing may take a few turns of the event loop
         left = {task for task in asyncio.all_tasks() if task is not me}
         if not left:
             return

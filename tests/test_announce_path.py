@@ -1,4 +1,4 @@
-"""Which files of the tracker an announce enters on its way from the socket to the store and back.
+"""Counts the files that an announce enters on its path from the socket to the store and back.
 
 A whole tracker serves in this process, with a real valkey-server. A profile function notes each call of a function in
 ``tracker/`` while one announce is answered. Several announces are traced, and the path that most of them took counts:

@@ -1,6 +1,6 @@
-"""The shape of the code, held by tests: who may import whom, what only one place does, how large things get.
+"""The structure of the code: allowed imports, actions with a single place, and maximum sizes.
 
-The tables below are the documentation; a change of them is a decision, and says so in its commit.
+The tables below are the documentation. Changing a table is a decision; state the reason in the commit.
 """
 
 import ast
@@ -20,16 +20,16 @@ NOUNS = ("bittorrent", "errors")
 STORE_BASE = (*NOUNS, "store.client", "store.schema")
 
 MAY_IMPORT: dict[str, tuple[str, ...]] = {
-    # Nouns. Everything may import them.
+    # Basic types. All modules may import them.
     "errors": (),
     "bittorrent": ("errors",),
-    # Bytes to nouns and back, without any side effect.
+    # Parsing and encoding, without side effects.
     "wire": NOUNS,
     "geoip": (),
-    # What the process has from its operating system, and its settings.
+    # The operating system, and the settings.
     "system": ("errors", "settings.types"),
     "settings": ("errors", "wire"),
-    # All Redis commands. A subject imports the client, the schema, and the subjects named here.
+    # All Redis commands. Each subject may import the client, the schema, and the subjects listed here.
     "store.schema": NOUNS,
     "store.client": NOUNS,
     "store.stats": STORE_BASE,
@@ -40,18 +40,18 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.swarms": (*STORE_BASE, "store.torrents"),
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
-    # Decisions over the store.
+    # Decisions on announces and scrapes.
     "core": (*NOUNS, "settings", "store", "wire"),
-    # Sockets. Front ends know core, never the store.
+    # Sockets of peers. Front ends import core, never the store.
     "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
     "workers": (*NOUNS, "core", "geoip", "settings", "store", "wire"),
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
-    # What one process stands on.
+    # What every process needs.
     "runtime": (*NOUNS, "settings", "store", "system", "valkey"),
     "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
-    # What the API, the dashboard and the command line do alike.
+    # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "wire"),
     # The admin port.
     "admin.http": (*NOUNS, "system"),
@@ -92,7 +92,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     ),
     "__main__": ("cli",),
 }
-"""By folder: what its modules may import, beside each other. ``store`` names all folders of the store."""
+"""Folder -> folders that its modules may import besides their own. ``store`` means all folders of the store."""
 
 NEVER: dict[str, tuple[str, ...]] = {
     # socket is there for inet_pton, a pure function.
@@ -102,7 +102,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     "wire.torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
     "store.stats.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
 }
-"""Libraries that a pure module has no use for: time and secrets are arguments."""
+"""Libraries that modules without side effects must not import: time and secrets are arguments."""
 
 ONLY: dict[str, tuple[str, ...]] = {
     "redis": ("store",),
@@ -130,7 +130,7 @@ ONLY: dict[str, tuple[str, ...]] = {
     "pydantic_settings": ("settings.sources",),
     "typer": ("cli.main", "cli.commands", "cli.progress", "cli.terminal"),
 }
-"""Libraries that only these may import; the longest name that fits an import decides."""
+"""Library -> the only modules that may import it. The longest matching name decides."""
 
 TESTED_BY: dict[str, str] = {
     "admin.pages": "admin/pages/test_pages.py",
@@ -230,7 +230,7 @@ TESTED_BY: dict[str, str] = {
     "workers.heartbeat": "app/test_web_processes.py",
     "workers.push.sender": "workers/push/test_stathat.py",
 }
-"""Modules whose test file does not carry their name."""
+"""Modules whose test file has another name."""
 
 FUNCTION_LINES = 60
 FILE_LINES = 400
@@ -240,7 +240,7 @@ LARGER: dict[str, str] = {}
 
 @cache
 def modules() -> list[str]:
-    """Every module by dotted name without ``tracker.``; packages by their own name."""
+    """Returns dotted name without ``tracker.`` -> path of every module and package."""
     return sorted(name for path in PACKAGE.rglob("*.py") if (name := _name(path)))
 
 
@@ -261,7 +261,7 @@ def tree_of(path: Path) -> ast.Module:
 
 
 def imports(module: str) -> Iterator[str]:
-    """Full names of what a module imports, wherever in it: ``tracker.x`` for ours."""
+    """Returns the full names of all imports in a module, also inside functions."""
     for node in ast.walk(tree_of(path_of(module))):
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
@@ -279,7 +279,7 @@ def covers(place: str, module: str) -> bool:
 
 
 def row_of(module: str) -> str | None:
-    """The row of MAY_IMPORT that holds ``module``: the longest name that fits."""
+    """Returns the row of MAY_IMPORT for ``module``: the longest matching name."""
     return max((row for row in MAY_IMPORT if covers(row, module)), key=len, default=None)
 
 
@@ -322,12 +322,12 @@ def misplaced_libraries(module: str) -> Iterator[str]:
             yield f"{module} imports {imported}: only {places} may"
 
 
-def test_libraries_stay_where_they_belong() -> None:
+def test_libraries_are_imported_only_where_allowed() -> None:
     assert not [fault for module in modules() for fault in misplaced_libraries(module)]
 
 
 def strings_in_code(tree: ast.Module) -> Iterator[str]:
-    """Every string that is not a docstring or a bare text between statements."""
+    """Yields every string except docstrings and other strings that are statements."""
     prose = {id(node.value) for node in ast.walk(tree) if isinstance(node, ast.Expr)}
     for node in ast.walk(tree):
         if isinstance(node, ast.Constant) and isinstance(node.value, str | bytes) and id(node) not in prose:
@@ -335,14 +335,14 @@ def strings_in_code(tree: ast.Module) -> Iterator[str]:
 
 
 def test_only_the_key_table_builds_keys() -> None:
-    """The prefix is a setting: a literal ``t:`` would be wrong on every server that shares its Redis."""
+    """The prefix is a setting, so a literal ``t:`` would be wrong with another prefix."""
     free = [m for m in modules() if m != "settings.model" and not covers("store.schema", m)]
     literals = ((module, text) for module in free for text in strings_in_code(tree_of(path_of(module))))
     assert not [f"{module}: {text}" for module, text in literals if re.match(r"t:(?!/)\S", text)]
 
 
-def test_scripts_name_no_prefix_and_say_what_they_are() -> None:
-    """A key begins with the prefix that the script gets; the head says what the script does."""
+def test_scripts_use_the_given_prefix_and_have_a_description() -> None:
+    """A script gets the prefix of its keys as a parameter. Its first comment says what it does."""
     scripts = {path.name: path.read_text("utf-8") for path in (PACKAGE / "store" / "lua").rglob("*.lua")}
     code = {name: re.sub(r"--.*", "", text) for name, text in scripts.items()}
     assert not [name for name, text in code.items() if re.search(r"""(?<!\.\. )["']t:""", text)]
@@ -350,7 +350,7 @@ def test_scripts_name_no_prefix_and_say_what_they_are() -> None:
 
 
 def test_no_command_walks_all_keys() -> None:
-    """T20: lists come from index sets, never from KEYS."""
+    """T20: lists are read from index sets, never with KEYS."""
     for script in (PACKAGE / "store" / "lua").rglob("*.lua"):
         assert not re.search(r"""call\s*\(\s*["']KEYS["']""", script.read_text("utf-8"), re.IGNORECASE), (
             script
@@ -370,15 +370,14 @@ def _asks_for_all_keys(call: ast.Call) -> bool:
 
 
 SENDS_COMMANDS = ("store", "doctor", "valkey.backup")
-"""Redis commands stand in the store. The doctor and the backup ask the server about itself."""
+"""Modules outside the store that send Redis commands: the doctor and the backup read the server's state."""
 COMMAND_METHODS = frozenset(
     {"command", "pipeline", "direct", "execute_command", "evalsha", "eval", "script_load"}
 )
 
 
 def sent_commands(module: str) -> Iterator[str]:
-    """Where a module sends a command: a call of a connection's method. Decorators of the command line are no such
-    calls."""
+    """Yields the lines that send a Redis command: calls of a connection's method, except typer's decorators."""
     tree = tree_of(path_of(module))
     decorators = {
         id(each)
@@ -397,14 +396,14 @@ def sent_commands(module: str) -> Iterator[str]:
             yield f"{module} line {node.lineno}: {node.func.attr}()"
 
 
-def test_redis_commands_stand_in_the_store() -> None:
+def test_redis_commands_are_sent_in_the_store_only() -> None:
     others = [m for m in modules() if not any(covers(place, m) for place in SENDS_COMMANDS)]
     assert not [place for module in others for place in sent_commands(module)]
     assert any(True for module in modules() if covers("store", module) for _ in sent_commands(module))
 
 
 def store_classes() -> set[str]:
-    """Classes of the store that take a connection or scripts: they send commands."""
+    """Returns the classes of the store whose constructor takes a connection or scripts."""
     return {
         node.name
         for module in modules()
@@ -418,7 +417,7 @@ def store_classes() -> set[str]:
 
 
 def own_classes(module: str) -> set[str]:
-    """The classes that a module defines: a reply of the API may bear the name of a store class."""
+    """Returns the classes that a module defines. A model of the API may have the same name as a store class."""
     return {node.name for node in ast.walk(tree_of(path_of(module))) if isinstance(node, ast.ClassDef)}
 
 
@@ -440,7 +439,7 @@ def test_store_classes_are_constructed_in_one_place() -> None:
 
 
 def lone_tasks(module: str) -> Iterator[str]:
-    """Where a task is started outside a task group: nothing reports the error of such a task."""
+    """Yields the lines that start a task outside a task group. Nothing would report an error of such a task."""
     for node in ast.walk(tree_of(path_of(module))):
         if isinstance(node, ast.Attribute) and node.attr in ("create_task", "ensure_future"):
             owner = node.value
@@ -471,7 +470,7 @@ def test_each_module_has_a_test_file() -> None:
     assert not [module for module in modules() if not has_test_file(module)]
 
 
-def test_the_tables_name_nothing_that_is_gone() -> None:
+def test_the_tables_name_only_existing_modules() -> None:
     assert not {place for place in MAY_IMPORT if not path_of(place).exists()}
     assert all(path_of(module).exists() for module in TESTED_BY)
     assert all((ROOT / name.partition(":")[0]).exists() for name in LARGER)
@@ -487,7 +486,7 @@ def sizes() -> Iterator[tuple[str, int, int]]:
                     yield f"{name}:{node.name}", (node.end_lineno or 0) - node.lineno + 1, FUNCTION_LINES
 
 
-def test_files_and_functions_are_small_enough_to_hold_in_the_head() -> None:
-    """Stop and think: split it, or say in LARGER why it is better whole."""
+def test_files_and_functions_have_limited_size() -> None:
+    """Split a larger one, or add it to LARGER with the reason."""
     large = {name: lines for name, lines, limit in sizes() if lines > limit and name not in LARGER}
     assert not large

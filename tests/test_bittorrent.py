@@ -1,4 +1,4 @@
-"""The nouns and the errors: info hashes, IPv4-mapped addresses, routable addresses, labels."""
+"""Basic types and errors: info hashes, IPv4-mapped addresses, routable addresses, labels."""
 
 import ipaddress
 
@@ -138,7 +138,7 @@ def test_the_largest_count_is_exact_in_lua() -> None:
     assert float(MAX_COUNT) == MAX_COUNT and float(MAX_COUNT + 2) != float(MAX_COUNT)
 
 
-def test_nouns_are_immutable() -> None:
+def test_basic_types_are_immutable() -> None:
     announce = Announce(InfoHash(b"i" * 20), PeerId(b"p" * 20), 6881)
     assert (announce.event, announce.bytes_left, announce.peers_wanted, announce.compact) == (
         Event.UPDATE,

@@ -1,7 +1,7 @@
-"""What an announce costs, counted and not timed, so that speed cannot rot unseen on machines that are never quiet.
+"""Limits on the cost of an announce. Costs are counted, not timed, so the results do not depend on the machine's load.
 
-Each bound says what it holds. It stands as close above what is counted now as the versions of CPython and of the
-store differ; whoever makes something cheaper lowers its bound in the same change, and whoever needs more says why.
+Each limit is just above the current count; the difference covers versions of CPython and of the store. A change that
+makes something cheaper lowers its limit. A change that needs a higher limit states the reason.
 """
 
 import asyncio
@@ -34,33 +34,32 @@ from tracker.wire import http_reply, http_request
 pytestmark = pytest.mark.serial
 
 COMMANDS: dict[str, float] = {
-    # a seeder or leecher that comes again: read its place, write it, set its timeout, pick peers; leechers are told
-    # of both kinds
+    # a peer in the swarm: read and write its hash, renew its timeout, select peers (for leechers of both kinds)
     "regular": 7.4,
-    "join": 13.6,  # a new peer: its hash, two arrays, two sets, its address, counts beside
-    # in a swarm of more than an answer holds: it takes a random slot, whose occupant moves to the end
+    "join": 13.6,  # a new peer: its hash, two arrays, two sets, its address, the counts
+    # in a swarm larger than a reply: it takes a random slot, and the peer of that slot moves to the end
     "join of many": 17.9,
-    # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, and who completed the torrent last
+    # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, the list of latest completions
     "completed by a user": 37.6,
-    "stop": 13.5,  # a peer leaves: the last of its array takes its place, and its address goes
+    "stop": 13.5,  # the last peer of the array moves to the free slot, and the address is removed
 }
-"""Most commands of the store for one announce, on average of a full batch, the call of the script left out."""
+"""Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
 
 ROUND_TRIPS = 1
-"""Script calls for as many announces as one may carry, when all of them wait."""
+"""Script calls for a full batch of waiting announces."""
 
 INSTRUCTIONS: dict[str, int] = {
-    "parse": 185,  # the query of libtorrent, in the order that most clients have, and its checks
-    "parse in another order": 850,  # the same parameters one by one
-    "encode": 45,  # counts and packed peers put into one bytes object
+    "parse": 185,  # libtorrent's query in the usual order, with its validation
+    "parse in another order": 850,  # the general parser
+    "encode": 45,  # counts and packed peers
 }
-"""Most bytecode instructions of Python's; the versions count a little differently, and what C does counts as one."""
+"""Maximum bytecode instructions. Versions of Python differ a little. A call into C counts as one."""
 
 CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
-"""Most functions of the tracker's that are entered."""
+"""Maximum calls of the tracker's functions."""
 
 SOCKET_TO_SOCKET = 925
-"""Most instructions for an announce in all of the tracker's own code, when a full batch of them arrives together."""
+"""Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
 
 PACKAGE = str(Path(announce.__file__).parents[1])
 
@@ -91,7 +90,7 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 
 
 async def announce_together(store: Store, event: str, first: int, torrents: int = 1) -> None:
-    """As many announces as go into one call of the script, from peer number ``first`` on."""
+    """Sends a full batch of announces, of the peers from number ``first`` on."""
     updates = [
         update(
             first + n,
@@ -113,7 +112,7 @@ async def commands_so_far(store: Store) -> Mapping[str, int]:
 
 
 async def commands_of(store: Store, event: str, first: int, torrents: int = 1) -> dict[str, int]:
-    """Commands that the store ran for one batch, by name; those that ask for the figures are left out."""
+    """Returns command -> calls in the store for one batch, without the INFO of this test."""
     before = await commands_so_far(store)
     await announce_together(store, event, first, torrents)
     after = await commands_so_far(store)
@@ -135,7 +134,7 @@ KINDS = [
 async def test_an_announce_takes_few_commands(
     store: Store, kind: str, event: str, first: int, torrents: int
 ) -> None:
-    if kind == "join":  # the first peers of small swarms register those
+    if kind == "join":  # these joins register the torrents
         await announce_together(store, "s", 10 * MAX_BATCH, torrents)
     found = await commands_of(store, event, first, torrents)
     inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
@@ -161,11 +160,11 @@ async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
         after = await commands_so_far(store)
     grown = {name: calls - before.get(name, 0) for name, calls in after.items() if name != "info"}
     inside = sum(calls for name, calls in grown.items() if name not in CALLED) / MAX_BATCH
-    assert grown["zadd"] >= MAX_BATCH, "each of them is a snatch"
+    assert grown["zadd"] >= MAX_BATCH, "every announce must be a snatch"
     assert inside <= COMMANDS["completed by a user"], f"{inside:.2f} commands a snatch: {grown}"
 
 
-async def test_what_waits_goes_in_one_round_trip(store: Store) -> None:
+async def test_waiting_announces_take_one_round_trip(store: Store) -> None:
     found = await commands_of(store, "u", 0)
     calls = sum(found.get(name, 0) for name in CALLED)
     assert calls == ROUND_TRIPS, f"{calls} calls for {MAX_BATCH} announces: {found}"
@@ -178,8 +177,8 @@ class Counted:
 
 
 def counted(work: Callable[[], object]) -> Counted:
-    """What ``work`` takes: the same numbers every time."""
-    work()  # what is made once is made
+    """Counts the cost of ``work``. The result is the same every time."""
+    work()  # fills the caches
     with counting() as found:
         work()
     return found
@@ -187,7 +186,7 @@ def counted(work: Callable[[], object]) -> Counted:
 
 @contextmanager
 def counting() -> Iterator[Counted]:
-    """Counts the bytecode instructions of the tracker's own code, and the functions of it that are entered."""
+    """Counts bytecode instructions and function calls in the tracker's own code."""
     found = Counted()
     with (_monitoring if sys.version_info >= (3, 12) else _tracing)(found):
         yield found
@@ -214,7 +213,7 @@ def _tracing(found: Counted) -> Iterator[None]:
 
 @contextmanager
 def _monitoring(found: Counted) -> Iterator[None]:
-    """From 3.12 on tracing no longer tells of each instruction of a function that was entered before."""
+    """From Python 3.12 on, tracing misses instructions of functions that have run before."""
     monitoring: Any = vars(sys)["monitoring"]
     tool, events = monitoring.PROFILER_ID, monitoring.events
 
@@ -226,12 +225,12 @@ def _monitoring(found: Counted) -> Iterator[None]:
 
     monitoring.use_tool_id(tool, "cost")
     try:
-        for event, heard in (
+        for event, callback in (
             (events.PY_START, entered),
             (events.PY_RESUME, entered),
             (events.INSTRUCTION, done),
         ):
-            monitoring.register_callback(tool, event, heard)
+            monitoring.register_callback(tool, event, callback)
         monitoring.set_events(tool, events.PY_START | events.PY_RESUME | events.INSTRUCTION)
         yield
     finally:
@@ -250,26 +249,26 @@ WORK: dict[str, Callable[[], object]] = {
 def test_the_wire_takes_few_instructions(part: str) -> None:
     found = counted(WORK[part])
     assert found == counted(WORK[part]), "the count is exact"
-    told = f"{part}: {found.instructions} instructions in {found.calls} functions"
-    assert found.instructions <= INSTRUCTIONS[part], told
-    assert found.calls <= CALLS[part], told
+    result = f"{part}: {found.instructions} instructions in {found.calls} functions"
+    assert found.instructions <= INSTRUCTIONS[part], result
+    assert found.calls <= CALLS[part], result
 
 
-def test_what_is_parsed_here_is_an_announce() -> None:
-    """The bounds above hold something only as long as the work is the real one."""
+def test_the_measured_announce_is_parsed_and_encoded_correctly() -> None:
+    """The limits mean something only if the measured work gives correct results."""
     parsed = http_request.parse_announce(QUERY)
     assert (parsed.port, parsed.peers_wanted, parsed.key) == (51413, 50, b"1F3A9C07")
     assert REPLY.peers in http_reply.encode_announce(REPLY)
 
 
 def query_of(client: int) -> bytes:
-    """The same with a peer id and a port of its own."""
+    """Returns the query with another peer id and port for each client."""
     return QUERY.replace(b"-LT2080-", b"-LT2%03d-" % client).replace(b"51413", b"%d" % (50_000 + client))
 
 
 @pytest.fixture
 async def port(store: Store) -> AsyncIterator[int]:
-    """Of a front end with everything behind it but the background work."""
+    """The port of a front end with its store, without background work."""
     settings = Settings.model_validate({"http": {"listen": ["127.0.0.1:0"]}})
     live = LiveSettings(settings)
     decisions = Tracker(
@@ -300,11 +299,11 @@ async def test_an_announce_takes_few_instructions_from_socket_to_socket(port: in
             for client, request in zip(clients, requests, strict=True):
                 assert client.send(request) == len(
                     request
-                )  # before the loop turns: all of them are one batch
+                )  # before the loop runs, so that all are in one batch
             for client in clients:
                 assert b"5:peers" in await loop.sock_recv(client, 65536)
 
-        await announce_all()  # they join, and what is made once is made
+        await announce_all()  # joins, and fills the caches
         await announce_all()
         with counting() as found:
             await announce_all()

@@ -95,7 +95,7 @@ def test_every_page_is_in_the_index() -> None:
     assert not {page for page in DOCS.rglob("*.md") if page.name != "index.md"} - linked
 
 
-def test_the_map_names_every_folder_and_fits_on_a_screen() -> None:
+def test_the_map_names_every_folder_and_is_short() -> None:
     text = (DOCS / "map.md").read_text(encoding="utf-8")
     package = ROOT / "tracker"
     folders = {path.parent for path in package.rglob("*.py") if path.stat().st_size} - {package}
@@ -113,7 +113,7 @@ def test_a_decision_fits_on_one_page() -> None:
 
 
 def test_prose_lines_have_at_most_120_characters() -> None:
-    """Except tables, code, and lines that one link or one word fills."""
+    """Except tables, code, and lines of a single link or word."""
     found = []
     for page in PAGES:
         fenced = False

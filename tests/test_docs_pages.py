@@ -1,4 +1,4 @@
-"""Pages for people: what they tell to type works, what they quote is said, and the site builds."""
+"""Pages for operators: commands work, quoted messages exist, configurations are valid, and the site builds."""
 
 import ast
 import re
@@ -35,8 +35,8 @@ def redis_commands() -> list[str]:
 
 
 @pytest.fixture
-async def lived_in(valkey: Server) -> Server:
-    """A store in which there is something to see wherever the page looks."""
+async def filled_server(valkey: Server) -> Server:
+    """A store with data for the commands of the page."""
     with valkey.client() as client:
         client.flushall()
     async with running(Store(valkey.url, Keys("t:"), SwarmRules(private=True, peer_memory=3600))) as store:
@@ -55,7 +55,7 @@ async def lived_in(valkey: Server) -> Server:
     return valkey
 
 
-EMPTY = (
+MAY_BE_EMPTY = (
     "t:stats:repairs",
     ":hnr",
     "t:i:hnr",
@@ -65,43 +65,43 @@ EMPTY = (
     "t:history:",
     "t:i:score",
 )
-"""What nothing is expected of in a store that has just begun."""
+"""Parts of commands that may return nothing from a new store."""
 
 
-async def test_every_command_for_redis_works(lived_in: Server) -> None:
-    with lived_in.client() as client:
+async def test_every_command_for_redis_works(filled_server: Server) -> None:
+    with filled_server.client() as client:
         for line in redis_commands():
             words = shlex.split(line, comments=True)[1:]
             answer = client.execute_command(*words)
-            if words[0] not in ("SET", "HSET", "DEL") and not any(part in line for part in EMPTY):
+            if words[0] not in ("SET", "HSET", "DEL") and not any(part in line for part in MAY_BE_EMPTY):
                 assert answer not in (None, b"", [], {}, 0), line
         client.flushall()
 
 
 def texts() -> Iterator[str]:
-    """Everything a peer may be told: refusals, warnings, and what is wrong with a request."""
+    """Yields every message for peers: refusals, warnings, and errors in a request."""
     yield from (text for text, _ in refusals.REFUSALS.values())
     yield from (refusals._UNAVAILABLE, refusals._BUSY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
     for module in ("wire/http_request.py", "frontends/http/handler.py", "core/announce.py", "core/scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):
             if isinstance(node, ast.Call):
-                # _count(value, what to say when it is none)
+                # the index of the message among the arguments
                 argument = {"ClientError": 0, "_count": 1}.get(getattr(node.func, "id", ""))
-                said = node.args[argument] if argument is not None else None
-                if isinstance(said, ast.Constant):
-                    yield str(said.value)
+                message = node.args[argument] if argument is not None else None
+                if isinstance(message, ast.Constant):
+                    yield str(message.value)
             if isinstance(node, ast.FunctionDef) and node.name == "explain":
                 for inner in ast.walk(node):
                     if isinstance(inner, ast.Assign) and isinstance(inner.value, ast.Constant):
                         yield str(inner.value.value)
 
 
-def test_what_a_client_may_show_is_explained() -> None:
+def test_every_message_for_peers_is_explained() -> None:
     page = unescape((DOCS / "troubleshooting.md").read_text(encoding="utf-8"))
-    said = set(texts())
-    assert len(said) > 25
-    assert not {text for text in said if f"| {text} |" not in page}
+    messages = set(texts())
+    assert len(messages) > 25
+    assert not {text for text in messages if f"| {text} |" not in page}
     assert not {
         label for label in (*refusals.REFUSALS, "store away", "busy") if f"\n| {label} | " not in page
     }
@@ -111,10 +111,12 @@ def test_what_a_client_may_show_is_explained() -> None:
     ("language", "check"),
     [("nginx", ["nginx", "-t", "-p", ".", "-c"]), ("haproxy", ["haproxy", "-c", "-f"])],
 )
-def test_proxies_take_their_configurations(language: str, check: list[str], tmp_path: Path) -> None:
+def test_proxies_accept_the_documented_configurations(
+    language: str, check: list[str], tmp_path: Path
+) -> None:
     program = shutil.which(check[0], path=f"{Path('/usr/sbin')}:{Path('/usr/bin')}:{Path('/usr/local/bin')}")
     if program is None:
-        pytest.skip(f"no {check[0]} here")
+        pytest.skip(f"{check[0]} is not installed")
     (block,) = blocks("proxies.md", language)
     if language == "nginx":
         block = re.sub(r"listen 80;", f"listen unix:{tmp_path}/s;", block)
@@ -140,7 +142,7 @@ def test_the_site_builds_without_a_warning(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
     page = (tmp_path / "site" / "quickstart.html").read_text(encoding="utf-8")
     assert not re.findall(r"""(?:src|href)=["']?https?://[^"' >]*\.(?:js|css|woff2?)""", page), (
-        "needs no internet"
+        "the site must not load files from the internet"
     )
     titles = [" ".join(title.split()) for title in re.findall(r'class="md-ellipsis">([^<]*)<', page)]
     assert "redis.conf" in titles and "Settings" in titles

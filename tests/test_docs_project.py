@@ -1,4 +1,4 @@
-"""What README.md, CONTRIBUTING.md and SECURITY.md say of the project is true."""
+"""Statements of README.md, CONTRIBUTING.md and SECURITY.md are true."""
 
 import re
 from pathlib import Path
@@ -10,7 +10,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 
 def test_the_readme_names_each_front_end() -> None:
-    """The first screen says over which protocols the tracker serves now, and which follow."""
+    """The first paragraph lists the protocols that the tracker serves, and the planned ones."""
     names = {"http": "HTTP", "udp": "UDP", "websocket": "WebSocket"}
     now, _, later = README.partition("- **Serves** ")[2].partition("\n- ")[0].partition(". ")
     here = {path.name for path in (ROOT / "tracker/frontends").iterdir() if (path / "__init__.py").exists()}
@@ -18,7 +18,7 @@ def test_the_readme_names_each_front_end() -> None:
     assert {name for name, word in names.items() if word in later} == names.keys() - here
 
 
-def test_the_commands_that_the_pages_for_contributors_name_exist() -> None:
+def test_the_make_targets_named_in_the_pages_exist() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     for page in ("README.md", "CONTRIBUTING.md", "SECURITY.md"):
         text = (ROOT / page).read_text(encoding="utf-8")
@@ -26,7 +26,7 @@ def test_the_commands_that_the_pages_for_contributors_name_exist() -> None:
             assert re.search(rf"^{target}:", makefile, re.MULTILINE), f"{page}: make {target}"
 
 
-def test_the_defaults_are_those_that_the_security_page_names() -> None:
+def test_the_security_page_states_the_default_addresses() -> None:
     settings = Settings()
     assert set(settings.http.listen) == {"0.0.0.0:6969", "[::]:6969"}
     assert settings.admin.listen == ("127.0.0.1:6970",)
@@ -37,7 +37,7 @@ def test_the_defaults_are_those_that_the_security_page_names() -> None:
     )
 
 
-def test_there_is_no_url_of_the_project_in_its_metadata() -> None:
-    """It has none. One that is not the project's own would send reports to others."""
+def test_the_metadata_contains_no_project_url() -> None:
+    """The project has no public address. A wrong URL would send vulnerability reports to strangers."""
     assert "[project.urls]" not in (ROOT / "pyproject.toml").read_text(encoding="utf-8")
     assert "no public address" in " ".join((ROOT / "SECURITY.md").read_text(encoding="utf-8").split())

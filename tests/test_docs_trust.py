@@ -1,4 +1,4 @@
-"""docs/trust.md claims nothing that no test or experiment shows: whatever it names exists."""
+"""Every promise of docs/trust.md names a test or experiment, and everything it names exists."""
 
 import ast
 import re
@@ -13,7 +13,7 @@ ROOT = Path(__file__).parents[1]
 TEXT = (ROOT / "docs" / "trust.md").read_text(encoding="utf-8")
 SHOWN_BY = "shown by"
 NAMED = re.compile(r"`((?:tests|loadtest|fuzz|deploy|\.ci)/[\w./-]+)((?:::\w+)*)`")
-"""A file, or a test in it: ``tests/test_x.py::test_y``, also of a class: ``tests/test_x.py::TestX::test_y``."""
+"""A file, or a test in it: ``tests/test_x.py::test_y`` or ``tests/test_x.py::TestX::test_y``."""
 
 
 def cells(line: str) -> list[str]:
@@ -21,7 +21,7 @@ def cells(line: str) -> list[str]:
 
 
 def rows() -> Iterator[tuple[str, str]]:
-    """(line, what shows it) of every row of a table that has such a column."""
+    """Yields (line, proof) of every row in tables with a column "shown by"."""
     header: list[str] = []
     for line in TEXT.splitlines():
         if not line.startswith("|"):
@@ -34,7 +34,7 @@ def rows() -> Iterator[tuple[str, str]]:
 
 @cache
 def functions(file: Path) -> set[str]:
-    """Tests and classes of tests, as ``::test_y`` and ``::TestX::test_y``."""
+    """Returns the tests and test classes of a file, as ``::test_y`` and ``::TestX::test_y``."""
     found: set[str] = set()
 
     def walk(body: list[ast.stmt], above: str) -> None:
@@ -48,18 +48,18 @@ def functions(file: Path) -> set[str]:
     return found
 
 
-def test_what_the_page_names_exists() -> None:
+def test_every_proof_exists() -> None:
     named = sorted(set(NAMED.findall(TEXT)))
     assert not [path for path, _ in named if not (ROOT / path).exists()]
     assert not [path + test for path, test in named if test and test not in functions(ROOT / path)]
 
 
-def test_every_promise_names_what_shows_it() -> None:
+def test_every_promise_names_a_proof() -> None:
     assert not [line for line, shown in rows() if not NAMED.search(shown)]
 
 
 def numbers(chapter: str, sections: dict[int, str]) -> Iterator[str]:
-    """``sections`` lists what is of level 1 by section: numbers, and ranges of them."""
+    """``sections``: section -> its requirements of level 1, as numbers and ranges."""
     for section, listed in sections.items():
         for part in listed.split():
             first, _, last = part.partition("-")
@@ -87,7 +87,7 @@ LEVEL_1 = [
 
 
 def test_every_requirement_of_level_1_is_answered_once() -> None:
-    """By a row of the table, or by a line that says why it is not met or does not apply."""
+    """By a row of the table, or by a line with the reason why it is not met or does not apply."""
     answered = TEXT.partition("## Admin side")[2]
     named = [
         found
@@ -98,7 +98,7 @@ def test_every_requirement_of_level_1_is_answered_once() -> None:
     assert sorted(named) == sorted(LEVEL_1)
 
 
-def test_every_command_that_the_page_names_is_there() -> None:
+def test_every_make_target_on_the_page_exists() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8")
     named = set(re.findall(r"\bmake ([a-z-]+)", TEXT))
     assert {"test", "chaos", "soak", "fuzz", "audit"} <= named

@@ -1,4 +1,4 @@
-"""The locks: exact, with hashes, of no particular place, and for what pyproject.toml asks."""
+"""The lock files pin exact versions with hashes, name no index, and cover the requirements of pyproject.toml."""
 
 import re
 import tomllib
@@ -15,39 +15,39 @@ def pins(name: str) -> dict[str, str]:
     return dict(PIN.findall((ROOT / "requirements" / name).read_text(encoding="utf-8")))
 
 
-def asked(requirements: list[str]) -> set[str]:
+def names_of(requirements: list[str]) -> set[str]:
     return {re.split(r"[><=;\s\[]", line)[0].lower() for line in requirements}
 
 
 @pytest.mark.parametrize("lock", LOCKS, ids=lambda path: path.name)
-def test_a_lock_pins_everything_by_hash_and_names_no_place(lock: Path) -> None:
+def test_a_lock_pins_everything_by_hash_and_names_no_index(lock: Path) -> None:
     text = lock.read_text(encoding="utf-8")
     requirements = [line for line in text.replace("\\\n", " ").splitlines() if line[:1] not in ("#", " ", "")]
     assert requirements
     assert all(PIN.match(line) and "--hash=sha256:" in line for line in requirements)
     assert "://" not in text
     assert not re.search(r"^\s*-", text.replace("--hash=", ""), re.MULTILINE), (
-        "an option of pip, such as an index"
+        "a lock contains an option of pip, such as an index"
     )
 
 
-def test_the_locks_hold_what_the_project_asks_for() -> None:
+def test_the_locks_cover_the_requirements_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
-    needed = asked(project["project"]["dependencies"])
+    needed = names_of(project["project"]["dependencies"])
     assert needed <= set(pins("run.txt"))
-    assert needed | asked(project["project"]["optional-dependencies"]["dev"]) <= set(pins("dev.txt"))
-    assert asked(project["build-system"]["requires"]) <= set(pins("build.txt"))
+    assert needed | names_of(project["project"]["optional-dependencies"]["dev"]) <= set(pins("dev.txt"))
+    assert names_of(project["build-system"]["requires"]) <= set(pins("build.txt"))
 
 
 def test_the_locks_agree_with_each_other() -> None:
-    """They are installed into one environment, one after the other."""
+    """All are installed into the same environment."""
     dev = pins("dev.txt")
     for name, version in {**pins("build.txt"), **pins("run.txt")}.items():
         assert dev.get(name, version) == version
 
 
-def test_nothing_is_installed_but_by_hash() -> None:
-    """Every line that installs a lock asks for hashes, itself or by what the Makefile calls LOCKED."""
+def test_every_installation_requires_hashes() -> None:
+    """Every line that installs a lock contains --require-hashes, itself or through the Makefile's LOCKED."""
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     assert re.search(r"^LOCKED := .*--require-hashes", makefile, re.MULTILINE)
     text = makefile + (ROOT / "deploy" / "image" / "install.sh").read_text(encoding="utf-8")

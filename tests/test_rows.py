@@ -1,4 +1,4 @@
-"""Every acceptance row has a test that says so: its id stands in the docstring of a test, or of its file."""
+"""Every row of docs/promises.md is named in the docstring of a test or of a test file."""
 
 import ast
 import re
@@ -13,12 +13,12 @@ TESTS = Path(__file__).parent
 SECTIONS = {"T": 25, "B": 15, "C": 10, "Q": 15}
 ROWS = [f"{section}{number}" for section, count in SECTIONS.items() for number in range(1, count + 1)]
 AWAITED: dict[str, str] = {}
-"""Rows of what is not there yet: to become empty."""
+"""Rows of features that do not exist yet, each with the reason. It should become empty."""
 ROW = re.compile(rf"\b[{''.join(SECTIONS)}]\d+\b")
 
 
 def docstrings() -> Iterator[tuple[str, str]]:
-    """(where, docstring) of every test, of classes of tests, and of the files they are in."""
+    """Yields (place, docstring) of every test, test class and test file."""
     for path in sorted(TESTS.rglob("test_*.py")):
         tree = ast.parse(path.read_text(encoding="utf-8"), str(path))
         yield str(path.relative_to(TESTS)), ast.get_docstring(tree) or ""
@@ -30,7 +30,7 @@ def docstrings() -> Iterator[tuple[str, str]]:
 
 @cache
 def named_rows() -> dict[str, tuple[str, ...]]:
-    """Where each row is named."""
+    """Returns row -> the places that name it."""
     found: dict[str, tuple[str, ...]] = {}
     for where, text in docstrings():
         for row in ROW.findall(text):

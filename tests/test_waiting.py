@@ -14,14 +14,14 @@ SLEEPS = {
     "conftest.py": "polls until tasks have ended",
     "e2e/test_background.py": "a process is killed at a random moment",
     "fake_time.py": "gives real servers a moment",
-    "store/stats/test_counters.py": "the program that is killed",
-    "tools/test_audit.py": "the program that hangs",
+    "store/stats/test_counters.py": "a child process waits to be killed",
+    "tools/test_audit.py": "a fake program hangs",
     "vectors/record.py": "records other programs; no test",
     "waiting.py": "polls",
-    "workers/job_process.py": "the program that is killed",
+    "workers/job_process.py": "a child process waits to be killed",
     "workers/test_unique_users.py": "a process is killed at a random moment",
 }
-"""Files that sleep, and why."""
+"""Files that may sleep, each with the reason."""
 
 
 def test_no_other_test_sleeps() -> None:
@@ -39,7 +39,7 @@ def test_a_condition_that_never_holds_fails() -> None:
         until(lambda: False, 0.02)
 
 
-async def test_an_ignored_exception_means_not_yet() -> None:
+async def test_an_ignored_exception_counts_as_false() -> None:
     attempts = iter((OSError, OSError, None))
 
     async def answers() -> bool:
@@ -51,7 +51,7 @@ async def test_an_ignored_exception_means_not_yet() -> None:
     assert next(attempts, "none is left") == "none is left"
 
 
-async def test_time_passes_in_the_order_of_the_sleepers() -> None:
+async def test_fake_time_wakes_sleepers_in_order() -> None:
     time, woken = FakeTime(), list[tuple[str, float]]()
 
     async def wake(name: str, seconds: float) -> None:

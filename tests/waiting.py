@@ -1,5 +1,4 @@
-"""Waiting for what other processes, connections and servers do: a condition is polled, so that nothing waits for a
-fixed time."""
+"""Waits for other processes, connections and servers by polling a condition, so that no test waits a fixed time."""
 
 import asyncio
 import inspect
@@ -9,17 +8,17 @@ from contextlib import asynccontextmanager, suppress
 from typing import Any
 
 SECONDS = 60.0
-"""Patience, not a promise: a busy machine takes its time."""
+"""A generous limit, because a busy machine is slow. It promises nothing."""
 _POLL_SECONDS = 0.01
 
 
 def until(
     condition: Callable[[], bool], seconds: float = SECONDS, poll_seconds: float = _POLL_SECONDS
 ) -> float:
-    """Blocks until ``condition`` holds; the seconds that took. Fails after ``seconds``."""
+    """Blocks until ``condition`` holds, and returns the seconds waited. Fails after ``seconds``."""
     began = time.monotonic()
     while not condition():
-        assert time.monotonic() < began + seconds, f"it did not happen within {seconds:g} s"
+        assert time.monotonic() < began + seconds, f"the condition did not hold within {seconds:g} s"
         time.sleep(poll_seconds)
     return time.monotonic() - began
 
@@ -33,7 +32,7 @@ async def eventually(
     yet"."""
     began = time.monotonic()
     while not await holds(condition, ignored):
-        assert time.monotonic() < began + seconds, f"it did not happen within {seconds:g} s"
+        assert time.monotonic() < began + seconds, f"the condition did not hold within {seconds:g} s"
         await asyncio.sleep(_POLL_SECONDS)
     return time.monotonic() - began
 
@@ -41,7 +40,7 @@ async def eventually(
 async def holds(
     condition: Callable[[], bool | Awaitable[bool]], ignored: tuple[type[Exception], ...] = ()
 ) -> bool:
-    """What ``condition`` says now."""
+    """Returns the current value of ``condition``."""
     with suppress(*ignored):
         found = condition()
         return await found if inspect.isawaitable(found) else bool(found)
@@ -49,14 +48,14 @@ async def holds(
 
 
 async def loop_turns(number: int) -> None:
-    """Gives other tasks so many turns of the event loop."""
+    """Lets other tasks run for this many turns of the event loop."""
     for _ in range(number):
         await asyncio.sleep(0)
 
 
 @asynccontextmanager
 async def in_background(*coroutines: Coroutine[Any, Any, None]) -> AsyncIterator[None]:
-    """They run until the block ends, and are cancelled then, as a killed process would end them."""
+    """Runs the coroutines until the block ends, then cancels them, like the end of a killed process."""
     tasks = [asyncio.Task(coroutine) for coroutine in coroutines]
     try:
         yield

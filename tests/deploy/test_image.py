@@ -1,4 +1,4 @@
-"""What the Dockerfile and compose.yaml say. deploy/image/check.sh follows the Dockerfile."""
+"""The Dockerfile, compose.yaml and deploy/image/check.sh agree with each other and grant minimal rights."""
 
 import re
 import shutil
@@ -43,7 +43,7 @@ def test_hadolint_finds_nothing() -> None:
 
 
 def test_every_run_line_is_a_script_of_the_image_folder() -> None:
-    """So that deploy/image/check.sh, which sets PYTHON and runs the line itself, needs no Docker."""
+    """So deploy/image/check.sh can run these lines without Docker."""
     lines = re.findall(r"^RUN (.+)$", DOCKERFILE, re.MULTILINE)
     assert lines
     for line in lines:
@@ -59,7 +59,7 @@ def test_the_check_follows_every_instruction_of_the_dockerfile() -> None:
 
 
 def test_the_check_installs_nothing_outside_its_namespaces() -> None:
-    """The Dockerfile's RUN lines are all that installs, and they run in a new root only."""
+    """Only the Dockerfile's RUN lines install anything, and the check runs them in a new root."""
     assert not re.findall(r"apt-get|dpkg|pip install|system\.sh /", CHECK)
     assert re.findall(r"^ +RUN\) (\w+ \S+)", CHECK, re.MULTILINE) == ['chroot "$root"']
     assert re.findall(r"\bunshare --mount\b", CHECK) and "--inside" in CHECK
@@ -106,7 +106,7 @@ def test_images_are_named_by_version_and_can_be_named_by_digest() -> None:
 
 
 def test_no_password_is_in_the_files() -> None:
-    """Grafana reads its password from a file that the operator makes and git ignores."""
+    """Grafana reads its password from a file that the operator creates and git ignores."""
     environment = SERVICES["grafana"]["environment"]
     assert environment["GF_SECURITY_ADMIN_PASSWORD__FILE"] == "/run/secrets/grafana_password"
     assert SERVICES["grafana"]["secrets"] == ["grafana_password"]

@@ -1,4 +1,4 @@
-"""What is handed out for Prometheus and Grafana fits the metrics that there are: configuration, alerts, dashboard."""
+"""The configuration, alerts and dashboard for Prometheus and Grafana match the tracker's metrics."""
 
 import itertools
 import json
@@ -24,7 +24,7 @@ DASHBOARD = ROOT / "deploy" / "grafana" / "tracker.json"
 METRIC = re.compile(r"\b(?:tracker|process|python)_[a-z_]+\b")
 SELECTOR = re.compile(r"((?:tracker|process|python)_[a-z_]+)\{([^}]*)\}")
 BY_PROMETHEUS = {"job", "instance"}
-"""Labels that every series gets when it is read."""
+"""Labels that Prometheus adds to every series."""
 
 
 @pytest.fixture(scope="module")
@@ -37,7 +37,7 @@ def promtool(*words: str) -> "subprocess.CompletedProcess[str]":
 
 
 def alert_expressions() -> list[str]:
-    """The text of each rule's ``expr``, on one line or several."""
+    """Returns the ``expr`` of each rule; it may have one or several lines."""
     text = ALERTS.read_text(encoding="utf-8")
     found = re.findall(r"^        expr: (?:\|\n((?:          .*\n)+)|(.*)\n)", text, re.MULTILINE)
     assert len(found) == len(alert_names())
@@ -58,7 +58,7 @@ def dashboard_expressions() -> Iterator[str]:
             yield target["expr"]
 
 
-# What is asked for is there
+# Metrics and labels exist
 
 
 def labels_by_name(scrapes: Scrapes) -> dict[str, set[str]]:
@@ -69,7 +69,7 @@ def labels_by_name(scrapes: Scrapes) -> dict[str, set[str]]:
 
 
 @pytest.mark.parametrize("source", ["alerts", "dashboard"])
-def test_every_metric_that_is_used_exists_with_its_labels(scrapes: Scrapes, source: str) -> None:
+def test_every_used_metric_exists_with_its_labels(scrapes: Scrapes, source: str) -> None:
     expressions = alert_expressions() if source == "alerts" else list(dashboard_expressions())
     known = labels_by_name(scrapes)
     for expression in expressions:
@@ -86,8 +86,8 @@ def test_every_metric_that_is_used_exists_with_its_labels(scrapes: Scrapes, sour
         assert grouped <= there, expression
 
 
-def test_values_of_labels_that_are_asked_for_exist(scrapes: Scrapes) -> None:
-    """A label that is misspelt never fires."""
+def test_every_used_label_value_exists(scrapes: Scrapes) -> None:
+    """An alert with a misspelt value never fires."""
     values: dict[tuple[str, str], set[str]] = {}
     for name, labels in samples_of(scrapes.used):
         for label, value in labels:
@@ -99,20 +99,20 @@ def test_values_of_labels_that_are_asked_for_exist(scrapes: Scrapes) -> None:
                     assert set(wanted.split("|")) <= values[name, label], expression
 
 
-def test_everything_that_is_shown_is_shown_somewhere() -> None:
-    """A metric on no panel and in no alert is one that nobody sees."""
+def test_every_metric_is_on_a_panel_or_in_an_alert() -> None:
+    """Except a few, which are listed here."""
     used = {
         re.sub(r"_(bucket|count|sum)$", "", name)
         for expression in [*alert_expressions(), *dashboard_expressions()]
         for name in METRIC.findall(expression)
     }
-    elsewhere = {
+    exceptions = {
         "tracker_torrents_forgotten_total",
         "tracker_software_dropped_total",
         "tracker_scores_oldest_seconds",
     }
-    elsewhere |= {"tracker_store_credit_cut_bytes_total"}
-    assert {metric.name for metric in METRICS} - used == elsewhere
+    exceptions |= {"tracker_store_credit_cut_bytes_total"}
+    assert {metric.name for metric in METRICS} - used == exceptions
 
 
 # Prometheus
@@ -120,7 +120,7 @@ def test_everything_that_is_shown_is_shown_somewhere() -> None:
 
 @needs_promtool
 @pytest.mark.parametrize("name", ["prometheus.yml", "compose.yml"])
-def test_prometheus_takes_the_configuration(tmp_path: Path, name: str) -> None:
+def test_prometheus_accepts_the_configuration(tmp_path: Path, name: str) -> None:
     for path in PROMETHEUS.glob("*.yml"):
         shutil.copy(path, tmp_path)
     (tmp_path / "token").write_text("secret")
@@ -130,12 +130,12 @@ def test_prometheus_takes_the_configuration(tmp_path: Path, name: str) -> None:
 
 
 @needs_promtool
-def test_each_alert_fires_when_it_should_and_only_then() -> None:
+def test_the_unit_tests_of_the_alerts_pass() -> None:
     checked = promtool("test", "rules", str(UNIT_TESTS))
     assert checked.returncode == 0, checked.stdout + checked.stderr
 
 
-def test_each_alert_is_tested_and_says_what_to_do() -> None:
+def test_each_alert_has_a_unit_test_and_an_action() -> None:
     tests, text = UNIT_TESTS.read_text(encoding="utf-8"), ALERTS.read_text(encoding="utf-8")
     names = alert_names()
     assert len(names) == len(set(names)) > 15
@@ -151,7 +151,7 @@ def test_each_alert_is_in_the_document() -> None:
     assert re.findall(r"^\| (\w+) \|", page.partition("## Alerts")[2], re.MULTILINE)[1:] == alert_names()
 
 
-def test_the_settings_that_alerts_name_exist() -> None:
+def test_settings_named_in_alerts_exist() -> None:
     known = {variable(*field) for field in FIELDS}
     assert set(re.findall(r"TRACKER_[A-Z_]+", ALERTS.read_text(encoding="utf-8"))) <= known
 
@@ -159,7 +159,7 @@ def test_the_settings_that_alerts_name_exist() -> None:
 # Grafana
 
 
-def test_every_panel_asks_its_data_source() -> None:
+def test_every_panel_queries_the_selected_data_source() -> None:
     board = dashboard()
     names = [variable["name"] for variable in board["templating"]["list"]]
     assert names == ["datasource", "job", "instance"]
@@ -177,7 +177,7 @@ def test_every_panel_asks_its_data_source() -> None:
     assert used <= {*names, "__rate_interval", "__interval", "__all"}
 
 
-def test_panels_have_a_place_of_their_own() -> None:
+def test_panels_do_not_overlap() -> None:
     panels = dashboard()["panels"]
     assert len({panel["id"] for panel in panels}) == len(panels)
     for panel in panels:
@@ -191,7 +191,7 @@ def test_panels_have_a_place_of_their_own() -> None:
 
 
 @needs_promtool
-def test_the_expressions_of_panels_are_sound(tmp_path: Path) -> None:
+def test_the_expressions_of_panels_are_valid(tmp_path: Path) -> None:
     lines = ["groups:", "  - name: panels", "    rules:"]
     for number, expression in enumerate(dashboard_expressions()):
         filled = expression.replace("$__rate_interval", "1m").replace("$job", "x").replace("$instance", ".*")

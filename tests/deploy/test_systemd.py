@@ -1,4 +1,4 @@
-"""The systemd unit: what it starts exists, and it keeps its hardening."""
+"""The systemd unit: its command and settings exist, and its hardening stays."""
 
 import re
 import shutil
@@ -15,11 +15,11 @@ from tracker.settings.model import FIELDS, variable
 UNIT = ROOT / "deploy/systemd/tracker.service"
 ANALYZE = shutil.which("systemd-analyze")
 MAX_EXPOSURE = 20
-"""In tenths, of 100. The unit without hardening has 92."""
+"""In tenths, at most 100. Without hardening the unit has 92."""
 
 
 def directives(text: str) -> dict[str, list[str]]:
-    """Each directive's values in their order; systemd lets some be given several times."""
+    """Returns directive -> its values in order. Some directives may occur several times."""
     found: dict[str, list[str]] = {}
     for name, value in re.findall(r"^(\w+)=(.*)$", text, re.MULTILINE):
         found.setdefault(name, []).append(value)
@@ -41,7 +41,7 @@ def test_the_command_exists() -> None:
     assert CliRunner().invoke(app, [*arguments, "--help"]).exit_code == 0
 
 
-def test_the_settings_exist_and_name_the_folders_that_systemd_makes() -> None:
+def test_the_settings_exist_and_use_the_folders_that_systemd_creates() -> None:
     known = {variable(*field) for field in FIELDS}
     given = dict(value.split("=", 1) for value in SERVICE["Environment"])
     assert given and given.keys() <= known
@@ -98,7 +98,7 @@ def test_system_calls_are_an_allow_list_without_privileged_ones() -> None:
 
 @pytest.mark.skipif(ANALYZE is None, reason="systemd-analyze is not installed")
 def test_systemd_accepts_it_and_rates_its_exposure_low(tmp_path: Path) -> None:
-    """In a copy whose program exists, as systemd checks that too."""
+    """Checks a copy of the unit with an existing program, because systemd checks the program too."""
     assert ANALYZE
     unit = tmp_path / UNIT.name
     program = SERVICE["ExecStart"][0].split()[0]

@@ -1,4 +1,4 @@
-"""Trackers as processes. None may print a traceback or an error, whatever a test does to it."""
+"""Starts trackers as processes. A test fails if one of them logs a traceback or an error."""
 
 import re
 from collections.abc import Callable, Iterator
@@ -14,7 +14,8 @@ StartTracker = Callable[..., RunningTracker]
 
 @pytest.fixture
 def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
-    """Called with settings; in a directory of its own, ``home``, where its data stays for another one."""
+    """Starts a tracker with the given settings, in the directory ``home``. A later tracker with the same home finds the
+    data."""
     started: list[RunningTracker] = []
 
     def start(home: str = "tracker", **settings: str) -> RunningTracker:
@@ -32,6 +33,6 @@ def start_tracker(tmp_path: Path) -> Iterator[StartTracker]:
 
 
 def addresses(tracker: RunningTracker) -> list[str]:
-    """What it listens on, in the order of its settings: ``http://host:port`` or ``unix:/path``."""
+    """Returns the listen addresses in the order of the settings: ``http://host:port`` or ``unix:/path``."""
     announce, _, _ = tracker.banner.partition("\n  admin ")
     return re.findall(r"http://[^/\s]+|unix:\S+", announce)

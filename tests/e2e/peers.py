@@ -1,7 +1,8 @@
-"""libtorrent sessions as peers that know a tracker and nothing else: no DHT, no local discovery, no exchange of peers.
+"""libtorrent sessions as peers. They find each other through the tracker only: DHT, local discovery and peer exchange
+are off.
 
-``python -m tests.e2e.peers TORRENT FOLDER LISTEN`` seeds in a process of its own, which a test can kill -9: a
-session that ends in any other way says goodbye to its tracker.
+``python -m tests.e2e.peers TORRENT FOLDER LISTEN`` seeds in a separate process, which a test can kill. A session
+that ends normally announces ``stopped``.
 """
 
 import random
@@ -36,7 +37,7 @@ class Share:
 
     @classmethod
     def make(cls, folder: Path, *, private: bool = False, hybrid: bool = False, size: int = SIZE) -> "Share":
-        """``hybrid`` has a v1 and a v2 info hash (BEP 52), else there is v1 alone."""
+        """With ``hybrid`` it has a v1 and a v2 info hash (BEP 52), else only v1."""
         folder.mkdir()
         content = random.randbytes(size)
         (folder / PAYLOAD).write_bytes(content)
@@ -47,7 +48,7 @@ class Share:
         return cls(folder, content, creator.generate())
 
     def torrent(self, *urls: str) -> Path:
-        """A torrent file that names ``urls``, each in a tier of its own."""
+        """Writes a torrent file with these announce URLs, one per tier."""
         path = self.folder / f"{len(list(self.folder.iterdir()))}.torrent"
         named: dict[bytes, Any] = {b"announce": urls[0].encode()} if urls else {}
         named |= {b"announce-list": [[url.encode()] for url in urls]} if len(urls) > 1 else {}
@@ -60,25 +61,25 @@ class Share:
 
     @property
     def info_hash_v2(self) -> bytes:
-        """All 32 bytes; it is announced by the first 20."""
+        """32 bytes. Announces contain the first 20."""
         return bytes.fromhex(str(self._hashes().v2))
 
     def _hashes(self) -> Any:
         return lt.torrent_info(lt.bencode(self.info)).info_hashes()
 
     def arrives_in(self, folder: Path) -> bool:
-        """Waits for the whole file: a client that has everything may not have written everything."""
+        """Waits until the file in ``folder`` is complete: a client may finish before it has written everything."""
         copy = folder / PAYLOAD
         until(lambda: copy.exists() and copy.read_bytes() == self.content)
         return True
 
 
 class Peer:
-    """One session with one torrent. ``heard`` are the alerts so far: (name, attributes)."""
+    """One session with one torrent. ``alerts`` are those received so far: (name, attributes)."""
 
     def __init__(self, torrent: Path, folder: Path, *listen: str) -> None:
         self.session = lt.session(_settings(listen or (LOOPBACK,)))
-        self.heard: list[tuple[str, dict[str, Any]]] = []
+        self.alerts: list[tuple[str, dict[str, Any]]] = []
         folder.mkdir(exist_ok=True)
         parameters = lt.load_torrent_file(str(torrent))
         parameters.save_path = str(folder)
@@ -92,50 +93,52 @@ class Peer:
     def __exit__(
         self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
     ) -> None:
-        """Says ``stopped`` to the tracker and waits until that is out."""
+        """Announces ``stopped`` and waits until it is sent."""
         if kind is None and not self.has_left:
             self._await_answers()
         del self.handle
         del self.session
 
     def until(self, name: str, seconds: float = SECONDS, **attributes: object) -> dict[str, Any]:
-        """The first alert (``tracker_reply`` for libtorrent's tracker_reply_alert) that has these attributes."""
+        """Waits for an alert with these attributes and returns them all. ``tracker_reply`` is libtorrent's
+        tracker_reply_alert."""
         deadline, seen = time.monotonic() + seconds, 0
         while True:
-            for kind, values in self.heard[seen:]:
+            for kind, values in self.alerts[seen:]:
                 if kind == name and attributes.items() <= values.items():
                     return values
-            seen = len(self.heard)
-            assert time.monotonic() < deadline, f"no {name} {attributes} among {self.heard}"
+            seen = len(self.alerts)
+            assert time.monotonic() < deadline, f"no {name} {attributes} among {self.alerts}"
             self.session.wait_for_alert(100)
-            # An alert dies with the next pop_alerts: what matters of it is copied.
-            self.heard += [_copy(alert) for alert in self.session.pop_alerts()]
+            # The next pop_alerts() invalidates these alerts, so their attributes are copied.
+            self.alerts += [_copy(alert) for alert in self.session.pop_alerts()]
 
-    def until_told(self, condition: Callable[[], bool]) -> None:
-        """Until what the tracker was told shows. Libtorrent may finish while an announce is under way, and then keeps
-        the news for its next one, an interval later; so it is asked for that, again and again.
+    def announce_until(self, condition: Callable[[], bool]) -> None:
+        """Announces once a second until the condition holds.
+
+        If a download finishes during an announce, libtorrent reports it in the next announce, an interval later.
         """
-        asked = time.monotonic() + 1
+        last = time.monotonic() + 1
 
-        def is_told() -> bool:
-            nonlocal asked
+        def is_reported() -> bool:
+            nonlocal last
             if condition():
                 return True
-            if time.monotonic() > asked + 1:
-                asked = time.monotonic()
+            if time.monotonic() > last + 1:
+                last = time.monotonic()
                 self.handle.force_reannounce(0, -1, lt.reannounce_flags_t.ignore_min_interval)
             return False
 
-        until(is_told)
+        until(is_reported)
 
     def leave(self) -> None:
-        """Takes the torrent out of the session, which says ``stopped``."""
+        """Removes the torrent from the session, which then announces ``stopped``."""
         self._await_answers()
-        self.session.remove_torrent(self.handle)  # done later, by a thread of libtorrent's
+        self.session.remove_torrent(self.handle)  # a thread of libtorrent does it later
         self.has_left = True
 
     def _await_answers(self) -> None:
-        """Until no announce is under way: libtorrent says no ``stopped`` to a tracker that still owes it an answer."""
+        """Waits until no announce is in progress: libtorrent sends no ``stopped`` before the reply to the last one."""
         until(
             lambda: (
                 not any(
@@ -175,16 +178,16 @@ def _settings(listen: Sequence[str]) -> Any:
         "allow_multiple_connections_per_ip": True,
         "announce_to_all_trackers": True,
         "announce_to_all_tiers": True,
-        "min_announce_interval": 1,  # s; it would not believe in less than 300
-        "ssrf_mitigation": False,  # else it asks loopback for no path but /announce
+        "min_announce_interval": 1,  # s; otherwise libtorrent uses at least 300
+        "ssrf_mitigation": False,  # otherwise it requests only /announce from loopback
         "stop_tracker_timeout": 5,  # s
-        "tick_interval": 100,  # ms; it acts on a clock of its own
+        "tick_interval": 100,  # ms between two rounds of its timer
         "alert_mask": lt.alert.category_t.all_categories,
     }
 
 
 class SeederProcess:
-    """A seeder that can be killed before it says goodbye. Ready when the tracker has answered it."""
+    """A seeder in a separate process, which a test can kill. The constructor waits for the tracker's reply."""
 
     def __init__(self, torrent: Path, folder: Path, listen: str = LOOPBACK) -> None:
         self.process = subprocess.Popen(
@@ -198,7 +201,7 @@ class SeederProcess:
         line = self.process.stdout.readline()
         if line.strip() != ANNOUNCED:
             self.kill()
-            raise AssertionError(f"the seeder was not announced: {line}")
+            raise AssertionError(f"the seeder got no reply: {line}")
 
     def __enter__(self) -> Self:
         return self
@@ -220,7 +223,7 @@ def _seed(torrent: str, folder: str, listen: str) -> None:
     with Peer(Path(torrent), Path(folder), listen) as seeder:
         seeder.until("tracker_reply")
         print(ANNOUNCED, flush=True)  # noqa: T201  # what the test waits for
-        sys.stdin.read()  # until the test ends, however it ends
+        sys.stdin.read()  # until the test ends
 
 
 if __name__ == "__main__":

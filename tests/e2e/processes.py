@@ -1,4 +1,4 @@
-"""Other programs as child processes."""
+"""Runs other programs as child processes."""
 
 import subprocess
 from collections.abc import Iterator, Sequence
@@ -10,7 +10,7 @@ STOP_SECONDS = 10.0
 
 @contextmanager
 def running(command: Sequence[str], log: Path) -> "Iterator[subprocess.Popen[bytes]]":
-    """A program until the block is left; what it prints goes to ``log``."""
+    """Runs a program until the block ends. Its output goes to ``log``."""
     with log.open("wb") as output:
         process = subprocess.Popen(command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT)
     try:

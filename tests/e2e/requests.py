@@ -1,4 +1,4 @@
-"""One request over a socket of its own, to any kind of listener, and the answer decoded."""
+"""Sends single requests to any kind of listener, each on a new socket, and decodes the replies."""
 
 import socket
 from collections.abc import Mapping
@@ -12,7 +12,7 @@ Reply = dict[bytes, Any]
 
 
 def connect(address: str, source: str = "") -> socket.socket:
-    """``address`` is ``http://host:port`` or ``unix:/path``; ``source`` the address to come from."""
+    """``address`` is ``http://host:port`` or ``unix:/path``; ``source`` is the client's own address."""
     if address.startswith("unix:"):
         client = socket.socket(socket.AF_UNIX)
         client.settimeout(SECONDS)
@@ -34,7 +34,8 @@ def get(
     half_close: bool = False,
     source: str = "",
 ) -> Reply:
-    """What a GET is answered. ``preface`` goes out first (a PROXY header); ``half_close`` ends our side after it."""
+    """Sends a GET and returns the decoded reply. ``preface`` is sent first (a PROXY header). With ``half_close`` the
+    client ends its side after the request."""
     lines = [f"GET {path} HTTP/1.1", "Host: tracker", "Connection: close"]
     lines += [f"{name}: {value}" for name, value in (headers or {}).items()]
     with connect(address, source) as client:
@@ -45,12 +46,13 @@ def get(
 
 
 def read_reply(client: socket.socket) -> Reply:
-    """The bencoded body of a 200 that ends with the connection; ConnectionError when there is none at all."""
+    """Reads a reply up to the end of the connection and decodes its body. The status must be 200. Raises
+    ConnectionError if the connection closes without a reply."""
     received = b""
     while data := client.recv(65536):
         received += data
     if not received:
-        raise ConnectionError("no answer")
+        raise ConnectionError("no reply")
     head, _, body = received.partition(b"\r\n\r\n")
     assert head.startswith((b"HTTP/1.1 200 ", b"HTTP/1.0 200 ")), received
     reply: Reply = bdecode(body)
@@ -58,7 +60,7 @@ def read_reply(client: socket.socket) -> Reply:
 
 
 def announce_path(passkey: str = "", **changes: object) -> str:
-    """The path and query of an announce; bytes among ``changes`` are percent-encoded, the rest is used as it is."""
+    """Returns path and query of an announce. Bytes in ``changes`` are percent-encoded, other values are not."""
     query: dict[str, object] = {
         "info_hash": b"\x01" * 20,
         "peer_id": b"-TR4000-abcdefghijkl",

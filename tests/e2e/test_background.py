@@ -1,4 +1,4 @@
-"""The background half from outside: places, scores, counters, jobs and StatHat of a tracker as an operator runs it."""
+"""Background work of a tracker process: locations, scores, counters, jobs and StatHat."""
 
 import json
 import random
@@ -24,32 +24,32 @@ IN_LONDON, IN_SPRINGFIELD = "127.0.0.1", "127.0.0.2"
 MINUTE = 60.0
 
 
-def told(tracker: RunningTracker, *words: str) -> list[dict[str, object]]:
-    """What a command prints as JSON, beside the running tracker."""
+def run_json(tracker: RunningTracker, *words: str) -> list[dict[str, object]]:
+    """Runs a command beside the running tracker and returns its JSON lines."""
     done = trackers.run(tracker.log_file.parent, *words, "--json")
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
 def users(tracker: RunningTracker, scope: str) -> dict[object, object]:
-    """The leaderboard of a scope."""
-    return {row["place"]: row["users"] for row in told(tracker, "unique", "top", scope)}
+    """Returns the leaderboard of a scope: place -> users."""
+    return {row["place"]: row["users"] for row in run_json(tracker, "unique", "top", scope)}
 
 
 def totals(tracker: RunningTracker, precision: int, *names: str) -> list[int]:
-    """The sums of these counters' slices; a command takes its time to start, so one asks for all."""
+    """Returns the sums of these counters' slices. One command reads all, because starting a command is slow."""
     found = {
-        row["name"]: row["total"] for row in told(tracker, "stats", "--precision", str(precision), *names)
+        row["name"]: row["total"] for row in run_json(tracker, "stats", "--precision", str(precision), *names)
     }
     return [int(str(found.get(name, 0))) for name in names]
 
 
 @pytest.mark.long
 @pytest.mark.timeout(300)
-def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
+def test_two_clients_change_locations_scores_counters_and_stathat(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
-    """B2, B8, B12, B13, C1, Q15 over real clients. Figures go out when their minute is over."""
+    """B2, B8, B12, B13, C1, Q15 with real clients. StatHat gets the counts of a minute after its end."""
     pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
     from tests.e2e.peers import Peer, Share  # noqa: PLC0415  # needs libtorrent
 
@@ -59,7 +59,7 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
     with stathat_in_thread() as stathat:
         tracker = start_tracker(
             TRACKER_GEOIP__DATABASE=str(database),
-            TRACKER_SCORING__INTERVAL_SECONDS="8",  # the 24th weak scoring would take it out of the ranking
+            TRACKER_SCORING__INTERVAL_SECONDS="8",  # long enough: the 24th scoring removes it from the ranking
             TRACKER_STATHAT__EZKEY=KEY,
             TRACKER_STATHAT__URL=stathat.url,
         )
@@ -74,9 +74,9 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
             until(lambda: users(tracker, "countries") == {"United_Kingdom": 1, "United_States": 1})
             assert users(tracker, "cities") == {"United_Kingdom/London": 1, "United_States/Springfield": 1}
             assert users(tracker, "postcodes") == {"United_Kingdom/SW1A": 1, "United_States/62701": 1}
-            [row] = told(tracker, "unique", "top", "torrents")
+            [row] = run_json(tracker, "unique", "top", "torrents")
             assert (row["info_hash"], row["users"]) == (share.info_hash.hex(), 2)
-            until(lambda: float(str(told(tracker, "torrent", "list")[0]["score"])) < 1)
+            until(lambda: float(str(run_json(tracker, "torrent", "list")[0]["score"])) < 1)
 
         def counted(precision: int) -> bool:
             joins, down = totals(tracker, precision, "joins", "bytes.down")
@@ -96,10 +96,10 @@ def test_two_clients_show_their_countries_scores_move_and_figures_go_out(
 
 @pytest.mark.slow
 @pytest.mark.parametrize("mode", ["exact", "hashed"])
-def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
+def test_a_kill_at_any_time_leaves_no_count_without_its_marker(
     start_tracker: StartTracker, tmp_path: Path, valkey: Server, prefix: str, mode: str
 ) -> None:
-    """B9: kill -9 among joins, three times; then everybody joins once more, and each has counted once."""
+    """B9: the tracker is killed during joins, three times. Then all peers join again, and each has counted once."""
     database = make_city(tmp_path / "places.mmdb", {"11.0.0.0/8": LONDON})
     settings = {
         "TRACKER_REDIS__URL": valkey.url,
@@ -130,7 +130,7 @@ def test_whenever_it_is_killed_nothing_counts_twice_or_without_its_marker(
             for peer in random.sample(peers, 20):
                 join(tracker, peer)
                 leave(tracker, peer)
-            time.sleep(random.uniform(0, 0.4))  # anywhere among the batches
+            time.sleep(random.uniform(0, 0.4))  # before, during or after a batch
             tracker.send(signal.SIGKILL)
             tracker.wait()
             assert int(store.get(f"{prefix}countries.United_Kingdom.users") or 0) == markers()

@@ -106,7 +106,7 @@ def test_a_torrent_is_uploaded_and_disabled_and_its_client_gets_the_reason(
         page.get_by_label("Reason").first.fill("moved to another tracker")
         page.locator("details[open] form button", has_text="Disable").click()
         expect(page.get_by_text("moved to another tracker").first).to_be_visible()
-        seeder.heard.clear()
+        seeder.alerts.clear()
         seeder.handle.force_reannounce(0, -1, 1)
         assert "moved to another tracker" in seeder.until("tracker_error")["text"]
 

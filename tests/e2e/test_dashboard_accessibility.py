@@ -13,7 +13,7 @@ from playwright.sync_api import Page, expect
 
 from tests.e2e.browsers import OpenDashboard, Window, browser, open_dashboard, sign_in_link
 from tests.e2e.conftest import StartTracker
-from tests.e2e.scenes import Scene, private_scene, public_scene
+from tests.e2e.sample_trackers import SampleTracker, private_tracker, public_tracker
 
 __all__ = ["browser", "open_dashboard"]
 
@@ -42,10 +42,10 @@ def violations(page: Page) -> list[str]:
     ]
 
 
-def pages_of(window: Window, scene: Scene) -> Iterator[str]:
+def pages_of(window: Window, sample: SampleTracker) -> Iterator[str]:
     """Opens each page with one confirmation open; opens all parts of the API reference."""
-    window.sign_in(scene.token)
-    for path in scene.paths:
+    window.sign_in(sample.token)
+    for path in sample.paths:
         window.go(path)
         expect(window.page.get_by_role("heading", level=1)).to_be_visible()
         parts = window.page.locator("main details").all()
@@ -57,9 +57,9 @@ def pages_of(window: Window, scene: Scene) -> Iterator[str]:
     ]  # the page of an unknown torrent
 
 
-def check(window: Window, scene: Scene) -> None:
-    found = {path: violations(window.page) for path in pages_of(window, scene)}
-    assert found == {path: [] for path in scene.paths}
+def check(window: Window, sample: SampleTracker) -> None:
+    found = {path: violations(window.page) for path in pages_of(window, sample)}
+    assert found == {path: [] for path in sample.paths}
 
 
 @pytest.mark.long
@@ -67,16 +67,16 @@ def check(window: Window, scene: Scene) -> None:
 def test_axe_finds_nothing_on_the_pages_of_a_public_tracker(
     start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path, look: str
 ) -> None:
-    scene = public_scene(start_tracker, tmp_path)
-    check(open_dashboard(scene.tracker, **LOOKS[look]), scene)
+    sample = public_tracker(start_tracker, tmp_path)
+    check(open_dashboard(sample.tracker, **LOOKS[look]), sample)
 
 
 @pytest.mark.parametrize("look", IN_EACH_LOOK)
 def test_axe_finds_nothing_on_the_pages_of_a_private_tracker(
     start_tracker: StartTracker, open_dashboard: OpenDashboard, look: str
 ) -> None:
-    scene = private_scene(start_tracker)
-    check(open_dashboard(scene.tracker, **LOOKS[look]), scene)
+    sample = private_tracker(start_tracker)
+    check(open_dashboard(sample.tracker, **LOOKS[look]), sample)
 
 
 @pytest.mark.parametrize("look", IN_EACH_LOOK)
@@ -106,7 +106,7 @@ def test_axe_finds_nothing_before_signing_in_and_on_an_empty_tracker(
 def test_long_names_do_not_hide_numbers(
     start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path, viewport: dict[str, int]
 ) -> None:
-    scene = public_scene(start_tracker, tmp_path)
-    window = open_dashboard(scene.tracker, viewport=viewport)
-    hidden = {path: window.page.evaluate(HIDDEN_NUMBERS) for path in pages_of(window, scene)}
-    assert hidden == {path: [] for path in scene.paths}
+    sample = public_tracker(start_tracker, tmp_path)
+    window = open_dashboard(sample.tracker, viewport=viewport)
+    hidden = {path: window.page.evaluate(HIDDEN_NUMBERS) for path in pages_of(window, sample)}
+    assert hidden == {path: [] for path in sample.paths}

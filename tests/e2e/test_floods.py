@@ -1,5 +1,5 @@
-"""Floods of one address against a whole tracker: others are answered, memory is bounded and comes back, the store is
-not lost."""
+"""Floods from one address against a tracker process: other clients get replies, memory is bounded and released, and the
+store stays connected."""
 
 import resource
 import subprocess
@@ -17,27 +17,27 @@ from tests.waiting import until
 
 pytestmark = [
     pytest.mark.slow,
-    pytest.mark.skipif(sys.platform != "linux", reason="it needs /proc, and more than one loopback address"),
+    pytest.mark.skipif(sys.platform != "linux", reason="needs /proc and several loopback addresses"),
 ]
 HONEST = 40
 KILOBYTES_A_CONNECTION = 160
-"""At most: its objects, 64 kB that were read ahead, and one answer."""
+"""Maximum: the objects of the connection, 64 kB read ahead, and one reply."""
 KEPT_MEGABYTES = 24
-"""More than before, when it is over: caches that were filled, and what the allocator cannot part with."""
+"""Maximum growth after the flood: filled caches, and memory that the allocator keeps."""
 
 
 @contextmanager
-def rude(kind: str, url: str) -> Iterator[None]:
-    """Clients of this kind, in a process of their own, all of which have connected."""
+def flood(kind: str, url: str) -> Iterator[None]:
+    """Runs clients of this kind in a separate process. They are connected when the block begins."""
     port = url.rpartition(":")[2]
     words = [sys.executable, "-m", "loadtest.clients.client_kinds", kind, port]
-    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as mob:
-        assert mob.stdout is not None
+    with subprocess.Popen(words, cwd=ROOT, stdout=subprocess.PIPE) as clients:
+        assert clients.stdout is not None
         try:
-            assert mob.stdout.readline() == b"ready\n"
+            assert clients.stdout.readline() == b"ready\n"
             yield
         finally:
-            mob.kill()
+            clients.kill()
 
 
 def megabytes(pid: int) -> float:
@@ -46,14 +46,14 @@ def megabytes(pid: int) -> float:
 
 
 @pytest.mark.long
-def test_pipelined_scrapes_of_one_address_whose_answers_nobody_reads(start_tracker: StartTracker) -> None:
-    """400 connections. Both the neighbours of others and the one behind the same address are answered."""
+def test_pipelined_scrapes_with_unread_replies_block_no_other_client(start_tracker: StartTracker) -> None:
+    """400 connections from one address. Clients at other addresses and at the same address get replies."""
     tracker = start_tracker(TRACKER_HTTP__MAX_CONNECTIONS_PER_ADDRESS="390")
     pid = tracker.process.pid
     for number in range(20):
         get(tracker.url, announce_path(port=1000 + number))
     before = most = megabytes(pid)
-    with rude("unread-pipelines", tracker.url):
+    with flood("unread-pipelines", tracker.url):
         for number in range(HONEST):
             source = f"127.77.0.{1 + number}" if number % 2 else "127.66.0.1"
             assert b"peers" in get(tracker.url, announce_path(port=2000 + number), source=source)

@@ -1,4 +1,5 @@
-"""libtorrent, the engine of most clients: a seeder and a leecher that know nothing but the tracker exchange a file."""
+"""A seeder and a leecher of libtorrent, which many clients use, find each other through the tracker and exchange a
+file."""
 
 import json
 import socket
@@ -37,10 +38,10 @@ needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6
 
 
 @pytest.mark.parametrize("listen", [LOOPBACK, pytest.param(LOOPBACK6, marks=needs_ipv6)])
-def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
+def test_a_file_is_exchanged_and_peers_stop_or_time_out(
     start_tracker: StartTracker, tmp_path: Path, listen: str
 ) -> None:
-    """T1, T6, T7, T8, T9, T18 over a real client: exchange, scrape, stop, silence."""
+    """T1, T6, T7, T8, T9, T18 with a real client: exchange, scrape, stop, timeout."""
     tracker = start_tracker(TRACKER_HTTP__LISTEN=listen, **SHORT)
     [address] = addresses(tracker)
     share = Share.make(tmp_path / "source")
@@ -50,14 +51,14 @@ def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
         with Peer(torrent, target, listen) as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(target)
-            leecher.until_told(lambda: scrape(address, share.info_hash) == (2, 0, 1))
+            leecher.announce_until(lambda: scrape(address, share.info_hash) == (2, 0, 1))
             leecher.handle.scrape_tracker()
-            heard = leecher.until("scrape_reply")
-            assert (heard["complete"], heard["incomplete"]) == (2, 0)
+            reply = leecher.until("scrape_reply")
+            assert (reply["complete"], reply["incomplete"]) == (2, 0)
             leecher.leave()
             until(lambda: scrape(address, share.info_hash) == (1, 0, 1))
         seeder.kill()
-        assert scrape(address, share.info_hash) == (1, 0, 1)  # nobody knows yet
+        assert scrape(address, share.info_hash) == (1, 0, 1)  # the peer has not timed out yet
         until(lambda: scrape(address, share.info_hash) == (0, 0, 1), TIMEOUT_SECONDS + 5)
     assert tracker.end() == 0
 
@@ -66,7 +67,7 @@ def test_a_file_is_exchanged_and_peers_leave_by_word_and_by_silence(
 def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
-    """T19 from outside: two endpoints under one id and key count once (BEP 7)."""
+    """T19: two endpoints with one peer id and key count once (BEP 7)."""
     tracker = start_tracker(TRACKER_HTTP__LISTEN=f"{LOOPBACK},{LOOPBACK6}")
     urls = [f"{address}/announce" for address in addresses(tracker)]
     share = Share.make(tmp_path / "source", size=500_000)
@@ -79,7 +80,7 @@ def test_a_seeder_on_both_families_is_one_peer_and_serves_both(
             with Peer(share.torrent(url), target, listen) as leecher:
                 leecher.until("torrent_finished")
                 assert share.arrives_in(target)
-                leecher.until_told(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
+                leecher.announce_until(lambda: scrape(tracker.url, share.info_hash)[:2] == (2, 0))
         assert scrape(tracker.url, share.info_hash) == (1, 0, 2)
 
 
@@ -93,22 +94,22 @@ PRIVATE = {
     "TRACKER_LOG__LEVEL": "debug",
 }
 LOOPBACK_RATE = 10**12
-"""Bytes per second; no loopback interface is faster."""
+"""Bytes per second, more than any loopback interface transfers."""
 
 
 def command(tracker: RunningTracker, *words: str) -> str:
-    """What one of the other commands prints, beside the running tracker."""
+    """Runs a command beside the running tracker and returns its output."""
     done = trackers.run(tracker.log_file.parent, *words)
     assert done.returncode == 0, done.stderr
     return done.stdout
 
 
 def add_user(tracker: RunningTracker) -> str:
-    """The new user's passkey."""
+    """Adds a user and returns the passkey."""
     return str(json.loads(command(tracker, "user", "add", "--json"))["passkey"])
 
 
-def figures(tracker: RunningTracker, passkey: str) -> dict[str, int]:
+def user_totals(tracker: RunningTracker, passkey: str) -> dict[str, int]:
     shown: dict[str, int] = json.loads(command(tracker, "user", "show", passkey, "--json"))
     return shown
 
@@ -116,7 +117,7 @@ def figures(tracker: RunningTracker, passkey: str) -> dict[str, int]:
 def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tmp_path: Path) -> None:
     """T2, T5, T7, T13: passkeys in the URL, a registered torrent, totals by user.
 
-    The loopback interface carries the file within 20 ms, which is faster than the default credit rate of 1 Gbit/s.
+    The loopback interface transfers the file in 20 ms, above the default credit rate of 1 Gbit/s.
     """
     tracker = start_tracker(TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE), **PRIVATE)
     share = Share.make(tmp_path / "source", private=True)
@@ -128,9 +129,9 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
         with Peer(torrents[1], tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(tmp_path / "target")
-            leecher.until_told(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
+            leecher.announce_until(lambda: scrape(tracker.url, share.info_hash, leeches) == (2, 0, 1))
     assert scrape(tracker.url, share.info_hash, leeches) == (0, 0, 1)
-    fetched, given = figures(tracker, leeches), figures(tracker, seeds)
+    fetched, given = user_totals(tracker, leeches), user_totals(tracker, seeds)
     assert fetched["downloaded"] >= len(share.content)
     assert (fetched["snatches"], fetched["complete"], fetched["incomplete"]) == (1, 1, 0)
     assert given["uploaded"] >= len(share.content)
@@ -140,7 +141,9 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
     assert not any(passkey in tracker.log for passkey in passkeys)
 
 
-def test_a_stranger_is_told_why_and_gets_nothing(start_tracker: StartTracker, tmp_path: Path) -> None:
+def test_a_client_without_a_valid_passkey_gets_the_reason_and_no_peers(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
     """T2: the client shows its user the reason."""
     tracker = start_tracker(**PRIVATE)
     share = Share.make(tmp_path / "source", private=True, size=100_000)
@@ -151,10 +154,10 @@ def test_a_stranger_is_told_why_and_gets_nothing(start_tracker: StartTracker, tm
     assert command(tracker, "torrent", "list", "--json") == ""
 
 
-def test_a_hybrid_torrent_is_found_by_its_truncated_v2_hash(
+def test_a_hybrid_torrent_is_served_by_its_truncated_v2_hash(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
-    """BEP 52: only the v2 hash is registered, so whatever is found is found by its first 20 bytes."""
+    """BEP 52: only the v2 hash is registered, so all peers are found by its first 20 bytes."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered")
     share = Share.make(tmp_path / "source", hybrid=True)
     v2 = share.info_hash_v2
@@ -166,6 +169,6 @@ def test_a_hybrid_torrent_is_found_by_its_truncated_v2_hash(
         with Peer(torrent, tmp_path / "target") as leecher:
             leecher.until("torrent_finished")
             assert share.arrives_in(tmp_path / "target")
-            leecher.until_told(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
+            leecher.announce_until(lambda: scrape(tracker.url, v2[:20]) == (2, 0, 1))
     assert scrape(tracker.url, v2[:20]) == (0, 0, 1)
     assert scrape(tracker.url, share.info_hash) == (0, 0, 0)

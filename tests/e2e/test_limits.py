@@ -1,4 +1,4 @@
-"""Limits over real connections to several web processes."""
+"""Rate limits with several web processes and real connections."""
 
 import pytest
 
@@ -9,7 +9,7 @@ from tests.waiting import until
 
 
 def ask(tracker: RunningTracker, source: str, number: int) -> str:
-    """What an announce of one more peer id from ``source`` is met with."""
+    """Announces another peer id from ``source`` and returns the result."""
     try:
         reply = get(tracker.url, announce_path(peer_id=b"-TR4000-%012d" % number), source=source)
     except ConnectionError:
@@ -21,12 +21,12 @@ def ask(tracker: RunningTracker, source: str, number: int) -> str:
 
 
 @pytest.mark.slow
-def test_whoever_goes_on_is_dropped_by_every_process_and_nobody_else_is(start_tracker: StartTracker) -> None:
+def test_an_address_over_its_limit_is_dropped_by_every_process(start_tracker: StartTracker) -> None:
     tracker = start_tracker(
         TRACKER_HTTP__WORKERS="2",
         TRACKER_LIMITS__PRIVATE_ADDRESSES="true",
-        # The stages begin at 60, 120 and 240. Processes share their counts once a second, in which less than 100
-        # arrive.
+        # The stages begin at 60, 120 and 240. Processes share their counts once a second; fewer than 100 announces
+        # arrive in a second.
         TRACKER_LIMITS__JOINS_MINUTE="60",
     )
     met: list[str] = []

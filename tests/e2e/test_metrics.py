@@ -1,5 +1,4 @@
-"""Figures of a tracker of several processes, as Prometheus reads them: real processes, a token from the command
-line."""
+"""Metrics of a tracker with several processes, read as Prometheus does, with a token from the command line."""
 
 import json
 import os
@@ -47,7 +46,9 @@ def total(samples: Samples, name: str, **labels: str) -> float:
 
 
 @pytest.mark.slow
-def test_processes_are_read_as_one_and_forget_nothing(tracker: RunningTracker, tmp_path: Path) -> None:
+def test_metrics_are_sums_over_all_processes_including_ended_ones(
+    tracker: RunningTracker, tmp_path: Path
+) -> None:
     made = trackers.run(tmp_path, "token", "create", "prometheus", "--read-only", "--json")
     token = json.loads(made.stdout)["token"]
     found = re.search(r"admin\s+(http://127\.0\.0\.1:\d+)", tracker.banner)

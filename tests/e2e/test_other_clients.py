@@ -1,7 +1,7 @@
-"""Transmission and aria2 as Debian packages them fetch a file from a libtorrent seeder through the tracker.
+"""Debian's Transmission and aria2 download a file from a libtorrent seeder that they find through the tracker.
 
-Both are told to find peers in no other way, and the torrent is private, which forbids it as well. Transmission
-calls nobody on loopback, but takes calls: there it is the seeder who learns of the leecher from the tracker.
+All other ways to find peers are off, and the torrent is private. Transmission connects to no loopback address, but
+accepts connections: so the seeder gets the leecher's address from the tracker and connects.
 """
 
 import json
@@ -30,14 +30,14 @@ SIZE = 600_000
 
 @dataclass(frozen=True)
 class Commands:
-    """How to run a client, and how to take the torrent out of it (by default Ctrl-C)."""
+    """Commands that run a client and stop its torrent (default: Ctrl-C)."""
 
     run: Sequence[str]
     stop: Sequence[str] = ()
 
 
 def transmission(torrent: Path, target: Path) -> Commands:
-    """The daemon, told to stop the torrent: at its own end it does not say ``stopped``."""
+    """The daemon. It announces ``stopped`` when its torrent is stopped, but not when the daemon ends."""
     (watched := target / "watched").mkdir(parents=True)
     (watched / "it.torrent").write_bytes(torrent.read_bytes())
     off = ("dht-enabled", "lpd-enabled", "pex-enabled", "port-forwarding-enabled", "utp-enabled")
@@ -67,13 +67,13 @@ NEEDED = {"transmission-daemon": ("transmission-daemon", "transmission-remote"),
 CLIENTS = {"transmission-daemon": transmission, "aria2c": aria2}
 
 
-# Transmission makes up its mind about a peer every 10 s.
+# Transmission chooses the peers it serves every 10 s.
 @pytest.mark.long
 @pytest.mark.parametrize("program", ["transmission-daemon", "aria2c"])
-def test_a_client_fetches_a_file_knowing_only_the_tracker(
+def test_a_client_downloads_a_file_through_the_tracker_alone(
     start_tracker: StartTracker, tmp_path: Path, program: str
 ) -> None:
-    """T1, T6, T7, T8 over what this client sends: started, completed, stopped."""
+    """T1, T6, T7, T8 with the announces of this client: started, completed, stopped."""
     if not all(map(shutil.which, NEEDED[program])):
         pytest.skip(f"no {' and '.join(NEEDED[program])} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")
@@ -91,7 +91,7 @@ def test_a_client_fetches_a_file_knowing_only_the_tracker(
 
 
 def listed(url: str, info_hash: bytes) -> set[tuple[int, bytes]]:
-    """Port and peer id of everybody in the swarm, as a leecher is told who leaves again at once."""
+    """Returns port and peer id of each peer in the swarm. A leecher joins, gets the list, and leaves at once."""
     asking: dict[str, Any] = {
         "info_hash": info_hash,
         "peer_id": b"-XX0001-an observer.",
@@ -105,10 +105,10 @@ def listed(url: str, info_hash: bytes) -> set[tuple[int, bytes]]:
 
 @pytest.mark.long
 @pytest.mark.parametrize("program", ["transmission-daemon", "aria2c"])
-def test_a_client_that_is_killed_and_comes_back_is_one_peer(
+def test_a_client_that_is_killed_and_restarted_is_one_peer(
     start_tracker: StartTracker, tmp_path: Path, program: str
 ) -> None:
-    """It says no ``stopped``, and has a new peer id on the same port."""
+    """It announces no ``stopped``, and returns with a new peer id on the same port."""
     if not all(map(shutil.which, NEEDED[program])):
         pytest.skip(f"no {' and '.join(NEEDED[program])} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="600", TRACKER_REAPER__INTERVAL_SECONDS="900")
@@ -124,7 +124,7 @@ def test_a_client_that_is_killed_and_comes_back_is_one_peer(
         with running(commands.run, tmp_path / f"output {start}") as client:
             until(is_back, 30)
             now = listed(tracker.url, share.info_hash)
-            assert len(now) == 1, "no ghosts"
+            assert len(now) == 1, "no entry of an earlier start is left"
             known.update(now)
             client.kill()
     assert len(known) == 4 and len({port for port, _ in known}) == 1

@@ -1,4 +1,4 @@
-"""Behind proxies: a unix socket, the PROXY protocol, and nginx and HAProxy themselves where they are installed."""
+"""The tracker behind proxies: a unix socket, the PROXY protocol, and real nginx and HAProxy if installed."""
 
 import shutil
 import socket
@@ -18,8 +18,8 @@ from tests.waiting import until
 
 pytestmark = pytest.mark.slow
 CLIENT = "127.0.0.2"
-"""Who calls the proxies, which are on 127.0.0.1."""
-needs_second_loopback = pytest.mark.skipif(sys.platform != "linux", reason="loopback is 127.0.0.1 alone here")
+"""The client's address. The proxies are on 127.0.0.1."""
+needs_second_loopback = pytest.mark.skipif(sys.platform != "linux", reason="needs several loopback addresses")
 BEHIND = "203.0.113.7"
 
 
@@ -30,8 +30,10 @@ def external(reply: dict[bytes, Any]) -> str:
     )
 
 
-def test_a_unix_socket_is_for_proxies(start_tracker: StartTracker, short_directory: Path) -> None:
-    """T25: who connects there speaks for others, or is refused."""
+def test_a_request_over_a_unix_socket_must_name_the_client(
+    start_tracker: StartTracker, short_directory: Path
+) -> None:
+    """T25: a connection to a unix socket is a proxy's. Without X-Forwarded-For its requests are refused."""
     tracker = start_tracker(
         TRACKER_HTTP__LISTEN=f"unix:{short_directory}/http", TRACKER_HTTP__TRUSTED_PROXIES="192.0.2.0/24"
     )
@@ -44,7 +46,7 @@ def test_a_unix_socket_is_for_proxies(start_tracker: StartTracker, short_directo
 
 
 def preface(version: int) -> bytes:
-    """A PROXY header that names BEHIND as the client."""
+    """Returns a PROXY header with BEHIND as the client's address."""
     if version == 1:
         return b"PROXY TCP4 %b 127.0.0.1 40000 6969\r\n" % BEHIND.encode()
     ends = socket.inet_aton(BEHIND) + socket.inet_aton("127.0.0.1") + (40000).to_bytes(2, "big") * 2
@@ -56,7 +58,7 @@ PROXY_PROTOCOL = {"TRACKER_HTTP__PROXY_PROTOCOL": "true", "TRACKER_HTTP__TRUSTED
 
 @needs_second_loopback
 def test_a_proxy_header_names_the_client(start_tracker: StartTracker) -> None:
-    """T25: from a trusted proxy it is needed, from anybody else it is nothing but a malformed request."""
+    """T25: a trusted proxy must send the header. From other addresses it is a malformed request."""
     tracker = start_tracker(**PROXY_PROTOCOL)
     for version in (1, 2):
         assert external(get(tracker.url, announce_path(), preface=preface(version))) == BEHIND
@@ -68,7 +70,7 @@ def test_a_proxy_header_names_the_client(start_tracker: StartTracker) -> None:
 
 @contextmanager
 def proxy(arguments: Sequence[str], directory: Path, port: int) -> Iterator[str]:
-    """A proxy as a child process; its address once it listens."""
+    """Runs a proxy as a child process, and yields its address when it listens."""
     log, address = directory / "log", f"http://127.0.0.1:{port}"
     with running(arguments, log) as process:
 
@@ -85,7 +87,7 @@ def proxy(arguments: Sequence[str], directory: Path, port: int) -> Iterator[str]
 
 
 def program(name: str) -> str:
-    """Servers live where the path of an ordinary user does not lead."""
+    """Finds a program, also in folders outside the PATH of normal users. Skips the test if it is missing."""
     found = shutil.which(name) or shutil.which(name, path="/usr/sbin:/usr/local/sbin")
     if found is None:
         pytest.skip(f"no {name} on this system")
@@ -113,8 +115,10 @@ http {{
 
 @needs_second_loopback
 @pytest.mark.parametrize("kind", ["tcp", "unix"])
-def test_nginx_says_who_its_client_is(start_tracker: StartTracker, short_directory: Path, kind: str) -> None:
-    """T25: what the client made up itself is not believed, and binary hashes come through unharmed."""
+def test_nginx_passes_on_the_clients_address(
+    start_tracker: StartTracker, short_directory: Path, kind: str
+) -> None:
+    """T25: a forged X-Forwarded-For of the client is ignored, and binary hashes arrive unchanged."""
     nginx, directory, port = program("nginx"), short_directory, free_port()
     listen = "127.0.0.1:0" if kind == "tcp" else f"unix:{directory}/http"
     tracker = start_tracker(TRACKER_HTTP__LISTEN=listen, TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
@@ -129,7 +133,7 @@ def test_nginx_says_who_its_client_is(start_tracker: StartTracker, short_directo
 
 
 def documented_nginx(directory: Path, port: int, upstream: str) -> str:
-    """The configuration of docs/proxies.md, on this port and before this tracker."""
+    """Returns the configuration of docs/proxies.md, with this port and this tracker."""
     page = (ROOT / "docs" / "proxies.md").read_text(encoding="utf-8")
     block = page.partition("```nginx\n")[2].partition("```")[0]
     assert (
@@ -152,7 +156,7 @@ TEMPORARY = ("client_body", "proxy", "fastcgi", "uwsgi", "scgi")
 def test_clients_that_send_no_host_are_served_behind_nginx(
     start_tracker: StartTracker, short_directory: Path, named: bool
 ) -> None:
-    """As ctorrent does, which speaks HTTP/1.0. Plain announces, and what the tracker leaves to aiohttp."""
+    """ctorrent sends HTTP/1.0 without Host. Covers plain announces, and requests that aiohttp answers."""
     nginx, directory, port = program("nginx"), short_directory, free_port()
     tracker = start_tracker(TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.1")
     upstream = addresses(tracker)[0].removeprefix("http://")
@@ -183,10 +187,10 @@ listen tracker
 
 @needs_second_loopback
 @pytest.mark.parametrize("send", ["send-proxy", "send-proxy-v2"])
-def test_haproxy_says_who_its_client_is(
+def test_haproxy_passes_on_the_clients_address(
     start_tracker: StartTracker, short_directory: Path, send: str
 ) -> None:
-    """T25: the PROXY protocol as its inventors speak it."""
+    """T25: HAProxy's own PROXY protocol headers are accepted."""
     haproxy, directory, port = program("haproxy"), short_directory, free_port()
     tracker = start_tracker(**PROXY_PROTOCOL)
     upstream = tracker.url.removeprefix("http://")

@@ -1,5 +1,4 @@
-"""A tracker that says all it can, and is told secrets everywhere: not one of them is in anything that others can
-read."""
+"""A tracker gets secrets in every setting and request, and logs as much as possible. No output contains a secret."""
 
 import json
 import os
@@ -22,7 +21,7 @@ STORE, STATHAT, UPSTREAM, SENTINEL = ("storehunter2", "stathathunter2", "upstrea
 UNKNOWN, CLIENT_KEY, PROXY, NONSENSE = (
     f"{word}hunter2hunter2" for word in ("nobody", "client", "proxy", "odd")
 )
-LOUD = {
+VERBOSE = {
     "TRACKER_LOG__LEVEL": "debug",
     "TRACKER_HTTP__ACCESS_LOG": "true",
     "TRACKER_HTTP__WORKERS": "2",
@@ -34,9 +33,9 @@ LOUD = {
 
 
 def descendants(pid: int) -> list[int]:
-    """A process and its children, as /proc lists them."""
+    """Returns the PIDs of a process and its descendants."""
     if not Path("/proc/self/task").exists():
-        pytest.skip("processes are listed by /proc")
+        pytest.skip("needs /proc")
     found = [pid]
     for parent in found:
         for thread in Path(f"/proc/{parent}/task").iterdir():
@@ -46,7 +45,7 @@ def descendants(pid: int) -> list[int]:
 
 
 def raw(tracker: RunningTracker, *requests: str) -> None:
-    """Requests as they are, each on a connection of its own; whatever is answered."""
+    """Sends raw requests, each on a new connection, and ignores the replies."""
     host, _, port = tracker.url.removeprefix("http://").rpartition(":")
     for request in requests:
         with socket.create_connection((host, int(port)), trackers.SECONDS) as client:
@@ -57,23 +56,23 @@ def raw(tracker: RunningTracker, *requests: str) -> None:
 
 
 class AdminClient:
-    """The admin port over HTTP; ``told`` is the body of every answer and all its headers but cookies."""
+    """A client of the admin port. ``output`` collects the bodies and headers of all replies, except cookies."""
 
     def __init__(self, tracker: RunningTracker) -> None:
         found = re.search(r"admin\s+http://([\d.:]+)/", tracker.banner)
         assert found, tracker.banner
         self._line = HTTPConnection(found[1], timeout=trackers.SECONDS)
-        self.told = ""
+        self.output = ""
 
     def ask(self, method: str, path: str, body: str = "", **headers: str) -> tuple[int, str]:
-        """(status, the secret of a session that was begun)."""
+        """Sends a request and returns the status and the session cookie, if one was set."""
         named = {name.replace("_", "-"): value for name, value in headers.items()}
         if body:
             named["Content-Type"] = "application/x-www-form-urlencoded"
         self._line.request(method, path, body or None, named)
         answer = self._line.getresponse()
         shown = [(name, value) for name, value in answer.getheaders() if name != "Set-Cookie"]
-        self.told += f"{shown}{answer.read().decode()}\n"
+        self.output += f"{shown}{answer.read().decode()}\n"
         return answer.status, (answer.getheader("Set-Cookie") or "").partition("=")[2].partition(";")[0]
 
     def close(self) -> None:
@@ -96,7 +95,7 @@ PAGES = (
 
 
 def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict[str, str]) -> dict[str, str]:
-    """Everybody uses it, and some misuse it; the secrets that came up."""
+    """Sends valid and invalid requests of all kinds, and returns the secrets involved."""
 
     def made(*words: str) -> dict[str, str]:
         done = trackers.run(home, *words, "--json", **settings)
@@ -142,11 +141,11 @@ def use(tracker: RunningTracker, client: AdminClient, home: Path, settings: dict
 def test_no_secret_is_printed(
     start_tracker: StartTracker, start_server: Callable[..., Server], tmp_path: Path
 ) -> None:
-    """Logs at debug level, the access log, the banner, pages, errors, metrics, commands, and lists of processes."""
+    """Covers logs at debug level, the access log, banner, pages, errors, metrics, commands and process lists."""
     server = start_server("--appendonly", "no")
     with server.client() as client:
         client.config_set("requirepass", STORE)
-    settings = {**LOUD, "TRACKER_REDIS__URL": f"unix://:{STORE}@{server.socket_path}"}
+    settings = {**VERBOSE, "TRACKER_REDIS__URL": f"unix://:{STORE}@{server.socket_path}"}
     tracker = start_tracker(**settings)
     with closing(AdminClient(tracker)) as client:
         found = use(tracker, client, tmp_path, settings)
@@ -156,21 +155,21 @@ def test_no_secret_is_printed(
         children = descendants(tracker.process.pid)[1:]
         limits = [Path(f"/proc/{pid}/limits").read_text() for pid in descendants(tracker.process.pid)]
         assert all(re.search(r"^Max core file size +0 ", text, re.MULTILINE) for text in limits), (
-            "a core holds them all"
+            "a core file would contain all secrets"
         )
         inherited = b"".join(Path(f"/proc/{pid}/environ").read_bytes() for pid in children)
         server.kill()
         assert b"failure reason" in tracker.announce(found["passkey"])
         until(lambda: client.ask("GET", "/ready")[0] == 503)
-        told = [
+        outputs = [
             trackers.run(tmp_path, *words, **settings) for words in (("settings",), ("doctor",), ("health",))
         ]
     assert tracker.end() == 0
     places = {
         "log": tracker.log,
         "banner": tracker.banner,
-        "pages": client.told,
-        "commands": "".join(done.stdout + done.stderr for done in told),
+        "pages": client.output,
+        "commands": "".join(done.stdout + done.stderr for done in outputs),
         "lists of processes": repr(listed + inherited),
     }
     secrets = {
@@ -201,22 +200,22 @@ def test_no_secret_is_printed(
     ],
 )
 def test_a_failed_start_prints_no_secret(tmp_path: Path, settings: dict[str, str]) -> None:
-    loud = {"TRACKER_LOG__LEVEL": "debug", **trackers.ANY_PORTS, **settings}
+    verbose = {"TRACKER_LOG__LEVEL": "debug", **trackers.ANY_PORTS, **settings}
     for words in (("serve",), ("settings",), ("doctor",)) if SENTINEL in str(settings) else (("serve",),):
-        done = trackers.run(tmp_path, *words, **loud)
-        told = done.stdout + done.stderr
-        assert told and (words == ("settings",) or done.returncode)
-        assert not [secret for secret in (STORE, STATHAT, UPSTREAM, SENTINEL) if secret in told], told
+        done = trackers.run(tmp_path, *words, **verbose)
+        output = done.stdout + done.stderr
+        assert output and (words == ("settings",) or done.returncode)
+        assert not [secret for secret in (STORE, STATHAT, UPSTREAM, SENTINEL) if secret in output], output
 
 
 def modes(directory: Path) -> dict[str, str]:
-    """What others may do (the last six bits of the mode) with what lies there, where that is anything."""
+    """Returns path -> mode of the files that other users may access (one of the last six bits is set)."""
     found = [directory, *directory.rglob("*")]
     return {str(path): oct(path.lstat().st_mode) for path in found if path.lstat().st_mode & 0o077}
 
 
 def test_files_are_for_their_owner_alone(start_tracker: StartTracker, tmp_path: Path) -> None:
-    """The data directory, sockets, locks, the append-only file, what a restart and a copy leave: under any umask."""
+    """Covers the data directory, sockets, locks, the append-only file and a backup, with the umask 0."""
     before = os.umask(0)
     try:
         tracker = start_tracker(TRACKER_ADMIN__LISTEN="127.0.0.1:0")

@@ -1,4 +1,4 @@
-"""Which client programs came, as an operator sees it, by real announces to a real tracker."""
+"""`tracker client seen` after announces to a tracker process."""
 
 import json
 import signal
@@ -13,15 +13,15 @@ HASH = "01" * 20
 SEEN = ("client", "seen", "--json")
 
 
-def told(directory: Path, *words: str) -> list[dict[str, object]]:
-    """What a command prints as JSON."""
+def run_json(directory: Path, *words: str) -> list[dict[str, object]]:
+    """Runs a command and returns its JSON lines."""
     done = trackers.run(directory, *words)
     assert done.returncode == 0, done.stderr
     return [json.loads(line) for line in done.stdout.splitlines()]
 
 
-def come_and_go(tracker: trackers.RunningTracker) -> None:
-    """qBittorrent and Transmission join, and stay; qBittorrent is refused once as well."""
+def announce_as_clients(tracker: trackers.RunningTracker) -> None:
+    """qBittorrent joins twice and is refused once. Transmission joins once."""
     for peer_id in ("-qB5020-abcdefghijkl", "-TR4060-abcdefghijkl", "-qB5020-mnopqrstuvwx"):
         for event in ("started", "", ""):
             assert b"failure reason" not in tracker.announce(peer_id=peer_id, event=event)
@@ -30,25 +30,27 @@ def come_and_go(tracker: trackers.RunningTracker) -> None:
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 @pytest.mark.slow
-def test_programs_are_counted_and_survive_a_stop(start_tracker: StartTracker, workers: str) -> None:
-    """What has not been sent yet goes out with the stop, from every process."""
+def test_a_graceful_stop_saves_the_counts_of_client_programs(
+    start_tracker: StartTracker, workers: str
+) -> None:
+    """Every process writes its waiting counts when the tracker stops."""
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_HTTP__WORKERS=workers)
     home = tracker.log_file.parent
     assert trackers.run(home, "torrent", "add", HASH).returncode == 0
-    come_and_go(tracker)
+    announce_as_clients(tracker)
     assert tracker.end(signal.SIGTERM) == 0
-    assert told(home, *SEEN) == [
+    assert run_json(home, *SEEN) == [
         {"joins": 2, "program": "qBittorrent 5.0.2"},
         {"joins": 1, "program": "Transmission 4.0.6"},
     ]
     refused = {"failures": 1, "program": "qBittorrent 5.0.2", "reason": "unknown torrent"}
-    assert told(home, *SEEN, "--failures") == [refused]
+    assert run_json(home, *SEEN, "--failures") == [refused]
 
 
-def test_counting_programs_can_be_switched_off(start_tracker: StartTracker) -> None:
+def test_counting_client_programs_can_be_disabled(start_tracker: StartTracker) -> None:
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_CLIENTS__COUNT_SOFTWARE="false")
     home = tracker.log_file.parent
     assert trackers.run(home, "torrent", "add", HASH).returncode == 0
-    come_and_go(tracker)
+    announce_as_clients(tracker)
     assert tracker.end(signal.SIGTERM) == 0
-    assert told(home, *SEEN) == told(home, *SEEN, "--failures") == []
+    assert run_json(home, *SEEN) == run_json(home, *SEEN, "--failures") == []

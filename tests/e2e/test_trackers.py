@@ -1,4 +1,4 @@
-"""Trackers as processes among others: stopped, killed, cut off from their store, two on one store."""
+"""Tracker processes that are stopped, killed or without their store, and two trackers on one store."""
 
 import json
 import os
@@ -20,13 +20,13 @@ from tests.waiting import until
 
 HASH = b"\x01" * 20
 SLACK_SECONDS = 0.5
-"""What a busy machine may add to the seconds promised."""
+"""Tolerance for a busy machine, added to the promised times."""
 
 StartServer = Callable[..., Server]
 
 
 def command(tracker: RunningTracker, *words: str, **settings: str) -> dict[str, Any]:
-    """What one of the other commands prints about one thing, beside the running tracker."""
+    """Runs a command beside the running tracker and returns the JSON object that it prints."""
     done = trackers.run(tracker.log_file.parent, *words, "--json", **settings)
     assert done.returncode == 0, done.stderr
     shown: dict[str, Any] = json.loads(done.stdout)
@@ -45,7 +45,7 @@ PRIVATE = {"TRACKER_USERS__PRIVATE": "true", "TRACKER_TORRENTS__MODE": "register
 
 @pytest.mark.slow
 def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: StartTracker) -> None:
-    """T3, T13 and T15 over restarts: what is credited goes on from what was known before."""
+    """T3, T13 and T15 across restarts: credit continues from the stored totals."""
     tracker = start_tracker(**PRIVATE)
     trackers.run(tracker.log_file.parent, "torrent", "add", HASH.hex(), "--name", "kept")
     passkey = command(tracker, "user", "add")["passkey"]
@@ -65,22 +65,22 @@ def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: S
 
 
 @pytest.mark.slow
-def test_a_peer_that_fell_silent_while_the_tracker_was_down_is_reaped(start_tracker: StartTracker) -> None:
-    """T10: its expiry was published to nobody."""
+def test_a_peer_that_times_out_while_no_tracker_runs_is_reaped(start_tracker: StartTracker) -> None:
+    """T10: no subscriber received its expiry event."""
     short = {"TRACKER_ANNOUNCE__INTERVAL_SECONDS": "1", "TRACKER_REAPER__INTERVAL_SECONDS": "1.5"}
     tracker = start_tracker(**short)
     get(tracker.url, announce_path())
-    silent_from = time.monotonic()
+    announced_at = time.monotonic()
     tracker.end(signal.SIGKILL)
-    until(lambda: time.monotonic() > silent_from + 1.6)
+    until(lambda: time.monotonic() > announced_at + 1.6)
     tracker = start_tracker(**short)
     until(lambda: scrape(tracker.url, HASH) == (0, 0, 0), 5)
 
 
-def test_what_is_answered_while_stopping_is_counted(
+def test_requests_answered_during_a_stop_are_counted(
     start_tracker: StartTracker, start_server: StartServer
 ) -> None:
-    """T20: requests keep coming while SIGTERM does its work; whoever gets an answer gets a whole one."""
+    """T20: clients continue to announce after SIGTERM. Every reply is complete, and counts."""
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url)
     address = addresses(tracker)[0]
@@ -89,10 +89,10 @@ def test_what_is_answered_while_stopping_is_counted(
         for answered in range(100_000):
             try:
                 reply = get(address, announce_path(peer_id=peer(number), event=""))
-            except OSError:  # nobody there, or no answer at all: never half of one
+            except OSError:  # refused, or closed without a reply; a partial reply fails to decode
                 return answered
             assert reply[b"complete"] >= 1
-        raise AssertionError("it never stopped")
+        raise AssertionError("the tracker did not stop")
 
     with ThreadPoolExecutor(8) as pool:
         counts = [pool.submit(announce_until_refused, number) for number in range(8)]
@@ -107,10 +107,10 @@ def test_what_is_answered_while_stopping_is_counted(
 
 
 @pytest.mark.slow
-def test_two_trackers_on_one_store_are_one_tracker(
+def test_two_trackers_on_one_store_share_their_peers(
     start_tracker: StartTracker, start_server: StartServer
 ) -> None:
-    """T10: they see each other's peers, and reap each once."""
+    """T10: each returns the other's peers, and each peer is reaped once."""
     server = start_server("--appendonly", "no")
     settings = {
         "TRACKER_REDIS__URL": server.url,
@@ -126,7 +126,7 @@ def test_two_trackers_on_one_store_are_one_tracker(
     until(lambda: scrape(one.url, HASH) == (0, 0, 0), 2 + 5)
     with server.client() as store:
         until(lambda: store.get("t:stats:reaped") == b"21")
-        assert (one.end(), other.end()) == (0, 0)  # what they counted is written by now
+        assert (one.end(), other.end()) == (0, 0)  # a graceful stop has written all counts
         assert store.get("t:stats:reaped") == b"21"
         assert store.get("t:stats:repairs") == b"0"
         assert [store.get(f"t:stats:{name}") for name in ("seeders", "leechers")] == [b"0", b"0"]
@@ -137,17 +137,17 @@ def fails(reply: dict[bytes, Any]) -> bool:
 
 
 def timed_announce(address: str, number: int) -> tuple[dict[bytes, Any], float]:
-    """The answer, and the seconds it took."""
+    """Announces, and returns the reply and its duration in seconds."""
     began = time.monotonic()
     reply = get(address, announce_path(peer_id=peer(number)))
     return reply, time.monotonic() - began
 
 
 @pytest.mark.parametrize("way", ["stopped", "killed"])
-def test_a_store_that_is_away_is_a_quick_failure_and_its_return_is_noticed(
+def test_announces_fail_quickly_without_the_store_and_resume_when_it_is_back(
     start_tracker: StartTracker, start_server: StartServer, way: str
 ) -> None:
-    """Announces fail within 1 s, many at once as well, and service resumes within 2 s (BEP 31)."""
+    """Announces fail within 1 s, even many at a time, and service resumes within 2 s (BEP 31)."""
     server = start_server()
     tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="0.8")
     until(lambda: b"complete" in get(tracker.url, announce_path()), SLACK_SECONDS)
@@ -155,9 +155,9 @@ def test_a_store_that_is_away_is_a_quick_failure_and_its_return_is_noticed(
         server.kill()
     else:
         os.kill(server.pid, signal.SIGSTOP)
-    for crowd in (200, 1):  # the first meet it while nobody knows yet
-        with ThreadPoolExecutor(crowd) as pool:
-            answers = list(pool.map(lambda number: timed_announce(tracker.url, number), range(crowd)))
+    for clients in (200, 1):  # the first 200 announce before the outage is detected
+        with ThreadPoolExecutor(clients) as pool:
+            answers = list(pool.map(lambda number: timed_announce(tracker.url, number), range(clients)))
         assert all(fails(reply) for reply, _ in answers)
         assert max(seconds for _, seconds in answers) < 1 + SLACK_SECONDS
     if way == "killed":
@@ -171,13 +171,13 @@ def test_a_store_that_is_away_is_a_quick_failure_and_its_return_is_noticed(
 # Listeners and clients
 
 
-def test_a_client_that_half_closes_gets_its_answer(start_tracker: StartTracker) -> None:
+def test_a_client_that_half_closes_gets_its_reply(start_tracker: StartTracker) -> None:
     tracker = start_tracker()
     assert get(tracker.url, announce_path(), half_close=True)[b"complete"] == 1
 
 
 def test_one_peer_on_both_families_counts_once(start_tracker: StartTracker) -> None:
-    """T1, T19: both endpoints are handed out, each in its own list (BEP 7), and neither to itself."""
+    """T1, T19: other peers get both endpoints, each in its own list (BEP 7). The peer itself gets neither."""
     tracker = start_tracker(TRACKER_HTTP__LISTEN="127.0.0.1:0,[::1]:0")
     if len(addresses(tracker)) < 2:
         pytest.skip("this machine has no IPv6 loopback")

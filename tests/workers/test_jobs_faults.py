@@ -72,7 +72,7 @@ async def test_a_process_suspended_beyond_its_lease_changes_nothing(store: Store
         before = await calls(store)
 
         async def has_written() -> bool:
-            """It writes results before it claims, so a few calls later it has."""
+            """The worker writes results before it claims, so after a few calls they are written."""
             return await calls(store) > before + 5
 
         await eventually(has_written)
@@ -114,7 +114,7 @@ async def test_jobs_continue_after_an_outage_of_the_store(start_server: Callable
 
 
 async def test_a_token_reissued_by_an_empty_store_does_not_confuse_jobs(store: Store) -> None:
-    """Q10: a server without persistence restarts and issues tokens again. A new job has the token of an old one."""
+    """Q7: a server without persistence restarts and reissues tokens. A new job has the token of an old one."""
     jobs, begun, go = jobs_of(store), asyncio.Queue[int](), asyncio.Event()
 
     async def handler(payload: dict[str, Any]) -> None:

@@ -19,15 +19,15 @@ NEW_FILES = f"{FILES}.new"
 STAGING = "restore.tmp"
 """Where a restore loads and changes the data."""
 MANIFEST = "appendonly.aof.manifest"
-"""Lists the other files; a restore writes it last."""
+"""The list of the other files. A restore writes it last."""
 WAIT_SECONDS = 15.0
-"""How long to wait for a predecessor that is still stopping."""
+"""How long to wait for an earlier tracker or server that is still stopping."""
 
 
 class DataDirectory:
     """Two lock files and the permissions. tracker/valkey/server.py explains each lock.
 
-    The locks are the kernel's (flock): they end with their holders and need no cleaning up.
+    The kernel releases the locks (flock) when their holder ends.
     """
 
     def __init__(self, path: Path, log: FilteringBoundLogger) -> None:
@@ -110,7 +110,7 @@ class DataDirectory:
             raise self._unusable(error) from error
 
     def _make_private(self, mode: int) -> None:
-        """Only for a directory of the tracker's own: other programs may use the files of another one."""
+        """Changes only an empty directory, or one that a tracker used before. Others may belong to other programs."""
         if any(self.path.iterdir()) and not (self.path / "tracker.lock").exists():
             self._log.warning(
                 "data directory is open to other users", directory=str(self.path), mode=f"{mode:o}"

@@ -1,4 +1,4 @@
-"""Lists of 100,000 torrents: each call of the store stays small (row T20)."""
+"""Lists of 100,000 torrents: every store call is short (row T20)."""
 
 import hashlib
 from typing import Any
@@ -15,7 +15,7 @@ from tracker.store.torrents.torrents import RANKINGS
 MANY = 100_000
 SLOW_MICROSECONDS = 20_000
 TRIES = 5
-"""A machine with much to do makes any call slow now and then; a call that does too much is slow each time."""
+"""On a busy machine any call is slow sometimes. A call that does too much is slow in every try."""
 
 
 def hashed(number: int) -> InfoHash:
@@ -42,7 +42,7 @@ for i = 2, #ARGV, 4 do
   redis.call('ZADD', P .. 'i:processed', ARGV[1], tid)
 end
 """
-"""As add.lua would leave it, but many at a time; that it is the same is for cleanup and reindex to say."""
+"""Adds many torrents at a time, with the same keys as add.lua. The last test compares them by cleanup and reindex."""
 
 
 async def fill(store: Store, many: int = MANY) -> None:
@@ -64,7 +64,7 @@ async def slow_calls(store: Store) -> list[Any]:
     return [entry["command"] for entry in await store.redis.slowlog_get(10)]
 
 
-async def look_at_everything(store: Store) -> None:
+async def read_all_lists(store: Store) -> None:
     torrents = store.torrents
     for figure in RANKINGS:
         for ascending in (False, True):
@@ -91,7 +91,7 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
     slow: list[Any] = []
     for _ in range(TRIES):
         await store.redis.slowlog_reset()
-        await look_at_everything(store)
+        await read_all_lists(store)
         slow = await slow_calls(store)
         if not slow:
             break
@@ -102,7 +102,7 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
     counted = await calls(store)
     assert counted["evalsha"] == counted["zrange"] == MANY // 2 // NAMES_A_CALL
     await store.redis.config_resetstat()
-    await look_at_everything(store)
+    await read_all_lists(store)
     counted = await calls(store)
     assert not counted.keys() & {
         "keys",
@@ -117,7 +117,7 @@ async def test_no_call_is_slow_with_many_torrents(make_store: MakeStore) -> None
 
 
 @pytest.mark.long
-async def test_every_listed_torrent_is_found_registered_page_by_page(make_store: MakeStore) -> None:
+async def test_cleanup_and_reindex_find_nothing_in_a_large_store(make_store: MakeStore) -> None:
     store = await make_store()
     await fill(store, MANY // 5)
     await store.redis.config_resetstat()

@@ -23,25 +23,25 @@ async def test_a_new_torrent_gets_an_id_and_a_place_in_the_rankings(store: Store
     await check_invariants(store.redis, store.keys)
 
 
-FIGURES = {"announces": "0", "leechers": "0", "seeders": "0", "snatches": "0"}
+COUNTS = {"announces": "0", "leechers": "0", "seeders": "0", "snatches": "0"}
 
 
-async def test_a_torrent_has_all_four_columns_from_its_registration(make_store: MakeStore) -> None:
-    """Through the API, the command line, or a first announce in open mode. A torrent whose ID alone a site wrote is
-    completed by its first announce."""
+async def test_a_torrent_has_all_four_counts_from_its_registration(make_store: MakeStore) -> None:
+    """It is registered by the API, the command line, or its first announce in open mode. If a site writes only the id,
+    the first announce adds the counts."""
     store = await make_store()
     await store.torrents.add(info_hash(1))
-    assert (await store.torrent(info_hash(1))).items() >= FIGURES.items()
+    assert (await store.torrent(info_hash(1))).items() >= COUNTS.items()
     for torrent in (2, 3):
         if torrent == 3:
             await store.redis.set(store.keys.info_hash(info_hash(3)), "77")
         await store.announce(update(1, "s", torrent))
         first = await store.torrent(info_hash(torrent))
-        assert FIGURES.keys() <= first.keys()
+        assert COUNTS.keys() <= first.keys()
         assert (first["leechers"], first["seeders"], first["snatches"]) == ("1", "0", "0")
 
 
-async def test_columns_keep_their_counts_when_the_id_changes(make_store: MakeStore) -> None:
+async def test_counts_are_kept_when_the_id_changes(make_store: MakeStore) -> None:
     store = await make_store()
     await store.announce(update(1, "s"))
     await store.announce(update(1, "c", bytes_left=0))
@@ -51,7 +51,7 @@ async def test_columns_keep_their_counts_when_the_id_changes(make_store: MakeSto
     await store.torrents.add(info_hash(1))
     after = await store.torrent(info_hash(1))
     assert after["tid"] == "99"
-    assert {name: after[name] for name in FIGURES} == {name: before[name] for name in FIGURES}
+    assert {name: after[name] for name in COUNTS} == {name: before[name] for name in COUNTS}
     assert after["snatches"] == "1"
 
 
@@ -76,7 +76,7 @@ async def test_concurrent_additions_give_one_id(store: Store) -> None:
 
 
 async def test_adding_a_self_registered_torrent_keeps_it(make_store: MakeStore) -> None:
-    """It loses the flag of torrents that may be forgotten, and the sweep leaves it alone."""
+    """It loses the flag ``auto``, so the sweep does not remove it."""
     store = await make_store()
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
@@ -88,7 +88,7 @@ async def test_adding_a_self_registered_torrent_keeps_it(make_store: MakeStore) 
 
 
 async def test_adding_does_not_disturb_a_swarm_whose_id_a_site_changed(make_store: MakeStore) -> None:
-    """Peers keep the ID they joined with until they are gone."""
+    """Peers keep the id they joined with until they leave."""
     store = await make_store(open=False)
     await store.redis.set(store.keys.info_hash(info_hash(1)), "5")
     await store.announce(update(1, "s"))
@@ -213,7 +213,7 @@ async def test_removing_an_empty_torrent_leaves_no_key(store: Store) -> None:
     await check_invariants(store.redis, store.keys)
 
 
-async def test_a_removed_torrent_with_peers_is_forgotten_after_them(make_store: MakeStore) -> None:
+async def test_a_removed_torrent_is_deleted_some_time_after_its_last_peer(make_store: MakeStore) -> None:
     """Registered mode: its peers are refused and reaped as usual, and the sweep removes the rest."""
     store = await make_store(open=False, forget_after=WEEK)
     await store.torrents.add(info_hash(2))
@@ -364,7 +364,7 @@ async def test_denials_are_listed_newest_first(store: Store) -> None:
 
 
 async def test_a_denial_written_by_a_site_applies_at_once_and_is_listed_after_a_sweep(store: Store) -> None:
-    """T3; a denial that the site deleted leaves the list when it is read."""
+    """T3. A denial that the site deletes is removed from the list when the list is read."""
     await store.announce(update(1, "s"))
     await store.redis.set(store.keys.deny(info_hash(1)), "the site's reason")
     assert await store.refused(update(2, "s")) == "denied"

@@ -196,7 +196,7 @@ class TestRedirects:
     async def test_a_redirect_to_another_host_is_refused(self, session: ClientSession, location: str) -> None:
         async with http_server(answering(COUNTS)) as other:
             where = location.format(port=other.port)
-            error = await failure(session, answering(b"", "301 TrafficTotals", f"Location: {where}"))
+            error = await failure(session, answering(b"", "301 Moved Permanently", f"Location: {where}"))
         assert str(error) == "redirect to another host"
         assert not other.requests
 

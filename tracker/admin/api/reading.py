@@ -1,7 +1,7 @@
-"""Reads and validates a request against the declaration of its endpoint.
+"""Reads a request and validates it with the models of its endpoint.
 
-Errors are Problems: 400 for a body that is no JSON or no form, 415 for another content type, 422 with a list of fields
-for what does not fit the models. Errors name fields, and never repeat the values that were sent.
+Errors are Problems. 400: the body is not JSON or not a form. 415: wrong content type. 422: some values do not match the
+models; the error lists the fields. Errors never contain the values that were sent.
 """
 
 from collections.abc import Iterable, Mapping
@@ -20,7 +20,7 @@ from tracker.admin.http.problems import Problem
 
 JSON = "application/json"
 MAX_JSON_BYTES = 65_536
-"""The largest valid JSON body is half of that; listing the errors of a large one takes seconds."""
+"""A valid body has at most half of this. Listing the errors of a larger body would take seconds."""
 
 _MAX_LISTED = 20
 _MAX_NAME_LENGTH = 100
@@ -61,7 +61,7 @@ async def _body(model: type[Body] | type[Form], request: web.Request) -> Body | 
 async def _json(model: type[Body], request: web.Request) -> Body:
     check_size(request, MAX_JSON_BYTES)
     data = await _data(request)
-    if len(data) > MAX_JSON_BYTES:  # no Content-Length announced it
+    if len(data) > MAX_JSON_BYTES:  # the request had no Content-Length
         raise web.HTTPRequestEntityTooLarge(max_size=MAX_JSON_BYTES, actual_size=len(data))
     try:
         return model.model_validate_json(data, strict=True)
@@ -91,7 +91,7 @@ async def _data(request: web.Request) -> bytes:
 
 
 def _single(values: MultiMapping[Any], place: Place) -> dict[str, Any]:
-    """Raises Problem for a name given twice: which of the two is meant is unknown."""
+    """Returns the values by name. Raises Problem if a name occurs more than once."""
     twice = {name for name in values if len(values.getall(name)) > 1}
     if twice:
         raise invalid([(place, name, "given more than once") for name in sorted(twice)])
@@ -124,6 +124,6 @@ def invalid(problems: Iterable[tuple[Place, str, str]], detail: str = "") -> Pro
 
 
 def _clean(text: str) -> str:
-    """Replaces what UTF-8 cannot encode, and what is not printable."""
+    """Replaces characters that are not printable or that UTF-8 cannot encode."""
     printable = (character if character.isprintable() else "\N{REPLACEMENT CHARACTER}" for character in text)
     return "".join(printable)

@@ -106,7 +106,7 @@ def show_job(
 
 @jobs.command("retry")
 def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config: Config = None) -> None:
-    """Run failed jobs again, with all their retries. A job that waits for a retry runs at once."""
+    """Run failed jobs again, with all their retries. A job that is waiting to retry runs at once."""
 
     async def action(stores: Store, id: str) -> str:
         await stores.jobs.retry(id)
@@ -160,7 +160,7 @@ def reprocess(
         int | None, typer.Option(min=0, help="Only torrents with at most this many seeders.")
     ] = None,
     wait: Annotated[
-        bool, typer.Option("--wait", help="Wait until they are scored. Ctrl-C stops only the waiting.")
+        bool, typer.Option("--wait", help="Wait until all are scored. Ctrl-C ends the wait, not the scoring.")
     ] = False,
     config: Config = None,
 ) -> None:
@@ -182,7 +182,7 @@ def reprocess(
 
 @jobs.command("sweep")
 def sweep(config: Config = None) -> None:
-    """Sweep all swarms now, in the running tracker: timed-out peers, repairs, torrents to forget."""
+    """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
 
     async def work(stores: Store) -> None:
         _print_queued(await operations.sweep(stores.jobs))

@@ -1,7 +1,6 @@
-"""Trackers with something on every page of their dashboards: torrents, peers of several countries, jobs, users,
-refusals.
+"""Trackers with data on every page of the dashboard: torrents, peers of several countries, jobs, users, refusals.
 
-Names are as long as they may be, and without a blank, wherever somebody else chooses them.
+Names that other people choose are long and without spaces.
 """
 
 import json
@@ -19,7 +18,7 @@ from tests.waiting import until
 from tracker.admin.pages.rendering import NAVIGATION
 
 LONG = "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch" * 2
-"""A name of one word, such as databases and .torrent files may hold."""
+"""A long word, as a name in a database or a .torrent file."""
 NETWORKS = {
     "192.0.2.0/24": record("GB", "WLS", LONG, "LL61"),
     "198.51.100.0/24": record("US", "IL", "Springfield", "62701"),
@@ -29,15 +28,15 @@ _MENU = tuple(link.href for _, links in NAVIGATION for link in links)
 
 
 @dataclass
-class Scene:
-    """A tracker, a token for all of its dashboard, and the paths of its pages."""
+class SampleTracker:
+    """A tracker with a token of scope full, and the paths of its pages."""
 
     tracker: RunningTracker
     token: str
     paths: tuple[str, ...]
 
-    def ask(self, method: str, path: str, body: object = None) -> Any:
-        """The answer of the API, which must be a success."""
+    def call_api(self, method: str, path: str, body: object = None) -> Any:
+        """Calls the API and returns its reply. The call must succeed."""
         connection = HTTPConnection(self.tracker.admin_url.removeprefix("http://"), timeout=trackers.SECONDS)
         headers = {"Authorization": f"Bearer {self.token}", "Content-Type": "application/json"}
         try:
@@ -51,13 +50,13 @@ class Scene:
         return json.loads(data) if data else None
 
 
-def _scene(tracker: RunningTracker, paths: tuple[str, ...]) -> Scene:
+def _sample(tracker: RunningTracker, paths: tuple[str, ...]) -> SampleTracker:
     made = trackers.run(tracker.log_file.parent, "token", "create", "operator", "--json")
-    return Scene(tracker, json.loads(made.stdout)["token"], paths)
+    return SampleTracker(tracker, json.loads(made.stdout)["token"], paths)
 
 
-def public_scene(start_tracker: StartTracker, tmp_path: Path) -> Scene:
-    """Open to any torrent; peers come from three countries."""
+def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker:
+    """Open mode, with peers from three countries."""
     tracker = start_tracker(
         TRACKER_GEOIP__DATABASE=str(make_city(tmp_path / "city.mmdb", NETWORKS)),
         TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.0/8",
@@ -66,13 +65,13 @@ def public_scene(start_tracker: StartTracker, tmp_path: Path) -> Scene:
     details = (f"/torrents/{named}", f"/torrents/{denied}", f"/torrents/{disabled}", "/torrents/0")
     boards = tuple(f"/world/{board}" for board in ("countries", "cities", "postcodes", "torrents"))
     more = ("/torrents/add", "/torrents/denied", "/torrents?q=nothing", "/jobs/1", "/clients?period=2020-01")
-    scene = _scene(tracker, (*_MENU, *details, *boards, *more))
-    scene.ask("POST", "/torrents", {"info_hash": named, "name": LONG})
-    scene.ask("POST", "/torrents", {"info_hash": denied, "private": True})
-    scene.ask("PUT", f"/denials/{denied}", {"reason": LONG})
-    scene.ask("POST", "/torrents", {"info_hash": disabled, "enabled": False, "reason": LONG})
-    scene.ask("PUT", "/clients/-TR40", {"name": LONG[:100]})
-    scene.ask("POST", "/tokens", {"name": "grafana", "scope": "read"})
+    sample = _sample(tracker, (*_MENU, *details, *boards, *more))
+    sample.call_api("POST", "/torrents", {"info_hash": named, "name": LONG})
+    sample.call_api("POST", "/torrents", {"info_hash": denied, "private": True})
+    sample.call_api("PUT", f"/denials/{denied}", {"reason": LONG})
+    sample.call_api("POST", "/torrents", {"info_hash": disabled, "enabled": False, "reason": LONG})
+    sample.call_api("PUT", "/clients/-TR40", {"name": LONG[:100]})
+    sample.call_api("POST", "/tokens", {"name": "grafana", "scope": "read"})
     for number, network in enumerate(NETWORKS):
         for digit in "12":
             asked = announce_path(
@@ -81,21 +80,21 @@ def public_scene(start_tracker: StartTracker, tmp_path: Path) -> Scene:
                 left=number % 2 * 1000,
             )
             get(tracker.url, asked, headers={"X-Forwarded-For": network.replace(".0/24", ".7")})
-    until(lambda: len(scene.ask("GET", "/uniques/countries")["items"]) == len(NETWORKS))
-    scene.ask("POST", "/sweep")
-    scene.ask("POST", "/reprocess", {})
-    return scene
+    until(lambda: len(sample.call_api("GET", "/uniques/countries")["items"]) == len(NETWORKS))
+    sample.call_api("POST", "/sweep")
+    sample.call_api("POST", "/reprocess", {})
+    return sample
 
 
-def private_scene(start_tracker: StartTracker) -> Scene:
-    """For users with passkeys; one has a torrent, one may only seed, one is disabled."""
+def private_tracker(start_tracker: StartTracker) -> SampleTracker:
+    """Private mode, with three users: one has a torrent, one may only seed, one is disabled."""
     tracker = start_tracker("private", TRACKER_USERS__PRIVATE="true")
     users = ("/users", "/users/1", "/users/2", "/users/1?set=hnr", "/users/owing", "/users?id=9")
-    scene = _scene(tracker, ("/", "/torrents", "/torrents/add", *users))
-    passkey = scene.ask("POST", "/users", {"user_id": "1"})["passkey"]
-    scene.ask("POST", "/users", {"user_id": "2", "can_leech": False})
-    scene.ask("POST", "/users", {"user_id": "3"})
-    scene.ask("PATCH", "/users/3", {"enabled": False})
+    sample = _sample(tracker, ("/", "/torrents", "/torrents/add", *users))
+    passkey = sample.call_api("POST", "/users", {"user_id": "1"})["passkey"]
+    sample.call_api("POST", "/users", {"user_id": "2", "can_leech": False})
+    sample.call_api("POST", "/users", {"user_id": "3"})
+    sample.call_api("PATCH", "/users/3", {"enabled": False})
     get(tracker.url, announce_path(passkey, left=1000))
     get(tracker.url, announce_path("0" * 32))
-    return scene
+    return sample
