@@ -41,6 +41,8 @@ EXAMPLES: dict[str, object] = {
     "ranking": "seeders",
     "address": "192.0.2.1",
     "metric": "countries.France.users",
+    "todo": "todo",
+    "board": "downloader_count",
 }
 """Example values for parameters that allow only certain words, by parameter name."""
 
@@ -74,7 +76,7 @@ def test_every_key_that_is_built_is_in_the_table() -> None:
 
 def test_every_key_in_the_table_has_a_writer_and_a_lifetime() -> None:
     for spec in table.KEYS:
-        assert spec.type in {"STRING", "HASH", "SET", "ZSET", "LIST"}, spec
+        assert spec.type in {"STRING", "HASH", "SET", "ZSET", "LIST", "STREAM"}, spec
         assert spec.holds, spec
         assert spec.lifetime, spec
         assert spec.writer, spec

@@ -28,6 +28,11 @@ from tracker.store.users.adoption import Adoption
 from tracker.store.users.hit_and_runs import HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.users import Users
+from tracker.store.work.blocks import Blocks
+from tracker.store.work.claims import Claims
+from tracker.store.work.items import Items
+from tracker.store.work.projects import Projects
+from tracker.store.work.work import Work
 
 
 @dataclass(frozen=True, slots=True)
@@ -98,14 +103,9 @@ class Store:
         self.markers = Markers(connection, scripts, keys, clock)
         self.place_names = Renaming(connection, scripts, keys)
         self.software = Software(connection, scripts, keys)
-        self.jobs = Jobs(
-            connection,
-            scripts,
-            keys,
-            clock,
-            count=self.counters.count,
-            observe=self.counters.observe,
-        )
+        counters = self.counters
+        self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
+        self.work = _work(connection, scripts, keys, clock)
         self.maintenance = Maintenance(
             connection,
             scripts,
@@ -125,3 +125,9 @@ class Store:
         """Sets the secret that another process of this tracker has read."""
         self.secret = secret
         self.uniques.use_secret(secret)
+
+
+def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]) -> Work:
+    projects = Projects(connection, scripts, keys)
+    claims = Claims(connection, scripts, keys, clock)
+    return Work(projects, Items(scripts, projects), claims, Blocks(connection, scripts, keys, clock))

@@ -37,6 +37,9 @@ OF_A_TORRENT = frozenset(
 )
 """They hold an info hash or the id of a torrent."""
 
+OF_A_PROJECT = "w:*"
+"""All keys of a project of work distribution begin so."""
+
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
@@ -93,6 +96,12 @@ BEYOND: dict[str, str] = {
     "i:snatches i:unique:torrents: p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
+    "work_add": "w:*",
+    "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
+    "work_claim": "count:* gap heartbeat known: lease t:* u:*:t:* w:* w:blocked",
+    "work_done": "count:* known: w:* w:blocked",
+    "work_release": "count:* known: w:* w:blocked",
+    "work_save": "w w:*",
 }
 """By script. A key that ends in * or : stands for all keys that begin so.
 
@@ -109,7 +118,9 @@ def keys_of(text: str) -> set[str]:
 
 
 def beyond_a_torrent(name: str) -> str:
-    return " ".join(sorted(keys_of(source(name)) - OF_A_TORRENT))
+    """A project is of no torrent: its scripts list those keys too."""
+    keys = keys_of(source(name))
+    return " ".join(sorted(keys if OF_A_PROJECT in keys else keys - OF_A_TORRENT))
 
 
 def test_each_script_touches_the_listed_keys_beyond_those_of_a_torrent() -> None:

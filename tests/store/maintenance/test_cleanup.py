@@ -105,6 +105,7 @@ def sample_names() -> Iterator[str]:
         "outcome": "joins",
     }
     samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n"}
+    samples |= {"p": "proj", "c": "volunteer", "todo": "todo", "board": "downloader_count"}
     for word in ("tid", "uid", "deadline", "minute", "window", "id"):
         samples[word] = "7"
     for row in KEYS:

@@ -13,6 +13,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
 from tests.store.jobs.harness import some_jobs
 from tests.store.stats.outbox import export, outbox_of
+from tests.store.work.harness import some_work
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
 from tracker.store.schema.keys import CHANGES, Keys
@@ -53,6 +54,10 @@ PLACEHOLDERS = {
     "digest": "[0-9a-f]{64}",
     "counter": "(?!failures)[a-z_]+",
     "ranking": "leechers|seeders|snatches|score",
+    "p": "(?!blocked(?![-_0-9A-Za-z]))[-_0-9A-Za-z]{1,30}",
+    "c": "[-_0-9A-Za-z]{1,30}",
+    "todo": "todo(?::secondary|:redo)?",
+    "board": "downloader_(?:count|bytes|seconds)",
 }
 
 
@@ -104,6 +109,10 @@ def built(keys: Keys) -> dict[str, str]:
         "status": "pending",
         "token_id": "0" * 12,
         "digest": "0" * 64,
+        "project": "proj",
+        "claimant": "volunteer",
+        "todo": "todo:redo",
+        "board": "downloader_count",
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
@@ -121,11 +130,22 @@ def built(keys: Keys) -> dict[str, str]:
 def test_patterns_are_unique_and_rows_complete() -> None:
     assert max(Counter(spec.pattern for spec in KEYS).values()) == 1
     for spec in KEYS:
-        assert spec.pattern.startswith("t:") and spec.type in ("STRING", "HASH", "SET", "ZSET", "LIST")
+        assert spec.pattern.startswith("t:") and spec.type in (
+            "STRING",
+            "HASH",
+            "SET",
+            "ZSET",
+            "LIST",
+            "STREAM",
+        )
         assert spec.holds and spec.lifetime and spec.writer
 
 
-ONLY_IN_LUA = {"t:torrent_id", "t:addresses:full", "t:counted:<process>", "t:job", "t:q:<queue>:slot"}
+ONLY_IN_LUA = {"t:torrent_id", "t:addresses:full", "t:counted:<process>", "t:job", "t:q:<queue>:slot"} | {
+    "t:w:<p>:done:by",
+    "t:w:<p>:lapsed:claims",
+    "t:w:<p>:rate",
+}
 """Keys that only scripts build; nothing in Python reads them."""
 
 
@@ -233,6 +253,7 @@ async def everything(store: Store) -> None:
     await outbox_of(store).take(store.clock.now, 1, 60)
     await some_jobs(store)
     await some_users(store)
+    await some_work(store)
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()

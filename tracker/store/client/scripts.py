@@ -137,6 +137,12 @@ class Scripts:
     abandon: Script
     add_token: Script
     sign_in: Script
+    work_save: Script
+    work_add: Script
+    work_claim: Script
+    work_done: Script
+    work_release: Script
+    work_block: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

@@ -261,5 +261,85 @@ class Keys:
         """A sign-in link by the SHA-256 of its secret."""
         return f"{self.prefix}admin:link:{digest}"
 
+    def work_projects(self) -> str:
+        return f"{self.prefix}w"
+
+    def work_blocked_everywhere(self) -> str:
+        return f"{self.prefix}w:blocked"
+
+    def work_project(self, project: str) -> str:
+        return f"{self.prefix}w:{project}"
+
+    def work_queue(self, project: str, todo: str) -> str:
+        """A shared queue: ``todo``, ``todo:secondary`` or ``todo:redo``."""
+        return f"{self.prefix}w:{project}:{todo}"
+
+    def work_own_queue(self, project: str, claimant: str) -> str:
+        return f"{self.prefix}w:{project}:todo:d:{claimant}"
+
+    def work_asked(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:asked"
+
+    def work_wanted(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:wanted"
+
+    def work_holders(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:holders"
+
+    def work_out(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:out"
+
+    def work_tokens(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:out:tokens"
+
+    def work_claims(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:claims"
+
+    def work_claims_by(self, project: str, claimant: str) -> str:
+        return f"{self.prefix}w:{project}:by:{claimant}"
+
+    def work_claimants(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:claimants"
+
+    def work_checks(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:checks"
+
+    def work_trust(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:trust"
+
+    def work_lapsed(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:lapsed"
+
+    def work_done(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:done"
+
+    def work_totals(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:totals"
+
+    def work_log(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:log"
+
+    def work_ranking(self, project: str, board: str) -> str:
+        """``board`` is downloader_count, downloader_bytes or downloader_seconds."""
+        return f"{self.prefix}w:{project}:{board}"
+
+    def work_ranking_of_month(self, project: str, board: str, month: str) -> str:
+        return f"{self.prefix}w:{project}:{board}:{month}"
+
+    def work_versions(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:downloader_version"
+
+    def work_domain_bytes(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:domain_bytes"
+
+    def work_chart(self, project: str, claimant: str) -> str:
+        return f"{self.prefix}w:{project}:chart:{claimant}"
+
+    def work_blocked(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:blocked"
+
+    def work_blocked_log(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:blocked:log"
+
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

@@ -10,6 +10,7 @@
 --   changes: pairs of queue and status, for each job that changed by time
 local P, call, now, max_finished = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[3])
 --@ include lib/lease.lua
+--@ include lib/lease_beyond.lua
 --@ include lib/lease_release.lua
 --@ include lib/queue.lua
 --@ include lib/queue_wait.lua

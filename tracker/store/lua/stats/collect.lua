@@ -10,6 +10,7 @@ local P, call, now, room = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV
 local leases, minutes = P .. 'leases:outbox', P .. 'outbox'
 local MAX_CLOCK_SKEW = 3600 -- seconds that clocks of trackers may differ
 --@ include lib/lease.lua
+--@ include lib/lease_beyond.lua
 --@ include lib/lease_release.lua
 
 local function is_leased(minute)

@@ -15,8 +15,8 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
 --@ include lib/outbox.lua
+--@ include lib/slices.lua
 
-local PRECISIONS = { 1, 5, 60, 300, 3600, 18000, 86400 }
 local TOTALS = {
   announces = 'announces', scrapes = 'scrapes', requests = 'requests', reaps = 'reaped', repairs = 'repairs',
   forgotten = 'forgotten', tally_dropped = 'tally_dropped', software_dropped = 'software_dropped',
@@ -34,29 +34,6 @@ end
 local function counted(sum)
   if not sum then wrong = wrong + 1 end
   return sum
-end
-
--- The start of the slice that holds `second`, in each precision, as text; cached for all counters.
-local starts = {}
-
-local function starts_of(second)
-  local found = starts[second]
-  if not found then
-    found = {}
-    for i, precision in ipairs(PRECISIONS) do found[i] = string.format('%.0f', second - second % precision) end
-    starts[second] = found
-  end
-  return found
-end
-
--- A slice that holds no more than was added is new, and may be the counter's first slice.
-local function add(name, second, n)
-  local slices, added = starts_of(second), tonumber(n)
-  for i, precision in ipairs(PRECISIONS) do
-    local entry = precision .. ':' .. name
-    local total = counted(add_bounded(P .. 'count:' .. entry, slices[i], n))
-    if total == added then try('ZADD', P .. 'known:', '0', entry) end
-  end
 end
 
 local function add_total(name, n)
@@ -102,7 +79,7 @@ local exported = 5 + 2 * tonumber(ARGV[5])
 for i = 6, counters, 2 do
   for second, n in string.gmatch(ARGV[i + 1], '(%S+) (%S+)') do
     second, n = tonumber(second), #n > 18 and bounded(whole(n)) or n
-    add(ARGV[i], second, n)
+    wrong = wrong + add_to_slices(ARGV[i], second, n)
     add_total(ARGV[i], n)
     if i < exported and not pcall(export, second - second % 60, ARGV[i], n) then wrong = wrong + 1 end
   end

@@ -17,6 +17,7 @@ local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
 --@ include lib/lease.lua
+--@ include lib/lease_beyond.lua
 --@ include lib/lease_release.lua
 
 local CANDIDATES, MAX_REPAIRED, MAX_PAGES, MAX_CLOCK_SKEW = 5, 100, 20, 3600

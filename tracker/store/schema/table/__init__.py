@@ -6,7 +6,7 @@
 Each file beside this one holds the rows of one subject.
 """
 
-from tracker.store.schema.table import access, jobs, stats, swarms, unique_users, users
+from tracker.store.schema.table import access, jobs, stats, swarms, unique_users, users, work
 from tracker.store.schema.table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
@@ -18,6 +18,7 @@ KEYS: tuple[KeySpec, ...] = (
     *unique_users.ROWS,
     *jobs.ROWS,
     *access.ROWS,
+    *work.ROWS,
 )
 
 
@@ -27,8 +28,9 @@ def as_markdown() -> str:
     return f"""# Keys
 
 Every key that the tracker stores. The prefix `t:` is the setting `TRACKER_REDIS__PREFIX`. `<ih>` is an info hash and
-`<pid>` a peer id, each as 40 lowercase hex digits. `<tid>` is a decimal torrent id, `<uid>` a decimal user id.
-`epoch s` and `epoch ms` are seconds and milliseconds since 1970. A score is that of a sorted set.
+`<pid>` a peer id, each as 40 lowercase hex digits. `<tid>` is a decimal torrent id, `<uid>` a decimal user id. `<p>` is
+a project of work distribution, `<c>` its claimant: a user id or a name. `epoch s` and `epoch ms` are seconds and
+milliseconds since 1970. A score is that of a sorted set.
 
 | key | type | holds | lifetime | written by |
 |---|---|---|---|---|

@@ -36,6 +36,10 @@ _PLACEHOLDERS = {
     "outcome": "joins|failures",
     "token": "[0-9a-f]{12}",
     "digest": "[0-9a-f]{64}",
+    "p": "(?!blocked(?![-_0-9A-Za-z]))[-_0-9A-Za-z]{1,30}",
+    "c": "[-_0-9A-Za-z]{1,30}",
+    "todo": "todo(?::secondary|:redo)?",
+    "board": "downloader_(?:count|bytes|seconds)",
     "counter": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "ranking": "leechers|seeders|snatches|score",

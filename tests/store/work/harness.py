@@ -1,0 +1,153 @@
+"""Projects of work distribution under test, and what must always hold in them."""
+
+import json
+from collections import Counter
+from dataclasses import dataclass
+from typing import Any
+
+from tests.store.harness import Store
+from tracker.store.stats.months import month_of
+from tracker.store.work.records import Claim, NewItem, Project, Refusal
+
+FIGURES = ("downloader_count", "downloader_bytes", "downloader_seconds")
+
+
+async def project(store: Store, name: str = "proj", **fields: Any) -> Project:
+    return await store.work.projects.create(Project(name, **fields))
+
+
+async def add(store: Store, *names: str, project: str = "proj", **options: Any) -> int:
+    """The number of items added, in the queue and with the places of ``options``."""
+    return (await store.work.items.add(project, [NewItem(name, **options) for name in names])).added
+
+
+async def claimed(store: Store, claimant: str, project: str = "proj", **options: Any) -> Claim:
+    reply = await store.work.claims.claim(project, claimant, **options)
+    assert isinstance(reply, Claim), reply
+    return reply
+
+
+async def refusal(store: Store, claimant: str, project: str = "proj", **options: Any) -> Refusal:
+    reply = await store.work.claims.claim(project, claimant, **options)
+    assert isinstance(reply, Refusal), reply
+    return reply
+
+
+@dataclass(frozen=True, slots=True)
+class Copies:
+    """How many copies of items are where."""
+
+    wanted: int
+    out: int
+    done: int
+    added: int
+
+
+async def check_work(store: Store, name: str = "proj") -> Copies:
+    """W1: no copy is lost or twice, each item is in one place, and all indexes of claims agree."""
+    redis, keys = store.redis, store.keys
+    counts = text(await redis.hgetall(keys.work_wanted(name)))
+    asked = text(await redis.hgetall(keys.work_asked(name)))
+    places: dict[str, int] = {}
+    wanted = 0
+    for queue in ("todo", "todo:secondary", "todo:redo"):
+        for item in await redis.zrange(keys.work_queue(name, queue), 0, -1):
+            places[item.decode()] = places.get(item.decode(), 0) + 1
+    for item, claimants in asked.items():
+        assert claimants
+        for claimant in claimants.split():
+            assert await redis.zscore(keys.work_own_queue(name, claimant), item) is not None
+        places[item] = places.get(item, 0) + 1
+    assert set(places.values()) <= {1}, places
+    assert counts.keys() <= places.keys()
+    wanted = sum(int(counts.get(item, 1)) for item in places)
+    assert all(int(number) > 0 for number in counts.values())
+    lapsed = {member.decode() for member in await redis.zrange(keys.work_lapsed(name), 0, -1)}
+    out = {member.decode() for member in await redis.zrange(keys.work_out(name), 0, -1)}
+    assert set(text(await redis.hgetall(keys.work_tokens(name)))) == out
+    assert set(text(await redis.hgetall(keys.work_claims(name)))) == out
+    holders = text(await redis.hgetall(keys.work_holders(name)))
+    kind = await redis.hget(keys.work_project(name), "kind")
+    assert kind == b"items" or not lapsed & out
+    assert {f"{item} {each}" for item, them in holders.items() for each in them.split()} == out
+    by = set()
+    for claimant in await redis.zrange(keys.work_claimants(name), 0, -1):
+        for item in await redis.zrange(keys.work_claims_by(name, claimant.decode()), 0, -1):
+            by.add(f"{item.decode()} {claimant.decode()}")
+    assert by == out
+    totals = {field: int(value) for field, value in text(await redis.hgetall(keys.work_totals(name))).items()}
+    assert {member.decode() for member in await redis.zrange(keys.work_checks(name), 0, -1)} <= out
+    finished = {item.decode() for item in await redis.zrange(keys.work_done(name), 0, -1)}
+    assert not finished & (places.keys() | holders.keys())
+    found = Copies(wanted, len(out), totals.get("done", 0), totals.get("added", 0))
+    assert found.wanted + found.out + found.done == found.added, found
+    return found
+
+
+def text(row: dict[bytes, bytes]) -> dict[str, str]:
+    return {field.decode(): value.decode() for field, value in row.items()}
+
+
+async def check_sums(store: Store, name: str = "proj") -> None:
+    """W14: leaderboards, bytes by domain, charts and totals are the sums over the log, which is complete here."""
+    redis, keys = store.redis, store.keys
+    sums: dict[str, Counter[str]] = {figure: Counter() for figure in FIGURES}
+    months: dict[tuple[str, str], Counter[str]] = {}
+    domains: Counter[str] = Counter()
+    versions: dict[str, str] = {}
+    for _, row in await redis.xrange(keys.work_log(name)):
+        entry = text(row)
+        for figure, by in zip(FIGURES, (1, int(entry["total"]), int(entry["seconds"])), strict=True):
+            sums[figure][entry["by"]] += by
+            month = month_of(int(entry["at"]) / 1000)
+            months.setdefault((figure, month), Counter())[entry["by"]] += by
+        domains.update(json.loads(entry["bytes"]))
+        if entry["version"]:
+            versions[entry["by"]] = entry["version"]
+    for figure in FIGURES:
+        assert await ranking(store, keys.work_ranking(name, figure)) == +sums[figure]
+    for (figure, month), expected in months.items():
+        assert await ranking(store, keys.work_ranking_of_month(name, figure, month)) == +expected
+    assert text(await redis.hgetall(keys.work_versions(name))) == versions
+    stored = text(await redis.hgetall(keys.work_domain_bytes(name)))
+    assert +Counter({domain: int(number) for domain, number in stored.items()}) == +domains
+    for claimant in sums["downloader_count"]:
+        _, *point = (await redis.lindex(keys.work_chart(name, claimant), -1)).split()
+        assert [int(number) for number in point] == [sums[figure][claimant] for figure in FIGURES]
+    totals = text(await redis.hgetall(keys.work_totals(name)))
+    assert int(totals.get("done", 0)) == sums["downloader_count"].total()
+    assert int(totals.get("bytes", 0)) == sums["downloader_bytes"].total()
+
+
+async def ranking(store: Store, key: str) -> Counter[str]:
+    rows = await store.redis.zrange(key, 0, -1, withscores=True)
+    return +Counter({claimant.decode(): int(score) for claimant, score in rows})
+
+
+async def some_work(store: Store) -> None:
+    """Writes every key of work distribution."""
+    await project(store, per_minute=60, domains=("data",), block_wrong_domains=True)
+    work = store.work
+    await add(store, "a", "b", "c", queue="secondary", copies=2)
+    await add(store, "d", "e", queue="redo")
+    await add(store, "f")
+    await add(store, "g", claimants=("alice",), copies=2)
+    for claimant in ("alice", "bob"):
+        first = await claimed(store, claimant, address="192.0.2.1", version="1")
+        await work.claims.done("proj", claimant, first.item, version="1", reported={"data": 5})
+    await claimed(store, "alice")
+    await project(store, "other", kind="seeding", verify="announce", keep_done_days=1)
+    await add(store, "1" * 40, "2" * 40, project="other")
+    await claimed(store, "7", project="other")
+    await store.pass_time(30_000)
+    await claimed(store, "8", project="other")
+    verified = await claimed(store, "9", project="other")
+    assert (await work.claims.complete("other", "9", verified.item, seconds=9)).counted
+    await work.blocks.block("192.0.2.2")
+    await work.blocks.block("carol", "proj")
+
+
+async def trusted(store: Store, name: str, claimant: str) -> int | None:
+    """How many claims at once a claimant may have, once that is known."""
+    found = await store.redis.hget(store.keys.work_trust(name), claimant)
+    return None if found is None else int(found)

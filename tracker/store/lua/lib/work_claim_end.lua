@@ -1,0 +1,33 @@
+-- work_claim_end.lua: reads and ends claims. After lease_release.lua and work_project.lua.
+--
+-- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
+
+-- The record of a claim, decoded and as it is stored; nil when there is none.
+local function read_claim(name)
+  local record = call('HGET', W .. ':claims', name)
+  if record then return cjson.decode(record), record end
+end
+
+-- How many others hold the item.
+local function remove_holder(item, claimant)
+  local rest = {}
+  for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
+    if each ~= claimant then rest[#rest + 1] = each end
+  end
+  if #rest > 0 then
+    call('HSET', W .. ':holders', item, table.concat(rest, ' '))
+  else
+    call('HDEL', W .. ':holders', item)
+  end
+  return #rest
+end
+
+-- Removes the claim. Returns how many others hold the item.
+local function end_claim(item, claimant)
+  local name = item .. ' ' .. claimant
+  release_lease(W .. ':out', name)
+  call('HDEL', W .. ':claims', name)
+  call('ZREM', W .. ':by:' .. claimant, item)
+  call('ZREM', W .. ':checks', name)
+  return remove_holder(item, claimant)
+end

@@ -1,0 +1,35 @@
+#!lua
+-- work_add.lua: adds items to a project. An item that is wanted, out or done is skipped.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] '1': also add what is done, again
+-- ARGV[3..] five each: item, queue ('todo', 'todo:secondary' or 'todo:redo'), claimants asked ('': all), copies, place
+-- Answer    the number of items added; nil when there is no such project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+--@ include lib/work_project.lua
+--@ include lib/work_totals.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_queue_of.lua
+
+local fields = read_project()
+if not fields then return nil end
+
+local function is_known(item)
+  if queue_of(item) or call('HEXISTS', W .. ':holders', item) == 1 then return true end
+  if not call('ZSCORE', W .. ':done', item) then return false end
+  if ARGV[2] ~= '1' then return true end
+  call('ZREM', W .. ':done', item)
+  return false
+end
+
+local added, copies_added = 0, 0
+for i = 3, #ARGV, 5 do
+  local item, copies, asked = ARGV[i], tonumber(ARGV[i + 3]), ARGV[i + 2] ~= '' and ARGV[i + 2] or nil
+  if not is_known(item) then
+    enqueue_item(item, ARGV[i + 1], ARGV[i + 4], asked)
+    if fields.kind == 'seeding' or copies > 1 then call('HSET', W .. ':wanted', item, copies) end
+    added, copies_added = added + 1, copies_added + copies
+  end
+end
+if added > 0 then add_to_total('added', copies_added) end
+return added

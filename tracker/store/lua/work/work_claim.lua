@@ -1,0 +1,136 @@
+#!lua
+-- work_claim.lua: gives a claimant an item under a lease. First it ends claims whose lease ended. A refusal changes
+-- nothing else.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
+-- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
+-- ARGV[8]   max items of a queue to look at      ARGV[9] max claims to end
+-- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
+--   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
+--   project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+local now_ms = tonumber(ARGV[2])
+local now = math.floor(now_ms / 1000)
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/slices.lua
+--@ include lib/outage.lua
+--@ include lib/lease.lua
+--@ include lib/lease_release.lua
+--@ include lib/work_project.lua
+--@ include lib/work_counts.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_dequeue.lua
+--@ include lib/work_claim_end.lua
+--@ include lib/work_give_back.lua
+--@ include lib/work_blocked.lua
+--@ include lib/work_trust.lua
+--@ include lib/work_lapse.lua
+--@ include lib/work_version.lua
+
+local claimant = ARGV[3]
+local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
+
+local fields = read_project()
+if not fields then return nil end
+if is_blocked(claimant, ARGV[4], ARGV[5]) then return { 'blocked' } end
+if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
+local held_by = W .. ':by:' .. claimant
+lapse_ended(fields, ARGV[9])
+if call('ZCARD', held_by) >= budget_of(fields, claimant) then return { 'budget' } end
+
+-- GCRA with a burst of a tenth of the limit: at most `limit` claims in any 60 s, as limit + 1 of them take more. A time
+-- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
+-- next time.
+local function rate()
+  local limit = tonumber(fields.per_minute) or 0
+  if limit <= 0 then return nil end
+  local burst = math.max(1, math.floor(limit / 10))
+  local interval = math.ceil(60000000 / (limit - burst + 1)) / 1000
+  local next_ms = tonumber(call('GET', W .. ':rate') or '') or 0
+  if next_ms > now_ms + burst * interval + 60000 then next_ms = 0 end
+  local wait = next_ms - (burst - 1) * interval - now_ms
+  if wait > 0 then return math.ceil(wait) end
+  return nil, string.format('%.3f', math.max(next_ms, now_ms) + interval)
+end
+
+local wait, next_ms = rate()
+if wait then return { 'rate', wait } end
+
+local function is_kept_out(item, queue)
+  if fields.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
+  local lapsed_at = tonumber(call('ZSCORE', W .. ':lapsed', item .. ' ' .. claimant) or '')
+  return lapsed_at and (fields.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
+end
+
+local function fits(item)
+  if ARGV[7] == '' or fields.kind ~= 'seeding' then return true end
+  return (tonumber(call('HGET', P .. 't:' .. item, 'size') or '') or 0) <= tonumber(ARGV[7])
+end
+
+-- An item with more copies may be this claimant's already.
+local function may_have(item, queue, shared)
+  if shared and (call('ZSCORE', held_by, item) or call('ZSCORE', W .. ':done:by', item .. ' ' .. claimant)) then
+    return false
+  end
+  return not is_kept_out(item, queue) and fits(item)
+end
+
+-- The first item of a queue that the claimant may have: item, place, and the copies wanted where that is counted.
+local function first_of(queue)
+  local from, to = 0, 0
+  repeat
+    local page = call('ZRANGE', W .. ':' .. queue, from, to, 'WITHSCORES')
+    for i = 1, #page, 2 do
+      local shared = call('HGET', W .. ':wanted', page[i])
+      if may_have(page[i], queue, shared) then return page[i], page[i + 1], shared end
+    end
+    from, to = to + 1, tonumber(ARGV[8]) - 1
+  until #page == 0 or from > to
+end
+
+local function find()
+  for _, queue in ipairs({ 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }) do
+    local item, place, shared = first_of(queue)
+    if item then return item, place, shared, queue end
+  end
+end
+
+local item, place, shared, queue = find()
+if not item then return { 'empty' } end
+
+local name = item .. ' ' .. claimant
+local asked = call('HGET', W .. ':asked', item) or nil
+local held = call('HGET', W .. ':holders', item)
+local account = { false, false }
+if fields.kind == 'seeding' then
+  local tid = call('HGET', P .. 't:' .. item, 'tid') or ''
+  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded')
+end
+call('GET', P .. 'lease')
+call('ZCARD', W .. ':claimants')
+call('ZCARD', W .. ':checks')
+call('HLEN', W .. ':lapsed:claims')
+
+if not shared or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then dequeue_item(item, queue, asked) end
+local ends = string.format('%.0f', lease_clock(fields) + 1000 * (tonumber(fields.lease_seconds) or 1))
+local token = take_lease(W .. ':out', name, ends)
+local record = cjson.encode({
+  item = item, by = claimant, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
+  shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
+  uploaded = account[2] or nil, checked = '0',
+})
+call('HSET', W .. ':claims', name, record)
+call('ZADD', held_by, now_ms, item)
+call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
+call('ZADD', W .. ':claimants', now_ms, claimant)
+if fields.verify ~= 'none' then call('ZADD', W .. ':checks', now_ms, name) end
+if fields.kind == 'seeding' then
+  call('ZREM', W .. ':lapsed', name)
+  call('HDEL', W .. ':lapsed:claims', name)
+end
+if next_ms then call('SET', W .. ':rate', next_ms, 'PX', 120000) end
+count_work('claimed', '1')
+return { 'claimed', name, record, token, string.format('%.0f', tonumber(ends) + now_ms - lease_clock(fields)) }

@@ -1,0 +1,107 @@
+#!lua
+-- work_done.lua: counts a finished item, once.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant      ARGV[4] address   ARGV[5] its network ('': none)
+-- ARGV[6]   item       ARGV[7] token ('': not known)                  ARGV[8] version   ARGV[9] user agent
+-- ARGV[10]  the claimant's id of the result     ARGV[11] month (YYYY-MM)
+-- ARGV[12]  '1': the tracker has verified it, and also counts a claim that lapsed       ARGV[13] seconds verified
+-- ARGV[14]  bytes in total                      ARGV[15] bytes by domain (JSON)
+-- ARGV[16]  the domains as they are stored in the project ('': none)
+-- ARGV[17..] pairs of domain and bytes
+-- Answer    'done', 'duplicate', 'blocked', 'unknown', 'stranger', 'unverified' or 'domains'; nil when there is no such
+--   project
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
+local now = math.floor(now_ms / 1000)
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/slices.lua
+--@ include lib/lease_release.lua
+--@ include lib/work_project.lua
+--@ include lib/work_totals.lua
+--@ include lib/work_counts.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_dequeue.lua
+--@ include lib/work_queue_of.lua
+--@ include lib/work_claim_end.lua
+--@ include lib/work_give_back.lua
+--@ include lib/work_blocked.lua
+--@ include lib/work_trust.lua
+--@ include lib/work_ranking.lua
+
+local claimant, item, month, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == '1'
+local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
+
+local fields = read_project()
+if not fields then return nil end
+if is_blocked(claimant, ARGV[4], ARGV[5]) then return 'blocked' end
+local name = item .. ' ' .. claimant
+local held = call('HGET', W .. ':out:tokens', name)
+local late = not held and verified and call('HGET', W .. ':lapsed:claims', name)
+if not held and not late then
+  if call('ZSCORE', W .. ':done:by', name) then return 'duplicate' end
+  local known = queue_of(item) or call('HEXISTS', W .. ':holders', item) == 1 or call('ZSCORE', W .. ':done', item)
+  return known and 'stranger' or 'unknown'
+end
+if held and ARGV[7] ~= '' and ARGV[7] ~= held then return 'stranger' end
+if fields.verify ~= 'none' and not verified then return 'unverified' end
+local claim = held and read_claim(name) or late and cjson.decode(late)
+if not claim then return 'stranger' end
+call('ZCARD', W .. ':by:' .. claimant)
+call('ZCARD', W .. ':checks')
+call('XLEN', W .. ':blocked:log')
+
+if not verified and fields.domains ~= '' and fields.domains ~= ARGV[16] then
+  end_claim(item, claimant)
+  give_back(item, claim)
+  count_work('released', '1')
+  if fields.block_wrong_domains == '1' and ARGV[4] ~= '' then call('SADD', W .. ':blocked', ARGV[4]) end
+  call('XADD', W .. ':blocked:log', 'MAXLEN', '~', REFUSALS_KEPT, '*', 'at', ARGV[2], 'what', 'wrong domains',
+    'who', claimant, 'ip', ARGV[4], 'item', item, 'bytes', ARGV[15])
+  return 'domains'
+end
+
+call('XLEN', W .. ':log')
+call('HLEN', W .. ':downloader_version')
+call('HLEN', W .. ':domain_bytes')
+local chart = W .. ':chart:' .. claimant
+local last_point = call('LINDEX', chart, -1)
+open_rankings(month)
+
+-- A lapsed claim's copy is wanted or out again, or was done by another: then this is one more than was added.
+local holders_left = 0
+if held then
+  holders_left = end_claim(item, claimant)
+else
+  call('HDEL', W .. ':lapsed:claims', name)
+  local queue, _, asked = queue_of(item)
+  if not queue then
+    add_to_total('added', 1)
+  elseif not call('HGET', W .. ':wanted', item) or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then
+    dequeue_item(item, queue, asked)
+  end
+  if call('HEXISTS', W .. ':holders', item) == 1 then holders_left = 1 end
+end
+if holders_left == 0 and not queue_of(item) then call('ZADD', W .. ':done', now_ms, item) end
+call('ZADD', W .. ':done:by', now_ms, name)
+call('HSET', W .. ':trust', claimant, math.min(tonumber(fields.budget) or 1, budget_of(fields, claimant) + 1))
+
+local items, bytes, seconds = add_to_rankings(month, claimant, ARGV[14], ARGV[13])
+if ARGV[8] ~= '' then call('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
+for i = 17, #ARGV, 2 do add_bounded(W .. ':domain_bytes', ARGV[i], ARGV[i + 1]) end
+call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
+  'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
+  'claimed', claim.at or '', 'late', late and '1' or '0')
+
+-- One point for each ten minutes: the claimant's sums at its end.
+local slot = string.format('%.0f', now - now % CHART_SECONDS)
+local point = slot .. ' ' .. items .. ' ' .. bytes .. ' ' .. seconds
+if last_point and string.match(last_point, '^%d+') == slot then
+  call('LSET', chart, -1, point)
+elseif call('RPUSH', chart, point) > CHART_POINTS then
+  call('LTRIM', chart, -CHART_POINTS, -1)
+end
+count_work('done', '1')
+if ARGV[14] ~= '0' then count_work('bytes', ARGV[14]) end
+return 'done'

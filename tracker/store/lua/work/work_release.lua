@@ -1,0 +1,41 @@
+#!lua flags=allow-oom
+-- work_release.lua: ends claims; each item is wanted again, in its queue and place. It adds little, and also works in a
+-- full store.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] '1': an admin asks, and nobody is blocked
+-- ARGV[4]   address   ARGV[5] its network ('': none)
+-- ARGV[6..] triples: item, claimant, token ('': not known)
+-- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+local now = math.floor(tonumber(ARGV[2]) / 1000)
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/slices.lua
+--@ include lib/lease_release.lua
+--@ include lib/work_project.lua
+--@ include lib/work_counts.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_claim_end.lua
+--@ include lib/work_give_back.lua
+--@ include lib/work_blocked.lua
+
+if not read_project() then return nil end
+call('ZCARD', W .. ':checks')
+local ended = 0
+for i = 6, #ARGV, 3 do
+  local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
+  if ARGV[3] ~= '1' and is_blocked(claimant, ARGV[4], ARGV[5]) then return -1 end
+  local name = item .. ' ' .. claimant
+  local held = call('HGET', W .. ':out:tokens', name)
+  local claim = held and (token == '' or token == held) and read_claim(name)
+  if claim then
+    call('ZCARD', W .. ':by:' .. claimant)
+    end_claim(item, claimant)
+    give_back(item, claim)
+    count_work('released', '1')
+    ended = ended + 1
+  end
+end
+return ended

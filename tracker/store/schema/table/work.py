@@ -1,0 +1,194 @@
+"""Work distribution: the keys of a project ``<p>``; ``<c>`` is a claimant: a user id in ``seeding``, else a name."""
+
+from tracker.store.schema.table.row import KeySpec
+
+_CLAIMS = "work_claim.lua; work_done.lua, work_release.lua, work_lapse.lua delete"
+_PROJECT = "with the project"
+
+ROWS: tuple[KeySpec, ...] = (
+    KeySpec("t:w", "SET", "the projects of work distribution", "for ever", "work_save.lua, work_delete.lua"),
+    KeySpec(
+        "t:w:blocked",
+        "SET",
+        "names, user ids, addresses and networks that get nothing in any project",
+        "until unblocked",
+        "Blocked in store/work",
+    ),
+    KeySpec(
+        "t:w:<p>",
+        "HASH",
+        "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
+        "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public; "
+        "of the policy: target, seed_hours, claim_days, min_size, max_size; outage_from, outage_until (epoch s): the "
+        "last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
+        "until deleted",
+        "work_save.lua, work_lapse.lua, work_claim.lua, work_delete.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:<todo>",
+        "ZSET",
+        "items to give out, by place (lowest first); `<todo>` is todo, todo:secondary or todo:redo",
+        "until claimed",
+        "work_add.lua, work_fill.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, work_purge.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:todo:d:<c>",
+        "ZSET",
+        "the claimant's own queue, which comes first: items by place",
+        "until claimed",
+        "as of the other queues",
+    ),
+    KeySpec(
+        "t:w:<p>:asked",
+        "HASH",
+        "item -> the claimants in whose own queues it is",
+        "with the entries of those queues",
+        "as of the queues",
+    ),
+    KeySpec(
+        "t:w:<p>:wanted",
+        "HASH",
+        "item -> copies still to give out; without a field it is one for an item in a queue, else none",
+        "until the last copy is claimed",
+        "as of the queues",
+    ),
+    KeySpec("t:w:<p>:holders", "HASH", "item -> the claimants who have it", "with the claim", _CLAIMS),
+    KeySpec(
+        "t:w:<p>:out",
+        "ZSET",
+        "`<item> <c>` of each claim, by the end of its lease (epoch ms, less `outage_ms` of the project)",
+        "until the claim ends",
+        _CLAIMS,
+    ),
+    KeySpec(
+        "t:w:<p>:out:tokens", "HASH", "`<item> <c>` -> the token of the lease", "with the claim", "lease.lua"
+    ),
+    KeySpec(
+        "t:w:<p>:claims",
+        "HASH",
+        "`<item> <c>` -> JSON: item, by, ip, at (epoch ms), queue, place, asked, shared (1: has more copies), version, "
+        "state (claimed, seen or seeding), seed_time (s) and uploaded (bytes) of the account when it was claimed, "
+        "checked (epoch ms)",
+        "until the claim ends",
+        f"work_extend.lua, {_CLAIMS}",
+    ),
+    KeySpec(
+        "t:w:<p>:by:<c>",
+        "ZSET",
+        "the items that the claimant has, by the time of the claim (epoch ms): its size is the budget used",
+        "until the claims end",
+        _CLAIMS,
+    ),
+    KeySpec(
+        "t:w:<p>:claimants",
+        "ZSET",
+        "claimants by their last claim (epoch ms)",
+        "13 months after the last claim, at most 100,000",
+        "work_claim.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:checks",
+        "ZSET",
+        "`<item> <c>` of each claim that is to be verified, by its last check (epoch ms)",
+        "until the claim ends",
+        f"work_extend.lua, {_CLAIMS}",
+    ),
+    KeySpec(
+        "t:w:<p>:trust",
+        "HASH",
+        "`<c>` -> how many claims at once the claimant may have",
+        "as in `t:w:<p>:claimants`",
+        "work_done.lua, work_lapse.lua, work_claim.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:lapsed",
+        "ZSET",
+        "`<item> <c>` of claims that lapsed, by when (epoch ms): the claimant does not get the item again",
+        "7 days in `seeding`, else the newest 100,000",
+        "work_lapse.lua, work_claim.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:lapsed:claims",
+        "HASH",
+        "`<item> <c>` -> the record of the lapsed claim, in a project that verifies: it may be verified late",
+        "with the entry in `t:w:<p>:lapsed`, until counted",
+        "work_lapse.lua, work_claim.lua, work_done.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:done",
+        "ZSET",
+        "finished items by time (epoch ms)",
+        "`keep_done_days` of the project (0: for ever)",
+        "work_done.lua, work_add.lua; work_trim.lua, work_purge.lua delete",
+    ),
+    KeySpec(
+        "t:w:<p>:done:by",
+        "ZSET",
+        "`<item> <c>` of each claim that was finished, by time (epoch ms)",
+        "as `t:w:<p>:done`",
+        "work_done.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:totals",
+        "HASH",
+        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes",
+        _PROJECT,
+        "work_add.lua, work_fill.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, work_purge.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:log",
+        "STREAM",
+        "one entry for each claim that was finished: item, by, ip, ua, at (epoch ms), bytes (JSON by domain), total "
+        "(bytes), seconds (verified), version, id, claimed (epoch ms), late (1: after the claim lapsed)",
+        "the newest 100,000; more until they are drained, where they are",
+        "work_done.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:<board>",
+        "ZSET",
+        "claimants by finished items, bytes reported and seconds verified; `<board>` is downloader_count, "
+        "downloader_bytes or downloader_seconds",
+        _PROJECT,
+        "work_done.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:<board>:<month>",
+        "ZSET",
+        "the same of a UTC month",
+        "13 months",
+        "work_done.lua, work_trim.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:downloader_version", "HASH", "`<c>` -> the version last seen", _PROJECT, "work_done.lua"
+    ),
+    KeySpec("t:w:<p>:domain_bytes", "HASH", "domain -> bytes reported", _PROJECT, "work_done.lua"),
+    KeySpec(
+        "t:w:<p>:chart:<c>",
+        "LIST",
+        "`time items bytes seconds`: the claimant's sums of all time at the end of ten minutes, by their start "
+        "(epoch s)",
+        "the last 1,000; as in `t:w:<p>:claimants`",
+        "work_done.lua; work_trim.lua deletes",
+    ),
+    KeySpec(
+        "t:w:<p>:blocked",
+        "SET",
+        "names, user ids, addresses and networks that get nothing in this project",
+        "until unblocked",
+        "Blocked in store/work, work_done.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:blocked:log",
+        "STREAM",
+        "who was blocked or unblocked, and reports with wrong domains: at (epoch ms), what, who, ip, item, bytes",
+        "about the last 1,000",
+        "Blocked in store/work, work_done.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:rate",
+        "STRING",
+        "when the claims granted so far are used up at the rate of the project (epoch ms; GCRA)",
+        "2 minutes",
+        "work_claim.lua",
+    ),
+)

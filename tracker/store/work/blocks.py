@@ -1,0 +1,110 @@
+"""Who gets nothing: claimants, addresses and networks that are blocked, in one project or in all."""
+
+import re
+from collections.abc import Callable
+from dataclasses import dataclass
+from ipaddress import ip_address, ip_network
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.work.records import UnknownProject, check_claimant
+
+LOG_ENTRIES = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class BlockEvent:
+    """Somebody was blocked or unblocked, or reported wrong domains."""
+
+    id: str
+    at: float
+    """Epoch seconds."""
+    what: str
+    """``blocked``, ``unblocked`` or ``wrong domains``."""
+    who: str
+    address: str = ""
+    item: str = ""
+    reported: str = ""
+    """Bytes by domain (JSON)."""
+
+
+class Blocks:
+    """``clock`` returns epoch seconds. A change is valid from the next call on."""
+
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
+    ) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+        self._clock = clock
+
+    async def block(self, who: str, project: str | None = None) -> bool:
+        """Blocks a claimant, an address, or the /64 of IPv6 addresses, in ``project`` or everywhere. False if it was
+        blocked before. Raises UnknownProject and ClientError."""
+        return await self._change("blocked", who, project)
+
+    async def unblock(self, who: str, project: str | None = None) -> bool:
+        """False if it was not blocked. Raises UnknownProject and ClientError."""
+        return await self._change("unblocked", who, project)
+
+    async def _change(self, what: str, who: str, project: str | None) -> bool:
+        at = int(self._clock() * 1000)
+        answer = await self._scripts.work_block([project or "", what, check_blockable(who), at, LOG_ENTRIES])
+        if answer is None:
+            raise UnknownProject
+        return bool(answer)
+
+    async def all(self, project: str | None = None) -> list[str]:
+        """Who is blocked in ``project``, or everywhere, in order."""
+        key = self._keys.work_blocked(project) if project else self._keys.work_blocked_everywhere()
+        return sorted(
+            who.decode("utf-8", "replace") for who in await self._connection.command("SMEMBERS", key)
+        )
+
+    async def log(self, project: str, count: int = 100, before: str = "+") -> list[BlockEvent]:
+        """The newest events of a project first, older than the one with the id ``before``."""
+        end = before if before == "+" else f"({_stream_id(before)}"
+        entries = await self._connection.command(
+            "XREVRANGE", self._keys.work_blocked_log(project), end, "-", "COUNT", count
+        )
+        return [_event(id.decode(), fields) for id, fields in entries]
+
+
+def check_blockable(who: str) -> str:
+    """The one form in which ``who`` is stored. Raises ClientError."""
+    if re.search("[.:]", who):
+        try:
+            if "/" not in who:
+                address = ip_address(who)
+                return str(getattr(address, "ipv4_mapped", None) or address)
+            network = ip_network(who, strict=False)
+        except ValueError as error:
+            raise ClientError("neither a claimant nor an address") from error
+        if network.version != 6 or network.prefixlen != 64:
+            raise ClientError("a network that can be blocked is the /64 of IPv6 addresses")
+        return str(network)
+    return check_claimant(who)
+
+
+def _stream_id(text: str) -> str:
+    if not re.fullmatch(r"[0-9]{1,20}(-[0-9]{1,20})?", text, re.ASCII):
+        raise ClientError("not an id of a log entry")
+    return text
+
+
+def _event(id: str, fields: list[bytes]) -> BlockEvent:
+    texts = [field.decode("utf-8", "replace") for field in fields]
+    row = dict(zip(texts[::2], texts[1::2], strict=False))
+    at = int(row["at"]) / 1000 if row.get("at", "").isdecimal() else 0.0
+    return BlockEvent(
+        id,
+        at,
+        row.get("what", ""),
+        row.get("who", ""),
+        row.get("ip", ""),
+        row.get("item", ""),
+        row.get("bytes", ""),
+    )

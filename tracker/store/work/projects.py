@@ -1,0 +1,71 @@
+"""The projects of work distribution: what they are called, and their settings."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.work.records import (
+    PROJECT_FIELDS,
+    Project,
+    ProjectExists,
+    UnknownProject,
+    check_project,
+    is_project_name,
+    project_of,
+    project_row,
+)
+
+
+class Projects:
+    """The projects under one key prefix."""
+
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+
+    async def create(self, project: Project) -> Project:
+        """Raises ProjectExists, and ClientError for an invalid field."""
+        row = project_row(check_project(project))
+        if not await self._scripts.work_save([project.name, "create", *row]):
+            raise ProjectExists
+        return project
+
+    async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
+        """Changes fields by their names; the kind stays. Valid from the next call on.
+
+        Raises UnknownProject, and ClientError for an unknown or invalid field.
+        """
+        if not changes.keys() <= set(PROJECT_FIELDS) - {"kind"}:
+            raise ClientError("a project has no such field, or it cannot be changed")
+        project = check_project(replace(await self.get(name), **changes))
+        if not await self._scripts.work_save([name, "edit", *project_row(project, list(changes))]):
+            raise UnknownProject
+        return project
+
+    async def get(self, name: str) -> Project:
+        """Raises UnknownProject."""
+        found = await self._read([name]) if is_project_name(name) else []
+        if not found:
+            raise UnknownProject
+        return found[0]
+
+    async def all(self) -> list[Project]:
+        """All projects by name."""
+        names = await self._connection.command("SMEMBERS", self._keys.work_projects())
+        return await self._read(sorted(name.decode("utf-8", "replace") for name in names))
+
+    async def _read(self, names: Sequence[str]) -> list[Project]:
+        rows = await self._connection.pipeline(
+            *(("HMGET", self._keys.work_project(name), *PROJECT_FIELDS, "deleting") for name in names)
+        )
+        found = (
+            project_of(name, row[:-1])
+            for name, row in zip(names, rows, strict=True)
+            if not isinstance(row, Exception) and row[-1] is None
+        )
+        return [project for project in found if project is not None]

@@ -1,0 +1,351 @@
+"""Projects, items and claims of work distribution as Python values, with the checks of what claimants and admins send.
+
+A project hands out items to claimants, each under a lease. Kind ``seeding``: an item is an info hash (40 lowercase hex
+digits) and a claimant a user id. Kind ``items``: an item is any text and a claimant a name.
+"""
+
+import json
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields
+from typing import Any, Literal, get_args
+
+from tracker.errors import ClientError
+from tracker.store.schema.lenient_numbers import whole
+
+Kind = Literal["items", "seeding"]
+Order = Literal["random", "weakest"]
+Verify = Literal["none", "announce", "handshake", "piece", "address"]
+Queue = Literal["todo", "secondary", "redo"]
+Refused = Literal["blocked", "outdated", "budget", "rate", "empty"]
+DoneOutcome = Literal["done", "duplicate", "unknown", "stranger", "unverified", "domains", "blocked"]
+Status = Literal["todo", "out", "done"]
+
+QUEUES: tuple[Queue, ...] = get_args(Queue)
+MAX_EXACT = 2**53 - 1
+MAX_ITEM_BYTES = 255
+MAX_TEXT = 4096
+RESERVED = frozenset(
+    {"blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"}
+)
+"""Names that are a key beside the projects, or a path of the claimants' listener."""
+_PROJECT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
+_CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
+_NAME = re.compile(r"[-_a-zA-Z0-9]{3,30}", re.ASCII)
+_USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
+_INFO_HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+
+
+class UnknownProject(ClientError):
+    """There is no such project, or it is being deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("there is no such project")
+
+
+class ProjectExists(ClientError):
+    """A project of that name exists, or is being deleted."""
+
+    def __init__(self) -> None:
+        super().__init__("a project of this name exists")
+
+
+@dataclass(frozen=True, slots=True)
+class Project:
+    """The definition of a project. All limits are at least 0; where not said otherwise, 0 means none."""
+
+    name: str
+    kind: Kind = "items"
+    title: str = ""
+    item_type: str = ""
+    """What an item is, for people."""
+    domains: tuple[str, ...] = ()
+    """The names under which a finished item reports bytes, sorted: exactly these. Empty: not checked."""
+    min_version: str = ""
+    """The oldest version of a claimant's program; empty: any."""
+    per_minute: int = 0
+    """Most claims in any 60 s, of all claimants together."""
+    start_budget: int = 2
+    """Most claims at once of a new claimant, at least 1."""
+    budget: int = 20
+    """Most claims at once of any claimant, at least 1."""
+    lease_seconds: int = 21_600
+    """How long a new claim lasts, at least 1."""
+    verify: Verify = "none"
+    """How a claim is verified; ``none``: the claimant's word counts."""
+    passkeys: bool = False
+    """Claimants identify by passkey. Always so in ``seeding``."""
+    order: Order = "random"
+    """``random``: all orders of a queue are equally likely. ``weakest``: by the place that was given."""
+    lapsed_to_redo: bool = False
+    """A lapsed claim's item goes to the queue ``redo`` instead of its own."""
+    block_wrong_domains: bool = False
+    """An address that reports wrong domains is blocked."""
+    keep_done_days: int = 0
+    """How long finished items are kept; 0: for ever, in ``items`` only."""
+    public: bool = False
+    """The open list of needed torrents is served to everybody."""
+    target: int = 3
+    """Policy: seeders that each torrent should have."""
+    seed_hours: int = 24
+    """Policy: verified seed time of a finished claim."""
+    claim_days: int = 7
+    """Policy: a claim ends for good after these, and after the time to download at 100 kB/s."""
+    min_size: int = 0
+    """Policy: torrents smaller than this (bytes) are never wanted."""
+    max_size: int = 0
+    """Policy: torrents larger than this (bytes) are never wanted."""
+
+
+PROJECT_FIELDS = tuple(each.name for each in fields(Project) if each.name != "name")
+
+
+@dataclass(frozen=True, slots=True)
+class NewItem:
+    """An item to add. ``place`` orders the queue, lowest first; None draws a place below 1."""
+
+    name: str
+    queue: Queue = "todo"
+    claimants: tuple[str, ...] = ()
+    """Only these may claim it, from queues of their own; ``queue`` is ignored."""
+    copies: int = 1
+    """How many claimants shall have it."""
+    place: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Added:
+    """The outcome of adding items."""
+
+    processed: int
+    added: int
+
+
+@dataclass(frozen=True, slots=True)
+class Claim:
+    """A claim. Times are epoch seconds."""
+
+    item: str
+    claimant: str
+    token: str
+    claimed_at: float
+    lease_ends: float
+    queue: str
+    """Where the item came from: ``todo``, ``todo:secondary``, ``todo:redo`` or ``todo:d:<claimant>``."""
+    place: float = 0.0
+    address: str = ""
+    version: str = ""
+    state: str = "claimed"
+    """``claimed``, ``seen`` (in the swarm) or ``seeding``."""
+    seed_time: int = 0
+    """Seed time (s) of the user's account on the torrent when it was claimed."""
+    uploaded: int = 0
+    """Bytes uploaded in that account when it was claimed."""
+    checked_at: float = 0.0
+    """When the claim was last verified; 0: never."""
+
+
+@dataclass(frozen=True, slots=True)
+class Refusal:
+    """Why a claimant gets no item."""
+
+    reason: Refused
+    retry_seconds: float = 0.0
+    """``rate``: when the next claim may be granted."""
+    min_version: str = ""
+    """``outdated``: the oldest version that is accepted."""
+
+
+ClaimReply = Claim | Refusal
+
+
+@dataclass(frozen=True, slots=True)
+class DoneResult:
+    """What became of a report that an item is done.
+
+    ``done``: counted. ``duplicate``: was counted before. All others change no claim, except ``domains``, which releases
+    the item: ``unknown`` (no such item), ``stranger`` (not the holder, an old token, or the lease was lost),
+    ``unverified`` (the project verifies by itself), ``blocked``.
+    """
+
+    outcome: DoneOutcome
+
+    @property
+    def counted(self) -> bool:
+        return self.outcome == "done"
+
+
+def is_project_name(name: str) -> bool:
+    return bool(_PROJECT.fullmatch(name)) and name not in RESERVED
+
+
+def check_project_name(name: str) -> str:
+    """Raises ClientError."""
+    if not is_project_name(name):
+        raise ClientError("a project's name has 1 to 30 letters, digits, - and _, and is not reserved")
+    return name
+
+
+def is_claimant(kind: Kind, claimant: str) -> bool:
+    """Whether ``claimant`` can be one of a project: a user id in ``seeding``, a name in ``items``."""
+    return bool((_USER_ID if kind == "seeding" else _NAME).fullmatch(claimant))
+
+
+def check_claimant(claimant: str) -> str:
+    """Names and user ids alike. Raises ClientError."""
+    if not _CLAIMANT.fullmatch(claimant):
+        raise ClientError("a claimant's name has 3 to 30 letters, digits, - and _")
+    return claimant
+
+
+def check_item(kind: Kind, item: str) -> str:
+    """Raises ClientError."""
+    if kind == "seeding":
+        if not _INFO_HASH.fullmatch(item):
+            raise ClientError("an item of this project is an info hash: 40 lowercase hex digits")
+    elif not is_text_item(item):
+        raise ClientError(f"an item has 1 to {MAX_ITEM_BYTES} bytes without control characters")
+    return item
+
+
+def is_text_item(item: str) -> bool:
+    try:
+        size = len(item.encode())
+    except UnicodeEncodeError:  # lone surrogates
+        return False
+    return 0 < size <= MAX_ITEM_BYTES and not _CONTROL.search(item) and item == item.strip()
+
+
+def check_bytes(reported: Mapping[str, Any]) -> dict[str, int]:
+    """Bytes by domain. Raises ClientError for anything but whole numbers from 0 to 2^53-1, in total too."""
+    for number in reported.values():
+        if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_EXACT:
+            raise ClientError("bytes are whole numbers from 0 to 9007199254740991")
+    if sum(reported.values()) > MAX_EXACT:
+        raise ClientError("bytes are at most 9007199254740991 in total")
+    return dict(reported)
+
+
+def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
+    """Names of domains in the one form in which they are stored and compared."""
+    return json.dumps(sorted(domains), ensure_ascii=True, separators=(",", ":")) if domains else ""
+
+
+def project_row(project: Project, names: Sequence[str] = PROJECT_FIELDS) -> list[str]:
+    """Fields and values as they are stored. Raises ClientError for an invalid value."""
+    row: list[str] = []
+    for name in names:
+        value = getattr(project, name)
+        if name == "domains":
+            value = domains_text(value)
+        row += (name, str(int(value)) if isinstance(value, bool | int) else value)
+    return row
+
+
+_CHOICES: dict[str, tuple[str, ...]] = {
+    "kind": get_args(Kind),
+    "order": get_args(Order),
+    "verify": get_args(Verify),
+}
+_AT_LEAST_1 = ("start_budget", "budget", "lease_seconds", "target")
+_MAX_NUMBER = 10**15
+
+
+def check_project(project: Project) -> Project:
+    """Raises ClientError for the first invalid field."""
+    check_project_name(project.name)
+    for each in fields(Project):
+        value = getattr(project, each.name)
+        if each.name in _CHOICES and value not in _CHOICES[each.name]:
+            raise ClientError(f"{each.name} is one of {', '.join(_CHOICES[each.name])}")
+        if isinstance(value, int) and not int(each.name in _AT_LEAST_1) <= value <= _MAX_NUMBER:
+            raise ClientError(f"{each.name} is out of range")
+        if isinstance(value, str) and (len(value) > MAX_ITEM_BYTES or _CONTROL.search(value)):
+            raise ClientError(f"{each.name} is too long, or has control characters")
+    if len(project.domains) > 100 or not all(is_text_item(domain) for domain in project.domains):
+        raise ClientError("domains are at most 100 names")
+    if project.kind == "seeding" and not project.keep_done_days:
+        raise ClientError("keep_done_days is at least 1 in a seeding project")
+    if project.kind == "items" and project.verify != "none":
+        raise ClientError("a project of kind items verifies nothing")
+    return project
+
+
+_BOOLS = frozenset(each.name for each in fields(Project) if each.type is bool)
+_NUMBERS = frozenset(each.name for each in fields(Project) if each.type is int)
+
+
+def project_of(name: str, row: Sequence[bytes | None]) -> Project | None:
+    """The project of the stored values of PROJECT_FIELDS; None without a known kind. Other invalid values become the
+    default."""
+    stored = {
+        field: value.decode("utf-8", "replace")
+        for field, value in zip(PROJECT_FIELDS, row, strict=True)
+        if value is not None
+    }
+    if stored.get("kind") not in _CHOICES["kind"]:
+        return None
+    values: dict[str, Any] = {}
+    for each, text in stored.items():
+        if each in _BOOLS:
+            values[each] = text == "1"
+        elif each in _NUMBERS:
+            values[each] = whole(text.encode())
+        elif each == "domains":
+            values[each] = _names(text)
+        elif each not in _CHOICES or text in _CHOICES[each]:
+            values[each] = text
+    return Project(name, **values)
+
+
+def _names(text: str) -> tuple[str, ...]:
+    try:
+        names = json.loads(text or "[]")
+    except ValueError:
+        return ()
+    return tuple(map(str, names)) if isinstance(names, list) else ()
+
+
+def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim | None:
+    """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease."""
+    try:
+        row = json.loads(record or b"")
+    except ValueError:
+        return None
+    if not isinstance(row, dict):
+        return None
+    item, _, claimant = name.decode("utf-8", "replace").rpartition(" ")
+
+    def text(field: str) -> str:
+        return str(row.get(field, ""))
+
+    def number(field: str) -> float:
+        try:
+            return float(row.get(field) or 0)
+        except (TypeError, ValueError):
+            return 0.0
+
+    return Claim(
+        item=item,
+        claimant=claimant,
+        token=(token or b"").decode("utf-8", "replace"),
+        claimed_at=number("at") / 1000,
+        lease_ends=ends_ms / 1000,
+        queue=text("queue"),
+        place=number("place"),
+        address=text("ip"),
+        version=text("version"),
+        state=text("state"),
+        seed_time=whole(text("seed_time").encode()),
+        uploaded=whole(text("uploaded").encode()),
+        checked_at=number("checked") / 1000,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Page:
+    """Part of a list, and where to go on; an empty cursor: that was the last part."""
+
+    entries: Sequence[Any] = field(default_factory=tuple)
+    cursor: str = ""

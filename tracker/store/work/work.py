@@ -1,0 +1,18 @@
+"""Work distribution: projects hand out items to claimants under leases."""
+
+from dataclasses import dataclass
+
+from tracker.store.work.blocks import Blocks
+from tracker.store.work.claims import Claims
+from tracker.store.work.items import Items
+from tracker.store.work.projects import Projects
+
+
+@dataclass(frozen=True, slots=True)
+class Work:
+    """The parts of work distribution."""
+
+    projects: Projects
+    items: Items
+    claims: Claims
+    blocks: Blocks
