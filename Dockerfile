@@ -1,7 +1,7 @@
-# The tracker in an image, as an ordinary user: only /data is writable, and there are no build tools and no pip.
+# An image of the tracker. It runs without root, can write only to /data, and contains no build tools and no pip.
 #   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
 # It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges, as in compose.yaml.
-# The base is named by version, so that a build gets Debian's security fixes. --build-arg BASE=python@sha256:… pins it.
+# The base is selected by version, so a new build gets Debian's security fixes. --build-arg BASE=python@sha256:… pins it.
 ARG PYTHON_VERSION=3.13
 ARG BASE=python:${PYTHON_VERSION}-slim-trixie
 

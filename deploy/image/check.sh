@@ -1,8 +1,8 @@
 #!/usr/bin/env bash
-# check.sh: follows the Dockerfile without Docker, then starts the result as the image does and asks it for its health.
+# check.sh: follows the Dockerfile without Docker, then starts the result like the image and checks its health.
 # In place of the base image each stage gets the host's system folders, below overlays in memory and in a mount
 # namespace: nothing is installed into the host, and no file of it changes. The tracker runs in a network namespace.
-# It needs root. Where there is no root or no namespace it checks less, and says what it leaves out.
+# It needs root. Without root or namespaces it checks less, and prints what it leaves out.
 set -euo pipefail
 self=$(realpath "$0")
 cd "${self%/deploy/image/check.sh}"
@@ -20,7 +20,7 @@ with socket.socket() as s:
 say() { printf 'image: %s\n' "$*"; }
 fail() { say "$*" >&2; exit 1; }
 
-# The interpreter that stands in for the base image's: of the image's version if there is one.
+# The interpreter used instead of the base image's, of the same version if installed.
 find_python() {
     local candidate
     for candidate in "${PYTHON:-}" "python$(sed -n 's/^ARG PYTHON_VERSION=//p' Dockerfile)" python3 /usr/bin/python3; do
@@ -31,7 +31,7 @@ print(os.path.realpath(sys.executable))' 2>/dev/null && return
     fail "no Python 3.11 or newer with its venv module"
 }
 
-# What .dockerignore lets in, in folder $1.
+# Copies the build context, as .dockerignore limits it, to folder $1.
 copy_context() {
     mkdir -p "$1"
     sed -n 's/^!//p' .dockerignore | tar --create --exclude=__pycache__ --files-from=- | tar --extract --no-same-owner -C "$1"
@@ -84,7 +84,7 @@ new_root() {
             overlay "$folder" || exit "$NO_NAMESPACES"
         fi
     done
-    for file in /etc/hosts /etc/resolv.conf; do # both may be mounts, or links to elsewhere
+    for file in /etc/hosts /etc/resolv.conf; do # both may be mounts or links
         rm -f "$root$file" && cp "$file" "$root$file"
     done
     mkdir -p "$root"/{dev,proc,run}
@@ -97,7 +97,7 @@ new_root() {
         mkdir -p "$root$prefix" && mount --bind "$prefix" "$root$prefix" && mount -o remount,bind,ro "$root$prefix"
     fi
     rm -rf "$root/opt/tracker"
-    # What a base image brings along: the image must not keep the first three, but the last.
+    # Parts of a base image: the image must remove the first three and keep the last.
     mkdir -p "$root$BASE_LIB"/{ensurepip,site-packages/pip}
     install -m 4755 /dev/null "$root/usr/local/bin/su"
     install -m 755 /dev/null "$root/usr/local/bin/kept"

@@ -1,5 +1,5 @@
 #!/bin/sh
-# system.sh: what the image has of the system besides Python. It adds an init that forwards signals and reaps zombies,
+# system.sh: prepares the system of the image. It adds an init that forwards signals and reaps zombies,
 # and a folder for data that only the tracker's user can enter. It removes pip, and the setuid and setgid bits of files.
 # The Dockerfile runs it as root of the image; check.sh runs it too.
 set -eu
