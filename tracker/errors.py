@@ -67,3 +67,7 @@ class TrackerRefusal(Exception):
     def __init__(self, text: str) -> None:
         super().__init__(text)
         self.text = text
+
+
+class PeerProtocolError(Exception):
+    """A peer's bytes break the peer wire protocol. The text is fixed."""

@@ -8,7 +8,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.errors import ClientError
-from tracker.wire.torrent_file import MAX_DEPTH, MAX_TOKENS, TorrentFile, parse_torrent_file
+from tracker.wire.torrent_file import (
+    MAX_DEPTH,
+    MAX_TOKENS,
+    Piece,
+    TorrentFile,
+    parse_pieces,
+    parse_torrent_file,
+)
 
 PIECES = b"\x11" * 20
 V1_INFO = {b"length": 5, b"name": b"n", b"piece length": 16384, b"pieces": PIECES}
@@ -117,6 +124,61 @@ class TestContents:
         parsed = parse_torrent_file(v2_info(tree))
         assert parsed.size_bytes == 7 and parsed.info_hash is None
         assert parsed.info_hash_v2 is not None and parsed.announce_hashes == (parsed.info_hash_v2[:20],)
+
+
+class TestPieces:
+    @pytest.mark.parametrize("flags", ["v1_only", "canonical_files"], ids=["v1", "hybrid with padding"])
+    def test_each_piece_of_several_files_has_its_hash(self, tmp_path: Path, flags: str) -> None:
+        lt = pytest.importorskip(
+            "libtorrent", reason="libtorrent has no wheel for this interpreter or system"
+        )
+        contents = {"top/a.bin": bytes(range(256)) * 200, "top/b.bin": b"x" * 40_001}
+        (tmp_path / "top").mkdir()
+        for name, content in contents.items():
+            (tmp_path / name).write_bytes(content)
+        entries = [lt.create_file_entry(name, len(content)) for name, content in contents.items()]
+        creator = lt.create_torrent(entries, piece_size=16384, flags=getattr(lt.create_torrent, flags))
+        lt.set_piece_hashes(creator, str(tmp_path))
+        unit = 1 if flags == "v1_only" else 16384
+        whole = b"".join(content + bytes(-len(content) % unit) for content in contents.values())
+
+        pieces = parse_pieces(lt.bencode(creator.generate()))
+        assert pieces is not None and pieces.count == -(-len(whole) // 16384)
+        for index in range(pieces.count):
+            content = whole[index * 16384 : (index + 1) * 16384]
+            digest = hashlib.sha1(content, usedforsecurity=False).digest()
+            assert pieces.piece(index) == Piece(index, len(content), digest)
+
+    def test_a_v2_torrent_has_none(self) -> None:
+        assert parse_pieces(v2_info({b"a": {b"": {b"length": 3}}})) is None
+
+    @pytest.mark.parametrize(
+        "changes",
+        [
+            {"piece_length": 0},
+            {"piece_length": -1},
+            {"piece_length": b"16384"},
+            {"piece_length": 4},  # two pieces for one hash
+            {"length": 0},
+            {"length": 16385},
+            {"pieces": b""},
+            {"pieces": PIECES * 2},
+        ],
+    )
+    def test_pieces_that_do_not_match_the_size_are_none(self, changes: dict[str, object]) -> None:
+        assert parse_pieces(with_info(**changes)) is None
+
+    @pytest.mark.parametrize("length", [1, 5, 16384])
+    def test_the_last_piece_may_be_shorter(self, length: int) -> None:
+        pieces = parse_pieces(with_info(length=length))
+        assert pieces is not None and pieces.piece(0) == Piece(0, length, PIECES)
+
+    @pytest.mark.parametrize(
+        "data", [b"", b"d4:info", b"<html>", with_info(pieces=b"short"), with_info(length=-1)]
+    )
+    def test_malformed_files_are_refused(self, data: bytes) -> None:
+        with pytest.raises(ClientError):
+            parse_pieces(data)
 
 
 class TestHostileInput:

@@ -51,6 +51,33 @@ class TorrentFile:
         return tuple(InfoHash(each[:HASH_LENGTH]) for each in hashes if each is not None)
 
 
+@dataclass(frozen=True, slots=True)
+class Piece:
+    index: int
+    length: int
+    """In bytes. Only the last piece of a torrent may be shorter than the others."""
+    sha1: bytes
+
+
+@dataclass(frozen=True, slots=True)
+class Pieces:
+    """The pieces of a v1 or hybrid torrent, over all its files and their padding."""
+
+    piece_length: int
+    total_bytes: int
+    hashes: bytes
+    """The SHA-1 hash of each piece, 20 bytes each."""
+
+    @property
+    def count(self) -> int:
+        return len(self.hashes) // HASH_LENGTH
+
+    def piece(self, index: int) -> Piece:
+        """``index`` is from 0 to ``count`` - 1."""
+        length = min(self.piece_length, self.total_bytes - index * self.piece_length)
+        return Piece(index, length, self.hashes[index * HASH_LENGTH : (index + 1) * HASH_LENGTH])
+
+
 def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFile:
     """Parses an untrusted ``.torrent`` file. Raises ClientError only.
 
@@ -74,6 +101,25 @@ def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFil
         private=info.get(b"private") == 1,
         size_bytes=_size_v1(info) if is_v1 else _size_v2(info),
     )
+
+
+def parse_pieces(data: bytes) -> Pieces | None:
+    """The pieces of an untrusted ``.torrent`` file. ``None`` for a v2 torrent, which has no SHA-1 hashes of pieces, and
+    where number and size of the pieces do not match.
+
+    Raises ClientError for a malformed file. Not to be called on an event loop, like ``parse_torrent_file``.
+    """
+    start, end = _info_span(data)
+    info = bdecode(data[start:end])
+    hashes, piece_length = info.get(b"pieces"), info.get(b"piece length")
+    if hashes is None:
+        return None
+    _check_pieces(hashes)
+    total = _size_v1(info, padded=True)
+    if not isinstance(piece_length, int) or piece_length <= 0 or not hashes:
+        return None
+    pieces = Pieces(piece_length, total, hashes)
+    return pieces if (pieces.count - 1) * piece_length < total <= pieces.count * piece_length else None
 
 
 def _refuse() -> NoReturn:
@@ -155,13 +201,14 @@ def _name(info: dict[bytes, Any]) -> str:
     )
 
 
-def _size_v1(info: dict[bytes, Any]) -> int:
+def _size_v1(info: dict[bytes, Any], *, padded: bool = False) -> int:
+    """``padded``: with padding, which the pieces contain too."""
     if b"files" not in info:
         return _total([info.get(b"length")])
     files = info[b"files"]
     if not isinstance(files, list) or not all(isinstance(each, dict) for each in files):
         _refuse()
-    return _total(each.get(b"length") for each in files if not _is_padding(each))
+    return _total(each.get(b"length") for each in files if padded or not _is_padding(each))
 
 
 def _size_v2(info: dict[bytes, Any]) -> int:
