@@ -7,7 +7,7 @@ from typing import Any
 from bencodepy import decode, encode
 
 from tracker.errors import ClientError
-from tracker.wire.torrent_file import MAX_NAME_LENGTH, parse_torrent_file
+from tracker.wire.torrent_file import MAX_NAME_LENGTH, parse_pieces, parse_torrent_file
 
 MAX_LENGTH = 3000
 
@@ -22,10 +22,20 @@ def check(data: bytes) -> None:
     torrent.name.encode()
     assert 0 <= torrent.size_bytes < 2**53
     assert parse_torrent_file(data + b"trailing") == torrent
+    _check_pieces(data)
     info = encode(decode(data)[b"info"])
     if info in data and data.count(b"4:info") == 1:
         assert torrent.info_hash in (None, sha1(info, usedforsecurity=False).digest())
         assert torrent.info_hash_v2 in (None, sha256(info).digest())
+
+
+def _check_pieces(data: bytes) -> None:
+    """The pieces follow each other, and only the last one may be shorter."""
+    pieces = parse_pieces(data)
+    if pieces is not None:
+        lengths = [pieces.piece(index).length for index in range(pieces.count)]
+        assert sum(lengths) == pieces.total_bytes and 0 < lengths[-1] <= pieces.piece_length
+        assert all(length == pieces.piece_length for length in lengths[:-1])
 
 
 def seeds() -> Iterable[bytes]:

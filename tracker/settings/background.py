@@ -1,4 +1,4 @@
-"""Settings of the background work: places, unique users, scores, jobs, and statistics sent to other servers."""
+"""Settings of the background work: places, unique users, scores, jobs, probes, and statistics sent to other servers."""
 
 from pathlib import Path
 from typing import Literal
@@ -92,6 +92,17 @@ class JobSettings(Section):
         ge=1,
         le=256,
         description="Torrent jobs that run at the same time, over all trackers on the store.",
+    )
+
+
+class ProbeSettings(Section):
+    """Connections to peers."""
+
+    enabled: bool = Field(
+        False,
+        description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
+        "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. No feature "
+        "uses it yet.",
     )
 
 

@@ -15,6 +15,7 @@ from tracker.settings.announces import AnnounceSettings, ReaperSettings, Torrent
 from tracker.settings.background import (
     GeoIPSettings,
     JobSettings,
+    ProbeSettings,
     ScoringSettings,
     StatHatSettings,
     StatsDSettings,
@@ -38,6 +39,7 @@ __all__ = [
     "JobSettings",
     "LimitSettings",
     "LogSettings",
+    "ProbeSettings",
     "ReaperSettings",
     "RedisSettings",
     "ScoringSettings",
@@ -69,6 +71,7 @@ class Settings(Section):
     uniques: UniqueSettings = UniqueSettings()
     scoring: ScoringSettings = ScoringSettings()
     jobs: JobSettings = JobSettings()
+    probe: ProbeSettings = ProbeSettings()
     stathat: StatHatSettings = StatHatSettings()
     statsd: StatsDSettings = StatsDSettings()
     admin: AdminSettings = AdminSettings()

@@ -110,6 +110,9 @@ GROUPS = (
         ("geoip", "uniques", "clients"),
     ),
     Group("Scores and jobs", "Background work.", ("scoring", "jobs")),
+    Group(
+        "Connections to peers", "Peers announce what they like. Connecting to them shows more.", ("probe",)
+    ),
     Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
     Group(
         "Admin port",

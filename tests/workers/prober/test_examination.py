@@ -1,0 +1,299 @@
+"""What a probe concludes from the behaviour of peers, over real sockets. None is called a liar without a proof.
+
+W25: a peer that only announces fails; one that cannot be checked is never called a liar.
+"""
+
+import asyncio
+import struct
+
+import pytest
+
+from tests.workers.prober.peers import (
+    HASH,
+    PEER,
+    PIECES,
+    Behave,
+    block,
+    greet,
+    peer,
+    prober,
+    received,
+    says_nothing,
+    seeder,
+    send,
+)
+from tracker.bittorrent import InfoHash
+from tracker.wire.handshake import BLOCK_LENGTH, Handshake, Kind, Message, encode_handshake, encode_message
+from tracker.wire.torrent_file import Pieces
+from tracker.workers.prober import Level, Outcome, Status
+from tracker.workers.prober.examination import MAX_HIDDEN_PIECES
+
+SHORT = 0.3
+"""Time limit (s) of a probe that is meant to reach it."""
+ALL, NONE = Message(Kind.HAVE_ALL), Message(Kind.HAVE_NONE)
+UNKNOWN = Status.UNKNOWN
+
+
+def bitfield(*lacking: int) -> Message:
+    bits = sum(1 << (71 - index) for index in range(71) if index not in lacking)
+    return Message(Kind.BITFIELD, data=bits.to_bytes(9, "big"))
+
+
+async def outcome(
+    behave: Behave,
+    level: Level = Level.HANDSHAKE,
+    *,
+    seconds: float = 60.0,
+    pieces: Pieces | None = PIECES,
+    piece: int = 3,
+) -> Outcome:
+    async with peer(behave) as endpoint:
+        return await prober(seconds, piece).check(endpoint, HASH, level, pieces)
+
+
+class TestHandshake:
+    async def test_a_peer_that_answers_for_the_torrent_is_confirmed(self) -> None:
+        found = await outcome(seeder(forever=False), pieces=None)
+        assert found == (Status.CONFIRMED, "handshake")
+
+    async def test_a_handshake_in_single_bytes_is_read(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            for byte in encode_handshake(Handshake(HASH, PEER)) + encode_message(bitfield()):
+                writer.write(bytes((byte,)))
+                await writer.drain()
+                await asyncio.sleep(0)
+            await says_nothing(reader, writer)
+
+        assert (await outcome(behave)).status is Status.CONFIRMED
+
+    async def test_our_handshake_supports_the_fast_extension_and_shows_no_pieces(self) -> None:
+        heard: list[object] = []
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            heard.append(await greet(reader, writer))
+            heard.append(await received(reader))
+            send(writer, ALL)
+
+        assert (await outcome(behave)).status is Status.CONFIRMED
+        handshake, message = heard
+        assert isinstance(handshake, Handshake) and (handshake.info_hash, handshake.fast) == (HASH, True)
+        assert handshake.peer_id.startswith(b"-SK0001-") and message == NONE
+
+    @pytest.mark.parametrize(
+        ("answer", "reason"),
+        [
+            (b"", "no handshake: connection closed"),
+            (encode_handshake(Handshake(HASH, PEER))[:40], "no handshake: connection closed"),
+            (bytes(range(96)), "no BitTorrent handshake"),
+            (b"HTTP/1.1 400 Bad Request\r\n\r\n", "no BitTorrent handshake"),
+            (
+                encode_handshake(Handshake(InfoHash(b"i" * 20), PEER)),
+                "handshake for another torrent",
+            ),
+        ],
+        ids=["closes", "closes half-way", "encrypted", "http", "other torrent"],
+    )
+    @pytest.mark.parametrize("level", list(Level))
+    async def test_a_missing_handshake_proves_nothing(self, answer: bytes, reason: str, level: Level) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(68)
+            writer.write(answer)
+
+        assert await outcome(behave, level) == (UNKNOWN, reason)
+
+    async def test_a_service_that_echoes_is_not_confirmed(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            while data := await reader.read(1000):
+                writer.write(data)
+
+        assert await outcome(behave, pieces=None) == (UNKNOWN, "our own handshake came back")
+
+    async def test_a_silent_peer_takes_its_time_and_no_more(self) -> None:
+        assert await outcome(says_nothing, seconds=SHORT) == (UNKNOWN, "no handshake: timed out")
+
+
+class TestShownPieces:
+    @pytest.mark.parametrize(
+        "shown",
+        [
+            [ALL],
+            [bitfield()],
+            [bitfield(3, 70), Message(Kind.HAVE, 70), Message(Kind.HAVE, 3)],
+            [Message(Kind.UNCHOKE), ALL],
+        ],
+        ids=["have-all", "bitfield", "lazy bitfield", "unchoked first"],
+    )
+    async def test_a_peer_that_shows_all_is_confirmed(self, shown: list[Message]) -> None:
+        assert await outcome(seeder(*shown)) == (Status.CONFIRMED, "handshake, and all pieces shown")
+
+    @pytest.mark.parametrize("level", list(Level))
+    async def test_a_bitfield_that_lacks_too_many_pieces_is_a_lie(self, level: Level) -> None:
+        lacking = range(MAX_HIDDEN_PIECES + 1)
+        found = await outcome(seeder(bitfield(*lacking)), level)
+        assert found == (Status.LIED, "bitfield lacks pieces")
+
+    @pytest.mark.parametrize(
+        ("shown", "reason"),
+        [
+            ([bitfield(*range(MAX_HIDDEN_PIECES))], "not all pieces shown: timed out"),
+            ([NONE, Message(Kind.HAVE, 3)], "not all pieces shown: timed out"),
+            ([bitfield(*range(71)), Message(Kind.HAVE, 3)], "not all pieces shown: timed out"),
+            ([NONE], "no pieces shown: timed out"),
+            ([], "no pieces shown: timed out"),
+        ],
+        ids=["lazy bitfield", "super-seeder", "super-seeder with bitfield", "none", "silent"],
+    )
+    async def test_a_peer_that_may_hide_pieces_is_no_liar(self, shown: list[Message], reason: str) -> None:
+        assert await outcome(seeder(*shown), seconds=SHORT) == (UNKNOWN, reason)
+
+    async def test_a_peer_that_closes_after_its_handshake_is_no_liar(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            await received(reader)
+
+        assert await outcome(behave) == (UNKNOWN, "no pieces shown: connection closed")
+
+
+class TestPiece:
+    @pytest.mark.parametrize("fast", [True, False])
+    @pytest.mark.parametrize("piece", [0, 3, 70], ids=["first", "middle", "short last one"])
+    async def test_a_random_piece_with_the_right_hash_confirms(self, fast: bool, piece: int) -> None:
+        shown = ALL if fast else bitfield()
+        found = await outcome(seeder(shown, fast=fast), Level.PIECE, piece=piece)
+        assert found == (Status.CONFIRMED, "piece with the right hash")
+
+    async def test_a_piece_of_another_content_is_a_lie(self) -> None:
+        def wrong(request: Message) -> Message:
+            return Message(Kind.PIECE, request.index, request.begin, data=bytes(request.length))
+
+        found = await outcome(seeder(ALL, answer=wrong), Level.PIECE)
+        assert found == (Status.LIED, "piece with a wrong hash")
+
+    async def test_blocks_in_any_order_and_over_a_choke_make_the_piece(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            send(writer, ALL, Message(Kind.UNCHOKE))
+            assert [(await received(reader)).kind for _ in range(2)] == [Kind.HAVE_NONE, Kind.INTERESTED]
+            requests = [await received(reader) for _ in range(3)]
+            rejected = [Message(Kind.REJECT, each.index, each.begin, each.length) for each in requests]
+            send(writer, block(requests[2]), Message(Kind.CHOKE), *rejected[:2], Message(Kind.UNCHOKE))
+            again = [await received(reader) for _ in range(2)]
+            assert again == requests[:2], "the block that came is not requested again"
+            send(writer, *map(block, reversed(again)))
+            await says_nothing(reader, writer)
+
+        assert (await outcome(behave, Level.PIECE)).status is Status.CONFIRMED
+
+    @pytest.mark.parametrize(
+        ("shown", "reason"),
+        [
+            ([ALL], "choked: timed out"),
+            ([ALL, Message(Kind.UNCHOKE)], "piece incomplete: timed out"),
+            ([bitfield(3), Message(Kind.UNCHOKE)], "not all pieces shown: timed out"),
+            ([NONE, Message(Kind.UNCHOKE)], "no pieces shown: timed out"),
+        ],
+        ids=["never unchokes", "never sends", "hides the piece", "shows nothing"],
+    )
+    async def test_a_peer_that_sends_nothing_is_no_liar(self, shown: list[Message], reason: str) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            send(writer, *shown)
+            await says_nothing(reader, writer)
+
+        assert await outcome(behave, Level.PIECE, seconds=SHORT) == (UNKNOWN, reason)
+
+    @pytest.mark.parametrize(
+        ("answer", "reason"),
+        [
+            (lambda each: Message(Kind.REJECT, each.index, each.begin, each.length), "request rejected"),
+            (
+                lambda each: Message(Kind.PIECE, each.index, each.begin, data=b"short"),
+                "block of a wrong length",
+            ),
+        ],
+        ids=["rejects", "short blocks"],
+    )
+    async def test_a_refusal_is_no_lie(self, answer: object, reason: str) -> None:
+        behave = seeder(ALL, answer=answer)  # type: ignore[arg-type]  # a lambda
+        assert await outcome(behave, Level.PIECE) == (UNKNOWN, reason)
+
+    async def test_a_slow_piece_is_no_lie(self) -> None:
+        sent: list[Message] = []
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            send(writer, ALL, Message(Kind.UNCHOKE))
+            while not sent:
+                request = await received(reader)
+                if request.kind is Kind.REQUEST:
+                    send(writer, block(request))
+                    sent.append(request)
+            await says_nothing(reader, writer)
+
+        found = await outcome(behave, Level.PIECE, seconds=SHORT)
+        assert sent and found == (UNKNOWN, "piece incomplete: timed out")
+
+
+class TestHostilePeers:
+    """Each ends by itself, long before the time limit."""
+
+    @pytest.mark.parametrize("level", list(Level))
+    @pytest.mark.parametrize(
+        ("chunk", "reason"),
+        [
+            (bytes(4), "peer sends too much"),
+            (encode_message(Message(Kind.UNCHOKE)), "peer sends too much"),
+            (encode_message(Message(Kind.HAVE, 5)), "peer sends too much"),
+            (
+                encode_message(Message(Kind.PIECE, 9, 0, data=bytes(BLOCK_LENGTH))),
+                "peer sends too much",
+            ),
+            (b"\0\0\x40\0\x14" + bytes(0x3FFF), "peer sends too much"),
+            (b"\xff", "message too long"),
+            (struct.pack(">I", 2**31), "message too long"),
+            (encode_message(NONE), "pieces stated twice"),
+            (encode_message(Message(Kind.HAVE, 71)), "piece out of range"),
+            (encode_message(Message(Kind.BITFIELD, data=b"\xff" * 9)), "bitfield of a wrong length"),
+            (b"\0\0\0\2\0\0", "message of a wrong length"),
+        ],
+        ids=[
+            "keep-alives",
+            "unchokes",
+            "haves",
+            "unrequested blocks",
+            "extended messages",
+            "garbage",
+            "huge length",
+            "restates",
+            "piece out of range",
+            "spare bits",
+            "short message",
+        ],
+    )
+    async def test_endless_and_malformed_bytes_are_cut_off(
+        self, chunk: bytes, reason: str, level: Level
+    ) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            while True:
+                writer.write(chunk * (1 + 65536 // len(chunk)))
+                await writer.drain()
+
+        assert await outcome(behave, level) == (UNKNOWN, reason)
+
+    async def test_chokes_without_end_are_cut_off(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            send(writer, ALL)
+            while True:
+                send(writer, *[Message(Kind.UNCHOKE), Message(Kind.CHOKE)] * 100)
+                await writer.drain()
+
+        assert await outcome(behave, Level.PIECE) == (UNKNOWN, "chokes too often")
+
+    async def test_a_reset_is_no_lie(self) -> None:
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await reader.readexactly(68)
+            writer.transport.abort()
+
+        assert await outcome(behave) == (UNKNOWN, "no handshake: connection closed")

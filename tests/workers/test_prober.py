@@ -1,0 +1,274 @@
+"""Limits of the prober: where it connects, how often, and what it does without a connection."""
+
+import asyncio
+import socket
+from collections.abc import Awaitable, Iterator
+from contextlib import AsyncExitStack, ExitStack, contextmanager
+
+import pytest
+
+from tests.waiting import in_background, loop_turns
+from tests.workers.prober.peers import HASH, PIECES, greet, loopback, peer
+from tests.workers.upstreams.harness import Clock, loopback6
+from tracker.bittorrent import Address, Endpoint
+from tracker.settings.model import ProbeSettings
+from tracker.wire.endpoint import pack_address, pack_endpoint
+from tracker.wire.torrent_file import Pieces
+from tracker.workers import prober
+from tracker.workers.prober import Level, Outcome, Prober, Status, Times
+
+ENABLED = ProbeSettings(enabled=True)
+NOT_ALLOWED = (Status.SKIPPED, "address or port not allowed")
+TRIED = (Status.SKIPPED, "probed within the last hour")
+
+
+class Probes:
+    """A prober with a clock that its sleeps move forward."""
+
+    def __init__(self, settings: ProbeSettings = ENABLED, *, allow_loopback: bool = True) -> None:
+        self.clock = Clock()
+        self.counted: list[str] = []
+        self.slept: list[float] = []
+        self.prober = Prober(
+            settings,
+            self.counted.append,
+            self.clock,
+            self.sleep,
+            lambda count: count - 1,
+            Times(connect=60, handshake=60, piece=60),
+            allow_loopback=allow_loopback,
+        )
+
+    async def sleep(self, seconds: float) -> None:
+        self.slept.append(seconds)
+        self.clock.now += seconds
+        await asyncio.sleep(0)
+
+
+def endpoint(text: str, port: int = 6881) -> Endpoint:
+    address = pack_address(text)
+    assert address is not None
+    return pack_endpoint(address, port)
+
+
+@contextmanager
+def refusing() -> Iterator[Endpoint]:
+    """An endpoint that is taken, and refuses connections."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        yield loopback(taken.getsockname()[1])
+
+
+class TestTargets:
+    @pytest.mark.parametrize(
+        "text",
+        [
+            *("0.0.0.0", "10.1.2.3", "100.64.0.1", "127.0.0.1", "169.254.1.1", "172.16.0.1", "192.168.1.1"),
+            *("192.0.2.1", "198.18.0.1", "224.0.0.1", "240.0.0.1", "255.255.255.255"),
+            *("::", "::1", "fe80::1", "fc00::1", "ff02::1", "2001:db8::1", "100::1", "64:ff9b::808:808"),
+            *("2001::1", "2002:a00:1::1", "2002:808:808::1"),
+        ],
+    )
+    async def test_only_routable_addresses_are_probed(self, text: str) -> None:
+        """No Teredo and no 6to4 either, whatever address they contain."""
+        found = await Probes(allow_loopback=False).prober.check(endpoint(text), HASH)
+        assert found == NOT_ALLOWED
+
+    @pytest.mark.parametrize("text", ["127.0.0.1", "8.8.8.8", "10.0.0.1"])
+    @pytest.mark.parametrize("allow_loopback", [True, False])
+    async def test_mapped_addresses_are_not_probed(self, text: str, allow_loopback: bool) -> None:
+        mapped = Endpoint(bytes(10) + b"\xff\xff" + endpoint(text))
+        assert await Probes(allow_loopback=allow_loopback).prober.check(mapped, HASH) == NOT_ALLOWED
+
+    @pytest.mark.parametrize("text", ["10.0.0.1", "0.0.0.0", "169.254.169.254", "fe80::1", "::"])
+    async def test_loopback_for_tests_allows_no_other_address(self, text: str) -> None:
+        assert await Probes().prober.check(endpoint(text), HASH) == NOT_ALLOWED
+
+    @pytest.mark.parametrize("port", [0, 1, 22, 80, 443, 1023])
+    async def test_ports_below_1024_are_not_probed(self, port: int) -> None:
+        assert await Probes().prober.check(loopback(port), HASH) == NOT_ALLOWED
+        assert await Probes().prober.check(endpoint("8.8.8.8", port), HASH) == NOT_ALLOWED
+
+    @pytest.mark.parametrize("packed", [b"", b"\x1a\xe1", b"123\x1a\xe1", bytes(17), bytes(19)])
+    async def test_other_lengths_are_no_endpoint(self, packed: bytes) -> None:
+        assert await Probes().prober.check(Endpoint(packed), HASH) == NOT_ALLOWED
+
+    @pytest.mark.parametrize("text", ["8.8.8.8", "2a00::1"])
+    def test_routable_addresses_are_allowed(self, text: str) -> None:
+        """Asked, not tried: tests connect to loopback only."""
+        assert Probes(allow_loopback=False).prober._is_allowed(endpoint(text, 1024))
+
+    @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
+    async def test_a_peer_is_probed_over_ipv6(self) -> None:
+        async def serve(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            await greet(reader, writer)
+            writer.close()
+
+        async with await asyncio.start_server(serve, "::1", 0) as listener:
+            port = listener.sockets[0].getsockname()[1]
+            found = await Probes().prober.check(pack_endpoint(Address(bytes(15) + b"\1"), port), HASH)
+        assert found.status is Status.CONFIRMED
+
+
+class TestSettings:
+    def test_probes_are_off_by_default(self) -> None:
+        assert not ProbeSettings().enabled
+
+    async def test_a_disabled_prober_connects_to_nobody(self) -> None:
+        connections: list[object] = []
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(await greet(reader, writer))
+
+        async with peer(behave) as there:
+            found = await Probes(ProbeSettings()).prober.check(there, HASH)
+            assert found == (Status.SKIPPED, "probes are disabled") and not connections
+            assert (await Probes().prober.check(there, HASH)).status is Status.CONFIRMED
+        assert connections
+
+
+class TestPace:
+    async def test_an_endpoint_is_probed_once_an_hour(self) -> None:
+        """Also if it is unreachable, and for another torrent."""
+        probes = Probes()
+        with refusing() as there:
+            first = await probes.prober.check(there, HASH)
+            assert first == (Status.UNREACHABLE, "connection refused or no route")
+            probes.clock.now += prober.RETRY_SECONDS - 1
+            assert await probes.prober.check(there, HASH) == TRIED
+            probes.clock.now += 1
+            assert await probes.prober.check(there, HASH) == first
+
+    async def test_simultaneous_probes_of_an_endpoint_make_one_connection(self) -> None:
+        probes = Probes()
+        with refusing() as there:
+            async with asyncio.TaskGroup() as tasks:
+                found = [tasks.create_task(probes.prober.check(there, HASH)) for _ in range(5)]
+        assert sorted(task.result().status for task in found) == [*["skipped"] * 4, "unreachable"]
+
+    async def test_two_connections_start_in_a_second(self) -> None:
+        probes, times = Probes(), list[float]()
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            times.append(probes.clock.now)
+            await greet(reader, writer)
+
+        async with AsyncExitStack() as stack:
+            for _ in range(6):
+                await probes.prober.check(await stack.enter_async_context(peer(behave)), HASH)
+        assert times == [1000.0, 1000.5, 1001.0, 1001.5, 1002.0, 1002.5]
+
+    async def test_waiting_probes_keep_the_pace_too(self) -> None:
+        probes = Probes()
+        with refusing() as one, refusing() as two, refusing() as three:
+            async with asyncio.TaskGroup() as tasks:
+                for there in (one, two, three):
+                    tasks.create_task(probes.prober.check(there, HASH))
+        assert probes.slept == [0.0, 0.5, 0.5]
+        assert probes.counted == ["probes.unreachable"] * 3
+
+    async def test_tried_endpoints_are_forgotten_after_an_hour(self) -> None:
+        """At two a second the table holds 7,200 entries at most."""
+        probes = Probes()
+        for _ in range(20):
+            with refusing() as there:
+                await probes.prober.check(there, HASH)
+        assert 0 < len(probes.prober._tried) <= 20
+        probes.clock.now += prober.RETRY_SECONDS
+        with refusing() as there:
+            await probes.prober.check(there, HASH)
+        assert list(probes.prober._tried) == [there]
+
+    async def test_the_number_of_waiting_probes_is_bounded(self) -> None:
+        probes = Probes()
+        probes.prober._sleep = forever
+        waiting = [probes.prober.check(loopback(20_000 + at), HASH) for at in range(prober.MAX_QUEUED)]
+        async with in_background(*map(_ignored, waiting)):
+            await loop_turns(3)
+            found = await probes.prober.check(loopback(40_000), HASH)
+        assert found == (Status.SKIPPED, "too many probes are waiting")
+
+    async def test_a_probe_that_is_cancelled_while_it_waits_was_none(self) -> None:
+        probes = Probes()
+        probes.prober._sleep = forever
+        with refusing() as there:
+            async with in_background(_ignored(probes.prober.check(there, HASH))):
+                await loop_turns(3)
+                assert await probes.prober.check(there, HASH) == TRIED
+            probes.prober._sleep = probes.sleep
+            assert (await probes.prober.check(there, HASH)).status is Status.UNREACHABLE
+
+
+async def _ignored(checking: Awaitable[Outcome]) -> None:
+    await checking
+
+
+async def forever(_: float) -> None:
+    await asyncio.Event().wait()
+
+
+class TestWithoutAConnection:
+    async def test_a_v2_torrent_has_no_piece_to_check(self) -> None:
+        """Nor has one without its .torrent file. The endpoint remains unprobed."""
+        probes = Probes()
+        with refusing() as there:
+            found = await probes.prober.check(there, HASH, Level.PIECE)
+            assert found == (Status.UNKNOWN, "no SHA-1 hashes of its pieces")
+            assert (await probes.prober.check(there, HASH)).status is Status.UNREACHABLE
+
+    @pytest.mark.parametrize(("excess", "status"), [(0, Status.UNREACHABLE), (1, Status.UNKNOWN)])
+    async def test_a_piece_may_have_4_mib(self, excess: int, status: Status) -> None:
+        length = prober.MAX_PIECE_LENGTH + excess
+        with refusing() as there:
+            found = await Probes().prober.check(there, HASH, Level.PIECE, Pieces(length, length, bytes(20)))
+        assert found.status is status
+
+    async def test_a_peer_behind_a_firewall_is_unreachable(self) -> None:
+        """A full accept queue does not answer, as a firewall that drops packets."""
+        quick = Prober(ENABLED, lambda _: None, times=Times(connect=0.3), allow_loopback=True)
+        with socket.socket() as full, ExitStack() as stack:
+            full.bind(("127.0.0.1", 0))
+            full.listen(0)
+            for _ in range(4):
+                waiting = stack.enter_context(socket.socket())
+                waiting.setblocking(False)
+                waiting.connect_ex(full.getsockname())
+            found = await quick.check(loopback(full.getsockname()[1]), HASH)
+        assert found == (Status.UNREACHABLE, "connection timed out")
+
+    async def test_our_own_errors_say_nothing_about_the_peer(self) -> None:
+        resource = pytest.importorskip("resource")
+        probes = Probes()
+        soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+        with refusing() as there:
+            resource.setrlimit(resource.RLIMIT_NOFILE, (3, hard))
+            try:
+                found = await probes.prober.check(there, HASH)
+            finally:
+                resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+        assert found == (Status.UNKNOWN, "no connection possible from here")
+
+
+async def test_each_outcome_is_counted() -> None:
+    probes = Probes()
+
+    async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await greet(reader, writer)
+
+    async with peer(behave) as there:
+        for level in (Level.HANDSHAKE, Level.PIECE, Level.HANDSHAKE):
+            await probes.prober.check(there, HASH, level)
+    assert probes.counted == ["probes.confirmed", "probes.unknown", "probes.skipped"]
+
+
+async def test_the_random_piece_is_one_of_the_torrent() -> None:
+    chosen: list[int] = []
+
+    def choose(count: int) -> int:
+        chosen.append(count)
+        return count - 1
+
+    with refusing() as there:
+        quick = Prober(ENABLED, lambda _: None, randbelow=choose, allow_loopback=True)
+        await quick.check(there, HASH, Level.PIECE, PIECES)
+    assert chosen == [71]

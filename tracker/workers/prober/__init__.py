@@ -1,0 +1,159 @@
+"""Connects to peers to check what they announce: that they answer for a torrent, show all its pieces, or send one.
+
+Every peer may announce any port, so a probe must harm no third party: only routable addresses, no port below 1024, one
+connection per endpoint and hour, two per second in all. An encryption-only client closes a plain connection exactly as
+a client without the torrent does, so a missing handshake proves nothing. Only what the protocol proves is a lie.
+
+All times and all bytes read are bounded. A connection lasts at most 70 s, so at most 140 are open, each with at most
+0.5 MB.
+"""
+
+import asyncio
+import errno
+import secrets
+import time
+from collections.abc import Awaitable, Callable
+from enum import StrEnum
+from ipaddress import ip_address
+
+from tracker.bittorrent import Endpoint, InfoHash, PeerId, is_routable
+from tracker.settings.model import ProbeSettings
+from tracker.wire.endpoint import format_address
+from tracker.wire.torrent_file import Pieces
+from tracker.workers.prober.examination import READ_BYTES, Connection, Examination, Outcome, Status, Times
+
+__all__ = ["Level", "Outcome", "Prober", "Status", "Times"]
+
+MIN_PORT = 1024
+RETRY_SECONDS = 3600.0
+CONNECTS_PER_SECOND = 2
+MAX_QUEUED = 120
+"""Probes that wait for their turn: a minute of them."""
+MAX_PIECE_LENGTH = 4 * 1024 * 1024
+
+_6TO4 = b"\x20\x02"
+_UNREACHABLE = frozenset(
+    {errno.ECONNREFUSED, errno.ECONNRESET, errno.EHOSTDOWN, errno.EHOSTUNREACH, errno.ETIMEDOUT}
+)
+"""Errors of the peer. Others, such as too many open files or no IPv6 here, say nothing about it."""
+
+
+class Level(StrEnum):
+    HANDSHAKE = "handshake"
+    """The peer answers a handshake for the torrent. Given its pieces, it must also show all of them."""
+    PIECE = "piece"
+    """It sends a random piece with the right SHA-1 hash."""
+
+
+class Prober:
+    """One for the whole process, as the limits apply to all its probes.
+
+    ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow`` chooses the piece. ``allow_loopback`` is for
+    tests.
+    """
+
+    def __init__(
+        self,
+        settings: ProbeSettings,
+        count: Callable[[str], None],
+        monotonic: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+        randbelow: Callable[[int], int] = secrets.randbelow,
+        times: Times | None = None,
+        *,
+        allow_loopback: bool = False,
+    ) -> None:
+        self._settings = settings
+        self._count = count
+        self._monotonic = monotonic
+        self._sleep = sleep
+        self._randbelow = randbelow
+        self._times = times or Times()
+        self._allow_loopback = allow_loopback
+        self._peer_id = PeerId(b"-SK0001-" + secrets.token_hex(6).encode())
+        self._turns = asyncio.Lock()
+        self._next_turn = 0.0
+        self._queued: set[Endpoint] = set()
+        self._tried: dict[Endpoint, float] = {}
+        """The time of the last connection, oldest first. The pace bounds it: 7,200 in an hour."""
+
+    async def check(
+        self,
+        endpoint: Endpoint,
+        info_hash: InfoHash,
+        level: Level = Level.HANDSHAKE,
+        pieces: Pieces | None = None,
+    ) -> Outcome:
+        """Probes a peer. Never raises for what the peer does.
+
+        ``endpoint`` must be where the peer's announce came from, with the port it announced. ``pieces`` are for a peer
+        that announced ``left=0``; without them any peer with the torrent is confirmed, and level ``piece`` cannot be
+        checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
+        """
+        outcome = await self._check(endpoint, info_hash, level, pieces)
+        self._count(f"probes.{outcome.status}")
+        return outcome
+
+    async def _check(
+        self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None
+    ) -> Outcome:
+        if not self._settings.enabled:
+            return Outcome(Status.SKIPPED, "probes are disabled")
+        if not self._is_allowed(endpoint):
+            return Outcome(Status.SKIPPED, "address or port not allowed")
+        piece = None
+        if level is Level.PIECE:
+            if pieces is None:
+                return Outcome(Status.UNKNOWN, "no SHA-1 hashes of its pieces")
+            piece = pieces.piece(self._randbelow(pieces.count))
+            if piece.length > MAX_PIECE_LENGTH:
+                return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
+        if endpoint in self._queued or self._was_tried(endpoint):
+            return Outcome(Status.SKIPPED, "probed within the last hour")
+        if len(self._queued) >= MAX_QUEUED:
+            return Outcome(Status.SKIPPED, "too many probes are waiting")
+        await self._take_turn(endpoint)
+        return await self._connect(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
+
+    def _is_allowed(self, endpoint: Endpoint) -> bool:
+        address, port = endpoint[:-2], int.from_bytes(endpoint[-2:], "big")
+        if port < MIN_PORT or len(address) not in (4, 16):
+            return False
+        if self._allow_loopback and ip_address(address).is_loopback:
+            return True
+        # A 6to4 address contains the IPv4 address of another host, its router.
+        return is_routable(address) and not address.startswith(_6TO4)
+
+    def _was_tried(self, endpoint: Endpoint) -> bool:
+        oldest = self._monotonic() - RETRY_SECONDS
+        while self._tried and next(iter(self._tried.values())) <= oldest:
+            del self._tried[next(iter(self._tried))]
+        return endpoint in self._tried
+
+    async def _take_turn(self, endpoint: Endpoint) -> None:
+        """Waits until the next connection may start."""
+        self._queued.add(endpoint)
+        try:
+            async with self._turns:
+                await self._sleep(max(0.0, self._next_turn - self._monotonic()))
+                now = self._monotonic()
+                self._next_turn = now + 1 / CONNECTS_PER_SECOND
+                self._tried[endpoint] = now
+        finally:
+            self._queued.discard(endpoint)
+
+    async def _connect(self, endpoint: Endpoint, examination: Examination) -> Outcome:
+        host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
+        try:
+            async with asyncio.timeout(self._times.connect):
+                reader, writer = await asyncio.open_connection(host, port, limit=READ_BYTES)
+        except TimeoutError:
+            return Outcome(Status.UNREACHABLE, "connection timed out")
+        except OSError as error:
+            if error.errno in _UNREACHABLE:
+                return Outcome(Status.UNREACHABLE, "connection refused or no route")
+            return Outcome(Status.UNKNOWN, "no connection possible from here")
+        try:
+            return await examination.run(Connection(reader, writer), self._times)
+        finally:
+            writer.transport.abort()
