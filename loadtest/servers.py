@@ -76,7 +76,7 @@ class Server:
 
     def client(self) -> "redis.Redis":
         """A blocking client: for fixtures and for tests that have no loop."""
-        # It does not say who it is: for that each connection would look through the installed packages.
+        # Without driver_info, which would make each connection search the installed packages.
         return redis.Redis.from_url(self.url, driver_info=None)
 
     def start(self) -> "Server":
@@ -157,7 +157,7 @@ def start_system_redis(directory: Path, *options: str, tls: bool = True) -> Serv
             server.tls_port, server.ca_file = free_port(), _make_certificate(directory)
         try:
             return server.start()
-        except RuntimeError:  # somebody took the port between our look and the server's bind
+        except RuntimeError:  # another process took the port before the server did
             if attempt == 4 or "in use" not in server.log:
                 raise
     raise AssertionError("unreachable")

@@ -1,6 +1,6 @@
-"""Names for addresses in a program whose local symbols were stripped: the exported function before them.
+"""Finds a function name for an address in a stripped program: the exported function before it.
 
-A store is linked so; perf names its exported functions, and of all others only tells where in the file they lie.
+The store's binary has no local symbols. So perf names only its exported functions, and gives file offsets for others.
 """
 
 import struct

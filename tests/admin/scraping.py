@@ -1,4 +1,4 @@
-"""A whole tracker in this process, with announces, and what Prometheus reads from it meanwhile."""
+"""Runs a tracker in this process with announces, and scrapes its metrics as Prometheus does."""
 
 import asyncio
 import gc

@@ -71,7 +71,7 @@ async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
 
 @pytest.fixture
 def jobs(store: Store) -> Jobs:
-    """The queues, as another process sees them."""
+    """The job queues, as another process opens them."""
     return jobs_of(store, clock=time.time)
 
 

@@ -245,7 +245,7 @@ def test_a_reload_drops_no_connection_and_names_ignored_settings(start: Any) -> 
 
 
 def test_closing_the_terminal_ends_the_tracker(tmp_path: Path, redis_url: str, prefix: str) -> None:
-    """Without a terminal SIGHUP means the end: nobody could stop the tracker with Ctrl-C."""
+    """SIGHUP of a closed terminal ends the tracker. Otherwise Ctrl-C could no longer stop it."""
     ours, theirs = pty.openpty()
     code = (
         "import os, fcntl, sys, termios; os.setsid(); fcntl.ioctl(0, termios.TIOCSCTTY, 0); "

@@ -75,7 +75,7 @@ class Store(RealStore):
         return {k.decode(): v if k in (b"endpoints", b"key") else v.decode() for k, v in row.items()}
 
     async def pass_time(self, seconds: float) -> None:
-        """Time passes while a tracker runs: its heartbeat goes on."""
+        """Advances the clock while a tracker runs and sends heartbeats."""
         self.clock.now += seconds
         await self.redis.set(self.keys.heartbeat(), int(self.clock.now))
 

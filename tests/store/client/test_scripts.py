@@ -43,11 +43,11 @@ LETS_OTHERS_SHRINK = {
     "acknowledge",
     "work_release",
 }
-"""What frees memory runs as jobs: they must start and end where the store is full."""
-LETS_PEOPLE_IN = {"sign_in"}
-"""Whoever makes room has to come in: at most 1000 sessions of a few hundred bytes."""
+"""Jobs free memory, so their scripts must run in a full store."""
+SIGNS_IN = {"sign_in"}
+"""Operators must be able to sign in to a full store. It adds at most 1,000 sessions of a few hundred bytes."""
 ONLY_READS = {"scrape", "search"}
-"""The admin of a full store has to find what to remove; replicas may run these too."""
+"""Operators must be able to search a full store. Replicas may run these scripts too."""
 
 
 def test_scripts_are_found() -> None:
@@ -71,7 +71,7 @@ def has_a_whole_head(name: str) -> bool:
         line for line in rest[: [*rest, ""].index(next(x for x in rest if not x.startswith("--")))]
     )
     whole = head.startswith(f"-- {name}.lua: ") and "KEYS[1]   the prefix" in head and "Answer" in head
-    allowed = SHRINKS_OR_REPAIRS | LETS_OTHERS_SHRINK | LETS_PEOPLE_IN
+    allowed = SHRINKS_OR_REPAIRS | LETS_OTHERS_SHRINK | SIGNS_IN
     flags = " flags=allow-oom" if name in allowed else " flags=no-writes" if name in ONLY_READS else ""
     return whole and first == f"#!lua{flags}"
 

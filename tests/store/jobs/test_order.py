@@ -11,8 +11,8 @@ from tests.store.jobs.harness import check_queue_is_sound, claim, claim_one, end
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import Claimed
 
-POINT, AFTER_FRESH = 60.0, 21 * 60.0
-"""Seconds of waiting that a point of priority is worth, and that a retry comes after fresh jobs."""
+POINT, RETRY_PENALTY = 60.0, 21 * 60.0
+"""Seconds of waiting that equal a point of priority, and the penalty of a retry (s)."""
 
 
 async def order(jobs: Jobs, most: int = 100) -> list[str]:
@@ -100,7 +100,7 @@ class Model:
     def next(self, now: float, most: int) -> list[str]:
         def due(id: str) -> float:
             priority, run_after, retry = self.waiting[id]
-            return run_after - priority * POINT + retry * AFTER_FRESH
+            return run_after - priority * POINT + retry * RETRY_PENALTY
 
         ripe = [id for id, (_, run_after, _) in self.waiting.items() if run_after <= now]
         return sorted(ripe, key=lambda id: (due(id), int(id)))[:most]

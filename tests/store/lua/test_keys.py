@@ -1,6 +1,6 @@
-"""Which keys each script touches beyond those of one torrent: a cluster needs to know before it can split torrents up.
+"""Lists the keys that each script uses besides those of one torrent. A cluster that splits torrents needs this list.
 
-Read from the scripts: each key is the prefix ``P`` joined to literals and values. A script gets its keys no other way.
+The test reads the scripts: they build every key from the prefix ``P``, literals and values.
 """
 
 import re
@@ -35,7 +35,7 @@ OF_A_TORRENT = frozenset(
         "i:unique:torrents.*",
     ]
 )
-"""They hold an info hash or the id of a torrent."""
+"""Their names contain an info hash or a torrent id."""
 
 OF_A_PROJECT = "w:*"
 """All keys of a project of work distribution begin so."""
@@ -103,15 +103,15 @@ BEYOND: dict[str, str] = {
     "work_release": "count:* known: w:* w:blocked",
     "work_save": "w w:*",
 }
-"""By script. A key that ends in * or : stands for all keys that begin so.
+"""Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
-``cleanup``, ``forget_markers`` and ``rename_unique`` get the names of their keys, which is the lone *.
+``cleanup``, ``forget_markers`` and ``rename_unique`` get key names as arguments: *.
 """
 
 
 def keys_of(text: str) -> set[str]:
-    """The keys that a script builds, with * for what is not a literal."""
+    """Returns the keys that a script builds, with * for each value."""
     code = re.sub(r"--.*", "", text)
     joined = (re.findall(TOKEN, expression) for expression in KEY.findall(code))
     return {"".join(part[1:-1] if part[0] == "'" else "*" for part in parts) for parts in joined}

@@ -12,7 +12,7 @@ _EXPORT = (
 
 
 async def export(store: Store, *figures: tuple[int, str | bytes, int], most: int = 100_000) -> None:
-    """``figures`` are (minute, statistic, count); ``most`` is how many may wait."""
+    """``figures`` are (minute, statistic, count); ``most`` is the maximum that may wait."""
     argv = [part for figure in figures for part in figure]
     await Script(store.connection.command, store.keys.prefix, _EXPORT)([most, *argv])
 

@@ -1,4 +1,4 @@
-"""A full store: joins are refused; whatever keeps or frees memory goes on."""
+"""A full store refuses joins. Everything that needs no memory or frees memory continues."""
 
 import asyncio
 from collections.abc import AsyncIterator, Callable
@@ -133,7 +133,7 @@ async def test_peers_that_leave_make_room_for_joins(full: Store) -> None:
 
 
 async def test_counters_are_written(full: Store) -> None:
-    """Above all the refusals, which the operator has to see."""
+    """Especially the refusals, which operators must see."""
     full.counters.count("requests", by=3)
     full.counters.count("failures.store full")
     await full.counters.flush()
@@ -141,7 +141,7 @@ async def test_counters_are_written(full: Store) -> None:
     assert await full.redis.hgetall(full.keys.failures()) == {b"store full": b"1"}
 
 
-async def test_the_heartbeat_goes_on(full: Store) -> None:
+async def test_the_heartbeat_continues(full: Store) -> None:
     await full.reaping.heartbeat()
     full.clock.now += 5
     assert await full.reaping.heartbeat() == 0

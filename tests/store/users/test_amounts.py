@@ -96,7 +96,7 @@ async def test_an_account_stays_complete_whatever_its_fields_held(
 async def test_any_multiplier_leaves_an_announce_complete(
     private: Store, name: str, held: str, uploaded: int, downloaded: int
 ) -> None:
-    """0 times `inf` is no number: an announce that moved nothing one way was applied by half."""
+    """0 times `inf` is not a number. An announce without upload or download was once applied in part."""
     await private.announce(update(1, "s", passkey=ALICE))
     await private.redis.hset(private.keys.torrent(info_hash(1)), name, held)
     private.clock.now += 10

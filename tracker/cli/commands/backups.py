@@ -31,7 +31,7 @@ def backup(
         str,
         typer.Argument(
             metavar="FILE|FOLDER/",
-            help="In a folder, the file is named after the time. FOLDER/ is created if missing.",
+            help="FOLDER/ is created if missing; the file in it is named after the current time.",
         ),
     ],
     as_json: AsJson = False,

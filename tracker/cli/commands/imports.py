@@ -55,8 +55,8 @@ def import_records(
 ) -> None:
     """Import .torrent files, or torrents, users, denials and clients from files of `tracker export`.
 
-    Known records are updated, so an import can be repeated; empty fields are unchanged. Each record that cannot be read
-    or imported is a line on standard error; then the exit code is 1 after the rest is done.
+    Known records are updated, so an import can be repeated. Empty fields are unchanged. Records that cannot be read or
+    imported are reported on standard error, one per line; the others are imported, and the exit code is 1.
     """
     if what is not None and what not in _WHAT:
         raise typer.BadParameter(f"--what must be {', '.join(_WHAT)}")

@@ -1,9 +1,9 @@
 """Loads the Lua scripts in lua/ and calls them by name.
 
-A script is one file per verb; ``--@ include FILE`` pulls in a fragment that several verbs share, and that may pull in
-others. Every script takes the key prefix as its one key, so that on a cluster a shard's prefix decides the slot. A
-server that lost its scripts (restart, SCRIPT FLUSH, failover) gets them again and the call is repeated: NOSCRIPT says
-that nothing was run. Where that is lost at once too, the call carries the script with it.
+Each script is a file. ``--@ include FILE`` includes a fragment that several scripts share; fragments may include
+others. The only key of every script is the key prefix, so on a cluster the prefix of a shard decides the slot. If a
+server has lost its scripts (restart, SCRIPT FLUSH, failover), it replies NOSCRIPT and has executed nothing: the script
+is loaded and called again. If it is lost again at once, the call contains the script itself.
 """
 
 import hashlib

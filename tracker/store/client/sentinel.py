@@ -1,12 +1,12 @@
-"""Connects to the server that Sentinels name as the master, and to no other.
+"""Connects only to the server that the sentinels report as the master.
 
-redis-py's Sentinel makes the connections. This module changes what would lose writes in a failover:
+redis-py's Sentinel makes the connections. This module differs where redis-py would lose writes in a failover:
 
-- redis-py asks one sentinel after another, and waits for each that is gone. Here all are asked at once, and the latest
-  failover counts.
-- redis-py believes the sentinels. Here the server itself must confirm that it is a master.
-- redis-py stays connected until a connection breaks, while a replaced master accepts writes for some seconds more,
-  all of which are lost. Here the sentinels are asked all the time (Connection.follow).
+- redis-py asks one sentinel after another, and waits for each unreachable one. Here all are asked at once, and the
+  reply with the latest failover counts.
+- redis-py trusts the sentinels. Here the server itself must confirm that it is a master.
+- redis-py stays connected until a connection breaks. A replaced master accepts writes for some more seconds, and they
+  are lost. Here the sentinels are asked several times a second (Connection.follow).
 """
 
 import asyncio

@@ -65,8 +65,8 @@ class Reaping:
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
         """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number.
 
-        Usually none: the caller that triggered the expiry event has already removed the peer. Where no peers are
-        remembered, one EXISTS for all of them tells.
+        Usually none: the caller that triggered the expiry event has already removed the peer. If no peers are
+        remembered, one EXISTS checks all of them.
         """
         rules = self._rules.current
         if not peers or not (rules.reaping[0] or await self._are_there(peers)):
@@ -196,7 +196,7 @@ class Reaping:
         return int(value) if value and value.isdigit() else None
 
     async def set_due_cursor(self, deadline: int) -> None:
-        with suppress(OutOfMemoryError):  # it only saves the next start a look at lists that are gone
+        with suppress(OutOfMemoryError):  # without it the next start checks some deleted lists again
             await self._connection.command("SET", self._keys.due_cursor(), deadline)
 
 

@@ -1,5 +1,5 @@
--- rebuild.lua: builds a swarm anew from the hashes of its peers, O(swarm). Only writes of other programs make it
--- necessary. A fragment of sweep.lua, after recount.lua, array_insert.lua and torrent_save.lua.
+-- rebuild.lua: rebuilds a swarm from the hashes of its peers, O(swarm). It is needed only after other programs changed
+-- keys. A fragment of sweep.lua, after recount.lua, array_insert.lua and torrent_save.lua.
 
 -- Deletes the addresses of a swarm, and subtracts them from the counts of all swarms.
 local function drop_addresses(t)

@@ -1,11 +1,11 @@
 #!lua
--- score.lua: ends scorings. Each is written wholly, and only if its worker still has the lease.
+-- score.lua: stores the results of scorings. Each is stored completely, and only if its worker still has the lease.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] how often a torrent counts as scored (s)
 -- ARGV[3]   points kept in a torrent's history (0: no history)
--- ARGV[4..] seven for each: id, info hash, token, its new score ('drop': it leaves the ranking; 'back': it was not
---   scored and is free again), how many of its `new` and how many peers the scoring took into account, how many peers
---   another tracker knows ('' when none was asked or answered)
+-- ARGV[4..] seven for each torrent: id, info hash, token, new score ('drop': it leaves the ranking; 'back': it was not
+--   scored, only its lease ends), the `new` and the peers that the scoring used, peers that another tracker reported
+--   ('' if none was asked or replied)
 -- Answer    { how many count as scored, ids whose result is void: the lease was lost, or the torrent is deleted }
 local P, call = KEYS[1], redis.call
 local now, once_in, points = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])

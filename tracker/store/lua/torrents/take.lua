@@ -1,6 +1,6 @@
 #!lua
--- take.lua: takes torrents to be scored: half of the turns go to those that wait longest, half by score times time
--- waited.
+-- take.lua: takes torrents to be scored. Half of them are those that wait longest, the other half are chosen by score
+-- times waiting time.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2] interval between two scorings of a torrent (s)   ARGV[3] length of the lease (s)
 -- ARGV[4]   how many   ARGV[5] how many of them by time waited   ARGV[6] a random integer
@@ -8,10 +8,10 @@
 -- Answer    one list for each: { id, token, info hash, score, seeders, leechers, new, seconds waited, peers elsewhere
 --   }; for one torrent that is leased, the seconds until its lease ends
 --
--- A torrent is due an interval after it was last scored, so the due ones are the first in `i:processed`. An index by
--- score times time waited would change every second: instead each such turn goes to the best of a few that are drawn at
--- random. Random draws are deliberate: if the best always had this half, the half by time waited would go to the others
--- and make up for it, and twice the score would gain almost nothing.
+-- A torrent is due an interval after its last scoring, so the due ones are the first in `i:processed`. An index by
+-- score times waiting time would change every second. Instead a few due torrents are drawn at random, and the best of
+-- them is taken. The draw must be random: if the best always had this half, the other half would serve the others and
+-- cancel the advantage of a high score.
 local P, call = KEYS[1], redis.call
 local now, interval, lease_for = tonumber(ARGV[1]), tonumber(ARGV[2]), tonumber(ARGV[3])
 local wanted, by_waiting = tonumber(ARGV[4]), tonumber(ARGV[5])
