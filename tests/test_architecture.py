@@ -27,7 +27,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "wire": NOUNS,
     "geoip": (),
     # The operating system, and the settings.
-    "system": ("errors", "settings.types"),
+    "system": (*NOUNS, "settings.types"),
     "settings": ("errors", "wire"),
     # All Redis commands. Each subject may import the client, the schema, and the subjects listed here.
     "store.schema": NOUNS,
@@ -53,15 +53,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime": (*NOUNS, "settings", "store", "system", "valkey"),
     "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
     # Operations of the API, the dashboard and the command line.
-    "operations": (*NOUNS, "geoip", "store", "wire"),
+    "operations": (*NOUNS, "geoip", "store", "system", "wire"),
     # The admin port.
     "admin.http": (*NOUNS, "system"),
     "admin.world": ("geoip",),
-    "admin.context": ("geoip", "runtime", "settings", "store"),
+    "admin.context": ("geoip", "runtime", "settings", "store", "system"),
     "admin.auth": (*NOUNS, "admin.context", "admin.http", "store"),
     "admin.metrics": (*NOUNS, "admin.context", "runtime", "store"),
-    "admin.pages": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store"),
-    "admin.api": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store"),
+    "admin.pages": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),
+    "admin.api": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),
     "admin.server": ("admin", "settings", "system"),
     # On top: the processes, and the command line.
     "app": (

@@ -1,4 +1,5 @@
 from collections.abc import AsyncIterator
+from pathlib import Path
 
 import bencodepy
 import pytest
@@ -11,6 +12,12 @@ from tracker.geoip import GeoIP
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents.torrents import Peer, Torrent
+from tracker.system.torrent_files import TorrentFiles
+
+
+@pytest.fixture
+def files(tmp_path: Path) -> TorrentFiles:
+    return TorrentFiles(tmp_path, enabled=True)
 
 
 @pytest.fixture
@@ -29,16 +36,16 @@ HYBRID = {
 }
 
 
-async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store) -> None:
+async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store, files: TorrentFiles) -> None:
     data = bencodepy.encode({b"info": HYBRID})
-    added = await operations.add_file(store.torrents, data)
+    added = await operations.add_file(store.torrents, data, files=files)
     assert [(each.new, each.name) for each in added] == [(True, "a film"), (True, "a film")]
     for each in added:
         found = await store.torrents.get(each.info_hash)
         assert found is not None and found.name == "a film" and not found.private
         assert (found.size, found.labels) == (5, ())
     again = await operations.add_file(
-        store.torrents, data, name="another name", private=True, labels=["films 4k"]
+        store.torrents, data, files=files, name="another name", private=True, labels=["films 4k"]
     )
     assert [each.new for each in again] == [False, False]
     found = await store.torrents.get(added[0].info_hash)
@@ -46,11 +53,43 @@ async def test_a_hybrid_file_is_registered_under_both_hashes(store: Store) -> No
     assert (found.size, found.labels) == (5, ("films", "4k"))
 
 
-async def test_an_invalid_torrent_file_is_refused(store: Store) -> None:
+async def test_a_file_is_kept_without_announce_urls_until_its_torrent_is_removed(
+    store: Store, files: TorrentFiles
+) -> None:
+    bare = bencodepy.encode({b"info": HYBRID, b"piece layers": {}})
+    whole = {b"announce": b"http://x/secret", b"comment": b"c", b"info": HYBRID, b"piece layers": {}}
+    added = await operations.add_file(store.torrents, bencodepy.encode(whole), files=files)
+    assert [files.read(each.info_hash) for each in added] == [bare, bare]
+    first, second = (each.info_hash for each in added)
+    assert await operations.remove_torrent(store.torrents, files, first)
+    assert (files.read(first), files.read(second)) == (None, bare)
+    assert not await operations.remove_torrent(store.torrents, files, first)
+
+
+async def test_a_file_that_cannot_be_kept_registers_nothing(store: Store, tmp_path: Path) -> None:
+    (tmp_path / "torrents").write_text("in the way")
+    with pytest.raises(ClientError, match=r"cannot keep the \.torrent file"):
+        await operations.add_file(
+            store.torrents, bencodepy.encode({b"info": HYBRID}), files=TorrentFiles(tmp_path, enabled=True)
+        )
+    assert await store.torrents.count() == 0
+
+
+async def test_files_of_torrents_that_a_site_removed_are_found(store: Store, files: TorrentFiles) -> None:
+    added = await operations.add_file(store.torrents, bencodepy.encode({b"info": HYBRID}), files=files)
+    first, second = (each.info_hash for each in added)
+    assert [each async for each in operations.stale_files(store.torrents, files, delete=True)] == []
+    await store.redis.delete(store.keys.info_hash(first))
+    assert [each async for each in operations.stale_files(store.torrents, files)] == [first]
+    assert [each async for each in operations.stale_files(store.torrents, files, delete=True)] == [first]
+    assert files.read(first) is None and files.read(second) is not None
+
+
+async def test_an_invalid_torrent_file_is_refused(store: Store, files: TorrentFiles) -> None:
     with pytest.raises(ClientError, match="not a well-formed"):
-        await operations.add_file(store.torrents, b"d4:info")
+        await operations.add_file(store.torrents, b"d4:info", files=files)
     with pytest.raises(ClientError, match="too large"):
-        await operations.add_file(store.torrents, bytes(101), max_bytes=100)
+        await operations.add_file(store.torrents, bytes(101), files=files, max_bytes=100)
 
 
 async def test_disabling_sets_a_reason_and_enabling_clears_it(store: Store) -> None:

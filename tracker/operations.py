@@ -2,7 +2,7 @@
 
 import asyncio
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from typing import Literal
@@ -15,6 +15,7 @@ from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Peer, Torrent, Torrents
+from tracker.system.torrent_files import SHARDS, TorrentFiles
 from tracker.wire.endpoint import format_endpoint
 from tracker.wire.peer_id import client_name
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
@@ -28,6 +29,7 @@ State = Literal["registered", "disabled", "denied", "unregistered"]
 # One file at a time: parsing a large one takes much memory, and blocks the interpreter for seconds.
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
+_FILES_A_CALL = 500
 _MAX_NUMBER = 10**16
 """Larger numbers were not written by the tracker, whose own end at 2^53."""
 
@@ -85,12 +87,13 @@ async def add_file(
     private: bool = False,
     labels: Sequence[str] | None = None,
     reset_score: bool = False,
+    files: TorrentFiles,
     max_bytes: int = MAX_BYTES,
 ) -> list[Added]:
     """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash.
 
-    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. Raises
-    ClientError for an invalid file.
+    ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. The
+    file is kept in ``files`` if they are enabled. Raises ClientError for an invalid file, and if it cannot be kept.
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
@@ -100,6 +103,8 @@ async def add_file(
         size=found.size_bytes,
         labels=labels,
     )
+    for info_hash in found.announce_hashes:
+        await loop.run_in_executor(_READER, keep_file, files, info_hash, found.bare)
     return [
         await add_torrent(torrents, info_hash, fields, reset_score=reset_score)
         for info_hash in found.announce_hashes
@@ -112,6 +117,35 @@ async def add_torrent(
     """Registers an info hash, or changes the fields of a known one. Raises ClientError as Torrents.add does."""
     torrent_id, new = await torrents.add(info_hash, fields, reset_score=reset_score)
     return Added(info_hash, torrent_id, new, fields.get("name", ""))
+
+
+def keep_file(files: TorrentFiles, info_hash: InfoHash, bare: bytes) -> None:
+    """Blocks. Raises ClientError if the file cannot be written."""
+    try:
+        files.keep(info_hash, bare)
+    except OSError as error:
+        raise ClientError(f"cannot keep the .torrent file: {error.strerror or error}") from error
+
+
+async def remove_torrent(torrents: Torrents, files: TorrentFiles, info_hash: InfoHash) -> bool:
+    """Unregisters a torrent and deletes its kept file. False if it was not registered."""
+    removed = await torrents.remove(info_hash)
+    await asyncio.to_thread(files.delete, info_hash)
+    return removed
+
+
+async def stale_files(
+    torrents: Torrents, files: TorrentFiles, *, delete: bool = False
+) -> AsyncIterator[InfoHash]:
+    """Kept .torrent files whose torrent is not registered, such as those of torrents that a site removed."""
+    for shard in range(SHARDS):
+        listed = await asyncio.to_thread(files.listed, shard)
+        for first in range(0, len(listed), _FILES_A_CALL):
+            batch = listed[first : first + _FILES_A_CALL]
+            for info_hash in set(batch) - await torrents.registered(batch):
+                if delete:
+                    await asyncio.to_thread(files.delete, info_hash)
+                yield info_hash
 
 
 def parse_hash(text: str) -> InfoHash:

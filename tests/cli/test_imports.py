@@ -71,6 +71,27 @@ def test_thousands_of_files_can_be_imported_twice(
     assert found == {(f"torrent {number}", 3) for number in range(2000)}
 
 
+def test_files_are_kept_and_stale_ones_found(
+    tracker: Command, tmp_path: Path, keys: "Redis", prefix: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("TRACKER_DATA__DIRECTORY", str(tmp_path / "data"))
+    many_files(tmp_path / "files", 4)
+    tracker("torrent", "add", "files/0/0.torrent")
+    assert not (tmp_path / "data").exists()
+    monkeypatch.setenv("TRACKER_TORRENTS__KEEP_FILES", "true")
+    tracker("torrent", "add", "files/0/0.torrent")
+    tracker("import", "files/1", "--dry-run")
+    assert len(list((tmp_path / "data").rglob("*.torrent"))) == 1
+    tracker("import", "files")
+    kept = sorted(path.stem for path in (tmp_path / "data").rglob("*.torrent"))
+    assert kept == sorted(str(row["info_hash"]) for row in lines(tracker, "export"))
+    tracker("torrent", "remove", kept[0])
+    keys.delete(f"{prefix}info_hash:{kept[1]}")
+    assert f"1 .torrent files without a torrent: {kept[1]}" in tracker("cleanup").stdout
+    assert "1 .torrent files without a torrent, 1 deleted" in tracker("cleanup", "--delete", "--yes").stdout
+    assert sorted(path.stem for path in (tmp_path / "data").rglob("*.torrent")) == kept[2:]
+
+
 def test_unreadable_files_are_reported_and_the_others_imported(tracker: Command, tmp_path: Path) -> None:
     folder = many_files(tmp_path / "files", 20)
     (folder / "broken.torrent").write_bytes(b"d4:infoi1ee")

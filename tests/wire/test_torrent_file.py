@@ -15,6 +15,7 @@ from tracker.wire.torrent_file import (
     TorrentFile,
     parse_pieces,
     parse_torrent_file,
+    with_announce_url,
 )
 
 PIECES = b"\x11" * 20
@@ -63,6 +64,7 @@ def test_a_file_made_by_libtorrent_has_the_same_fields(
         (tmp_path / name).write_bytes(content)
     entries = [lt.create_file_entry(name, len(content)) for name, content in contents.items()]
     creator = lt.create_torrent(entries, piece_size=16384, flags=getattr(lt.create_torrent, flags))
+    creator.add_tracker("http://other/secret/announce")
     lt.set_piece_hashes(creator, str(tmp_path))
     (tmp_path / "made.torrent").write_bytes(data := lt.bencode(creator.generate()))
     judge = lt.torrent_info(str(tmp_path / "made.torrent")).info_hashes()
@@ -75,12 +77,19 @@ def test_a_file_made_by_libtorrent_has_the_same_fields(
     found = [each[:20] for each in (parsed.info_hash, parsed.info_hash_v2) if each]
     assert list(parsed.announce_hashes) == found
 
+    # The bare file has all that a client needs: libtorrent reads it, with our announce URL only.
+    assert b"secret" not in parsed.bare and parse_torrent_file(parsed.bare).bare == parsed.bare
+    bare = lt.load_torrent_buffer(with_announce_url(parsed.bare, "http://ours/é/announce"))
+    assert bare.ti.info_hashes() == judge and bare.trackers == ["http://ours/é/announce"]
+    whole, kept = bencodepy.decode(data), bencodepy.decode(parsed.bare)
+    assert kept == {key: whole[key] for key in (b"info", b"piece layers") if key in whole}
+
 
 class TestContents:
     def test_a_v1_file_has_its_fields(self) -> None:
-        data = torrent(V1_INFO)
+        data, bare = torrent(V1_INFO), bencodepy.encode({"info": V1_INFO})
         expected = hashlib.sha1(bencodepy.encode(V1_INFO), usedforsecurity=False).digest()
-        assert parse_torrent_file(data) == TorrentFile("n", expected, None, False, 5)  # type: ignore[arg-type]
+        assert parse_torrent_file(data) == TorrentFile("n", expected, None, False, 5, bare)  # type: ignore[arg-type]
 
     def test_the_hash_is_that_of_the_files_own_bytes(self) -> None:
         """Unsorted keys: encoding the dictionary again would give another hash."""

@@ -8,6 +8,7 @@ from tracker.runtime.telemetry import Snapshot
 from tracker.settings.model import Settings
 from tracker.settings.reload import LastReload, LiveSettings
 from tracker.store.store import Store
+from tracker.system.torrent_files import TorrentFiles
 
 
 @dataclass(slots=True)
@@ -31,6 +32,11 @@ class AdminContext:
     server: str
     listening: tuple[str, ...] = ()
     last_reload: Callable[[], LastReload | None] = lambda: None
+
+    @property
+    def torrent_files(self) -> TorrentFiles:
+        settings = self.settings
+        return TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
 
     @property
     def settings(self) -> Settings:

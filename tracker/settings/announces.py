@@ -75,6 +75,12 @@ class TorrentSettings(Section):
         description="A self-registered torrent is forgotten after this long without a peer. One that "
         "only a single address (IPv6: one /64) ever joined is forgotten after an hour, if that is sooner.",
     )
+    keep_files: bool = Field(
+        False,
+        description="Keep the .torrent files that are added through the API, the dashboard or the command line, in "
+        "`torrents` in the data directory, for download. A file is kept without announce URLs and comments, and "
+        "deleted when its torrent is removed. Trackers on several hosts do not share the files.",
+    )
     full_scrape: bool = Field(False, description="Answer a scrape without info_hash with every torrent.")
     max_scrape: int = Field(
         400,

@@ -63,6 +63,7 @@ GROUPS = (
             "data.directory",
             "users.private",
             "torrents.mode",
+            "torrents.keep_files",
             "announce.private_addresses",
             "http.workers",
         ),

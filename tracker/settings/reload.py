@@ -34,6 +34,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "new_per_address_hour",
             "new_per_network_hour",
             "forget_after_seconds",
+            "keep_files",
             "full_scrape",
             "max_scrape",
         }

@@ -8,7 +8,7 @@ decodes only input that is safe.
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from hashlib import sha1, sha256
 from typing import Any, NoReturn
 
@@ -17,6 +17,7 @@ from bencodepy import decode as bdecode
 from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError
 
+MEDIA_TYPE = "application/x-bittorrent"
 MAX_BYTES = 10 * 1024 * 1024
 MAX_DEPTH = 100
 """Nested values. A v2 file tree needs one for each folder of a path."""
@@ -27,6 +28,7 @@ MAX_TOKENS = 1_000_000
 
 _MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
+_KEPT = frozenset({b"info", b"piece layers"})
 _TOKEN = re.compile(rb"i(?:0|-?[1-9]\d{0,18})e|(0|[1-9]\d{0,8}):|[dle]")
 
 
@@ -43,6 +45,9 @@ class TorrentFile:
     private: bool
     size_bytes: int
     """Sum of all files without padding."""
+    bare: bytes = field(repr=False)
+    """The file without announce URLs, comments and all else that no client needs: the info dictionary, and the piece
+    layers of a v2 torrent. An announce URL may hold a passkey of another tracker."""
 
     @property
     def announce_hashes(self) -> tuple[InfoHash, ...]:
@@ -86,8 +91,8 @@ def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFil
     """
     if len(data) > max_bytes:
         raise ClientError("the .torrent file is too large", retry_in="never")
-    start, end = _info_span(data)
-    span = data[start:end]
+    values = _outer_values(data)
+    span = values[b"info"]
     info = bdecode(span)
     is_v1, is_v2 = b"pieces" in info, info.get(b"meta version") == 2
     if is_v1:
@@ -100,6 +105,7 @@ def parse_torrent_file(data: bytes, *, max_bytes: int = MAX_BYTES) -> TorrentFil
         info_hash_v2=sha256(span).digest() if is_v2 else None,
         private=info.get(b"private") == 1,
         size_bytes=_size_v1(info) if is_v1 else _size_v2(info),
+        bare=b"".join((b"d", *(b"%d:%s%s" % (len(key), key, values[key]) for key in sorted(values)), b"e")),
     )
 
 
@@ -109,8 +115,7 @@ def parse_pieces(data: bytes) -> Pieces | None:
 
     Raises ClientError for a malformed file. Not to be called on an event loop, like ``parse_torrent_file``.
     """
-    start, end = _info_span(data)
-    info = bdecode(data[start:end])
+    info = bdecode(_outer_values(data)[b"info"])
     hashes, piece_length = info.get(b"pieces"), info.get(b"piece length")
     if hashes is None:
         return None
@@ -122,25 +127,32 @@ def parse_pieces(data: bytes) -> Pieces | None:
     return pieces if (pieces.count - 1) * piece_length < total <= pieces.count * piece_length else None
 
 
+def with_announce_url(bare: bytes, url: str) -> bytes:
+    """A ``TorrentFile.bare`` with an announce URL, as a client needs it."""
+    encoded = url.encode()
+    return b"d8:announce%d:%s%s" % (len(encoded), encoded, bare[1:])
+
+
 def _refuse() -> NoReturn:
     raise ClientError("this is not a well-formed .torrent file", retry_in="never")
 
 
-def _info_span(data: bytes) -> tuple[int, int]:
-    """Start and end of the ``info`` value in the outer dictionary. Refuses all but exactly one dictionary."""
+def _outer_values(data: bytes) -> dict[bytes, bytes]:
+    """The values in the outer dictionary under _KEPT keys, as in the file. Refuses a value that is no dictionary, two
+    values under one key, and a file without ``info``."""
     if not data.startswith(b"d"):
         _refuse()
-    found = None
+    found: dict[bytes, bytes] = {}
     at, left = 1, MAX_TOKENS
     while data[at : at + 1] != b"e":
         key_end, key = _key(data, at)
         value_end, left = _end_of_value(data, key_end, left - 1)
-        if key == b"info":
-            if found or data[key_end : key_end + 1] != b"d":
+        if key in _KEPT:
+            if key in found or data[key_end : key_end + 1] != b"d":
                 _refuse()
-            found = (key_end, value_end)
+            found[key] = data[key_end:value_end]
         at = value_end
-    if not found:
+    if b"info" not in found:
         raise ClientError("the .torrent file has no info dictionary", retry_in="never")
     return found
 

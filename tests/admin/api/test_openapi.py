@@ -34,7 +34,7 @@ OPERATION_IDS = """
     jobs_sweep scores_lag scores_ranking statistics_counter statistics_counters
     statistics_distribution statistics_distributions statistics_statistics system_examine
     system_health system_settings tokens_create tokens_list_all tokens_revoke torrents_create
-    torrents_edit torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
+    torrents_edit torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
     torrents_uniques torrents_upload uniques_figure uniques_top users_create users_delete users_edit
     users_forgive users_forgive_one users_hit_and_runs users_list_all users_rotate users_show
     users_torrents

@@ -1,3 +1,5 @@
+from pathlib import Path
+
 import bencodepy
 import pytest
 from aiohttp import FormData
@@ -6,6 +8,7 @@ from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
 from tests.store.harness import info_hash, update
 from tests.test_operations import HYBRID
+from tracker.settings.model import Settings
 
 HASH = "ab" * 20
 
@@ -146,6 +149,32 @@ async def test_a_file_gives_the_size_and_may_have_labels(full: ApiClient) -> Non
     form = torrent_file()
     form.add_field("labels", "Not Valid")
     await full.ask("POST", "/torrent-files", 422, data=form)
+
+
+async def test_a_kept_file_is_downloaded_until_its_torrent_is_removed(
+    admin: Admin, full: ApiClient, tmp_path: Path
+) -> None:
+    settings = {"data": {"directory": tmp_path}, "torrents": {"keep_files": True}}
+    admin.context.live.current = admin.context.settings.model_copy(
+        update={name: getattr(Settings.model_validate(settings), name) for name in settings}
+    )
+    (first, _) = (await full.ask("POST", "/torrent-files", 201, data=torrent_file()))["torrents"]
+    here = f"/torrents/{first['info_hash']}"
+    assert (await full.get(here))["has_file"] is True
+    async with full.session.get(f"/api/v1{here}/file") as response:
+        assert (response.status, response.content_type) == (200, "application/x-bittorrent")
+        assert first["info_hash"] in response.headers["Content-Disposition"]
+        assert bencodepy.decode(await response.read()) == {b"info": HYBRID}
+    await full.ask("DELETE", here, 204)
+    await full.ask("POST", "/torrents", 201, json={"info_hash": first["info_hash"]})
+    assert (await full.get(here))["has_file"] is False
+    await full.get(f"{here}/file", 404)
+
+
+async def test_no_file_is_kept_by_default(full: ApiClient) -> None:
+    (first, _) = (await full.ask("POST", "/torrent-files", 201, data=torrent_file()))["torrents"]
+    assert (await full.get(f"/torrents/{first['info_hash']}"))["has_file"] is False
+    await full.get(f"/torrents/{first['info_hash']}/file", 404)
 
 
 async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:

@@ -1,6 +1,7 @@
 """The page of one torrent: content and actions."""
 
 import asyncio
+from pathlib import Path
 
 import aiohttp
 import pytest
@@ -11,6 +12,7 @@ from tests.admin.pages.page import get, send
 from tests.store.harness import ALICE, Store, info_hash, peer_id, update
 from tracker.admin.pages.torrent import PEERS
 from tracker.bittorrent import PeerId
+from tracker.settings.model import DataSettings, TorrentSettings
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
 from tracker.store.torrents.records import Torrent
@@ -149,6 +151,27 @@ async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.Cl
     assert "2.0 KiB" in page.text and {"films", "4k"} <= {e.text for e in page.all("span")}
     listed = (await get(browser, "/torrents")).text
     assert "2.0 KiB" in listed and "films" in listed
+
+
+async def test_a_kept_file_is_downloaded_with_an_announce_url(
+    admin: Admin, browser: aiohttp.ClientSession, tmp_path: Path
+) -> None:
+    await admin.stores.torrents.add(ONE, {})
+    assert "Download the" not in (await get(browser, HERE)).text
+    assert (await browser.get(f"{HERE}/file")).status == 404
+    torrents = TorrentSettings(keep_files=True)
+    changes = {"data": DataSettings(directory=tmp_path), "torrents": torrents}
+    admin.context.live.current = admin.context.settings.model_copy(update=changes)
+    admin.context.torrent_files.keep(ONE, b"d4:infodee")
+    assert "Download the .torrent file" in (await get(browser, HERE)).text
+    admin.context.listening = ("0.0.0.0:6969",)
+    response = await browser.get(f"{HERE}/file")
+    assert await response.read() == b"d8:announce30:http://127.0.0.1:6969/announce4:infodee"
+    private = {**changes, "users": admin.context.settings.users.model_copy(update={"private": True})}
+    admin.context.live.current = admin.context.settings.model_copy(update=private)
+    assert await (await browser.get(f"{HERE}/file")).read() == b"d4:infodee"
+    await send(browser, f"{HERE}/remove", {})
+    assert admin.context.torrent_files.read(ONE) is None
 
 
 async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:

@@ -13,7 +13,7 @@ import inspect
 import re
 from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
-from typing import Any, TypeVar, cast
+from typing import Any, ClassVar, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, create_model
 
@@ -63,6 +63,14 @@ class Reply(BaseModel):
     """The JSON that an endpoint sends back."""
 
     model_config = ConfigDict(frozen=True)
+
+
+class Download(Reply):
+    """The bytes of a file, sent as they are."""
+
+    content: bytes
+    file_name: str
+    media_type: ClassVar[str]
 
 
 Handler = Callable[..., Awaitable[Reply | None]]

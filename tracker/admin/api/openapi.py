@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import Endpoint, Endpoints, Reply
+from tracker.admin.api.contract import Download, Endpoint, Endpoints, Reply
 from tracker.admin.api.reading import JSON, media_type
 from tracker.admin.api.routing import ROOT
 from tracker.admin.auth.auth import CSRF_HEADER
@@ -94,7 +94,7 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     """(the reference to each model, all schemas by name)."""
     wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ProblemDetails, "serialization"): None}
     for endpoint in endpoints:
-        if endpoint.reply is not None:
+        if endpoint.reply is not None and not issubclass(endpoint.reply, Download):
             wanted[endpoint.reply, "serialization"] = None
         if endpoint.body is not None:
             wanted[endpoint.body, "validation"] = None
@@ -181,9 +181,13 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
 def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
     if endpoint.reply is None:
         return {"description": "Done."}
+    if issubclass(endpoint.reply, Download):
+        content = {endpoint.reply.media_type: {"schema": {"type": "string", "format": "binary"}}}
+    else:
+        content = {JSON: {"schema": references[endpoint.reply]}}
     success: Schema = {
         "description": (endpoint.reply.__doc__ or endpoint.summary).splitlines()[0],
-        "content": {JSON: {"schema": references[endpoint.reply]}},
+        "content": content,
     }
     if endpoint.location:
         where = {

@@ -4,7 +4,7 @@ from collections.abc import Iterable
 
 from aiohttp import web
 
-from tracker.admin.api.contract import Call, Endpoint, Reply
+from tracker.admin.api.contract import Call, Download, Endpoint, Reply
 from tracker.admin.api.reading import JSON, read
 from tracker.admin.auth.auth import IDENTITY, require_full
 from tracker.admin.context import AdminContext
@@ -38,6 +38,10 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
 def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:
     if reply is None:
         return web.Response(status=204)
+    if isinstance(reply, Download):
+        disposition = f'attachment; filename="{reply.file_name}"'
+        headers = {"Content-Disposition": disposition}
+        return web.Response(body=reply.content, content_type=reply.media_type, headers=headers)
     headers = {}
     if endpoint.location:
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)

@@ -1,12 +1,13 @@
 """/torrents/{info_hash}: one torrent, its peers, its history, and the locations of its users."""
 
+import asyncio
 from dataclasses import asdict
 from typing import Literal
 
 from pydantic import Field
 
 from tracker import operations
-from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.admin.api.contract import Call, Download, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
     InfoHashText,
@@ -18,6 +19,8 @@ from tracker.admin.api.models import (
     scan_of,
 )
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
+from tracker.admin.http.problems import Problem
+from tracker.wire.torrent_file import MEDIA_TYPE
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
 
@@ -40,7 +43,14 @@ class TorrentDetails(TorrentRow):
     multi_up: float = Field(description="Upload multiplier.")
     multi_dn: float = Field(description="Download multiplier.")
     unique_users: int = Field(description="All-time; docs/uniques.md defines who counts.")
+    has_file: bool = Field(description="Whether `GET /torrents/{info_hash}/file` returns a .torrent file.")
     turn: ScoreTurn | None = Field(description="null if not ranked.")
+
+
+class TorrentDownload(Download):
+    """A .torrent file."""
+
+    media_type = MEDIA_TYPE
 
 
 class PeerRow(Reply):
@@ -110,8 +120,21 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
         multi_up=operations.to_number(torrent.fields.get("multi_up", "1")),
         multi_dn=operations.to_number(torrent.fields.get("multi_dn", "1")),
         unique_users=await _users(call, torrent.info_hash.hex()),
+        has_file=await asyncio.to_thread(call.context.torrent_files.has, torrent.info_hash),
         turn=None if place is None else ScoreTurn(**asdict(place) | {"rank": place.rank + 1}),
     )
+
+
+@endpoints.get(
+    "/torrents/{info_hash}/file", "Download a .torrent file", errors={404: "No .torrent file is kept."}
+)
+async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
+    """The file as it was uploaded, without announce URLs and comments; TRACKER_TORRENTS__KEEP_FILES keeps files."""
+    torrent = await known(call, info_hash)
+    data = await asyncio.to_thread(call.context.torrent_files.read, torrent.info_hash)
+    if data is None:
+        raise Problem(404, detail="no .torrent file is kept")
+    return TorrentDownload(content=data, file_name=f"{torrent.info_hash.hex()}.torrent")
 
 
 async def _users(call: Call, info_hash: str) -> int:

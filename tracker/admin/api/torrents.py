@@ -201,6 +201,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
         private=body.private,
         labels=None if body.labels is None else [body.labels],
         reset_score=body.reset_score,
+        files=call.context.torrent_files,
         max_bytes=call.context.settings.admin.max_upload_bytes,
     )
     return _registered(added)
@@ -229,7 +230,8 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
     instead."""
-    if not await call.stores.torrents.remove(parse_info_hash(info_hash)):
+    torrents, files = call.stores.torrents, call.context.torrent_files
+    if not await operations.remove_torrent(torrents, files, parse_info_hash(info_hash)):
         raise not_found("torrent")
 
 

@@ -1,5 +1,6 @@
 """The page of one torrent: statistics, charts, peers and actions."""
 
+import asyncio
 from collections.abc import Mapping
 from typing import Any
 
@@ -17,6 +18,7 @@ from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations import PeerView, peer_view, state_of
 from tracker.store.torrents.torrents import Torrent
+from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
 PEERS = 50
 COUNTRIES = 10
@@ -44,6 +46,7 @@ class TorrentPage:
             web.get(here, self.show),
             web.get(f"{here}/peers", self.peers),
             web.get(f"{here}/charts/{{chart}}", self.chart),
+            web.get(f"{here}/file", self.file),
             web.post(f"{here}/edit", self.edit),
             web.post(f"{here}/enable", self.enable),
             web.post(f"{here}/disable", self.disable),
@@ -69,6 +72,7 @@ class TorrentPage:
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context.listening, request.host),
             "now": self._context.clock(),
+            "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
         }
         return render(request, "torrent.html", variables, status=422 if error else 200)
@@ -84,6 +88,18 @@ class TorrentPage:
             for field, label in fields.items()
         ]
         return web.json_response({"x": [point.at for point in points], "series": series})
+
+    async def file(self, request: web.Request) -> web.Response:
+        """The kept .torrent file, with an announce URL on a public tracker."""
+        torrent = await self._torrent(request)
+        data = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
+        if data is None:
+            raise Problem(404, detail="no .torrent file is kept")
+        urls = announce_urls(self._context.listening, request.host)
+        if urls and not self._context.settings.users.private:
+            data = with_announce_url(data, urls[0])
+        disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'
+        return web.Response(body=data, content_type=MEDIA_TYPE, headers={"Content-Disposition": disposition})
 
     async def peers(self, request: web.Request) -> web.Response:
         """The next peers: rows for htmx, or a page."""
@@ -159,7 +175,7 @@ class TorrentPage:
 
     async def remove(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
-        await self._torrents.remove(torrent.info_hash)
+        await operations.remove_torrent(self._torrents, self._context.torrent_files, torrent.info_hash)
         return done(request, "/torrents", "removed")
 
     async def _torrent(self, request: web.Request) -> Torrent:

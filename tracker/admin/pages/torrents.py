@@ -179,6 +179,7 @@ class TorrentPages:
             file.content,
             private=form.ticked("private"),
             labels=_labels(form),
+            files=self._context.torrent_files,
             max_bytes=limit,
         )
 

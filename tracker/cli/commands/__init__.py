@@ -21,6 +21,7 @@ from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavai
 if TYPE_CHECKING:
     from tracker.settings.model import Settings
     from tracker.store.store import Store
+    from tracker.system.torrent_files import TorrentFiles
 
 
 class StoreRefused(Exception):
@@ -96,6 +97,12 @@ def load_settings(config: Path | None) -> "Settings":
     settings = load(config)
     logs.configure(settings.log.model_copy(update={"level": "error"}))
     return settings
+
+
+def torrent_files(settings: "Settings") -> "TorrentFiles":
+    from tracker.system.torrent_files import TorrentFiles  # noqa: PLC0415
+
+    return TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
 
 
 def check_month(month: str | None) -> None:

@@ -3,6 +3,7 @@
 import asyncio
 from collections import Counter
 from collections.abc import Sequence
+from functools import partial
 from itertools import islice
 from pathlib import Path
 from typing import Annotated
@@ -10,13 +11,14 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.commands import AsJson, Config, load_settings, torrent_files, with_stores
 from tracker.cli.files import reading
+from tracker.cli.files.reading import Keep
 from tracker.cli.files.rows import KINDS, Item, Kind, Problem, Row
 from tracker.cli.progress import Progress, progress
 from tracker.cli.terminal import complain, say, say_json
 from tracker.errors import ClientError
-from tracker.operations import NOT_SERVED, parse_prefix
+from tracker.operations import NOT_SERVED, keep_file, parse_prefix
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import checked_fields
@@ -62,7 +64,9 @@ def import_records(
         raise typer.BadParameter(f"--what must be {', '.join(_WHAT)}")
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
-    work = _Import(paths, _WHAT[what] if what else None, replace_totals=replace_totals)
+    files = torrent_files(load_settings(config))
+    keep = None if dry_run else partial(keep_file, files)
+    work = _Import(paths, _WHAT[what] if what else None, keep, replace_totals=replace_totals)
     if dry_run:
         asyncio.run(work.run(None))
     else:
@@ -73,9 +77,12 @@ def import_records(
 class _Import:
     """Reads batches in a thread; each batch is written before the next is read."""
 
-    def __init__(self, paths: Sequence[Path], kind: Kind | None, *, replace_totals: bool) -> None:
+    def __init__(
+        self, paths: Sequence[Path], kind: Kind | None, keep: Keep | None, *, replace_totals: bool
+    ) -> None:
         self._paths = paths
         self._kind = kind
+        self._keep = keep
         self._replace_totals = replace_totals
         self._done: Counter[tuple[str, str]] = Counter()
         self._problems = 0
@@ -83,7 +90,7 @@ class _Import:
     async def run(self, stores: Store | None) -> None:
         """Writes nothing if ``stores`` is None."""
         total = await asyncio.to_thread(reading.count_torrents, self._paths)
-        items = reading.read(self._paths, self._kind)
+        items = reading.read(self._paths, self._kind, self._keep)
         with progress("importing" if stores else "reading", total) as shown:
             try:
                 while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):

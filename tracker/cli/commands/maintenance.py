@@ -5,7 +5,8 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, with_stores
+from tracker import operations
+from tracker.cli.commands import AsJson, Config, Yes, load_settings, torrent_files, with_stores
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
 from tracker.store.maintenance.maintenance import Finding
@@ -18,16 +19,22 @@ def cleanup(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Find stale keys in the store. They are deleted only with --delete.
+    """Find stale keys in the store, and kept .torrent files without a torrent. They are deleted only with --delete.
 
     Safe while a tracker is running: each key is checked again at the moment of its deletion.
     """
     if delete and not yes:
         typer.confirm("Delete all stale keys?", abort=True)
 
+    files = torrent_files(load_settings(config))
+
     async def work(stores: Store) -> None:
         with progress("keys checked") as shown:
             found = await stores.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
+        stale = [each.hex() async for each in operations.stale_files(stores.torrents, files, delete=delete)]
+        if stale:
+            changed = len(stale) if delete else 0
+            found.append(Finding(".torrent files without a torrent", len(stale), tuple(stale[:3]), changed))
         _show(found, "deleted", "no stale keys", as_json=as_json)
         if found and not delete and not as_json:
             say("dry run: use --delete to delete them")

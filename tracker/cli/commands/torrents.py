@@ -12,7 +12,16 @@ import typer
 from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, InfoHashes, each, group, load_settings, with_stores
+from tracker.cli.commands import (
+    AsJson,
+    Config,
+    InfoHashes,
+    each,
+    group,
+    load_settings,
+    torrent_files,
+    with_stores,
+)
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
@@ -54,12 +63,19 @@ def add_torrent(
     if name is not None and len(what) > 1:
         raise typer.BadParameter("--name needs exactly one torrent")
     words = None if labels is None else [labels]
+    files = torrent_files(load_settings(config))
 
     async def action(stores: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
             added = await operations.add_file(
-                stores.torrents, data, name=name, private=private, labels=words, reset_score=reset_score
+                stores.torrents,
+                data,
+                files=files,
+                name=name,
+                private=private,
+                labels=words,
+                reset_score=reset_score,
             )
         else:
             fields = operations.torrent_fields(name=name, private=private or None, labels=words)
@@ -89,8 +105,10 @@ def _added_line(added: operations.Added) -> str:
 def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
     """Unregister torrents. In open mode the next announce registers them again (see `tracker deny`)."""
 
+    files = torrent_files(load_settings(config))
+
     async def action(stores: Store, text: str) -> str:
-        if not await stores.torrents.remove(parse_info_hash(text)):
+        if not await operations.remove_torrent(stores.torrents, files, parse_info_hash(text)):
             raise ClientError("is not registered")
         return f"removed {text}"
 

@@ -7,10 +7,11 @@ import csv
 import json
 import os
 import stat
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from io import TextIOWrapper
 from pathlib import Path
 
+from tracker.bittorrent import InfoHash
 from tracker.cli.files.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
 from tracker.errors import ClientError
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
@@ -20,6 +21,8 @@ MAX_LINE = 100_000
 JSON_ENDINGS = (".jsonl", ".ndjson", ".json")
 
 Items = Iterator[Item | Problem]
+Keep = Callable[[InfoHash, bytes], None]
+"""Keeps the bare .torrent file of an info hash. Raises ClientError."""
 
 
 def count_torrents(paths: Sequence[Path]) -> int | None:
@@ -29,15 +32,15 @@ def count_torrents(paths: Sequence[Path]) -> int | None:
     return sum(1 for path in paths for _ in (_torrents_under(path) if path.is_dir() else (path,)))
 
 
-def read(paths: Sequence[Path], kind: Kind | None = None) -> Items:
+def read(paths: Sequence[Path], kind: Kind | None = None, keep: Keep | None = None) -> Items:
     """All records in ``paths``. Rows without a field ``kind`` are of ``kind``, else of the kind that their fields
-    suggest."""
+    suggest. ``keep`` receives each .torrent file."""
     for path in paths:
         try:
             if path.is_dir():
-                yield from (item for file in _torrents_under(path) for item in _read_torrent(file))
+                yield from (item for file in _torrents_under(path) for item in _read_torrent(file, keep))
             elif _is_torrent(path.name):
-                yield from _read_torrent(path)
+                yield from _read_torrent(path, keep)
             else:
                 with _open(path) as raw:
                     yield from _read_rows(raw, path, kind)
@@ -68,11 +71,14 @@ def _open_file(path: Path) -> int:
     return file
 
 
-def _read_torrent(path: Path) -> Items:
+def _read_torrent(path: Path, keep: Keep | None) -> Items:
     """One row per info hash; a hybrid torrent has two."""
     try:
         with os.fdopen(_open_file(path), "rb") as file:
             found = parse_torrent_file(file.read(MAX_BYTES + 1))
+        if keep is not None:
+            for info_hash in found.announce_hashes:
+                keep(info_hash, found.bare)
     except ClientError as error:
         yield Problem(str(path), error.text)
         return

@@ -164,6 +164,13 @@ class Torrents:
             for torrent, score in zip(found, scores, strict=True)
         ]
 
+    async def registered(self, info_hashes: Sequence[InfoHash]) -> set[InfoHash]:
+        """Returns those of the info hashes that are registered."""
+        if not info_hashes:
+            return set()
+        ids = await self._connection.command("MGET", *(self._keys.info_hash(i) for i in info_hashes))
+        return {info_hash for info_hash, id in zip(info_hashes, ids, strict=True) if id is not None}
+
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[Torrent]]:
         """Returns (next cursor, about ``count`` torrents), unordered. Cursor 0 begins and ends the walk.
 
