@@ -113,14 +113,17 @@ def parse_pieces(data: bytes) -> Pieces | None:
     """The pieces of an untrusted ``.torrent`` file. ``None`` for a v2 torrent, which has no SHA-1 hashes of pieces, and
     where number and size of the pieces do not match.
 
-    Raises ClientError for a malformed file. Not to be called on an event loop, like ``parse_torrent_file``.
+    Raises ClientError only for what ``parse_torrent_file`` refuses. Not to be called on an event loop, like that one.
     """
     info = bdecode(_outer_values(data)[b"info"])
     hashes, piece_length = info.get(b"pieces"), info.get(b"piece length")
     if hashes is None:
         return None
     _check_pieces(hashes)
-    total = _size_v1(info, padded=True)
+    try:
+        total = _size_v1(info, padded=True)
+    except ClientError:  # the length of a padding file, which nothing else reads
+        return None
     if not isinstance(piece_length, int) or piece_length <= 0 or not hashes:
         return None
     pieces = Pieces(piece_length, total, hashes)

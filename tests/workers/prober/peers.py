@@ -46,9 +46,9 @@ def loopback(port: int) -> Endpoint:
     return pack_endpoint(Address(ip_address("127.0.0.1").packed), port)
 
 
-def prober(seconds: float = 60.0, piece: int = 3) -> Prober:
+def prober(seconds: float = 60.0, piece: int = 3, piece_seconds: float | None = None) -> Prober:
     """One that may connect to loopback, and waits so long (s) for the peer. It chooses ``piece``."""
-    times = Times(connect=seconds, handshake=seconds, piece=seconds)
+    times = Times(seconds, seconds, seconds if piece_seconds is None else piece_seconds)
     enabled = ProbeSettings(enabled=True)
     return Prober(enabled, lambda _: None, randbelow=lambda _: piece, times=times, allow_loopback=True)
 

@@ -5,9 +5,12 @@ W25: a peer that only announces fails; one that cannot be checked is never calle
 
 import asyncio
 import struct
+from collections.abc import Callable
 
 import pytest
+import uvloop
 
+from tests.waiting import loop_turns
 from tests.workers.prober.peers import (
     HASH,
     PEER,
@@ -26,7 +29,7 @@ from tracker.bittorrent import InfoHash
 from tracker.wire.handshake import BLOCK_LENGTH, Handshake, Kind, Message, encode_handshake, encode_message
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Outcome, Status
-from tracker.workers.prober.examination import MAX_HIDDEN_PIECES
+from tracker.workers.prober.examination import MAX_HIDDEN_PIECES, Connection
 
 SHORT = 0.3
 """Time limit (s) of a probe that is meant to reach it."""
@@ -217,6 +220,15 @@ class TestPiece:
         behave = seeder(ALL, answer=answer)  # type: ignore[arg-type]  # a lambda
         assert await outcome(behave, Level.PIECE) == (UNKNOWN, reason)
 
+    async def test_handshake_and_piece_have_time_limits_of_their_own(self) -> None:
+        """Else this test would take a minute."""
+        async with peer(says_nothing) as endpoint:
+            found = await prober(SHORT, piece_seconds=60).check(endpoint, HASH, Level.PIECE, PIECES)
+        assert found == (UNKNOWN, "no handshake: timed out")
+        async with peer(seeder(ALL, answer=lambda _: Message(Kind.CANCEL))) as endpoint:
+            found = await prober(60, piece_seconds=SHORT).check(endpoint, HASH, Level.PIECE, PIECES)
+        assert found == (UNKNOWN, "piece incomplete: timed out")
+
     async def test_a_slow_piece_is_no_lie(self) -> None:
         sent: list[Message] = []
 
@@ -297,3 +309,19 @@ class TestHostilePeers:
             writer.transport.abort()
 
         assert await outcome(behave) == (UNKNOWN, "no handshake: connection closed")
+
+    @pytest.mark.parametrize("loop", [asyncio.new_event_loop, uvloop.new_event_loop])
+    def test_a_connection_lost_before_we_write_is_an_error_of_the_peer(
+        self, loop: Callable[[], asyncio.AbstractEventLoop]
+    ) -> None:
+        async def write() -> None:
+            async with peer(says_nothing) as endpoint:
+                port = int.from_bytes(endpoint[-2:], "big")
+                reader, writer = await asyncio.open_connection("127.0.0.1", port)
+                writer.transport.abort()
+                await loop_turns(5)
+                with pytest.raises(ConnectionError):
+                    await Connection(reader, writer).send(b"x")
+
+        with asyncio.Runner(loop_factory=loop) as runner:
+            runner.run(write())

@@ -92,6 +92,8 @@ class Connection:
 
     async def send(self, data: bytes) -> None:
         """Waits while the peer does not read."""
+        if self._writer.is_closing():  # uvloop would raise RuntimeError
+            raise ConnectionResetError
         self._writer.write(data)
         await self._writer.drain()
 
