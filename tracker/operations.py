@@ -266,15 +266,15 @@ async def rescore(
         raise ClientError("a score is a number") from error
 
 
-async def statistics(stores: Store) -> Statistics:
+async def statistics(store: Store) -> Statistics:
     return Statistics(
-        torrents=await stores.torrents.count(),
-        scored_torrents=await stores.scores.count(),
-        denials=await stores.torrents.denial_count(),
-        users=await stores.users.count(),
-        users_with_hit_and_runs=await stores.users.hit_and_run_count(),
-        totals=await stores.counters.totals(),
-        failures=await stores.counters.failures(),
+        torrents=await store.torrents.count(),
+        scored_torrents=await store.scores.count(),
+        denials=await store.torrents.denial_count(),
+        users=await store.users.count(),
+        users_with_hit_and_runs=await store.users.hit_and_run_count(),
+        totals=await store.counters.totals(),
+        failures=await store.counters.failures(),
     )
 
 

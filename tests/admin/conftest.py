@@ -1,6 +1,6 @@
 """A running admin port in this process, on a real store with its own key prefix.
 
-admin          an Admin: `admin.url`, `admin.context`, `admin.stores`, `await admin.token("full")`
+admin          an Admin: `admin.url`, `admin.context`, `admin.store`, `await admin.token("full")`
 serve          the same with other settings, or several: `await serve(hosts=("tracker.test",))`
 
 async with admin.client("read") as client:          # sends a token
@@ -49,13 +49,13 @@ class Admin:
     _tokens: dict[Scope, str] = field(default_factory=dict)
 
     @property
-    def stores(self) -> Store:
-        return self.context.stores
+    def store(self) -> Store:
+        return self.context.store
 
     async def token(self, scope: Scope = "full") -> str:
         """A token named after its scope; the same for every call."""
         if scope not in self._tokens:
-            _, self._tokens[scope] = await self.stores.tokens.create(f"test {scope}", scope)
+            _, self._tokens[scope] = await self.store.tokens.create(f"test {scope}", scope)
         return self._tokens[scope]
 
     @asynccontextmanager
@@ -71,7 +71,7 @@ class Admin:
     @asynccontextmanager
     async def browser(self, scope: Scope = "full", **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
         """A signed-in browser, whose every request carries its cookie, Origin and the CSRF token."""
-        signed_in = await self.stores.tokens.sign_in_by_token(
+        signed_in = await self.store.tokens.sign_in_by_token(
             await self.token(scope), self.context.settings.admin.session_seconds
         )
         assert signed_in is not None
@@ -119,7 +119,7 @@ async def _running(settings: Settings, connection: Connection, prefix: str) -> A
     clock, telemetry, problems = Clock(), Telemetry(), list[str]()
     store = Store(connection, prefix, store_options(settings), clock=clock)
     context = AdminContext(
-        stores=store,
+        store=store,
         live=LiveSettings(settings),
         places=GeoIP(None),
         telemetry=telemetry.snapshot,

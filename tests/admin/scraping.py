@@ -62,7 +62,7 @@ class Running:
     peers: str
     admin: str
     token: str
-    stores: Store
+    store: Store
 
     async def metrics(self, accept: str = "text/plain") -> str:
         headers = {"Authorization": f"Bearer {self.token}", "Accept": accept}
@@ -114,23 +114,23 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
     telemetry, url = Telemetry(), settings.redis.url.get_secret_value()
     async with (
         open_connection(url, settings.redis, 5.0, telemetry.round_trip) as (connection, version),
-        open_context(settings, connection, telemetry) as base,
+        open_context(settings, connection, telemetry) as context,
     ):
-        reaper = await reaper_on(base)
+        reaper = await reaper_on(context)
         problems = Readiness(connection, lambda: False, reaper).problems
-        stores = base.store
+        store = context.store
         async with (
-            open_joins(base) as joins,
-            open_background(base, reaper, joins.unique_users.add),
+            open_joins(context) as joins,
+            open_background(context, reaper, joins.unique_users.add),
             running(reaper.run),
-            open_web(base, joins, problems=problems) as peers,
+            open_web(context, joins, problems=problems) as peers,
         ):
             context = AdminContext(
-                stores, base.live, joins.places, telemetry.snapshot, problems, time.time, version
+                store, context.live, joins.places, telemetry.snapshot, problems, time.time, version
             )
-            _, token = await stores.tokens.create("prometheus", "read")
+            _, token = await store.tokens.create("prometheus", "read")
             async with serve_admin(context, settings.admin) as admin:
-                yield Running(f"http://{peers[0]}", f"http://{admin[0]}", token, stores)
+                yield Running(f"http://{peers[0]}", f"http://{admin[0]}", token, store)
 
 
 async def _used(running: Running) -> None:
@@ -142,7 +142,7 @@ async def _used(running: Running) -> None:
     await running.announce(3, event="stopped", address="11.0.0.1")
     await running.announce(4, port="nonsense")
     await running.ask("/scrape", info_hash="%01" * 20)
-    await running.stores.jobs.enqueue(SWEEP)
+    await running.store.jobs.enqueue(SWEEP)
 
 
 async def scrapes(directory: Path) -> Scrapes:

@@ -45,7 +45,7 @@ async def test_every_change_needs_scope_full(admin: Admin) -> None:
 
 async def test_every_change_with_a_cookie_needs_csrf_token_and_origin(admin: Admin) -> None:
     """Neither with the right Origin and no CSRF token, nor with the CSRF token and no Origin."""
-    signed_in = await admin.stores.tokens.sign_in_by_token(await admin.token("full"), 60)
+    signed_in = await admin.store.tokens.sign_in_by_token(await admin.token("full"), 60)
     assert signed_in is not None
     session, secret = signed_in
     cookie = {"Cookie": f"{COOKIE}={secret}"}

@@ -136,14 +136,14 @@ async def test_scope_read_cannot_change_anything(admin: Admin) -> None:
             for method, path in changes:
                 response = await client.request(method, path, json={"info_hash": HASH})
                 assert response.status == 403, (method, path)
-    assert await admin.stores.torrents.count() == 0
+    assert await admin.store.torrents.count() == 0
 
 
 async def test_a_revoked_token_is_refused_immediately(admin: Admin) -> None:
     async with admin.client("full") as client, admin.browser("full") as browser:
         assert (await client.get(TORRENTS)).status == 200
         assert (await browser.get(TORRENTS)).status == 200
-        await admin.stores.tokens.revoke("test full")
+        await admin.store.tokens.revoke("test full")
         assert (await client.get(TORRENTS)).status == 401
         assert (await browser.get(TORRENTS)).status == 401
         assert (await browser.get("/", allow_redirects=False)).status == 303
@@ -206,7 +206,7 @@ async def test_a_cross_site_request_cannot_change_anything(admin: Admin, headers
     async with admin.browser("full") as browser, admin.client("full") as client:
         assert await created(browser, **headers) == 403
         assert await created(client, **headers) == 403
-    assert await admin.stores.torrents.count() == 0
+    assert await admin.store.torrents.count() == 0
 
 
 async def test_a_change_with_a_cookie_needs_an_origin(admin: Admin) -> None:
@@ -281,7 +281,7 @@ async def test_the_file_name_of_an_upload_is_never_a_path(admin: Admin, name: st
             text = await response.text()
             assert response.status == 201, text
         assert "evil" not in text and "etc" not in text
-        (torrent,) = await admin.stores.torrents.top("seeders", 10)
+        (torrent,) = await admin.store.torrents.top("seeders", 10)
         assert torrent.name == "a"
 
 
@@ -310,7 +310,7 @@ async def test_failed_sign_ins_count_as_attempts(admin: Admin) -> None:
             assert (await guesser.post("/sign-in", data={"link": "a" * 43})).status == 403
         statuses = {(await guesser.post("/sign-in", data={"token": NOBODY})).status for _ in range(3)}
         assert 429 in statuses
-        secret = await admin.stores.tokens.new_link()
+        secret = await admin.store.tokens.new_link()
         assert (await guesser.post("/sign-in", data={"link": secret}, allow_redirects=False)).status == 303
 
 
@@ -325,7 +325,7 @@ async def test_an_expired_session_is_no_failed_attempt(admin: Admin) -> None:
 
 
 async def test_concurrent_uses_of_a_link_sign_in_once(admin: Admin) -> None:
-    secret = await admin.stores.tokens.new_link()
+    secret = await admin.store.tokens.new_link()
 
     async def use() -> int:
         async with admin.client() as browser:
@@ -336,7 +336,7 @@ async def test_concurrent_uses_of_a_link_sign_in_once(admin: Admin) -> None:
 
 
 async def test_a_link_expires_after_fifteen_minutes(admin: Admin) -> None:
-    secret = await admin.stores.tokens.new_link()
+    secret = await admin.store.tokens.new_link()
     admin.clock.now += 900
     async with admin.client() as browser:
         assert (await browser.post("/sign-in", data={"link": secret})).status == 403
@@ -386,7 +386,7 @@ def logs() -> Iterator[list[Any]]:
 
 async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    link, token = await admin.stores.tokens.new_link(), await admin.token("full")
+    link, token = await admin.store.tokens.new_link(), await admin.token("full")
     async with admin.client("full") as client, admin.browser("full") as browser:
         session = next(iter(browser.cookie_jar)).value
         await client.get(TORRENTS)
@@ -394,7 +394,7 @@ async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest
         await browser.post("/sign-in", data={"link": link})
         await browser.post("/sign-in", data={"token": token}, allow_redirects=False)
         await ask(admin.addresses[0], f"NONSENSE {token}")
-        admin.stores.connection._lost(OSError())
+        admin.store.connection._lost(OSError())
         await client.get(TORRENTS)
     told = repr(logs) + caplog.text
     for secret in (link, token, token.split("_", 2)[2], session):

@@ -41,9 +41,9 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
 async def background(store: Store) -> AsyncIterator[None]:
     """Runs nothing but jobs, so every effect comes from a job."""
     settings = Settings(scoring=ScoringSettings(enabled=False))
-    base = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
-    async with running(store.connection.watch), open_background(base, reaper, _ignore_peer):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
         yield
 
 
@@ -55,14 +55,14 @@ async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
     store: Store, jobs: Jobs
 ) -> None:
     settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private=True))
-    base = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
 
     async def adopted() -> bool:
         return await store.users.passkey_of("77") is not None
 
     await store.redis.hset(store.keys.passkey("s" * 20), "user_id", "77")
-    async with running(store.connection.watch), open_background(base, reaper, _ignore_peer):
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
         await eventually(adopted)
         await store.redis.hset(store.keys.passkey("t" * 20), "user_id", "78")
         await complete(jobs, SWEEP)

@@ -35,8 +35,8 @@ LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 @asynccontextmanager
 async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[DoctorContext]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
-    async with open_store(settings) as stores:
-        yield DoctorContext(stores.connection, stores.keys, stores.counters, settings, time.time)
+    async with open_store(settings) as store:
+        yield DoctorContext(store.connection, store.keys, store.counters, settings, time.time)
 
 
 async def findings(context: DoctorContext) -> dict[str, Finding]:
@@ -276,8 +276,8 @@ def test_an_unusable_geoip_database_is_wrong_and_none_is_ok(tmp_path: Path) -> N
 
 async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
-    async with open_store(settings) as stores:
-        context = DoctorContext(stores.connection, stores.keys, stores.counters, settings, time.time)
+    async with open_store(settings) as store:
+        context = DoctorContext(store.connection, store.keys, store.counters, settings, time.time)
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 

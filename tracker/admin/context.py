@@ -23,7 +23,7 @@ class AdminContext:
     - ``last_reload``: returns the result of the last SIGHUP; None before the first
     """
 
-    stores: Store
+    store: Store
     live: LiveSettings
     places: GeoIP
     telemetry: Callable[[], Snapshot]

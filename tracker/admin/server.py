@@ -48,7 +48,7 @@ def _names(settings: AdminSettings) -> list[str]:
 
 def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
     """The application for these addresses."""
-    access = Access(context.stores.tokens, asyncio.get_running_loop().time)
+    access = Access(context.store.tokens, asyncio.get_running_loop().time)
     guards = [
         problem_middleware,
         size_limit_middleware,

@@ -33,26 +33,26 @@ PERIODIC_SECONDS = {FLUSH_STATHAT: 60.0, CLEAN_COUNTERS: float(counter_cleanup.E
 
 @asynccontextmanager
 async def open_background(
-    base: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None]
+    context: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None]
 ) -> AsyncIterator[JobWorker]:
     """Runs the background work, and keeps connections to upstream trackers open.
 
     ``on_peer`` receives the peers that upstream trackers report. On exit, after the last announce, running jobs end or
     return to their queues.
     """
-    store, settings = base.store, base.live.current
+    store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
     async with Upstreams(settings.scoring, time.monotonic, on_upstream_peer) as upstreams:
         scorer = Scorer(
             store.scores,
             store.connection,
             settings.scoring,
-            lambda: base.live.current.announce.peers_default,
+            lambda: context.live.current.announce.peers_default,
             store.counters.count,
             time.time,
             _upstream_sources(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
         )
-        adoption = _adoption(base, reaper)
+        adoption = _adoption(context, reaper)
         jobs = _jobs(settings, store, scorer, reaper, adoption)
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
@@ -79,11 +79,11 @@ def _upstream_sources(
     return ask
 
 
-def _adoption(base: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
+def _adoption(context: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
     def is_enabled() -> bool:
-        return base.live.current.users.private or base.live.current.clients.allow_list
+        return context.live.current.users.private or context.live.current.clients.allow_list
 
-    return AdoptionWorker(base.store.adoption, lambda: reaper.interval, is_enabled)
+    return AdoptionWorker(context.store.adoption, lambda: reaper.interval, is_enabled)
 
 
 def _jobs(

@@ -51,11 +51,11 @@ class JoinEvents:
 
 
 @asynccontextmanager
-async def open_joins(base: RuntimeContext) -> AsyncIterator[JoinEvents]:
+async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     """Opens the GeoIP database and runs the counters. On exit, after the last announce, counts what is still queued."""
-    settings = base.live.current
+    settings = context.live.current
     places = GeoIP(settings.geoip.database)
-    store = base.store
+    store = context.store
     store.place_names.country_names = COUNTRY_NAMES
     renamer = PlaceRenamer(store.place_names, store.connection)
     joins = JoinEvents(
@@ -66,9 +66,9 @@ async def open_joins(base: RuntimeContext) -> AsyncIterator[JoinEvents]:
         counts_software=settings.clients.count_software,
         count=store.counters.count,
     )
-    base.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
-    base.telemetry.gauge("geoip_misses", lambda: places.misses)
-    base.telemetry.gauge("software_waiting", lambda: joins.client_software.waiting)
+    context.telemetry.gauge("joins_waiting", lambda: joins.unique_users.waiting)
+    context.telemetry.gauge("geoip_misses", lambda: places.misses)
+    context.telemetry.gauge("software_waiting", lambda: joins.client_software.waiting)
     users = [joins.unique_users.run] if joins.counts_users else []
     software = [joins.client_software.run] if joins.counts_software else []
     try:

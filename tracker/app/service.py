@@ -77,17 +77,17 @@ async def serve(
             wait_for_server=server.private is not None,
         ) as (connection, version),
         running(*([server.private.supervise] if server.private else [])),
-        open_context(settings, connection, telemetry) as base,
+        open_context(settings, connection, telemetry) as context,
     ):
-        reaper = await reaper_on(base)
+        reaper = await reaper_on(context)
         problems = Readiness(connection, stop.is_set, reaper).problems
         async with (
-            open_joins(base) as joins,
-            open_background(base, reaper, joins.unique_users.add),
+            open_joins(context) as joins,
+            open_background(context, reaper, joins.unique_users.add),
             running(reaper.run),
-            _web(base, joins, url, problems) as web,
-            _admin(base, joins, web, version, reload) as (admin, tokens),
-            running(partial(reload.run, settings, partial(_apply_settings, base, joins, web))),
+            _web(context, joins, url, problems) as web,
+            _admin(context, joins, web, version, reload) as (admin, tokens),
+            running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
             addresses = web.addresses
             store = f"{version} at {'a private socket' if server.private else mask_url(url)}"
@@ -140,21 +140,21 @@ class _Web:
     """Sends changed settings to the other processes."""
 
 
-def _apply_settings(base: RuntimeContext, joins: JoinEvents, web: _Web, changed: Settings) -> None:
-    base.apply_settings(changed)
+def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, changed: Settings) -> None:
+    context.apply_settings(changed)
     joins.places.use(changed.geoip.database)
     web.apply_settings(changed)
 
 
-async def reaper_on(base: RuntimeContext) -> Reaper:
+async def reaper_on(context: RuntimeContext) -> Reaper:
     """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
-    store = base.store
+    store = context.store
     reaper = Reaper(
         store.reaping,
         store.connection,
         store.keys,
         store.counters,
-        lambda: base.live.current.reaper.interval_seconds,
+        lambda: context.live.current.reaper.interval_seconds,
         time.time,
     )
     try:
@@ -163,23 +163,23 @@ async def reaper_on(base: RuntimeContext) -> Reaper:
     except RedisError as error:
         raise StartupError(f"the store rejects a command that the tracker needs: {error}") from error
     store.connection.on_reconnect(reaper.on_reconnect)
-    base.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
-    base.telemetry.gauge("swept_at", lambda: reaper.swept_at)
-    base.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
+    context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
+    context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
+    context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
     return reaper
 
 
 @asynccontextmanager
 async def _web(
-    base: RuntimeContext,
+    context: RuntimeContext,
     joins: JoinEvents,
     url: str,
     problems: Problems,
 ) -> AsyncIterator[_Web]:
     """Serves peers, in this process or in several. ``problems`` returns the problems of this process."""
-    telemetry, settings = base.telemetry, base.live.current
+    telemetry, settings = context.telemetry, context.live.current
     if settings.http.workers == 1:
-        async with open_web(base, joins, problems=problems) as addresses:
+        async with open_web(context, joins, problems=problems) as addresses:
             yield _Web(addresses, telemetry.snapshot, problems, lambda changed: None)
         return
     async with AsyncExitStack() as stack:
@@ -187,7 +187,7 @@ async def _web(
         for listener in listeners:
             stack.callback(listener.close)
         config = WorkerConfig(
-            settings, url, base.store.secret, tuple(listener.address for listener in listeners)
+            settings, url, context.store.secret, tuple(listener.address for listener in listeners)
         )
         pool = await stack.enter_async_context(open_web_processes(config, listeners, problems))
         telemetry.gauge("web_processes", lambda: pool.alive)
@@ -203,14 +203,14 @@ async def _web(
 
 @asynccontextmanager
 async def _admin(
-    base: RuntimeContext,
+    context: RuntimeContext,
     joins: JoinEvents,
     web: _Web,
     version: str,
     reload: Reload,
 ) -> AsyncIterator[tuple[tuple[str, ...], Tokens]]:
     """Opens the admin port if it is enabled, and yields its addresses and the tokens."""
-    store, settings = base.store, base.live.current
+    store, settings = context.store, context.live.current
     if not settings.admin.enabled:
         yield (), store.tokens
         return
@@ -220,7 +220,7 @@ async def _admin(
 
     admin_context = AdminContext(
         store,
-        base.live,
+        context.live,
         joins.places,
         web.telemetry,
         web.problems,

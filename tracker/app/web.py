@@ -18,7 +18,7 @@ from tracker.workers.rate_limits import share_limits
 
 @asynccontextmanager
 async def open_web(
-    base: RuntimeContext,
+    context: RuntimeContext,
     joins: JoinEvents,
     listeners: Sequence[Listener] | None = None,
     problems: Callable[[], Sequence[str]] = tuple,
@@ -27,7 +27,7 @@ async def open_web(
 
     Sockets open last and close first. ``problems`` returns why the tracker is not ready.
     """
-    store, telemetry, settings = base.store, base.telemetry, base.live.current
+    store, telemetry, settings = context.store, context.telemetry, context.live.current
     swarms = store.swarms
     telemetry.gauge("announces_waiting", lambda: swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
@@ -36,7 +36,7 @@ async def open_web(
         swarms,
         store.counters,
         store.allow_list,
-        base.live,
+        context.live,
         secret=store.secret,
         clock=time.time,
         limits=limits,
@@ -54,7 +54,7 @@ async def open_web(
         running(partial(swarms.run, joins.on_late_join), update_allow_list, update_limits),
         serve_http(
             tracker,
-            base.live,
+            context.live,
             listeners=listeners,
             problems=problems,
             show_open=lambda read: telemetry.gauge("connections", read),

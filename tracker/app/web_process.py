@@ -64,8 +64,8 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
     telemetry, redis = Telemetry(), config.settings.redis
 
     def apply_values(values: Mapping[str, Any]) -> None:
-        base.apply_settings(with_values(base.live.current, values))
-        joins.places.use(base.live.current.geoip.database)
+        context.apply_settings(with_values(context.live.current, values))
+        joins.places.use(context.live.current.geoip.database)
 
     parent = ParentConnection(stop, apply_values)
     listeners = [Listener(s, address) for s, address in zip(sockets, config.addresses, strict=True)]
@@ -83,13 +83,13 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
 
     async with (
         open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip) as connection,
-        _context(config, connection, telemetry) as base,
-        open_joins(base) as joins,
-        open_web(base, joins, listeners, problems),
+        _context(config, connection, telemetry) as context,
+        open_joins(context) as joins,
+        open_web(context, joins, listeners, problems),
         running(
             send_snapshots,
             lambda: parent.listen(reader),
-            lambda: send_heartbeats(base.store.reaping, connection),
+            lambda: send_heartbeats(context.store.reaping, connection),
         ),
     ):
         freeze_gc()

@@ -53,7 +53,7 @@ async def program(admin: Admin, scope: Scope = "full") -> AsyncIterator[ApiClien
 @asynccontextmanager
 async def swarms_of(admin: Admin, redis_url: str, **rules: Any) -> AsyncIterator[Store]:
     """The store of the admin port, for announces."""
-    store = Store(redis_url, admin.stores.keys, SwarmRules(**rules), clock=admin.clock)
+    store = Store(redis_url, admin.store.keys, SwarmRules(**rules), clock=admin.clock)
     async with running(store) as open_store:
         yield open_store
 

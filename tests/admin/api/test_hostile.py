@@ -116,13 +116,13 @@ async def test_a_body_without_end_is_refused_before_its_end(serve: Serve) -> Non
 
 async def test_invalid_data_in_the_store_breaks_no_endpoint(admin: Admin) -> None:
     """A site shares the store; its invalid data yields wrong values, and no errors."""
-    command, keys = admin.stores.connection.command, admin.stores.keys
-    (added, _), info_hash = await admin.stores.torrents.add(_HASH, {}), _HASH
+    command, keys = admin.store.connection.command, admin.store.keys
+    (added, _), info_hash = await admin.store.torrents.add(_HASH, {}), _HASH
     await command("HSET", keys.torrent(info_hash), "name", b"\xff\xed\xa0\x80", "seeders", "9" * 400)
     await command("HSET", keys.torrent(info_hash), "multi_up", "nan", "leechers", "-1", "enabled", "maybe")
     await command("SET", keys.stat("announces"), "many")
     await command("HSET", keys.failures(), b"\xff", "x")
-    user = await admin.stores.users.add("7")
+    user = await admin.store.users.add("7")
     await command("HSET", keys.user("7"), "uploaded", "9" * 400, "downloaded", "x")
     await command("SADD", keys.user_set("7", "hnr"), "x:y", added)
     await command("SADD", keys.allowed_clients(), b"\xff\0")

@@ -32,7 +32,7 @@ async def test_a_min_above_the_max_is_refused(full: ApiClient) -> None:
 
 
 async def test_a_failed_job_runs_again(full: ApiClient, admin: Admin) -> None:
-    jobs = admin.stores.jobs
+    jobs = admin.store.jobs
     await jobs.enqueue(SWEEP)
     (claimed,) = await jobs.claim({SWEEP: (1, 1)})
     await full.ask("POST", "/jobs/1/retry", 409)
@@ -44,7 +44,7 @@ async def test_a_failed_job_runs_again(full: ApiClient, admin: Admin) -> None:
 
 async def test_jobs_are_paged_and_deleted(full: ApiClient, admin: Admin) -> None:
     for number in range(5):
-        await admin.stores.jobs.enqueue(SWEEP, {"number": number})
+        await admin.store.jobs.enqueue(SWEEP, {"number": number})
     rows = await all_pages(full, "/queues/sweep/jobs", status="pending", limit=2)
     assert sorted(row["id"] for row in rows) == ["1", "2", "3", "4", "5"]
     assert await full.ask("DELETE", "/queues/sweep/jobs", params={"status": "failed"}) == {"deleted": 0}

@@ -44,16 +44,16 @@ checks.positive_data_acceptance.enabled = false
 
 async def _fill(admin: Admin, url: str) -> None:
     """Creates the objects of the document's examples."""
-    stores = admin.stores
-    await stores.torrents.add(KNOWN, {"name": "a film"})
-    await stores.users.add("7")
-    await stores.torrents.deny(KNOWN, "no")
-    await stores.torrents.allow(KNOWN)
+    store = admin.store
+    await store.torrents.add(KNOWN, {"name": "a film"})
+    await store.users.add("7")
+    await store.torrents.deny(KNOWN, "no")
+    await store.torrents.allow(KNOWN)
     for _ in range(42):
-        await stores.jobs.enqueue(SWEEP, {"number": _})
+        await store.jobs.enqueue(SWEEP, {"number": _})
     rules = SwarmRules()
-    async with running(Store(url, stores.keys, rules)) as store:
-        await store.announce(update(1, info_hash=KNOWN, event="s"))
+    async with running(Store(url, store.keys, rules)) as announcing:
+        await announcing.announce(update(1, info_hash=KNOWN, event="s"))
 
 
 @pytest.mark.slow

@@ -23,7 +23,7 @@ async def test_an_unavailable_store_is_status_503(serve: Serve) -> None:
     admin = await serve()
     async with program(admin) as asking:
         await asking.get("/torrents")
-        admin.stores.connection._lost(ConnectionError())
+        admin.store.connection._lost(ConnectionError())
         async with asking.session.get("/api/v1/torrents") as response:
             assert response.status == 503
             assert "Retry-After" in response.headers

@@ -3,14 +3,14 @@ from tests.admin.conftest import Admin
 
 
 async def test_totals_are_shown(full: ApiClient, admin: Admin) -> None:
-    await admin.stores.users.add()
+    await admin.store.users.add()
     sums = await full.get("/statistics")
     assert (sums["users"], sums["torrents"], sums["totals"]["seeders"]) == (1, 0, 0)
     assert sums["failures"] == {}
 
 
 async def test_a_counter_is_shown_over_time(full: ApiClient, admin: Admin) -> None:
-    counters, now = admin.stores.counters, admin.clock.now
+    counters, now = admin.store.counters, admin.clock.now
     counters.count("announces", by=3)
     counters.count("failures.no such torrent", at=now - 120)
     await counters.flush()
@@ -48,8 +48,8 @@ async def test_invalid_parameters_of_series_are_refused(full: ApiClient) -> None
 
 async def test_a_distribution_is_shown_over_time(full: ApiClient, admin: Admin) -> None:
     for value in (1.0, 2.0, 3.0):
-        admin.stores.counters.observe("announce_seconds", value)
-    await admin.stores.counters.flush()
+        admin.store.counters.observe("announce_seconds", value)
+    await admin.store.counters.flush()
     assert (await full.get("/distributions"))["items"] == ["announce_seconds"]
     found = await full.get("/distributions/announce_seconds")
     (only,) = found["items"]

@@ -14,8 +14,8 @@ ONE = info_hash(1).hex()
 async def test_peers_of_a_torrent_are_listed(
     full: ApiClient, reader: ApiClient, admin: Admin, redis_url: str
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1))
-    await admin.stores.users.add("7", ALICE)
+    await admin.store.torrents.add(info_hash(1))
+    await admin.store.users.add("7", ALICE)
     async with swarms_of(admin, redis_url, private=True) as store:
         await store.announce(
             update(1, peer_id=PeerId(b"-qB5020-" + bytes(12)), passkey=ALICE, uploaded=5, bytes_left=0)
@@ -44,10 +44,10 @@ async def test_history_and_rank_are_shown(full: ApiClient, admin: Admin, redis_u
     shown = await full.get(f"/torrents/{ONE}")
     assert shown["turn"]["rank"] == 1 and shown["turn"]["of"] == 1
     assert not shown["turn"]["being_scored"]
-    taken = await admin.stores.scores.take_one(shown["torrent_id"])
+    taken = await admin.store.scores.take_one(shown["torrent_id"])
     assert taken is not None
     assert (await full.get(f"/torrents/{ONE}"))["turn"]["being_scored"]
-    await admin.stores.scores.finish([Scored(taken, 0.8)])
+    await admin.store.scores.finish([Scored(taken, 0.8)])
     (point,) = (await full.get(f"/torrents/{ONE}/history"))["items"]
     assert point == {
         "at": int(admin.clock.now),
@@ -59,10 +59,10 @@ async def test_history_and_rank_are_shown(full: ApiClient, admin: Admin, redis_u
 
 
 async def test_locations_of_users_are_listed(full: ApiClient, admin: Admin) -> None:
-    await admin.stores.torrents.add(info_hash(1))
+    await admin.store.torrents.add(info_hash(1))
     place = PlaceNames("United_Kingdom", "London", "SW1A")
     batch = [UniqueUserEvent(info_hash(1), f"192.0.2.{number}", place) for number in range(3)]
-    await admin.stores.uniques.count(batch, admin.clock.now)
+    await admin.store.uniques.count(batch, admin.clock.now)
     page = await full.get(f"/torrents/{ONE}/uniques")
     assert page["users"] == 3
     assert {"scope": "cities", "place": "United_Kingdom/London", "users": 3} in page["items"]

@@ -81,7 +81,7 @@ async def test_invalid_torrent_files_are_refused(full: ApiClient) -> None:
 
 
 async def test_a_torrent_id_that_is_no_number_is_a_conflict(full: ApiClient, admin: Admin) -> None:
-    await admin.stores.connection.command("SET", admin.stores.keys.info_hash(info_hash(1)), "a site's")
+    await admin.store.connection.command("SET", admin.store.keys.info_hash(info_hash(1)), "a site's")
     await full.ask("POST", "/torrents", 409, json={"info_hash": info_hash(1).hex()})
 
 

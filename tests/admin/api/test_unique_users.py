@@ -15,8 +15,8 @@ async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin)
         )
         for number in range(5)
     ]
-    await admin.stores.torrents.add(info_hash(1))
-    await admin.stores.uniques.count(batch, admin.clock.now)
+    await admin.store.torrents.add(info_hash(1))
+    await admin.store.uniques.count(batch, admin.clock.now)
     month = month_of(admin.clock.now)
     for query in ({}, {"period": month}):
         rows = await all_pages(full, "/uniques/countries", limit=1, **query)
@@ -34,8 +34,8 @@ async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin)
 
 async def test_an_escaped_location_is_found_by_its_encoded_name(full: ApiClient, admin: Admin) -> None:
     place = PlaceNames("Germany", "St%2E_Wolfgang")
-    await admin.stores.torrents.add(info_hash(1))
-    await admin.stores.uniques.count([UniqueUserEvent(info_hash(1), "192.0.2.1", place)], admin.clock.now)
+    await admin.store.torrents.add(info_hash(1))
+    await admin.store.uniques.count([UniqueUserEvent(info_hash(1), "192.0.2.1", place)], admin.clock.now)
     place_metric = "countries.Germany.cities.St%2E_Wolfgang.users"
     found = await full.get(f"/uniques/metrics/{place_metric.replace('%', '%25')}")
     assert (found["metric"], found["users"]) == (place_metric, 1)
@@ -59,8 +59,8 @@ async def test_there_are_four_leaderboards(full: ApiClient) -> None:
 async def test_counts_come_with_their_max_error(full: ApiClient, admin: Admin) -> None:
     """Markers of that period and of all time were deleted to make room for peers."""
     month = month_of(admin.clock.now)
-    key = admin.stores.keys.unique_forgotten()
-    await admin.stores.connection.command("HSET", key, "all", 7, month, 5)
+    key = admin.store.keys.unique_forgotten()
+    await admin.store.connection.command("HSET", key, "all", 7, month, 5)
     for period, exceed in (("all", 7), (month, 5), ("1999-12", 0)):
         assert (await full.get("/uniques/countries", period=period))["may_exceed"] == exceed
         found = await full.get("/uniques/metrics/countries.France.users", period=period)

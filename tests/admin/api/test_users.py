@@ -60,7 +60,7 @@ async def test_unknown_users_are_not_found(full: ApiClient, method: str, path: s
 async def test_unreported_downloads_are_shown(full: ApiClient, admin: Admin) -> None:
     await full.ask("POST", "/users", 201, json={"user_id": "7"})
     assert (await full.get("/users/7"))["unreported"] == 0
-    keys, redis = admin.stores.keys, redis_of(admin.stores.connection)
+    keys, redis = admin.store.keys, redis_of(admin.store.connection)
     await redis.hset(keys.user("7"), "unreported", "5000")
     await redis.hset(keys.user_torrent("7", "1"), "unreported", "5000")
     await redis.sadd(keys.user_set("7", "active"), "1", "2")
@@ -72,13 +72,13 @@ async def test_unreported_downloads_are_shown(full: ApiClient, admin: Admin) -> 
 
 async def test_a_user_is_not_found_by_passkey(full: ApiClient, admin: Admin) -> None:
     """Proxies would log it."""
-    await admin.stores.users.add("7", "1" * 15 + "a")
+    await admin.store.users.add("7", "1" * 15 + "a")
     assert await full.wrong_fields("GET", f"/users/{'1' * 15}a") == ["path.user_id"]
 
 
 async def test_the_list_is_paged(full: ApiClient, admin: Admin) -> None:
     for _ in range(5):
-        await admin.stores.users.add()
+        await admin.store.users.add()
     rows = await all_pages(full, "/users", limit=2)
     assert [row["user_id"] for row in rows] == ["1", "2", "3", "4", "5"]
     assert (await full.get("/users"))["total"] == 5
@@ -87,10 +87,10 @@ async def test_the_list_is_paged(full: ApiClient, admin: Admin) -> None:
 async def test_torrents_and_hit_and_runs_of_a_user_are_listed(
     full: ApiClient, admin: Admin, redis_url: str
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "a film"})
-    await admin.stores.torrents.add(info_hash(2))
-    await admin.stores.users.add("7", ALICE)
-    await admin.stores.users.add("8", BOB)
+    await admin.store.torrents.add(info_hash(1), {"name": "a film"})
+    await admin.store.torrents.add(info_hash(2))
+    await admin.store.users.add("7", ALICE)
+    await admin.store.users.add("8", BOB)
     rules = {"private": True, "hnr_min_bytes": 100, "hnr_threshold": 1000, "max_gap": 7200}
     async with swarms_of(admin, redis_url, **rules) as store:
         for torrent in (1, 2):

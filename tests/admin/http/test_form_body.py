@@ -23,7 +23,7 @@ _PART = (
 async def test_forms_are_decoded_as_utf_8_whatever_charset_they_name(
     admin: Admin, content_type: str, body: bytes
 ) -> None:
-    signed_in = await admin.stores.tokens.sign_in_by_token(await admin.token("read"), 60)
+    signed_in = await admin.store.tokens.sign_in_by_token(await admin.token("read"), 60)
     assert signed_in is not None
     session, secret = signed_in
     headers = {"Origin": admin.url, "Content-Type": content_type, "Cookie": f"{COOKIE}={secret}"}

@@ -198,10 +198,10 @@ def test_labels_are_bounded_and_escaped() -> None:
 
 
 async def test_a_key_of_a_wrong_type_drops_only_its_metrics(admin: Admin) -> None:
-    keys, client = admin.stores.keys, redis_of(admin.stores.connection)
+    keys, client = admin.store.keys, redis_of(admin.store.connection)
     await client.hset(keys.index("score"), "x", "1")
     await client.set(keys.outbox_waiting(), "nonsense")
-    figures = await read_store(admin.stores)
+    figures = await read_store(admin.store)
     assert figures.up
     assert ("tracker_scored_torrents", ()) not in figures.values
     assert ("tracker_figures_waiting", ()) not in figures.values
@@ -211,8 +211,8 @@ async def test_a_key_of_a_wrong_type_drops_only_its_metrics(admin: Admin) -> Non
 
 async def test_the_number_of_queues_is_bounded(admin: Admin) -> None:
     for number in range(store_readings.MAX_QUEUES + 5):
-        await admin.stores.jobs.enqueue(f"queue{number}")
-    figures = await read_store(admin.stores)
+        await admin.store.jobs.enqueue(f"queue{number}")
+    figures = await read_store(admin.store)
     assert len({labels[0] for name, labels in figures.values if name == "tracker_jobs"}) == 50
 
 
@@ -236,7 +236,7 @@ async def test_recent_readers_can_read_metrics_while_the_store_is_unavailable(ad
     """Only recent readers, and only /metrics."""
     async with admin.client("read") as reader, admin.client("full") as other, admin.client() as stranger:
         assert (await reader.get("/metrics")).status == 200
-        admin.stores.connection._lost(OSError())
+        admin.store.connection._lost(OSError())
         assert "tracker_store_up 0.0" in await (await reader.get("/metrics")).text()
         assert (await other.get("/metrics")).status == 503
         assert (await stranger.get("/metrics", allow_redirects=False)).status == 401
@@ -248,9 +248,9 @@ async def test_recent_readers_can_read_metrics_while_the_store_is_unavailable(ad
 async def test_a_revoked_token_leaves_the_cache_at_its_next_use(admin: Admin) -> None:
     async with admin.client("read") as reader:
         assert (await reader.get("/metrics")).status == 200
-        await admin.stores.tokens.revoke("test read")
+        await admin.store.tokens.revoke("test read")
         assert (await reader.get("/metrics")).status == 401
-        admin.stores.connection._lost(OSError())
+        admin.store.connection._lost(OSError())
         assert (await reader.get("/metrics")).status == 503
 
 

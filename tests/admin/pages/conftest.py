@@ -18,7 +18,7 @@ HNR_SECONDS = 1000
 @pytest.fixture
 async def store(admin: Admin, redis_url: str) -> AsyncIterator[Store]:
     """The store of the public tracker."""
-    keys = admin.stores.keys
+    keys = admin.store.keys
     async with running(Store(redis_url, keys, SwarmRules(), admin.clock)) as store:
         yield store
 
@@ -55,5 +55,5 @@ async def private(serve: Serve, redis_url: str, prefix: str) -> AsyncIterator[Pr
         hnr_threshold=HNR_SECONDS,
         max_gap=7200,
     )
-    async with running(Store(redis_url, admin.stores.keys, rules, admin.clock)) as store:
+    async with running(Store(redis_url, admin.store.keys, rules, admin.clock)) as store:
         yield Private(admin, store)

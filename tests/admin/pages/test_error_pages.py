@@ -32,7 +32,7 @@ async def test_a_form_without_csrf_token_gets_an_error_page(admin: Admin) -> Non
         async with browser.post("/jobs/sweep", headers={"X-CSRF-Token": "wrong"}) as response:
             assert response.status == 403
             assert "CSRF" in Page(await response.text()).text
-    assert await admin.stores.jobs.queues() == []
+    assert await admin.store.jobs.queues() == []
 
 
 async def test_error_pages_without_session_have_no_navigation(admin: Admin) -> None:

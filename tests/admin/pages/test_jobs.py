@@ -8,7 +8,7 @@ from tracker.store.jobs.records import REPROCESS, SWEEP, Result
 
 
 async def failed_job(admin: Admin, error: str = "it broke") -> str:
-    jobs = admin.stores.jobs
+    jobs = admin.store.jobs
     id = (await jobs.enqueue("q", {"torrent_id": "7"})).id
     (job,) = await jobs.claim({"q": (1, 1)})
     await jobs.finish([Result(job, "fatal", error)])
@@ -18,7 +18,7 @@ async def failed_job(admin: Admin, error: str = "it broke") -> str:
 async def test_failed_jobs_are_shown_first(admin: Admin) -> None:
     await failed_job(admin)
     for number in range(60):
-        await admin.stores.jobs.enqueue("many", {"n": number})
+        await admin.store.jobs.enqueue("many", {"n": number})
     async with admin.browser() as browser:
         page = await get(browser, "/jobs")
         assert "it broke" in page.text
@@ -42,11 +42,11 @@ async def test_a_failed_job_is_shown_and_retried(admin: Admin) -> None:
         page = await get(browser, f"/jobs/{id}")
         assert "no <b>way</b>" in page.text
         assert '"torrent_id": "7"' in page.text
-        failed = await admin.stores.jobs.get(id)
+        failed = await admin.store.jobs.get(id)
         assert failed is not None and failed.fingerprint in page.text
         page = await post_form(browser, f"/jobs/{id}/retry")
         assert "Job queued." in page.text
-        job = await admin.stores.jobs.get(id)
+        job = await admin.store.jobs.get(id)
         assert job is not None and job.status == "pending"
         async with browser.post(f"/jobs/{id}/retry") as response:
             assert response.status == 409
@@ -56,13 +56,13 @@ async def test_a_failed_job_is_shown_and_retried(admin: Admin) -> None:
 
 async def test_deleting_jobs_needs_confirmation_and_affects_one_list(admin: Admin) -> None:
     await failed_job(admin)
-    await admin.stores.jobs.enqueue("q", {"torrent_id": "8"})
+    await admin.store.jobs.enqueue("q", {"torrent_id": "8"})
     async with admin.browser() as browser:
         page = await get(browser, "/jobs?queue=q&status=failed")
         assert "Delete all 1 failed jobs of q?" in page.text
         page = await post_form(browser, "/jobs/purge", queue="q", status="failed")
         assert "Jobs deleted." in page.text
-        sizes = await admin.stores.jobs.sizes("q")
+        sizes = await admin.store.jobs.sizes("q")
         assert (sizes["failed"], sizes["pending"]) == (0, 1)
         for wrong in ({"queue": "q", "status": "running"}, {"queue": "<b>", "status": "failed"}, {}):
             async with browser.post("/jobs/purge", data=wrong) as response:
@@ -76,9 +76,9 @@ async def test_rescoring_and_sweeping_can_be_started(admin: Admin) -> None:
             "Rescoring started."
             in (await post_form(browser, "/jobs/reprocess", min_score="0.5", max_seeders="3")).text
         )
-    (job,) = await admin.stores.jobs.page(REPROCESS, "pending", 0, 10)
+    (job,) = await admin.store.jobs.page(REPROCESS, "pending", 0, 10)
     assert job.payload == '{"max_seeders":3,"min_score":0.5}'
-    assert (await admin.stores.jobs.sizes(SWEEP))["pending"] == 1
+    assert (await admin.store.jobs.sizes(SWEEP))["pending"] == 1
 
 
 @pytest.mark.parametrize(
@@ -102,4 +102,4 @@ async def test_an_invalid_filter_is_refused_with_an_error_at_the_form(
     assert page.one("p", role="alert").text
     for name, value in fields.items():
         assert page.one("input", name=name).attributes["value"] == value
-    assert await admin.stores.jobs.queues() == []
+    assert await admin.store.jobs.queues() == []

@@ -51,12 +51,12 @@ async def listening(browser: aiohttp.ClientSession) -> AsyncIterator[Stream]:
 
 
 async def test_live_updates_follow_the_store(admin: Admin) -> None:
-    keys, command = admin.stores.keys, admin.stores.connection.command
+    keys, command = admin.store.keys, admin.store.connection.command
     async with admin.browser("read") as browser, listening(browser) as stream:
         await stream.until("figures", seeders="0")
         await command("SET", keys.stat("seeders"), 41)
-        admin.stores.counters.count("failures.<b>", by=4, at=admin.clock() - 5)
-        await admin.stores.counters.flush()
+        admin.store.counters.count("failures.<b>", by=4, at=admin.clock() - 5)
+        await admin.store.counters.flush()
         data = await stream.until("figures", seeders="41", peers="41")
         assert set(data["charts"]) == {"requests", "latency"}
         assert sum(data["sparks"]["failures"]) == 4
@@ -74,7 +74,7 @@ async def test_a_revoked_token_ends_the_stream_of_its_browser(
     monkeypatch.setattr(live, "IDENTITY_SECONDS", 0.0)
     async with admin.browser() as browser, listening(browser) as stream:
         await stream.until("figures")
-        await admin.stores.tokens.revoke("test full")
+        await admin.store.tokens.revoke("test full")
         await stream.until("signed-out")
         assert await stream.next() == ("end", {})
 
@@ -137,7 +137,7 @@ async def test_streams_need_authentication(admin: Admin) -> None:
 async def test_concurrent_streams_share_one_reading(admin: Admin) -> None:
     now = 100.0
     latest_reading = LatestReading(admin.context, lambda: now)
-    command, key = admin.stores.connection.command, admin.stores.keys.stat("seeders")
+    command, key = admin.store.connection.command, admin.store.keys.stat("seeders")
     first = await asyncio.gather(*(latest_reading.latest() for _ in range(20)))
     assert len({id(figures) for figures in first}) == 1
     await command("SET", key, 5)

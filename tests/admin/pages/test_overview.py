@@ -20,7 +20,7 @@ async def test_an_empty_tracker_explains_the_first_steps(serve: Serve, prefix: s
 
 
 async def test_the_first_steps_disappear_after_the_first_request(admin: Admin) -> None:
-    await admin.stores.connection.command("SET", admin.stores.keys.stat("requests"), 1)
+    await admin.store.connection.command("SET", admin.store.keys.stat("requests"), 1)
     async with admin.browser() as browser:
         assert "No announces yet" not in (await get(browser, "/")).text
 
@@ -32,7 +32,7 @@ async def test_a_private_tracker_links_to_its_users(serve: Serve, prefix: str) -
 
 
 async def test_values_come_from_the_store(admin: Admin) -> None:
-    command, keys = admin.stores.connection.command, admin.stores.keys
+    command, keys = admin.store.connection.command, admin.store.keys
     for name, value in (("seeders", 1200), ("leechers", 34), ("requests", 9), ("reaped", 56), ("repairs", 2)):
         await command("SET", keys.stat(name), value)
     async with admin.browser() as browser:
@@ -59,7 +59,7 @@ async def test_readiness_problems_are_on_top(admin: Admin) -> None:
 
 @pytest.mark.parametrize(("view", "precision"), [("2m", 1), ("2h", 60), ("5d", 3600)])
 async def test_charts_are_rates_by_slices_filled_with_zeros(admin: Admin, view: str, precision: int) -> None:
-    counters, now = admin.stores.counters, admin.clock()
+    counters, now = admin.store.counters, admin.clock()
     at = now - now % precision - 10 * precision
     counters.count("announces", by=3 * precision, at=at)
     counters.count("failures.a", by=precision, at=at)

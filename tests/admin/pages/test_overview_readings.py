@@ -26,8 +26,8 @@ def test_quantiles_are_interpolated_within_a_bucket(
 async def test_the_slice_in_progress_is_shown_once_it_is_long_enough(admin: Admin) -> None:
     admin.clock.now = 1_800_000_000 + 5
     assert (await read_window(admin.context, VIEWS["2h"])).at[-1] == 1_800_000_000 - 60
-    admin.stores.counters.count("announces", by=40, at=1_800_000_000 + 1)
-    await admin.stores.counters.flush()
+    admin.store.counters.count("announces", by=40, at=1_800_000_000 + 1)
+    await admin.store.counters.flush()
     admin.clock.now = 1_800_000_000 + 20
     window = await read_window(admin.context, VIEWS["2h"])
     assert (window.at[-1], window.rates["announces"][-1]) == (1_800_000_000, 2)
@@ -35,9 +35,9 @@ async def test_the_slice_in_progress_is_shown_once_it_is_long_enough(admin: Admi
 
 
 async def test_failures_are_sorted_by_recent_count(admin: Admin) -> None:
-    command, keys = admin.stores.connection.command, admin.stores.keys
+    command, keys = admin.store.connection.command, admin.store.keys
     await command("HSET", keys.failures(), "old", 100, "both", 9)
     for reason, number in (("new", 3), ("both", 2)):
-        admin.stores.counters.count(f"failures.{reason}", by=number, at=admin.clock() - 600)
-    await admin.stores.counters.flush()
+        admin.store.counters.count(f"failures.{reason}", by=number, at=admin.clock() - 600)
+    await admin.store.counters.flush()
     assert await read_failures(admin.context) == [("new", 3, 3), ("both", 2, 11), ("old", 0, 100)]

@@ -21,22 +21,22 @@ QUERIES = [
 
 async def fill(admin: Admin) -> None:
     """A store with every kind of object, all with hostile names."""
-    stores, keys = admin.stores, admin.stores.keys
-    command = stores.connection.command
+    store, keys = admin.store, admin.store.keys
+    command = store.connection.command
     for number in range(3):
-        await stores.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
-    await stores.torrents.deny(InfoHash(b"d" * 20), EVIL)
-    await stores.clients.allow(b"-<b>", EVIL)
-    await stores.software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
+        await store.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
+    await store.torrents.deny(InfoHash(b"d" * 20), EVIL)
+    await store.clients.allow(b"-<b>", EVIL)
+    await store.software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
     await command("HSET", keys.failures(), EVIL, 7)
     await command("SET", keys.stat("requests"), 9)
-    stores.counters.count("announces", "requests", f"failures.{EVIL}", by=3, at=admin.clock() - 5)
-    stores.counters.observe("announce_seconds", 0.002, at=admin.clock() - 5)
-    await stores.counters.flush()
-    await stores.jobs.enqueue("q", {"torrent_id": EVIL})
-    (job,) = await stores.jobs.claim({"q": (1, 1)})
-    await stores.jobs.finish([Result(job, "fatal", EVIL)])
-    await stores.tokens.create("grafana & <co>", "read")
+    store.counters.count("announces", "requests", f"failures.{EVIL}", by=3, at=admin.clock() - 5)
+    store.counters.observe("announce_seconds", 0.002, at=admin.clock() - 5)
+    await store.counters.flush()
+    await store.jobs.enqueue("q", {"torrent_id": EVIL})
+    (job,) = await store.jobs.claim({"q": (1, 1)})
+    await store.jobs.finish([Result(job, "fatal", EVIL)])
+    await store.tokens.create("grafana & <co>", "read")
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])

@@ -40,7 +40,7 @@ async def test_a_token_signs_a_browser_in(admin: Admin) -> None:
 
 
 async def test_a_link_signs_a_browser_in_once(admin: Admin) -> None:
-    secret = await admin.stores.tokens.new_link()
+    secret = await admin.store.tokens.new_link()
     async with admin.client(headers={"Origin": admin.url}) as first, admin.client() as second:
         response = await first.post("/sign-in", data={"link": secret}, allow_redirects=False)
         assert (response.status, response.headers["Location"]) == (303, "/")

@@ -47,7 +47,7 @@ async def test_the_doctor_runs_its_checks_at_each_visit(serve: Serve) -> None:
     async with admin.browser("read") as browser:
         page = await get(browser, "/doctor")
         assert "the sweep has repaired nothing" in page.text
-        await admin.stores.connection.command("SET", admin.stores.keys.stat("repairs"), 3)
+        await admin.store.connection.command("SET", admin.store.keys.stat("repairs"), 3)
         admin.problems.append("the sweep is behind")
         async with browser.get("/doctor", headers={"HX-Request": "true"}) as response:
             part = Page(await response.text())

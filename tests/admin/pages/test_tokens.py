@@ -17,7 +17,7 @@ async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> 
             text = await response.text()
         found = re.search(r"swk_\w{12}_[\w-]{43}", text)
         assert found
-        token = await admin.stores.tokens.verify(found[0])
+        token = await admin.store.tokens.verify(found[0])
         assert token is not None and (token.name, token.scope) == ("graphs", scope)
         assert found[0] not in (await get(browser, "/tokens")).source
 
@@ -26,17 +26,17 @@ async def test_a_new_token_is_shown_once_and_works(admin: Admin, scope: str) -> 
 async def test_taken_and_invalid_names_are_refused_with_an_error_at_the_field(
     admin: Admin, name: str
 ) -> None:
-    await admin.stores.tokens.create("grafana", "read")
+    await admin.store.tokens.create("grafana", "read")
     async with admin.browser() as browser:
         async with browser.post("/tokens", data={"name": name}) as response:
             assert response.status == 422
             assert "token" in Page(await response.text()).one("p", role="alert").text
-    assert {token.name for token in await admin.stores.tokens.list()} == {"grafana", "test full"}
+    assert {token.name for token in await admin.store.tokens.list()} == {"grafana", "test full"}
 
 
 async def test_a_revoked_token_is_gone_and_its_sessions_end(admin: Admin) -> None:
     await admin.token("read")
-    (other,) = [token for token in await admin.stores.tokens.list() if token.name == "test read"]
+    (other,) = [token for token in await admin.store.tokens.list() if token.name == "test read"]
     async with admin.browser("read") as reader, admin.browser() as browser:
         await get(reader, "/torrents")
         page = await post_form(browser, f"/tokens/{other.token_id}/revoke")
@@ -49,7 +49,7 @@ async def test_a_revoked_token_is_gone_and_its_sessions_end(admin: Admin) -> Non
 
 
 async def test_scope_read_sees_neither_the_list_nor_a_link_to_it(admin: Admin) -> None:
-    await admin.stores.tokens.create("grafana", "read")
+    await admin.store.tokens.create("grafana", "read")
     async with admin.browser("read") as reader, admin.client("read") as program:
         for session in (reader, program):
             async with session.get("/tokens") as response:

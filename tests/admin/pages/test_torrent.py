@@ -24,7 +24,7 @@ HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
 
 async def known(admin: Admin) -> Torrent:
-    found = await admin.stores.torrents.get(ONE)
+    found = await admin.store.torrents.get(ONE)
     assert found is not None
     return found
 
@@ -39,7 +39,7 @@ async def test_an_unknown_torrent_has_no_page(browser: aiohttp.ClientSession, pa
 async def test_an_unknown_torrent_cannot_be_changed(admin: Admin, browser: aiohttp.ClientSession) -> None:
     for verb in ("edit", "enable", "disable", "remove"):
         await send(browser, f"{HERE}/{verb}", status=404)
-    assert await admin.stores.torrents.get(ONE) is None
+    assert await admin.store.torrents.get(ONE) is None
 
 
 async def test_statistics_and_peers_are_shown(store: Store, browser: aiohttp.ClientSession) -> None:
@@ -89,7 +89,7 @@ async def test_names_of_peers_and_sites_are_escaped(
     ids = [b"-<b>hi</b>-<script>a", bytes(range(236, 256)), b'"><img src=x>12345678', b"\0" * 20]
     for number, each in enumerate(ids):
         await store.announce(update(number + 1, peer_id=PeerId(each[:20])))
-    await admin.stores.torrents.edit(ONE, {"name": HOSTILE, "enabled": "0", "reason": HOSTILE})
+    await admin.store.torrents.edit(ONE, {"name": HOSTILE, "enabled": "0", "reason": HOSTILE})
     written = {"multi_up": HOSTILE, "multi_dn": b"\xff", "labels": HOSTILE, "size": HOSTILE}
     await store.redis.hset(store.keys.torrent(ONE), mapping=written)
     await store.redis.hset(
@@ -99,7 +99,7 @@ async def test_names_of_peers_and_sites_are_escaped(
     page = await get(browser, HERE)
     assert HOSTILE in page.text
     assert not page.all("img") and not page.all("b")
-    await admin.stores.torrents.deny(ONE, HOSTILE)
+    await admin.store.torrents.deny(ONE, HOSTILE)
     assert not (await get(browser, HERE)).all("img")
 
 
@@ -134,13 +134,13 @@ async def test_unique_users_are_shown_by_country(
     await store.announce(update(1))
     places = [("United Kingdom", "London", "SW1A"), ("United Kingdom", "", ""), ("Kosovo", "", "")]
     seen = [UniqueUserEvent(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
-    await admin.stores.uniques.count(seen, store.clock.now)
+    await admin.store.uniques.count(seen, store.clock.now)
     table = next(e.text for e in (await get(browser, HERE)).all("table") if "Country" in e.text)
     assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
 
 
 async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    await admin.stores.torrents.add(ONE, {"name": "before", "private": "1"})
+    await admin.store.torrents.add(ONE, {"name": "before", "private": "1"})
     fields = {"name": "after", "multi_up": "2", "multi_dn": "0.5", "size": "2048", "labels": "films 4k"}
     assert (await send(browser, f"{HERE}/edit", fields)).location == f"{HERE}?notice=saved"
     found = await known(admin)
@@ -156,7 +156,7 @@ async def test_name_and_multipliers_are_edited(admin: Admin, browser: aiohttp.Cl
 async def test_a_kept_file_is_downloaded_with_an_announce_url(
     admin: Admin, browser: aiohttp.ClientSession, tmp_path: Path
 ) -> None:
-    await admin.stores.torrents.add(ONE, {})
+    await admin.store.torrents.add(ONE, {})
     assert "Download the" not in (await get(browser, HERE)).text
     assert (await browser.get(f"{HERE}/file")).status == 404
     torrents = TorrentSettings(keep_files=True)
@@ -175,7 +175,7 @@ async def test_a_kept_file_is_downloaded_with_an_announce_url(
 
 
 async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    await admin.stores.torrents.add(ONE, {"name": "before"})
+    await admin.store.torrents.add(ONE, {"name": "before"})
     page = await send(browser, f"{HERE}/edit", {"name": "after", "multi_up": "1e9"}, status=422)
     assert "a multiplier is a number" in page.text
     assert (await known(admin)).name == "before"
@@ -184,7 +184,7 @@ async def test_an_invalid_multiplier_changes_nothing(admin: Admin, browser: aioh
 async def test_a_torrent_is_disabled_with_a_reason_and_enabled_again(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(ONE)
+    await admin.store.torrents.add(ONE)
     await send(browser, f"{HERE}/disable", {"reason": "bad release"})
     assert "reason “bad release”" in (await get(browser, HERE)).text
     assert await store.refused(update(1)) == "disabled"
@@ -198,7 +198,7 @@ async def test_a_torrent_is_disabled_with_a_reason_and_enabled_again(
 async def test_a_torrent_is_denied_and_allowed_again(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(ONE)
+    await admin.store.torrents.add(ONE)
     await send(browser, f"{HERE}/deny", {"reason": "asked to"})
     page = await get(browser, HERE)
     assert "denied" in page.text and "reason “asked to”" in page.text
@@ -216,15 +216,15 @@ async def test_allowing_an_unknown_info_hash_redirects_to_the_list(
 
 
 async def test_a_torrent_is_removed(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    await admin.stores.torrents.add(ONE)
+    await admin.store.torrents.add(ONE)
     assert (await send(browser, f"{HERE}/remove")).location == "/torrents?notice=removed"
-    assert await admin.stores.torrents.get(ONE) is None
+    assert await admin.store.torrents.get(ONE) is None
 
 
 async def test_scope_read_sees_no_actions_and_cannot_change_anything(
     admin: Admin, reader: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(ONE, {"name": "before"})
+    await admin.store.torrents.add(ONE, {"name": "before"})
     before = await known(admin)
     assert not (await get(reader, HERE)).changes
     for verb in ("edit", "enable", "disable", "deny", "allow", "remove"):
@@ -234,7 +234,7 @@ async def test_scope_read_sees_no_actions_and_cannot_change_anything(
 
 async def test_users_are_linked_in_private_mode_only(private: Private) -> None:
     await private.store.users.add("7", ALICE)
-    await private.admin.stores.torrents.add(ONE)
+    await private.admin.store.torrents.add(ONE)
     await private.store.announce(update(1, passkey=ALICE))
     async with private.admin.browser() as browser:
         page = await get(browser, HERE)

@@ -75,7 +75,7 @@ async def test_paging_keeps_the_order_and_sorting_returns_to_page_one(
 ) -> None:
     hashes = {info_hash(number) for number in range(2 * PAGE + 3)}
     for one in hashes:
-        await admin.stores.torrents.add(one)
+        await admin.store.torrents.add(one)
     path, seen = "/torrents?sort=leechers&order=asc", list[str]()
     for number in (1, 2, 3):
         page = await get(browser, path)
@@ -94,8 +94,8 @@ async def test_paging_keeps_the_order_and_sorting_returns_to_page_one(
 async def test_torrents_are_found_by_name_or_start_of_the_info_hash(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "Debian 12 netinst"})
-    await admin.stores.torrents.add(info_hash(2), {"name": "Größe"})
+    await admin.store.torrents.add(info_hash(1), {"name": "Debian 12 netinst"})
+    await admin.store.torrents.add(info_hash(2), {"name": "Größe"})
     one, two = info_hash(1).hex(), info_hash(2).hex()
     assert (await get(browser, "/torrents?q=DEBIAN")).torrents == [one]
     assert (await get(browser, f"/torrents?q={quote('GRÖSSE')}")).torrents == [two]
@@ -106,7 +106,7 @@ async def test_torrents_are_found_by_name_or_start_of_the_info_hash(
 async def test_searching_with_htmx_returns_the_list_only(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    await admin.store.torrents.add(info_hash(1), {"name": "Debian"})
     page = await get(browser, "/torrents?q=deb", part=True)
     assert page.torrents == [info_hash(1).hex()]
     assert not page.all("html")
@@ -115,7 +115,7 @@ async def test_searching_with_htmx_returns_the_list_only(
 async def test_a_search_with_many_matches_is_paged(admin: Admin, browser: aiohttp.ClientSession) -> None:
     hashes = {info_hash(number).hex() for number in range(PAGE + 20)}
     for one in hashes:
-        await admin.stores.torrents.add(info_hash(int(one, 16)), {"name": f"Film {one[-3:]}"})
+        await admin.store.torrents.add(info_hash(int(one, 16)), {"name": f"Film {one[-3:]}"})
     path, seen = "/torrents?q=film", set[str]()
     while path:
         page = await get(browser, path)
@@ -138,7 +138,7 @@ EMPTY_QUERIES = [
 async def test_invalid_query_parameters_become_defaults(
     admin: Admin, browser: aiohttp.ClientSession, query: str
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    await admin.store.torrents.add(info_hash(1), {"name": "Debian"})
     page = await get(browser, f"/torrents?{query}")
     assert page.torrents == [info_hash(1).hex()]
 
@@ -147,7 +147,7 @@ async def test_invalid_query_parameters_become_defaults(
 async def test_queries_that_match_nothing_show_no_torrent(
     admin: Admin, browser: aiohttp.ClientSession, query: str
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    await admin.store.torrents.add(info_hash(1), {"name": "Debian"})
     page = await get(browser, f"/torrents?{query}")
     assert page.torrents == []
 
@@ -158,8 +158,8 @@ async def test_an_invalid_cursor_is_refused(browser: aiohttp.ClientSession) -> N
 
 
 async def test_names_are_escaped(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": HOSTILE})
-    await admin.stores.torrents.deny(info_hash(1), HOSTILE)
+    await admin.store.torrents.add(info_hash(1), {"name": HOSTILE})
+    await admin.store.torrents.deny(info_hash(1), HOSTILE)
     for path in ("/torrents", f"/torrents?q={quote('<script>')}", f"/torrents?q={quote(HOSTILE)}x"):
         page = await get(browser, path)
         assert HOSTILE in page.text
@@ -174,7 +174,7 @@ async def test_one_file_redirects_to_its_torrent(admin: Admin, browser: aiohttp.
     assert found
     page = await get(browser, response.location)
     assert "Debian" in page.text and "Added." in page.text
-    (torrent,) = await admin.stores.torrents.top("seeders", 10)
+    (torrent,) = await admin.store.torrents.top("seeders", 10)
     assert (torrent.info_hash.hex(), torrent.name, torrent.private) == (found[1], "Debian", True)
 
 
@@ -185,7 +185,7 @@ async def test_valid_files_are_registered_beside_invalid_ones(
         ("a.torrent", torrent_file("A")), (f"{HOSTILE}.torrent", b"d4:info"), ("c.torrent", torrent_file("C"))
     )
     page = await send(browser, "/torrents/add", form, status=200)
-    assert {torrent.name for torrent in await admin.stores.torrents.top("seeders", 10)} == {"A", "C"}
+    assert {torrent.name for torrent in await admin.store.torrents.top("seeders", 10)} == {"A", "C"}
     assert len(page.torrents) == 2
     assert "not a well-formed .torrent file" in page.text
 
@@ -206,7 +206,7 @@ async def test_invalid_torrent_files_are_refused_with_a_reason(
 ) -> None:
     page = await send(browser, "/torrents/add", form, status=422)
     assert why in page.text
-    assert await admin.stores.torrents.count() == 0
+    assert await admin.store.torrents.count() == 0
 
 
 async def test_an_upload_beyond_the_limit_is_refused(serve: Serve) -> None:
@@ -220,7 +220,7 @@ async def test_an_info_hash_is_registered_with_a_name(admin: Admin, browser: aio
     one = info_hash(7)
     await send(browser, "/torrents/add", {"info_hash": f" {one.hex().upper()} ", "name": "Seven"})
     await send(browser, "/torrents/add", {"info_hash": one.hex()})  # again without a name: the name stays
-    found = await admin.stores.torrents.get(one)
+    found = await admin.store.torrents.get(one)
     assert found is not None and found.registered and found.name == "Seven" and not found.private
 
 
@@ -237,19 +237,19 @@ async def test_a_form_needs_the_csrf_token_of_its_page(admin: Admin) -> None:
     async with aiohttp.ClientSession(admin.url, cookies=cookies, headers={"Origin": origin}) as plain:
         await send(plain, "/torrents/add", {"info_hash": "00" * 20, "csrf": "wrong"}, status=403)
         await send(plain, "/torrents/add", upload(("a.torrent", torrent_file()), csrf=token))
-    assert await admin.stores.torrents.count() == 1
+    assert await admin.store.torrents.count() == 1
 
 
 async def test_scope_read_sees_no_actions_and_cannot_change_anything(
     admin: Admin, reader: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1))
+    await admin.store.torrents.add(info_hash(1))
     for path in ("/torrents", "/torrents/add", "/torrents/denied"):
         page: Page = await get(reader, path)
         assert not page.changes
     assert "/torrents/add" not in (await get(reader, "/torrents")).hrefs
     await send(reader, "/torrents/add", {"info_hash": "00" * 20}, status=403)
-    assert await admin.stores.torrents.count() == 1
+    assert await admin.store.torrents.count() == 1
 
 
 @pytest.mark.parametrize(

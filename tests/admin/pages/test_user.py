@@ -30,7 +30,7 @@ async def test_an_unknown_user_has_no_page(alice: Private, who: str) -> None:
 
 async def test_totals_and_torrents_are_shown(alice: Private) -> None:
     store = alice.store
-    await alice.admin.stores.torrents.add(info_hash(1), {"name": "<b>Debian</b>"})
+    await alice.admin.store.torrents.add(info_hash(1), {"name": "<b>Debian</b>"})
     await store.announce(update(1, "s", passkey=ALICE))
     await store.pass_time(60)
     await store.announce(update(1, passkey=ALICE, uploaded=3 * 1024**2, downloaded=2 * 1024**2))

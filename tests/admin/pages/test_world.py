@@ -36,7 +36,7 @@ async def count_users(admin: Admin, counts: dict[Place, int], at: float = START,
         for number in range(count)
     ]
     for first in range(0, len(seen), MAX_BATCH):
-        await admin.stores.uniques.count(seen[first : first + MAX_BATCH], at)
+        await admin.store.uniques.count(seen[first : first + MAX_BATCH], at)
 
 
 def titles(page: Page) -> dict[str, str]:
@@ -82,7 +82,7 @@ async def test_countries_are_on_the_map_and_in_a_table(admin: Admin, browser: ai
 async def test_cities_postcodes_and_torrents_are_listed(
     admin: Admin, store: Store, browser: aiohttp.ClientSession
 ) -> None:
-    await admin.stores.torrents.add(info_hash(1), {"name": "Debian"})
+    await admin.store.torrents.add(info_hash(1), {"name": "Debian"})
     await count_users(admin, COUNTS)
     await store.redis.zadd(store.keys.unique_index("torrents", "all"), {info_hash(2).hex(): 3})
     page = await get(browser, "/world")

@@ -32,8 +32,8 @@ class Call:
     identity: Identity
 
     @property
-    def stores(self) -> Store:
-        return self.context.stores
+    def store(self) -> Store:
+        return self.context.store
 
     @property
     def is_full(self) -> bool:

@@ -37,7 +37,7 @@ class DenialPut(Body):
 @endpoints.get("/denials", "List denied torrents")
 async def list_all(call: Call, query: Paged) -> DenialPage:
     """Denials that a site writes into Redis apply immediately and are listed a little later."""
-    torrents = call.stores.torrents
+    torrents = call.store.torrents
     found = await torrents.denials(query.offset, query.limit)
     items = [
         ListedDenial(info_hash=each.info_hash.hex(), reason=each.reason, since=int(each.since))
@@ -50,11 +50,11 @@ async def list_all(call: Call, query: Paged) -> DenialPage:
 async def deny(call: Call, info_hash: InfoHashText, body: DenialPut) -> DenialRow:
     """Applies immediately. Its registration and statistics stay."""
     wanted = parse_info_hash(info_hash)
-    await call.stores.torrents.deny(wanted, body.reason)
+    await call.store.torrents.deny(wanted, body.reason)
     return DenialRow(info_hash=wanted.hex(), reason=body.reason)
 
 
 @endpoints.delete("/denials/{info_hash}", "Allow a torrent again", errors={404: "The torrent is not denied."})
 async def allow(call: Call, info_hash: InfoHashText) -> None:
-    if not await call.stores.torrents.allow(parse_info_hash(info_hash)):
+    if not await call.store.torrents.allow(parse_info_hash(info_hash)):
         raise not_found("denial")

@@ -101,14 +101,14 @@ class JobEnqueued(Reply):
 
 @endpoints.get("/queues", "List queues")
 async def queues(call: Call) -> Queues:
-    jobs = call.stores.jobs
+    jobs = call.store.jobs
     return Queues(items=[QueueRow(name=name, **await jobs.sizes(name)) for name in await jobs.queues()])
 
 
 @endpoints.get("/queues/{queue}/jobs", "List jobs of a queue", errors=_UNKNOWN_QUEUE)
 async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
     await _check(call, queue)
-    jobs = call.stores.jobs
+    jobs = call.store.jobs
     found = await jobs.page(queue, query.status, query.offset, query.limit)
     total = (await jobs.sizes(queue))[query.status]
     return JobPage(**page_of(query, [_row(job) for job in found], total))
@@ -118,17 +118,17 @@ async def list_all(call: Call, queue: QueueText, query: JobQuery) -> JobPage:
 async def purge(call: Call, queue: QueueText, query: PurgeQuery) -> Purged:
     """Deletes jobs of one status. Running jobs cannot be deleted."""
     await _check(call, queue)
-    return Purged(deleted=await call.stores.jobs.purge(queue, query.status, query.before))
+    return Purged(deleted=await call.store.jobs.purge(queue, query.status, query.before))
 
 
 async def _check(call: Call, queue: str) -> None:
-    if queue not in await call.stores.jobs.queues():
+    if queue not in await call.store.jobs.queues():
         raise not_found("queue")
 
 
 @endpoints.get("/jobs/{id}", "Show a job", errors=_UNKNOWN_JOB)
 async def show(call: Call, id: JobIdText) -> JobRow:
-    job = await call.stores.jobs.get(id)
+    job = await call.store.jobs.get(id)
     if job is None:
         raise not_found("job")
     return _row(job)
@@ -143,25 +143,25 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
     """A failed job starts over with all its retries. A job waiting for a retry runs immediately."""
     job = await show(call, id)
     try:
-        await call.stores.jobs.retry(id)
+        await call.store.jobs.retry(id)
     except ClientError as error:
         if error.text == "unknown job":
             raise not_found("job") from error
         raise conflict(error) from error
-    again = await call.stores.jobs.get(id)
+    again = await call.store.jobs.get(id)
     return job if again is None else _row(again)
 
 
 @endpoints.post("/reprocess", "Rescore torrents", status=202, errors=_FULL, location="/jobs/{reply.id}")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
-    return await _enqueued(operations.rescore(call.stores.jobs, **body.model_dump()))
+    return await _enqueued(operations.rescore(call.store.jobs, **body.model_dump()))
 
 
 @endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=_FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
-    return await _enqueued(operations.sweep(call.stores.jobs))
+    return await _enqueued(operations.sweep(call.store.jobs))
 
 
 async def _enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:

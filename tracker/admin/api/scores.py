@@ -26,10 +26,10 @@ class ScoringLag(Reply):
 
 @endpoints.get("/scores", "List the ranking")
 async def ranking(call: Call, query: Paged) -> Ranking:
-    found = await call.stores.torrents.top("score", query.limit, query.offset)
-    return Ranking(**page_of(query, rows(found), await call.stores.scores.count()))
+    found = await call.store.torrents.top("score", query.limit, query.offset)
+    return Ranking(**page_of(query, rows(found), await call.store.scores.count()))
 
 
 @endpoints.get("/scores/lag", "Show the scoring backlog")
 async def lag(call: Call) -> ScoringLag:
-    return ScoringLag(**asdict(await call.stores.scores.lag()))
+    return ScoringLag(**asdict(await call.store.scores.lag()))

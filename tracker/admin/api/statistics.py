@@ -102,18 +102,18 @@ class DistributionSeries(Reply):
 
 @endpoints.get("/statistics", "Show totals")
 async def statistics(call: Call) -> Statistics:
-    return Statistics(**asdict(await operations.statistics(call.stores)))
+    return Statistics(**asdict(await operations.statistics(call.store)))
 
 
 @endpoints.get("/counters", "List counters")
 async def counters(call: Call, query: NamesQuery) -> Names:
-    return Names(items=await call.stores.counters.names(query.pattern))
+    return Names(items=await call.store.counters.names(query.pattern))
 
 
 @endpoints.get("/counters/{name}", "Show a counter over time")
 async def counter(call: Call, name: NameText, query: CounterQuery) -> CounterSeries:
     last = call.context.clock() if query.until is None else query.until
-    found = await call.stores.counters.series(name, query.precision, query.since, last, fill=query.fill)
+    found = await call.store.counters.series(name, query.precision, query.since, last, fill=query.fill)
     return CounterSeries(
         name=name,
         precision=query.precision,
@@ -123,14 +123,14 @@ async def counter(call: Call, name: NameText, query: CounterQuery) -> CounterSer
 
 @endpoints.get("/distributions", "List distributions")
 async def distributions(call: Call, query: NamesQuery) -> Names:
-    return Names(items=await call.stores.counters.distribution_names(query.pattern))
+    return Names(items=await call.store.counters.distribution_names(query.pattern))
 
 
 @endpoints.get("/distributions/{name}", "Show a distribution over time")
 async def distribution(call: Call, name: NameText, query: SeriesQuery) -> DistributionSeries:
     """For example announce latency."""
     last = call.context.clock() if query.until is None else query.until
-    found, total = await call.stores.counters.distribution(name, query.precision, query.since, last)
+    found, total = await call.store.counters.distribution(name, query.precision, query.since, last)
     return DistributionSeries(
         name=name,
         precision=query.precision,

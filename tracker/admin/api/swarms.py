@@ -114,7 +114,7 @@ class TorrentPlaces(OffsetPage[TorrentPlace]):
 @endpoints.get("/torrents/{info_hash}", "Show a torrent", errors=_UNKNOWN)
 async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     torrent = await known(call, info_hash)
-    place = await call.stores.scores.place(torrent.torrent_id)
+    place = await call.store.scores.place(torrent.torrent_id)
     return TorrentDetails(
         **fields_of(torrent),
         multi_up=operations.to_number(torrent.fields.get("multi_up", "1")),
@@ -138,14 +138,14 @@ async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
 
 
 async def _users(call: Call, info_hash: str) -> int:
-    return await call.stores.uniques.figure(f"torrents.{info_hash}.users")
+    return await call.store.uniques.figure(f"torrents.{info_hash}.users")
 
 
 @endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent", errors=_UNKNOWN)
 async def peers(call: Call, info_hash: InfoHashText, query: Scanned) -> PeerPage:
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
-    after, found = await call.stores.torrents.peers(torrent, query.cursor, query.limit)
+    after, found = await call.store.torrents.peers(torrent, query.cursor, query.limit)
     views = (operations.peer_view(peer, call.context.places) for peer in found)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
     return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
@@ -154,7 +154,7 @@ async def peers(call: Call, info_hash: InfoHashText, query: Scanned) -> PeerPage
 @endpoints.get("/torrents/{info_hash}/history", "Show the history of a torrent", errors=_UNKNOWN)
 async def history(call: Call, info_hash: InfoHashText) -> History:
     """One point per scoring, up to TRACKER_SCORING__HISTORY."""
-    points = await call.stores.torrents.history(await known(call, info_hash))
+    points = await call.store.torrents.history(await known(call, info_hash))
     return History(
         items=[
             HistoryPoint(
@@ -173,7 +173,7 @@ async def history(call: Call, info_hash: InfoHashText) -> History:
 async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentPlaces:
     """All-time unique users by country, city and postcode."""
     torrent = await known(call, info_hash)
-    found = await call.stores.uniques.places(torrent.info_hash, query.limit, query.offset)
+    found = await call.store.uniques.places(torrent.info_hash, query.limit, query.offset)
     items = [
         TorrentPlace.model_validate({"scope": scope, "place": entry.name, "users": entry.users})
         for scope, entry in found

@@ -86,9 +86,9 @@ async def health(call: Call) -> Health:
 @endpoints.get("/doctor", "Run health checks")
 async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
-    context, stores = call.context, call.stores
+    context, store = call.context, call.store
     checked = checks.DoctorContext(
-        stores.connection, stores.keys, stores.counters, context.settings, context.clock
+        store.connection, store.keys, store.counters, context.settings, context.clock
     )
     found = [each async for each in checks.run_checks(checked)]
     return Findings(

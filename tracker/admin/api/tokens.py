@@ -57,7 +57,7 @@ class TokenCreated(TokenRow):
 
 @endpoints.get("/tokens", "List tokens", full_only=True)
 async def list_all(call: Call) -> TokenList:
-    return TokenList(items=[TokenRow(**_fields(token)) for token in await call.stores.tokens.list()])
+    return TokenList(items=[TokenRow(**_fields(token)) for token in await call.store.tokens.list()])
 
 
 @endpoints.post(
@@ -68,7 +68,7 @@ async def list_all(call: Call) -> TokenList:
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
     try:
-        token, text = await call.stores.tokens.create(body.name, body.scope)
+        token, text = await call.store.tokens.create(body.name, body.scope)
     except ClientError as error:
         if error.text.startswith("a token name"):
             raise
@@ -80,7 +80,7 @@ async def create(call: Call, body: TokenNew) -> TokenCreated:
 async def revoke(call: Call, token_id: TokenIdText) -> None:
     """Requests with it are refused immediately, and its sessions end."""
     try:
-        await call.stores.tokens.revoke(token_id)
+        await call.store.tokens.revoke(token_id)
     except ClientError as error:
         raise not_found("token") from error
 

@@ -147,12 +147,12 @@ class RegisteredAll(Reply):
 
 @endpoints.get("/torrents", "List or search torrents")
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
-    torrents = call.stores.torrents
+    torrents = call.store.torrents
     if query.q is not None:
         after, found = await torrents.search(query.q, query.limit, query.cursor)
         return TorrentPage(items=rows(found), total=None, next_offset=None, next_cursor=after or None)
     found = await torrents.top(query.sort, query.limit, query.offset, ascending=query.order == "asc")
-    total = await (call.stores.scores.count() if query.sort == "score" else torrents.count())
+    total = await (call.store.scores.count() if query.sort == "score" else torrents.count())
     return TorrentPage(**page_of(query, rows(found), total), next_cursor=None)
 
 
@@ -176,7 +176,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
         size=body.size,
         labels=body.labels,
     )
-    info_hash, torrents = operations.parse_hash(body.info_hash), call.stores.torrents
+    info_hash, torrents = operations.parse_hash(body.info_hash), call.store.torrents
     try:
         return _registered(
             [await operations.add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)]
@@ -195,7 +195,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
 async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
     """A hybrid file is registered under both its v1 and v2 hash."""
     added = await operations.add_file(
-        call.stores.torrents,
+        call.store.torrents,
         body.file,
         name=body.name,
         private=body.private,
@@ -218,7 +218,7 @@ def _registered(added: Sequence[operations.Added]) -> RegisteredAll:
 @endpoints.patch("/torrents/{info_hash}", "Change a torrent", errors=_UNKNOWN)
 async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> TorrentRow:
     """Disabling applies immediately; without a reason peers see a default one."""
-    torrents, wanted = call.stores.torrents, parse_info_hash(info_hash)
+    torrents, wanted = call.store.torrents, parse_info_hash(info_hash)
     found = await torrents.get(wanted)
     if found is None or not found.registered:
         raise not_found("torrent")
@@ -230,14 +230,14 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
 async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
     instead."""
-    torrents, files = call.stores.torrents, call.context.torrent_files
+    torrents, files = call.store.torrents, call.context.torrent_files
     if not await operations.remove_torrent(torrents, files, parse_info_hash(info_hash)):
         raise not_found("torrent")
 
 
 async def known(call: Call, info_hash: str) -> Torrent:
     """Raises Problem."""
-    found = await call.stores.torrents.get(parse_info_hash(info_hash))
+    found = await call.store.torrents.get(parse_info_hash(info_hash))
     if found is None:
         raise not_found("torrent")
     return found

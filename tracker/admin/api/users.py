@@ -124,8 +124,8 @@ class Forgiven(Reply):
 
 
 async def _known(call: Call, user_id: str) -> User:
-    passkey = await call.stores.users.passkey_of(user_id)
-    user = await call.stores.users.get(passkey) if passkey else None
+    passkey = await call.store.users.passkey_of(user_id)
+    user = await call.store.users.get(passkey) if passkey else None
     if user is None:
         raise not_found("user")
     return user
@@ -141,7 +141,7 @@ def _passkey(user: User) -> Passkey:
 
 @endpoints.get("/users", "List users")
 async def list_all(call: Call, query: Paged) -> UserPage:
-    users = call.stores.users
+    users = call.store.users
     found = await users.page(query.offset, query.limit)
     return UserPage(**page_of(query, [UserRow(**_fields(user)) for user in found], await users.count()))
 
@@ -156,7 +156,7 @@ async def list_all(call: Call, query: Paged) -> UserPage:
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the new passkey of 160 random bits."""
     try:
-        return _passkey(await call.stores.users.add(body.user_id, can_leech=body.can_leech))
+        return _passkey(await call.store.users.add(body.user_id, can_leech=body.can_leech))
     except ClientError as error:
         raise conflict(error) from error
 
@@ -164,7 +164,7 @@ async def create(call: Call, body: UserNew) -> Passkey:
 @endpoints.get("/users/{user_id}", "Show a user", errors=_UNKNOWN)
 async def show(call: Call, user_id: UserIdText) -> UserDetails:
     user = await _known(call, user_id)
-    sizes = SetSizes(**await call.stores.users.set_sizes(user_id))
+    sizes = SetSizes(**await call.store.users.set_sizes(user_id))
     return UserDetails(
         **_fields(user),
         passkey=user.passkey if call.is_full else None,
@@ -176,7 +176,7 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN)
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user = await _known(call, user_id)
-    await call.stores.users.edit(user.passkey, body.model_dump(exclude_none=True))
+    await call.store.users.edit(user.passkey, body.model_dump(exclude_none=True))
     return UserRow(**_fields(await _known(call, user_id)))
 
 
@@ -184,14 +184,14 @@ async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
 async def rotate(call: Call, user_id: UserIdText) -> Passkey:
     """The old passkey stops working immediately. The response contains the new one."""
     user = await _known(call, user_id)
-    return _passkey(await call.stores.users.rotate(user.passkey))
+    return _passkey(await call.store.users.rotate(user.passkey))
 
 
 @endpoints.delete("/users/{user_id}", "Delete a user", errors=_UNKNOWN)
 async def delete(call: Call, user_id: UserIdText) -> None:
     """Deletes all totals too."""
     try:
-        await call.stores.users.delete(user_id)
+        await call.store.users.delete(user_id)
     except ClientError as error:
         raise not_found("user") from error
 
@@ -199,9 +199,9 @@ async def delete(call: Call, user_id: UserIdText) -> None:
 @endpoints.get("/users/{user_id}/torrents/{set_name}", "List a user's torrents", errors=_UNKNOWN)
 async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Scanned) -> UserTorrentPage:
     await _known(call, user_id)
-    users = call.stores.users
+    users = call.store.users
     after, ids = await users.torrents_page(user_id, set_name, query.cursor, query.limit)
-    known = {torrent.torrent_id: torrent for torrent in await call.stores.torrents.by_ids(ids)}
+    known = {torrent.torrent_id: torrent for torrent in await call.store.torrents.by_ids(ids)}
     shares = await asyncio.gather(*(users.torrent(user_id, each) for each in ids))
     items = [
         _user_torrent(each, known.get(each), share or {}) for each, share in zip(ids, shares, strict=True)
@@ -229,7 +229,7 @@ def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str
 async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
     """Past downloads do not count again; new downloads above the threshold do."""
     await _known(call, user_id)
-    return Forgiven(forgiven=await call.stores.users.forgive(user_id))
+    return Forgiven(forgiven=await call.store.users.forgive(user_id))
 
 
 @endpoints.post(
@@ -240,7 +240,7 @@ async def forgive(call: Call, user_id: UserIdText) -> Forgiven:
 async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -> Forgiven:
     """By `torrent_id`."""
     await _known(call, user_id)
-    forgiven = await call.stores.users.forgive(user_id, torrent_id)
+    forgiven = await call.store.users.forgive(user_id, torrent_id)
     if not forgiven:
         raise not_found("hit-and-run")
     return Forgiven(forgiven=forgiven)
@@ -249,7 +249,7 @@ async def forgive_one(call: Call, user_id: UserIdText, torrent_id: UserIdText) -
 @endpoints.get("/hit-and-runs", "List users with hit-and-runs")
 async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
     """Highest count first."""
-    users = call.stores.users
+    users = call.store.users
     found = await users.hit_and_runs(query.offset, query.limit)
     items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
     return HitAndRunsPage(**page_of(query, items, await users.hit_and_run_count()))

@@ -16,7 +16,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     started = context.clock()
 
     async def metrics(request: web.Request) -> web.Response:
-        store = await read_store(context.stores)
+        store = await read_store(context.store)
         scrape = Scrape(context.telemetry(), store, about(context, started))
         encode, content_type = choose_encoder(",".join(request.headers.getall("Accept", [])))
         response = web.Response(body=encode(scrape), headers={"Content-Type": content_type})

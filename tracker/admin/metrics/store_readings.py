@@ -28,30 +28,30 @@ class StoreReadings:
         self.values[metric, labels] = value
 
 
-async def read_store(stores: Store) -> StoreReadings:
+async def read_store(store: Store) -> StoreReadings:
     """Raises no store errors."""
     readings = StoreReadings()
     try:
         async with asyncio.timeout(READ_SECONDS):
             for part in (_totals, _sizes, _scores, _jobs, _memory):
-                await _read(part, stores, readings)
+                await _read(part, store, readings)
     except (StoreUnavailable, TimeoutError):
         readings.up = False
     return readings
 
 
 async def _read(
-    part: Callable[[Store, StoreReadings], Awaitable[None]], stores: Store, readings: StoreReadings
+    part: Callable[[Store, StoreReadings], Awaitable[None]], store: Store, readings: StoreReadings
 ) -> None:
     """A key of a wrong type, or a forbidden command, drops only its own values."""
     try:
-        await part(stores, readings)
+        await part(store, readings)
     except (RedisError, ValueError):
         return
 
 
-async def _totals(stores: Store, readings: StoreReadings) -> None:
-    totals = await stores.counters.totals()
+async def _totals(store: Store, readings: StoreReadings) -> None:
+    totals = await store.counters.totals()
     readings.put("tracker_peers", max(0, totals["seeders"]), "seeder")
     readings.put("tracker_peers", max(0, totals["leechers"]), "leecher")
     for event in EVENTS:
@@ -59,29 +59,29 @@ async def _totals(stores: Store, readings: StoreReadings) -> None:
     readings.put("tracker_store_credit_cut_bytes_total", totals["credit_cut"])
 
 
-async def _sizes(stores: Store, readings: StoreReadings) -> None:
-    readings.put("tracker_torrents", await stores.torrents.count())
-    readings.put("tracker_users", await stores.users.count())
-    readings.put("tracker_limited_subjects", await stores.rate_limits.subject_count())
-    readings.put("tracker_figures_waiting", await stores.outbox.waiting())
+async def _sizes(store: Store, readings: StoreReadings) -> None:
+    readings.put("tracker_torrents", await store.torrents.count())
+    readings.put("tracker_users", await store.users.count())
+    readings.put("tracker_limited_subjects", await store.rate_limits.subject_count())
+    readings.put("tracker_figures_waiting", await store.outbox.waiting())
 
 
-async def _scores(stores: Store, readings: StoreReadings) -> None:
-    lag = await stores.scores.lag()
+async def _scores(store: Store, readings: StoreReadings) -> None:
+    lag = await store.scores.lag()
     readings.put("tracker_scored_torrents", lag.count)
     readings.put("tracker_scores_due", lag.waiting)
     readings.put("tracker_scores_late", lag.late)
     readings.put("tracker_scores_oldest_seconds", lag.longest_seconds)
 
 
-async def _jobs(stores: Store, readings: StoreReadings) -> None:
-    for queue in (await stores.jobs.queues())[:MAX_QUEUES]:
-        for status, size in (await stores.jobs.sizes(queue)).items():
+async def _jobs(store: Store, readings: StoreReadings) -> None:
+    for queue in (await store.jobs.queues())[:MAX_QUEUES]:
+        for status, size in (await store.jobs.sizes(queue)).items():
             readings.put("tracker_jobs", size, queue, status)
 
 
-async def _memory(stores: Store, readings: StoreReadings) -> None:
-    info = await read_info(stores.connection, "memory")
+async def _memory(store: Store, readings: StoreReadings) -> None:
+    info = await read_info(store.connection, "memory")
     if used := bytes_in(info, "used_memory"):
         readings.put("tracker_store_memory_bytes", used)
     if limit := bytes_in(info, "maxmemory"):

@@ -22,8 +22,8 @@ class ClientPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._clients = context.stores.clients
-        self._software = context.stores.software
+        self._clients = context.store.clients
+        self._software = context.store.software
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [

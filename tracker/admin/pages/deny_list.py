@@ -12,7 +12,7 @@ PAGE = 50
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    torrents = context.stores.torrents
+    torrents = context.store.torrents
 
     async def page(request: web.Request, error: str = "", info_hash: str = "") -> web.Response:
         number = page_number(request.query.get("page", ""))

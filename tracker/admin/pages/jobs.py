@@ -26,7 +26,7 @@ class JobPages:
     """Handlers."""
 
     def __init__(self, context: AdminContext) -> None:
-        self._jobs = context.stores.jobs
+        self._jobs = context.store.jobs
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [

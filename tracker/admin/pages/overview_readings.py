@@ -76,7 +76,7 @@ async def read_window(context: AdminContext, view: View) -> Window:
     """Read rates and latency by slices."""
     now = context.clock()
     starts = _starts(now, view.precision)
-    counters = context.stores.counters
+    counters = context.store.counters
     reasons = await counters.names("failures.*")
     names = [*COUNTED, *reasons[:_REASONS]]
     counts, (latencies, _) = await asyncio.gather(
@@ -111,7 +111,7 @@ def _starts(now: float, precision: int) -> list[int]:
 
 async def read_failures(context: AdminContext) -> Failures:
     """Read refused requests by reason."""
-    counters = context.stores.counters
+    counters = context.store.counters
     ever = await counters.failures()
     names = (await counters.names("failures.*"))[:_REASONS]
     series = await asyncio.gather(*(counters.series(name, 60) for name in names))
@@ -126,7 +126,7 @@ async def read_failures(context: AdminContext) -> Failures:
 async def read_overview(context: AdminContext, failures: Failures, p95: float | None) -> OverviewReading:
     """Read what changes every second. Raises StoreUnavailable and RedisError."""
     window, totals, torrents = await asyncio.gather(
-        read_window(context, VIEWS["2m"]), context.stores.counters.totals(), context.stores.torrents.count()
+        read_window(context, VIEWS["2m"]), context.store.counters.totals(), context.store.torrents.count()
     )
     measured = [value for value in window.latency if value is not None]
     mean = sum(measured) / len(measured) if measured else None

@@ -20,7 +20,7 @@ _MAX_BYTES = 4096
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    tokens, seconds = context.stores.tokens, context.settings.admin.session_seconds
+    tokens, seconds = context.store.tokens, context.settings.admin.session_seconds
 
     async def show(request: web.Request) -> web.Response:
         return _page(request)

@@ -33,10 +33,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
     async def doctor(request: web.Request) -> web.Response:
         """Runs the checks: a few store commands."""
-        stores = context.stores
-        checked = DoctorContext(
-            stores.connection, stores.keys, stores.counters, context.settings, context.clock
-        )
+        store = context.store
+        checked = DoctorContext(store.connection, store.keys, store.counters, context.settings, context.clock)
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
         variables = {

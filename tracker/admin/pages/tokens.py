@@ -12,7 +12,7 @@ from tracker.store.access.tokens import NAME_LENGTH, Scope
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
-    tokens = context.stores.tokens
+    tokens = context.store.tokens
 
     async def page(
         request: web.Request, *, secret: str = "", error: str = "", name: str = ""

@@ -38,7 +38,7 @@ class TorrentPage:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._torrents = context.stores.torrents
+        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         here = "/torrents/{info_hash}"
@@ -67,7 +67,7 @@ class TorrentPage:
             "peers": peers,
             "after": cursor,
             "private_mode": self._context.settings.users.private,
-            "place": await self._context.stores.scores.place(torrent.torrent_id),
+            "place": await self._context.store.scores.place(torrent.torrent_id),
             "charted": len(await self._torrents.history(torrent)) >= MIN_POINTS,
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context.listening, request.host),
@@ -125,7 +125,7 @@ class TorrentPage:
         ]
 
     async def _unique_users(self, torrent: Torrent) -> dict[str, Any]:
-        uniques = self._context.stores.uniques
+        uniques = self._context.store.uniques
         places = await uniques.places(torrent.info_hash, _PLACES)
         countries = [entry for scope, entry in places if scope == "countries"][:COUNTRIES]
         return {

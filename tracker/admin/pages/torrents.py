@@ -90,7 +90,7 @@ class TorrentPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._torrents = context.stores.torrents
+        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -131,7 +131,7 @@ class TorrentPages:
         }
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
-        scores = self._context.stores.scores
+        scores = self._context.store.scores
         total = await scores.count() if query.sort == "score" else await self._torrents.count()
         first = (query.page - 1) * PAGE
         torrents = await self._torrents.top(query.sort, PAGE, first, ascending=query.ascending)

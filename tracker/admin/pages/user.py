@@ -43,8 +43,8 @@ class UserPage:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._users = context.stores.users
-        self._torrents = context.stores.torrents
+        self._users = context.store.users
+        self._torrents = context.store.torrents
 
     def routes(self) -> list[web.AbstractRouteDef]:
         here = "/users/{user_id}"

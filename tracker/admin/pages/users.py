@@ -19,7 +19,7 @@ class UserPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._users = context.stores.users
+        self._users = context.store.users
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [

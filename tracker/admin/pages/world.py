@@ -67,7 +67,7 @@ class WorldPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._uniques = context.stores.uniques
+        self._uniques = context.store.uniques
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -101,7 +101,7 @@ class WorldPages:
 
     async def _memory(self, period: str) -> dict[str, Any]:
         """Counting errors because the store was short of memory."""
-        totals = await self._context.stores.counters.totals()
+        totals = await self._context.store.counters.totals()
         return {"skipped": totals["unique_skipped"], "may_exceed": await self._uniques.may_exceed(period)}
 
     def _database(self) -> dict[str, Any]:
@@ -140,7 +140,7 @@ class WorldPages:
     async def chart(self, request: web.Request) -> web.Response:
         """Daily joins and new users from the first day with any, at least 14 days, in the format of charts.js."""
         del request
-        counters = self._context.stores.counters
+        counters = self._context.store.counters
         joins = await counters.series("joins", DAY, fill=True)
         fresh = dict(await counters.series("unique.new", DAY, fill=True))
         days = [(at, number, fresh.get(at, 0)) for at, number in joins]
@@ -185,7 +185,7 @@ class WorldPages:
             info_hash = parse_info_hash(entry.name)
         except ClientError:  # written by another program
             return Line(entry.name, "", entry.users)
-        found = await self._context.stores.torrents.get(info_hash)
+        found = await self._context.store.torrents.get(info_hash)
         if found is None:
             return Line(entry.name, "no longer registered", entry.users)
         above = entry.name if found.name else ""

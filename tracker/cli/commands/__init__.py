@@ -111,23 +111,23 @@ def check_month(month: str | None) -> None:
         raise typer.BadParameter("--month must be a year and a month, such as 2026-11")
 
 
-def with_stores(config: Path | None, work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
+def with_store(config: Path | None, work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
     """Runs ``work`` with the store open. ``Commands`` handles what it raises."""
     settings = load_settings(config)
     directory = settings.data.directory.absolute()
     if settings.redis.url is None and not directory.exists():  # most likely the wrong working directory
         note(f"no tracker has used {directory} yet; a new store is created there")
-    run_with_stores(settings, work)
+    run_with_store(settings, work)
 
 
-def run_with_stores(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
+def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any, Any, None]]") -> None:
     from redis.exceptions import RedisError  # noqa: PLC0415
 
     from tracker.runtime.store import open_store  # noqa: PLC0415
 
     async def run() -> None:
-        async with open_store(settings) as stores:
-            await work(stores)
+        async with open_store(settings) as store:
+            await work(store)
 
     try:
         asyncio.run(run())
@@ -147,11 +147,11 @@ def each(
     ``secret`` items may be passkeys: an error names their position instead.
     """
 
-    async def work(stores: "Store") -> None:
+    async def work(store: "Store") -> None:
         failed = False
         for number, item in enumerate(items, 1):
             try:
-                for line in (await action(stores, item)).split("\n"):
+                for line in (await action(store, item)).split("\n"):
                     say(line)
             except (ClientError, OSError) as error:
                 failed = True
@@ -160,4 +160,4 @@ def each(
         if failed:
             raise typer.Exit(1)
 
-    with_stores(config, work)
+    with_store(config, work)

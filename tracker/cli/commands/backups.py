@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, load_settings, run_with_stores
+from tracker.cli.commands import AsJson, Config, load_settings, run_with_store
 from tracker.cli.terminal import Row, describe
 from tracker.errors import ClientError
 from tracker.runtime.store import build_store
@@ -48,11 +48,11 @@ def backup(
     if path.is_dir():
         path /= f"swarmkeeper-{time.strftime('%Y%m%dT%H%M%SZ', time.gmtime())}.rdb"
 
-    async def work(stores: Store) -> None:
-        size = await copy_store(stores.connection, directory, path)
+    async def work(store: Store) -> None:
+        size = await copy_store(store.connection, directory, path)
         describe({"file": str(path), "bytes": size}, as_json=as_json)
 
-    run_with_stores(settings, work)
+    run_with_store(settings, work)
 
 
 def restore(

@@ -4,7 +4,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Month, check_month, each, group, with_stores
+from tracker.cli.commands import AsJson, Config, Month, check_month, each, group, with_store
 from tracker.cli.commands.paging import in_no_order, in_order
 from tracker.cli.terminal import Column, Listing, Row, note
 from tracker.errors import ClientError
@@ -31,8 +31,8 @@ def allow_client(
 ) -> None:
     """Allow clients by peer-id prefix (used if TRACKER_CLIENTS__ALLOW_LIST is on)."""
 
-    async def action(stores: Store, text: str) -> str:
-        await stores.clients.allow(parse_prefix(text), name)
+    async def action(store: Store, text: str) -> str:
+        await store.clients.allow(parse_prefix(text), name)
         return f"allowed {text}"
 
     each(config, prefixes, action)
@@ -42,8 +42,8 @@ def allow_client(
 def disallow_client(prefixes: Prefixes, config: Config = None) -> None:
     """Remove prefixes from the allow-list."""
 
-    async def action(stores: Store, text: str) -> str:
-        if not await stores.clients.disallow(parse_prefix(text)):
+    async def action(store: Store, text: str) -> str:
+        if not await store.clients.disallow(parse_prefix(text)):
             raise ClientError("is not on the allow-list")
         return f"disallowed {text}"
 
@@ -55,11 +55,11 @@ def list_clients(as_json: AsJson = False, config: Config = None) -> None:
     """List allowed prefixes."""
     listing = Listing([Column("prefix", 30), Column("name")], as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        async for page in in_no_order(stores.clients.page):
+    async def work(store: Store) -> None:
+        async for page in in_no_order(store.clients.page):
             listing.page({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @clients.command("seen")
@@ -87,9 +87,9 @@ def seen(
         program, reason = parted(member)
         return {kind: number, "program": program, "reason": reason}
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         async def read(offset: int, count: int) -> list[tuple[str, int]]:
-            return await stores.software.top(kind, month or ALL_TIME, count, offset)
+            return await store.software.top(kind, month or ALL_TIME, count, offset)
 
         listing = Listing(columns, as_json=as_json)
         async for page in in_order(limit, read):
@@ -98,4 +98,4 @@ def seen(
                 when = "yet" if month is None else f"in {month}"
                 note(f"no client was counted {when} (see TRACKER_CLIENTS__COUNT_SOFTWARE)")
 
-    with_stores(config, work)
+    with_store(config, work)

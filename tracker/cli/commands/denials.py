@@ -5,7 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, InfoHashes, each, with_stores
+from tracker.cli.commands import AsJson, Config, InfoHashes, each, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
@@ -21,8 +21,8 @@ def deny(
 ) -> None:
     """Put torrents on the deny list, registered or not, from the next announce on."""
 
-    async def action(stores: Store, text: str) -> str:
-        await stores.torrents.deny(parse_info_hash(text), reason)
+    async def action(store: Store, text: str) -> str:
+        await store.torrents.deny(parse_info_hash(text), reason)
         return f"denied {text}"
 
     each(config, info_hashes, action)
@@ -31,8 +31,8 @@ def deny(
 def allow(info_hashes: InfoHashes, config: Config = None) -> None:
     """Remove torrents from the deny list."""
 
-    async def action(stores: Store, text: str) -> str:
-        if not await stores.torrents.allow(parse_info_hash(text)):
+    async def action(store: Store, text: str) -> str:
+        if not await store.torrents.allow(parse_info_hash(text)):
             raise ClientError("is not on the deny list")
         return f"allowed {text}"
 
@@ -53,8 +53,8 @@ def denied(
     def row(found: Denial) -> Row:
         return {"info_hash": found.info_hash.hex(), "reason": found.reason, "since": Moment(found.since)}
 
-    async def work(stores: Store) -> None:
-        async for page in in_order(limit, stores.torrents.denials):
+    async def work(store: Store) -> None:
+        async for page in in_order(limit, store.torrents.denials):
             listing.page(map(row, page))
 
-    with_stores(config, work)
+    with_store(config, work)

@@ -4,7 +4,7 @@ import time
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import printable, say_json
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.finding import Finding
@@ -18,8 +18,8 @@ def doctor(as_json: AsJson = False, config: Config = None) -> None:
     """Check the store and the settings; exit code 1 if something is wrong."""
     settings = load(config)
 
-    async def work(stores: Store) -> None:
-        context = DoctorContext(stores.connection, stores.keys, stores.counters, settings, time.time)
+    async def work(store: Store) -> None:
+        context = DoctorContext(store.connection, store.keys, store.counters, settings, time.time)
         wrong = False
         async for finding in run_checks(context):
             _show(finding, as_json=as_json)
@@ -27,7 +27,7 @@ def doctor(as_json: AsJson = False, config: Config = None) -> None:
         if wrong:
             raise typer.Exit(1)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _show(finding: Finding, *, as_json: bool) -> None:

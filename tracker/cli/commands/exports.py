@@ -9,7 +9,7 @@ from typing import IO, Annotated
 
 import typer
 
-from tracker.cli.commands import Config, with_stores
+from tracker.cli.commands import Config, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.files.rows import Kind, Row
 from tracker.cli.files.writing import CsvRows, JsonRows
@@ -58,19 +58,19 @@ def export_records(
         raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
     kinds = tuple(_WHAT.values()) if what == "all" else (_WHAT[what],)
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         with ExitStack() as stack:
             out = _opened(stack, file)
             rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
             with progress("exported", quiet=file is None) as shown:
                 for kind in kinds:
-                    async for page in _pages(stores, kind, passkeys=not no_passkeys, with_auto=with_auto):
+                    async for page in _pages(store, kind, passkeys=not no_passkeys, with_auto=with_auto):
                         for row in page:
                             rows.write(kind, row)
                         shown.advance(len(page))
             out.flush()
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
@@ -82,16 +82,16 @@ def _opened(stack: ExitStack, path: Path | None) -> IO[str]:
     return text
 
 
-def _pages(stores: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
+def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Pages:
     if kind == "torrent":
-        return _torrents(stores, with_auto=with_auto)
+        return _torrents(store, with_auto=with_auto)
     if kind == "user":
-        return _users(stores, passkeys=passkeys)
-    return _denials(stores) if kind == "denial" else _clients(stores)
+        return _users(store, passkeys=passkeys)
+    return _denials(store) if kind == "denial" else _clients(store)
 
 
-async def _torrents(stores: Store, *, with_auto: bool) -> Pages:
-    async for page in in_no_order(stores.torrents.page):
+async def _torrents(store: Store, *, with_auto: bool) -> Pages:
+    async for page in in_no_order(store.torrents.page):
         wanted = (each for each in page if each.registered)
         yield [_torrent_row(each) for each in wanted if with_auto or each.fields.get("auto") != "1"]
 
@@ -110,8 +110,8 @@ def _torrent_row(found: Torrent) -> Row:
     }
 
 
-async def _users(stores: Store, *, passkeys: bool) -> Pages:
-    async for page in in_order(EVERYTHING, stores.users.page):
+async def _users(store: Store, *, passkeys: bool) -> Pages:
+    async for page in in_order(EVERYTHING, store.users.page):
         yield [_user_row(each, passkeys=passkeys) for each in page]
 
 
@@ -126,11 +126,11 @@ def _user_row(found: User, *, passkeys: bool) -> Row:
     return {**row, **{name: str(getattr(found, name)) for name in totals}}
 
 
-async def _denials(stores: Store) -> Pages:
-    async for page in in_order(EVERYTHING, stores.torrents.denials):
+async def _denials(store: Store) -> Pages:
+    async for page in in_order(EVERYTHING, store.torrents.denials):
         yield [{"info_hash": each.info_hash.hex(), "reason": each.reason} for each in page]
 
 
-async def _clients(stores: Store) -> Pages:
-    async for page in in_no_order(stores.clients.page):
+async def _clients(store: Store) -> Pages:
+    async for page in in_no_order(store.clients.page):
         yield [{"prefix": format_prefix(prefix), "name": name} for prefix, name in page]

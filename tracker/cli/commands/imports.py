@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, load_settings, torrent_files, with_stores
+from tracker.cli.commands import AsJson, Config, load_settings, torrent_files, with_store
 from tracker.cli.files import reading
 from tracker.cli.files.reading import Keep
 from tracker.cli.files.rows import KINDS, Item, Kind, Problem, Row
@@ -70,7 +70,7 @@ def import_records(
     if dry_run:
         asyncio.run(work.run(None))
     else:
-        with_stores(config, work.run)
+        with_store(config, work.run)
     work.summarize(as_json=as_json, dry_run=dry_run)
 
 
@@ -87,36 +87,36 @@ class _Import:
         self._done: Counter[tuple[str, str]] = Counter()
         self._problems = 0
 
-    async def run(self, stores: Store | None) -> None:
-        """Writes nothing if ``stores`` is None."""
+    async def run(self, store: Store | None) -> None:
+        """Writes nothing if ``store`` is None."""
         total = await asyncio.to_thread(reading.count_torrents, self._paths)
         items = reading.read(self._paths, self._kind, self._keep)
-        with progress("importing" if stores else "reading", total) as shown:
+        with progress("importing" if store else "reading", total) as shown:
             try:
                 while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):
-                    await self._process(stores, batch, shown)
+                    await self._process(store, batch, shown)
             except asyncio.CancelledError:
                 complain(
                     f"interrupted after {shown.done} records; they are imported. Run the command again for the rest"
                 )
                 raise
 
-    async def _process(self, stores: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
+    async def _process(self, store: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
         waiting = iter(batch)
 
         async def work() -> None:
             for each in waiting:
-                await self._one(stores, each)
+                await self._one(store, each)
                 shown.advance()
 
         await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
 
-    async def _one(self, stores: Store | None, each: Item | Problem) -> None:
+    async def _one(self, store: Store | None, each: Item | Problem) -> None:
         if isinstance(each, Problem):
             self._report(each.origin, each.reason)
             return
         try:
-            new = await self._write(stores, each) if stores else _check(each)
+            new = await self._write(store, each) if store else _check(each)
         except ClientError as error:
             self._report(each.origin, error.text)
         else:
@@ -126,18 +126,18 @@ class _Import:
         self._problems += 1
         complain(f"{origin}: {reason}")
 
-    async def _write(self, stores: Store, item: Item) -> bool:
+    async def _write(self, store: Store, item: Item) -> bool:
         """Whether the record is new. Raises ClientError if it is invalid."""
         row = item.row
         if item.kind == "torrent":
-            _, new = await stores.torrents.add(parse_info_hash(row["info_hash"]), _torrent_fields(row))
+            _, new = await store.torrents.add(parse_info_hash(row["info_hash"]), _torrent_fields(row))
             return new
         if item.kind == "user":
-            return await stores.user_import.import_user(row, replace_totals=self._replace_totals)
+            return await store.user_import.import_user(row, replace_totals=self._replace_totals)
         if item.kind == "denial":
-            await stores.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
+            await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         else:
-            await stores.clients.allow(parse_prefix(row["prefix"]), row.get("name", ""))
+            await store.clients.allow(parse_prefix(row["prefix"]), row.get("name", ""))
         return True
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from tracker import operations
-from tracker.cli.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.waiting import until_scored
 from tracker.cli.terminal import Column, Listing, Row, describe, say
@@ -35,9 +35,9 @@ def _statuses(wanted: str | None, among: Iterable[str] = STATUSES) -> list[str]:
     return [wanted] if wanted else list(among)
 
 
-async def _queues(stores: Store, wanted: str | None) -> list[str]:
+async def _queues(store: Store, wanted: str | None) -> list[str]:
     if wanted is None:
-        return await stores.jobs.queues()
+        return await store.jobs.queues()
     try:
         return [check_queue(wanted)]
     except ValueError as error:
@@ -63,17 +63,17 @@ def list_jobs(
     columns = [Column("id", 10), Column("queue", 16), Column("status", 9), Column("retries", 7, right=True)]
     listing = Listing([*columns, Column("created", 20), Column("payload"), Column("error")], as_json=as_json)
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         left = limit
-        for name in await _queues(stores, queue):
+        for name in await _queues(store, queue):
             for each_status in statuses:
-                async for page in stores.jobs.pages(name, each_status, PAGE):
+                async for page in store.jobs.pages(name, each_status, PAGE):
                     listing.page(_row(job) for job in page[:left])
                     left -= len(page[:left])
                     if not left:
                         return
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @jobs.command("queues")
@@ -82,11 +82,11 @@ def list_queues(as_json: AsJson = False, config: Config = None) -> None:
     columns = [Column("queue", 20), *(Column(status, 10, right=True) for status in STATUSES)]
     listing = Listing(columns, as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        for name in await stores.jobs.queues():
-            listing.page([{"queue": name, **await stores.jobs.sizes(name)}])
+    async def work(store: Store) -> None:
+        for name in await store.jobs.queues():
+            listing.page([{"queue": name, **await store.jobs.sizes(name)}])
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @jobs.command("show")
@@ -95,21 +95,21 @@ def show_job(
 ) -> None:
     """Show a job."""
 
-    async def work(stores: Store) -> None:
-        job = await stores.jobs.get(id)
+    async def work(store: Store) -> None:
+        job = await store.jobs.get(id)
         if job is None:
             raise ClientError("unknown job")
         describe(_details(job), as_json=as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @jobs.command("retry")
 def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config: Config = None) -> None:
     """Run failed jobs again, with all their retries. A job that is waiting to retry runs at once."""
 
-    async def action(stores: Store, id: str) -> str:
-        await stores.jobs.retry(id)
+    async def action(store: Store, id: str) -> str:
+        await store.jobs.retry(id)
         return f"{id} queued"
 
     each(config, ids, action)
@@ -139,14 +139,14 @@ def purge_jobs(
 
     before = None if older_than is None else time.time() - older_than * 3600
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         total = 0
-        for name in await _queues(stores, queue):
+        for name in await _queues(store, queue):
             for each_status in statuses:
-                total += await stores.jobs.purge(name, each_status, before)
+                total += await store.jobs.purge(name, each_status, before)
         say(f"deleted {total}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @jobs.command("reprocess")
@@ -166,28 +166,26 @@ def reprocess(
 ) -> None:
     """Rescore all torrents, or the matching ones, in the running tracker."""
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         bounds = {"min_score": min_score, "max_score": max_score}
-        job = await operations.rescore(
-            stores.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders
-        )
+        job = await operations.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
         _print_queued(job)
         if wait:
             some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
-            await until_scored(stores, job.id, None if some else await stores.torrents.count())
+            await until_scored(store, job.id, None if some else await store.torrents.count())
             say("all torrents are scored")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @jobs.command("sweep")
 def sweep(config: Config = None) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
 
-    async def work(stores: Store) -> None:
-        _print_queued(await operations.sweep(stores.jobs))
+    async def work(store: Store) -> None:
+        _print_queued(await operations.sweep(store.jobs))
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _print_queued(job: Enqueued) -> None:

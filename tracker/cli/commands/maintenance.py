@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tracker import operations
-from tracker.cli.commands import AsJson, Config, Yes, load_settings, torrent_files, with_stores
+from tracker.cli.commands import AsJson, Config, Yes, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
 from tracker.store.maintenance.maintenance import Finding
@@ -28,10 +28,10 @@ def cleanup(
 
     files = torrent_files(load_settings(config))
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         with progress("keys checked") as shown:
-            found = await stores.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
-        stale = [each.hex() async for each in operations.stale_files(stores.torrents, files, delete=delete)]
+            found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
+        stale = [each.hex() async for each in operations.stale_files(store.torrents, files, delete=delete)]
         if stale:
             changed = len(stale) if delete else 0
             found.append(Finding(".torrent files without a torrent", len(stale), tuple(stale[:3]), changed))
@@ -39,18 +39,18 @@ def cleanup(
         if found and not delete and not as_json:
             say("dry run: use --delete to delete them")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def reindex(as_json: AsJson = False, config: Config = None) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site, or by an older version."""
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         with progress("keys checked") as shown:
-            found = await stores.maintenance.reindex(progress=shown.reach)
+            found = await store.maintenance.reindex(progress=shown.reach)
         _show(found, "repaired", "all lists are complete", as_json=as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def wipe_stats(
@@ -68,14 +68,14 @@ def wipe_stats(
             f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True
         )
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         total = 0
         with progress("deleted") as shown:
-            async for total in stores.maintenance.wipe_statistics(uniques=uniques):
+            async for total in store.maintenance.wipe_statistics(uniques=uniques):
                 shown.reach(total)
         say(f"deleted {total} keys")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _show(findings: list[Finding], done: str, nothing: str, *, as_json: bool) -> None:

@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, InfoHashes, group, with_stores
+from tracker.cli.commands import AsJson, Config, InfoHashes, group, with_store
 from tracker.cli.commands.paging import in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe
 from tracker.errors import ClientError
@@ -38,28 +38,28 @@ def show_ranking(
             "name": found.name,
         }
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         rank = 1
-        async for page in in_order(limit, partial(_ranked, stores)):
+        async for page in in_order(limit, partial(_ranked, store)):
             listing.page(row(*ranked) for ranked in enumerate(page, rank))
             rank += len(page)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
-async def _ranked(stores: Store, offset: int, count: int) -> list[Torrent]:
-    return await stores.torrents.top("score", count, offset)
+async def _ranked(store: Store, offset: int, count: int) -> list[Torrent]:
+    return await store.torrents.top("score", count, offset)
 
 
 @scores.command("lag")
 def show_lag(as_json: AsJson = False, config: Config = None) -> None:
     """Show how many torrents are ranked, due and late."""
 
-    async def work(stores: Store) -> None:
-        lag = await stores.scores.lag()
+    async def work(store: Store) -> None:
+        lag = await store.scores.lag()
         describe({**asdict(lag), "longest_seconds": round(lag.longest_seconds)}, as_json=as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @scores.command("place")
@@ -71,10 +71,10 @@ def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config 
         [Column("info_hash", 40), *figures, *times, Column("being_scored", 12)], as_json=as_json
     )
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         for text in info_hashes:
-            found = await stores.torrents.get(parse_info_hash(text))
-            place = await stores.scores.place(found.torrent_id) if found else None
+            found = await store.torrents.get(parse_info_hash(text))
+            place = await store.scores.place(found.torrent_id) if found else None
             if found is None or place is None:
                 raise ClientError("is not in the ranking")
             row: Row = {"info_hash": text, "rank": place.rank + 1, "of": place.of, "score": found.score}
@@ -82,4 +82,4 @@ def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config 
             turns: Row = {"last_processed": last, "next_turn": next_turn, "being_scored": place.being_scored}
             listing.page([{**row, **turns}])
 
-    with_stores(config, work)
+    with_store(config, work)

@@ -10,7 +10,7 @@ from typing import Annotated
 import typer
 
 from tracker import operations
-from tracker.cli.commands import AsJson, Config, with_stores
+from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.store.store import Store
@@ -71,18 +71,18 @@ def show_stats(
     `last` is the last full slice and `rate` its mean per second. The trend ends with the current slice.
     """
     if totals:
-        with_stores(config, lambda stores: _print_totals(stores, as_json=as_json))
+        with_store(config, lambda store: _print_totals(store, as_json=as_json))
         return
     if only_names:
-        with_stores(config, lambda stores: _print_names(stores, names or ["*"], as_json=as_json))
+        with_store(config, lambda store: _print_names(store, names or ["*"], as_json=as_json))
         return
     counted: list[tuple[str, list[tuple[int, int]]]] = []
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]] = []
     now = 0.0
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         nonlocal now
-        counters, now = stores.counters, time.time()  # slices in the future come from a clock that was ahead
+        counters, now = store.counters, time.time()  # slices in the future come from a clock that was ahead
         for name in _matching(await counters.names(), names or DEFAULT):
             series = await counters.series(name, precision, last=now, fill=True)
             if any(number for _, number in series):
@@ -92,7 +92,7 @@ def show_stats(
             if total is not None:
                 measured.append((name, slices, total))
 
-    with_stores(config, work)
+    with_store(config, work)
     if as_json:
         _print_json(counted, measured, precision, now, fill=fill)
         return
@@ -106,15 +106,15 @@ def show_stats(
         note(f"nothing was counted in the last {RETAINED} slices of {precision} s")
 
 
-async def _print_totals(stores: Store, *, as_json: bool) -> None:
-    found = asdict(await operations.statistics(stores))
+async def _print_totals(store: Store, *, as_json: bool) -> None:
+    found = asdict(await operations.statistics(store))
     totals, failures = found.pop("totals"), found.pop("failures")
     describe({**found, **totals, **{f"failures.{name}": n for name, n in failures.items()}}, as_json=as_json)
 
 
-async def _print_names(stores: Store, patterns: Sequence[str], *, as_json: bool) -> None:
+async def _print_names(store: Store, patterns: Sequence[str], *, as_json: bool) -> None:
     listing = Listing([Column("kind", 12), Column("name")], as_json=as_json)
-    counters = stores.counters
+    counters = store.counters
     for kind, known in (
         ("counter", await counters.names()),
         ("distribution", await counters.distribution_names()),

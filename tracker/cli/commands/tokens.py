@@ -6,7 +6,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, group, with_stores
+from tracker.cli.commands import AsJson, Config, group, with_store
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, note, say, say_json
 from tracker.settings.model import AdminSettings
 from tracker.settings.sources import load
@@ -29,11 +29,11 @@ def create_token(
 ) -> None:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
 
-    async def work(stores: Store) -> None:
-        token, text = await stores.tokens.create(name, "read" if read_only else "full")
+    async def work(store: Store) -> None:
+        token, text = await store.tokens.create(name, "read" if read_only else "full")
         terminal.describe({**_row(token), "token": text}, as_json=as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @tokens.command("list")
@@ -42,10 +42,10 @@ def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
     columns = [Column("id", 12), Column("scope", 5), Column("created", MOMENT), Column("last_used", MOMENT)]
     listing = Listing([*columns, Column("name", NAME_LENGTH)], as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        listing.page(_row(token) for token in await stores.tokens.list())
+    async def work(store: Store) -> None:
+        listing.page(_row(token) for token in await store.tokens.list())
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _row(token: Token) -> Row:
@@ -62,21 +62,21 @@ def _row(token: Token) -> Row:
 def revoke_token(who: Who, config: Config = None) -> None:
     """Revoke a token, and the browser sessions that were opened with it, from the next request on."""
 
-    async def work(stores: Store) -> None:
-        revoked = await stores.tokens.revoke(who)
+    async def work(store: Store) -> None:
+        revoked = await store.tokens.revoke(who)
         say(f"revoked {revoked.token_id} {revoked.name}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @tokens.command("sign-out")
 def sign_everybody_out(config: Config = None) -> None:
     """Sign out all browsers, including those signed in by link. Tokens stay valid."""
 
-    async def work(stores: Store) -> None:
-        say(f"signed out: {await stores.tokens.sign_everybody_out()}")
+    async def work(store: Store) -> None:
+        say(f"signed out: {await store.tokens.sign_everybody_out()}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
@@ -87,15 +87,15 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
             "TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link"
         )
 
-    async def work(stores: Store) -> None:
-        links = sign_in_urls(admin, await stores.tokens.new_link())
+    async def work(store: Store) -> None:
+        links = sign_in_urls(admin, await store.tokens.new_link())
         if as_json:
             say_json({"link": links[0], "seconds": LINK_SECONDS})
             return
         for link in links:
             say(link)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated
 import typer
 from redis.exceptions import RedisError
 
-from tracker.cli.commands import AsJson, Config, load_settings, run_with_stores, with_stores
+from tracker.cli.commands import AsJson, Config, load_settings, run_with_store, with_store
 from tracker.cli.terminal import Row, printable, sparkline
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.server_info import bytes_in, read_info
@@ -50,10 +50,10 @@ class Snapshot:
         return round(sum(last) / len(last), 1) if last else 0.0
 
 
-async def take_snapshot(stores: Store, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
+async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRENTS) -> Snapshot:
     """Raises StoreUnavailable and redis.exceptions.RedisError."""
     now = time.time() - 1  # the current second is incomplete
-    counters = stores.counters
+    counters = store.counters
     series = {}
     for name in RATES:
         # Failures have one counter per reason; reasons are few and fixed.
@@ -62,10 +62,10 @@ async def take_snapshot(stores: Store, sort: str = "seeders", count: int = _TORR
         series[name] = [sum(number for _, number in second) for second in zip(*found, strict=False)]
     _, latency = await counters.distribution("announce_seconds", 5, first=now - 60, last=now)
     jobs: dict[str, int] = {}
-    for queue in await stores.jobs.queues():
-        for status, number in (await stores.jobs.sizes(queue)).items():
+    for queue in await store.jobs.queues():
+        for status, number in (await store.jobs.sizes(queue)).items():
             jobs[status] = jobs.get(status, 0) + number
-    memory = await read_info(stores.connection, "memory")
+    memory = await read_info(store.connection, "memory")
     top: list[Row] = [
         {
             "info_hash": each.info_hash.hex(),
@@ -74,13 +74,13 @@ async def take_snapshot(stores: Store, sort: str = "seeders", count: int = _TORR
             "completions": each.completions,
             "name": each.name,
         }
-        for each in await stores.torrents.top(sort, count)
+        for each in await store.torrents.top(sort, count)
     ]
     return Snapshot(
         at=now,
         series=series,
         totals=await counters.totals(),
-        torrents=await stores.torrents.count(),
+        torrents=await store.torrents.count(),
         latency_seconds=latency.mean if latency else None,
         memory_bytes=bytes_in(memory, "used_memory"),
         jobs=jobs,
@@ -104,7 +104,7 @@ def show_top(
         raise typer.BadParameter(f"--sort must be {', '.join(SORTS)}")
     live = not (once or as_json) and sys.stdout.isatty() and sys.stdin.isatty()
     if not live:
-        with_stores(config, lambda stores: _print_once(stores, sort, limit, as_json=as_json))
+        with_store(config, lambda store: _print_once(store, sort, limit, as_json=as_json))
         return
     settings = load_settings(config)
 
@@ -113,11 +113,11 @@ def show_top(
 
     if not asyncio.run(runs()):  # starting the store here would block the start of a tracker
         raise ClientError("no tracker is running here: start one, or use `tracker top --once`")
-    run_with_stores(settings, lambda stores: _watch(stores, sort))
+    run_with_store(settings, lambda store: _watch(store, sort))
 
 
-async def _print_once(stores: Store, sort: str, limit: int, *, as_json: bool) -> None:
-    snapshot = await take_snapshot(stores, sort, limit)
+async def _print_once(store: Store, sort: str, limit: int, *, as_json: bool) -> None:
+    snapshot = await take_snapshot(store, sort, limit)
     rates = {name: snapshot.rate(name) for name in RATES}
     if as_json:
         import json  # noqa: PLC0415
@@ -146,7 +146,7 @@ def _swarms(snapshot: Snapshot) -> dict[str, str]:
     }
 
 
-async def _watch(stores: Store, sort: str) -> None:
+async def _watch(store: Store, sort: str) -> None:
     """Runs until q. While the store is unavailable it says so, above the last snapshot."""
     from rich.console import Console  # noqa: PLC0415
     from rich.live import Live  # noqa: PLC0415
@@ -154,12 +154,12 @@ async def _watch(stores: Store, sort: str) -> None:
     keys: asyncio.Queue[bytes] = asyncio.Queue(100)
     console, snapshot, problem = Console(highlight=False), Snapshot(), ""
     async with asyncio.TaskGroup() as tasks:
-        probing = tasks.create_task(stores.connection.watch())
+        probing = tasks.create_task(store.connection.watch())
         with _keyboard(keys), Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
                 try:
                     async with asyncio.timeout(10 * _REFRESH_SECONDS):
-                        snapshot, problem = await take_snapshot(stores, sort), ""
+                        snapshot, problem = await take_snapshot(store, sort), ""
                 except (StoreUnavailable, RedisError, TimeoutError) as error:
                     problem = str(error) or "the store does not respond"
                 live.update(_screen(console, snapshot, sort, problem), refresh=True)

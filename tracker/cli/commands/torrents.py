@@ -20,7 +20,7 @@ from tracker.cli.commands import (
     group,
     load_settings,
     torrent_files,
-    with_stores,
+    with_store,
 )
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
@@ -65,11 +65,11 @@ def add_torrent(
     words = None if labels is None else [labels]
     files = torrent_files(load_settings(config))
 
-    async def action(stores: Store, text: str) -> str:
+    async def action(store: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
             added = await operations.add_file(
-                stores.torrents,
+                store.torrents,
                 data,
                 files=files,
                 name=name,
@@ -80,7 +80,7 @@ def add_torrent(
         else:
             fields = operations.torrent_fields(name=name, private=private or None, labels=words)
             info_hash = operations.parse_hash(text)
-            one = await operations.add_torrent(stores.torrents, info_hash, fields, reset_score=reset_score)
+            one = await operations.add_torrent(store.torrents, info_hash, fields, reset_score=reset_score)
             added = [one]
         return "\n".join(map(_added_line, added))
 
@@ -107,8 +107,8 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 
     files = torrent_files(load_settings(config))
 
-    async def action(stores: Store, text: str) -> str:
-        if not await operations.remove_torrent(stores.torrents, files, parse_info_hash(text)):
+    async def action(store: Store, text: str) -> str:
+        if not await operations.remove_torrent(store.torrents, files, parse_info_hash(text)):
             raise ClientError("is not registered")
         return f"removed {text}"
 
@@ -132,8 +132,8 @@ def disable_torrent(
 
 
 def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str, str], done: str) -> None:
-    async def action(stores: Store, text: str) -> str:
-        await stores.torrents.edit(parse_info_hash(text), fields)
+    async def action(store: Store, text: str) -> str:
+        await store.torrents.edit(parse_info_hash(text), fields)
         return f"{done} {text}"
 
     each(config, info_hashes, action)
@@ -183,16 +183,16 @@ def search_torrents(
     """Find torrents by name or info hash."""
     listing = Listing(_columns(score=False), as_json=as_json)
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         left, cursor = limit, "first"
         while left and cursor:
-            cursor, found = await stores.torrents.search(
+            cursor, found = await store.torrents.search(
                 text, min(PAGE, left), "" if cursor == "first" else cursor
             )
             listing.page(_torrent_row(each) for each in found)
             left -= len(found)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @torrents.command("history")
@@ -205,17 +205,17 @@ def show_history(
     figures = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
     listing = Listing([Column("at", MOMENT), *figures], as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        found = await stores.torrents.get(parse_info_hash(info_hash))
+    async def work(store: Store) -> None:
+        found = await store.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
-        points = await stores.torrents.history(found)
+        points = await store.torrents.history(found)
         listing.page(
             {"at": Moment(point.at), **{column.name: getattr(point, column.name) for column in figures}}
             for point in points
         )
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @torrents.command("list")
@@ -233,14 +233,14 @@ def list_torrents(
         raise typer.BadParameter("--by must be seeders, leechers, snatches or score")
     listing = Listing(_columns(score=by == "score"), as_json=as_json)
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         async def read(offset: int, count: int) -> list[Torrent]:
-            return await stores.torrents.top(by, count, offset, ascending=least)
+            return await store.torrents.top(by, count, offset, ascending=least)
 
         async for page in in_order(limit, read):
             listing.page(map(_torrent_row, page))
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _columns(*, score: bool) -> list[Column]:
@@ -280,17 +280,17 @@ def show_torrent(
     """Show a torrent and its statistics."""
     settings = load_settings(config)
 
-    async def work(stores: Store) -> None:
-        found = await stores.torrents.get(parse_info_hash(info_hash))
+    async def work(store: Store) -> None:
+        found = await store.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
-        users = await stores.uniques.figure(f"torrents.{found.info_hash.hex()}.users")
+        users = await store.uniques.figure(f"torrents.{found.info_hash.hex()}.users")
         terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
         if peers:
             with closing(GeoIP(settings.geoip.database)) as places:
-                await _list_peers(stores, found, places, as_json)
+                await _list_peers(store, found, places, as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _torrent_details(found: Torrent) -> Row:
@@ -305,11 +305,11 @@ def _torrent_details(found: Torrent) -> Row:
     }
 
 
-async def _list_peers(stores: Store, found: Torrent, places: GeoIP, as_json: bool) -> None:
+async def _list_peers(store: Store, found: Torrent, places: GeoIP, as_json: bool) -> None:
     columns = [Column("peer_id", 30), Column("seeding", 8), Column("uploaded", 16, right=True)]
     columns += [Column("downloaded", 16, right=True), Column("endpoints")]
     listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
-    async for page in in_no_order(partial(stores.torrents.peers, found)):
+    async for page in in_no_order(partial(store.torrents.peers, found)):
         listing.page(_peer_row(peer, places) for peer in page)
 
 

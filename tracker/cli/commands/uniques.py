@@ -7,7 +7,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, Month, Yes, check_month, group, with_stores
+from tracker.cli.commands import AsJson, Config, Month, Yes, check_month, group, with_store
 from tracker.cli.commands.paging import in_order
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Column, Listing, Row, note, say
@@ -49,26 +49,26 @@ def top(
     else:
         listing = Listing([users, Column("place")], as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        await _note_memory(stores, month)
+    async def work(store: Store) -> None:
+        await _note_memory(store, month)
 
         async def read(offset: int, count: int) -> list[LeaderboardEntry]:
-            return await stores.uniques.top(scope.value, month or ALL_TIME, count, offset)
+            return await store.uniques.top(scope.value, month or ALL_TIME, count, offset)
 
         async for page in in_order(limit, read):
             if scope is Scope.torrents:
-                listing.page([await _torrent_row(stores, standing) for standing in page])
+                listing.page([await _torrent_row(store, standing) for standing in page])
             else:
                 listing.page({"users": users, "place": name} for name, users in page)
             if not page and not as_json:
                 note(_none_counted(scope, month))
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
-async def _note_memory(stores: Store, month: str | None) -> None:
+async def _note_memory(store: Store, month: str | None) -> None:
     """Prints a note if numbers of the period may be too high."""
-    if exceed := await stores.uniques.may_exceed(month or ALL_TIME):
+    if exceed := await store.uniques.may_exceed(month or ALL_TIME):
         note(
             f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory"
         )
@@ -81,8 +81,8 @@ def _none_counted(scope: Scope, month: str | None) -> str:
     return f"no unique users counted by place {when}; `tracker doctor` checks the GeoIP database"
 
 
-async def _torrent_row(stores: Store, standing: LeaderboardEntry) -> Row:
-    known = await stores.torrents.get(parse_info_hash(standing.name))
+async def _torrent_row(store: Store, standing: LeaderboardEntry) -> Row:
+    known = await store.torrents.get(parse_info_hash(standing.name))
     return {"info_hash": standing.name, "users": standing.users, "name": known.name if known else ""}
 
 
@@ -96,22 +96,22 @@ def show(
     """Show the places of a torrent's users, by unique users of all time."""
     columns = [Column("users", 10, right=True), Column("scope", 10), Column("place")]
 
-    async def work(stores: Store) -> None:
-        await _note_memory(stores, None)
+    async def work(store: Store) -> None:
+        await _note_memory(store, None)
         wanted = parse_info_hash(info_hash)
-        total = await stores.uniques.figure(f"torrents.{wanted.hex()}.users")
+        total = await store.uniques.figure(f"torrents.{wanted.hex()}.users")
         if not total:
             raise ClientError("no unique users counted on this torrent")
         listing = Listing(columns, as_json=as_json)
         listing.page([{"users": total, "scope": "all", "place": ""}])
 
         async def read(offset: int, count: int) -> list[tuple[str, LeaderboardEntry]]:
-            return await stores.uniques.places(wanted, count, offset)
+            return await store.uniques.places(wanted, count, offset)
 
         async for page in in_order(limit, read):
             listing.page({"users": place.users, "scope": scope, "place": place.name} for scope, place in page)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @uniques.command("figure")
@@ -133,21 +133,21 @@ def show_figures(
         )
     listing = Listing([Column("users", 10, right=True), Column("name")], as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        await _note_memory(stores, month)
+    async def work(store: Store) -> None:
+        await _note_memory(store, month)
         for name in names:
             counted = parse_info_hash(name).hex() if scope is Scope.torrents else name
-            users = await stores.uniques.figure(metric_of(scope.value, counted), month)
+            users = await store.uniques.figure(metric_of(scope.value, counted), month)
             listing.page([{"users": users, "name": name}])
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @uniques.command("flush")
 def flush(yes: Yes = False, config: Config = None) -> None:
     """Delete all counts of unique users and their markers. Torrents, scores and counters stay."""
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         if not yes:
             typer.confirm(
                 "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "
@@ -155,8 +155,8 @@ def flush(yes: Yes = False, config: Config = None) -> None:
                 abort=True,
             )
         with progress("deleted") as shown:
-            async for removed in stores.uniques.flush():
+            async for removed in store.uniques.flush():
                 shown.reach(removed)
         say(f"deleted {shown.done} keys")
 
-    with_stores(config, work)
+    with_store(config, work)

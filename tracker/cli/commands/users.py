@@ -10,7 +10,7 @@ import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, Yes, each, group, with_stores
+from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
@@ -72,22 +72,22 @@ def add_user(
 ) -> None:
     """Add a user and print the passkey."""
 
-    async def work(stores: Store) -> None:
-        added = await stores.users.add(user_id, passkey, can_leech=not no_leech)
+    async def work(store: Store) -> None:
+        added = await store.users.add(user_id, passkey, can_leech=not no_leech)
         _show_passkey(added, as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @users.command("rotate")
 def rotate_passkey(who: Who, as_json: AsJson = False, config: Config = None) -> None:
     """Give a user a new passkey and print it. The old one stops working at once."""
 
-    async def work(stores: Store) -> None:
-        found = await stores.users.find(who)
-        _show_passkey(await stores.users.rotate(found.passkey), as_json)
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        _show_passkey(await store.users.rotate(found.passkey), as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _show_passkey(found: User, as_json: bool) -> None:
@@ -112,9 +112,9 @@ def disable_user(who: WhoAll, config: Config = None) -> None:
 
 
 def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
-    async def action(stores: Store, text: str) -> str:
-        found = await stores.users.find(text)
-        await stores.users.edit(found.passkey, {"enabled": enabled})
+    async def action(store: Store, text: str) -> str:
+        found = await store.users.find(text)
+        await store.users.edit(found.passkey, {"enabled": enabled})
         return f"{'enabled' if enabled else 'disabled'} user {found.user_id}"
 
     each(config, who, action, secret=True)
@@ -137,12 +137,12 @@ def edit_user(
     if not fields:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
-    async def work(stores: Store) -> None:
-        found = await stores.users.find(who)
-        await stores.users.edit(found.passkey, fields)
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        await store.users.edit(found.passkey, fields)
         say(f"changed user {found.user_id}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @users.command("delete")
@@ -153,14 +153,14 @@ def delete_user(
 ) -> None:
     """Delete a user and all of the user's totals."""
 
-    async def work(stores: Store) -> None:
-        user_id, _ = await stores.users.identify(who)
+    async def work(store: Store) -> None:
+        user_id, _ = await store.users.identify(who)
         if not yes:
             typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
-        await stores.users.delete(who)
+        await store.users.delete(who)
         say(f"deleted user {user_id}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @users.command("list")
@@ -172,11 +172,11 @@ def list_users(passkeys: Passkeys = False, as_json: AsJson = False, config: Conf
     columns = [Column("user_id", 15, right=True), *rights, *figures, *counts]
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
-    async def work(stores: Store) -> None:
-        async for page in in_order(EVERYTHING, stores.users.page):
+    async def work(store: Store) -> None:
+        async for page in in_order(EVERYTHING, store.users.page):
             listing.page(_user_row(each, passkeys) for each in page)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 def _user_row(found: User, passkeys: bool) -> Row:
@@ -196,13 +196,13 @@ def _user_row(found: User, passkeys: bool) -> Row:
 def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
     """Show a user: rights, totals, number of torrents."""
 
-    async def work(stores: Store) -> None:
-        found = await stores.users.find(who)
-        sets: Row = {**await stores.users.set_sizes(found.user_id)}
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        sets: Row = {**await store.users.set_sizes(found.user_id)}
         row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets}
         terminal.describe(row, as_json=as_json)
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @users.command("torrents")
@@ -225,21 +225,21 @@ def list_torrents(
         Column("name"),
     ]
 
-    async def work(stores: Store) -> None:
-        found = await stores.users.find(who)
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
         listing = Listing(columns, as_json=as_json)
         seen: set[str] = set()
-        async for ids in in_no_order(partial(stores.users.torrents_page, found.user_id, name.value)):
+        async for ids in in_no_order(partial(store.users.torrents_page, found.user_id, name.value)):
             new = [torrent_id for torrent_id in ids if torrent_id not in seen]  # a page may repeat some
             seen.update(new)
-            listing.page(await _torrent_rows(stores, found.user_id, new))
+            listing.page(await _torrent_rows(store, found.user_id, new))
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
-async def _torrent_rows(stores: Store, user_id: str, torrent_ids: list[str]) -> list[Row]:
-    known = {torrent.torrent_id: torrent for torrent in await stores.torrents.by_ids(torrent_ids)}
-    accounts = await stores.users.on_torrents(user_id, torrent_ids)
+async def _torrent_rows(store: Store, user_id: str, torrent_ids: list[str]) -> list[Row]:
+    known = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(torrent_ids)}
+    accounts = await store.users.on_torrents(user_id, torrent_ids)
     rows: list[Row] = []
     for torrent_id, account in zip(torrent_ids, accounts, strict=True):
         torrent = known.get(torrent_id)
@@ -262,14 +262,14 @@ def list_owing(
 ) -> None:
     """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
 
-    async def work(stores: Store) -> None:
+    async def work(store: Store) -> None:
         listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
-        async for page in in_order(limit, stores.users.hit_and_runs):
+        async for page in in_order(limit, store.users.hit_and_runs):
             listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
             if not page and not as_json:
                 note("no user has a hit-and-run")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
 @users.command("forgive")
@@ -284,25 +284,25 @@ def forgive_user(
 ) -> None:
     """Clear a user's hit-and-runs. Past downloads will not count again."""
     if torrents:
-        each(config, torrents, lambda stores, text: _forgive_one(stores, who, text))
+        each(config, torrents, lambda store, text: _forgive_one(store, who, text))
         return
 
-    async def work(stores: Store) -> None:
-        found = await stores.users.find(who)
-        owed = (await stores.users.set_sizes(found.user_id))["hnr"]
+    async def work(store: Store) -> None:
+        found = await store.users.find(who)
+        owed = (await store.users.set_sizes(found.user_id))["hnr"]
         if owed and not yes:
             typer.confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", abort=True)
-        say(f"cleared {await stores.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
+        say(f"cleared {await store.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
-    with_stores(config, work)
+    with_store(config, work)
 
 
-async def _forgive_one(stores: Store, who: str, text: str) -> str:
-    found = await stores.users.find(who)
+async def _forgive_one(store: Store, who: str, text: str) -> str:
+    found = await store.users.find(who)
     torrent_id = text
     if len(text) == _HASH_DIGITS:
-        torrent = await stores.torrents.get(parse_info_hash(text))
+        torrent = await store.torrents.get(parse_info_hash(text))
         torrent_id = torrent.torrent_id if torrent else ""
-    if not torrent_id or not await stores.users.forgive(found.user_id, torrent_id):
+    if not torrent_id or not await store.users.forgive(found.user_id, torrent_id):
         raise ClientError(f"user {found.user_id} has no hit-and-run on this torrent")
     return f"cleared the hit-and-run of user {found.user_id} on torrent {text}"

@@ -15,29 +15,29 @@ _SLICE = 86_400
 _COUNTER = f"jobs.{PROCESS_TORRENT}.completed"
 
 
-async def until_scored(stores: Store, job_id: str, total: int | None) -> None:
+async def until_scored(store: Store, job_id: str, total: int | None) -> None:
     """Waits until this rescoring has ended, and every job that scores a torrent.
 
     The progress comes from the tracker's counter, which is about a second late. Raises ClientError when the rescoring
     fails or is deleted.
     """
     began, noted, busy = time.time(), False, True
-    before = await _scored(stores, began)
+    before = await _scored(store, began)
     with progress("scored", total) as shown:
         while busy:
             await asyncio.sleep(_EVERY_SECONDS)
-            walk = await stores.jobs.get(job_id)
+            walk = await store.jobs.get(job_id)
             if walk is None or walk.status == "failed":
                 raise ClientError(f"rescoring stopped: {walk.error if walk else 'the job was deleted'}")
-            sizes = await stores.jobs.sizes(PROCESS_TORRENT)
+            sizes = await store.jobs.sizes(PROCESS_TORRENT)
             left = sum(number for status, number in sizes.items() if status not in FINISHED)
             busy = walk.status != "completed" or left > 0
-            shown.reach(await _scored(stores, began) - before)
+            shown.reach(await _scored(store, began) - before)
             if not noted and walk.started is None and time.time() - began > _LONG_SECONDS:
                 noted = True
                 note("no tracker has started this job yet; a tracker must be running")
 
 
-async def _scored(stores: Store, since: float) -> int:
+async def _scored(store: Store, since: float) -> int:
     """How many torrents were scored since the day of ``since`` (epoch s)."""
-    return sum(number for _, number in await stores.counters.series(_COUNTER, _SLICE, since))
+    return sum(number for _, number in await store.counters.series(_COUNTER, _SLICE, since))
