@@ -24,7 +24,7 @@ from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowList
+from tracker.store.access.allow_list import AllowListCache
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted
 from tracker.store.swarms.rules import SwarmRules
@@ -274,7 +274,7 @@ async def port(store: Store) -> AsyncIterator[int]:
     decisions = Tracker(
         store.swarms,
         store.counters,
-        AllowList(store.clients, store.clock),
+        AllowListCache(store.allow_list, store.clock),
         live,
         secret=b"secret",
         clock=store.clock,

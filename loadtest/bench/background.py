@@ -31,7 +31,7 @@ from tracker.store.jobs.jobs import Jobs
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.unique_users import MAX_BATCH, Uniques, UniqueUserEvent
+from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import Swarms
@@ -179,12 +179,12 @@ async def join(store: Store, meter: Meter) -> int:
     """New addresses, one torrent each, so that every metric counts each of them."""
     for number in range(TORRENTS):
         await store.torrents.add(_info_hash(number))
-    uniques, source = Uniques(store.connection, store.scripts, store.keys), random.Random(1)
+    unique_users, source = UniqueUsers(store.connection, store.scripts, store.keys), random.Random(1)
     torrents, countries, cities, postcodes = (
         source.choices(range(many), [(rank + 1) ** -ZIPF_EXPONENT for rank in range(many)], k=JOINS)
         for many in (TORRENTS, COUNTRIES, CITIES, POSTCODES)
     )
-    sightings = [
+    events = [
         UniqueUserEvent(
             _info_hash(torrents[n]),
             f"{11 + n // 65536}.{n // 256 % 256}.{n % 256}.1",
@@ -195,7 +195,7 @@ async def join(store: Store, meter: Meter) -> int:
     new = 0
     with meter.running():
         for first in range(0, JOINS, MAX_BATCH):
-            new += await uniques.count(sightings[first : first + MAX_BATCH], time.time())
+            new += await unique_users.count(events[first : first + MAX_BATCH], time.time())
     if new != JOINS:
         raise BenchError(f"{new} of {JOINS} were new")
     return JOINS

@@ -125,11 +125,11 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
             running(reaper.run),
             open_web(context, joins, problems=problems) as peers,
         ):
-            context = AdminContext(
+            admin_context = AdminContext(
                 store, context.live, joins.places, telemetry.snapshot, problems, time.time, version
             )
             _, token = await store.tokens.create("prometheus", "read")
-            async with serve_admin(context, settings.admin) as admin:
+            async with serve_admin(admin_context, settings.admin) as admin:
                 yield Running(f"http://{peers[0]}", f"http://{admin[0]}", token, store)
 
 

@@ -30,8 +30,8 @@ def heard(redis_url: str, prefix: str) -> None:
     async def fill() -> None:
         store = Store(redis_url, Keys(prefix), SwarmRules())
         refused = {("qB 5", "unknown torrent"): 4, ("qB 5", "not: here"): 1}
-        await store.software.add(1, {("qB 5", ""): 3, ("TR 4", ""): 2, **refused}, START)
-        await store.software.add(2, {("TR 4", ""): 2}, LATER)
+        await store.client_software.add(1, {("qB 5", ""): 3, ("TR 4", ""): 2, **refused}, START)
+        await store.client_software.add(2, {("TR 4", ""): 2}, LATER)
         await store.connection.close()
 
     asyncio.run(fill())
@@ -69,7 +69,7 @@ def test_long_lists_come_in_pages(client: Command, redis_url: str, prefix: str) 
         store = Store(redis_url, Keys(prefix), SwarmRules())
         for number in range(3):
             first = number * MAX_BATCH
-            await store.software.add(
+            await store.client_software.add(
                 number, {(f"x{n}", ""): n + 1 for n in range(first, first + MAX_BATCH)}, START
             )
         await store.connection.close()

@@ -38,8 +38,8 @@ def seen(redis_url: str, prefix: str) -> None:
         await store.torrents.add(info_hash(1), {"name": "one\x1b[2J"})
         await store.torrents.add(info_hash(2))
         batch = [UniqueUserEvent(info_hash(1), f"192.0.2.{n}", PARIS if n == 3 else LONDON) for n in range(4)]
-        await store.uniques.count(batch, START)
-        await store.uniques.count([UniqueUserEvent(info_hash(2), "192.0.2.99", LONDON)], LATER)
+        await store.unique_users.count(batch, START)
+        await store.unique_users.count([UniqueUserEvent(info_hash(2), "192.0.2.99", LONDON)], LATER)
         await store.connection.close()
 
     asyncio.run(fill())

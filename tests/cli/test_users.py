@@ -120,7 +120,7 @@ def by_hand(redis_url: str, prefix: str) -> None:
             await store.redis.hset(keys.passkey(ALICE), "user_id", "77")
             await store.redis.hset(keys.allowed_client(b"-TR"), "name", "Transmission")
             await store.announce(update(1, "s", passkey=ALICE))
-            await store.clients.allowed_prefixes(PeerId(b"-TR4050-abcdefghijkl"))
+            await store.allow_list.allowed_prefixes(PeerId(b"-TR4050-abcdefghijkl"))
 
     asyncio.run(fill())
 

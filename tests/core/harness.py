@@ -17,7 +17,7 @@ from tracker.errors import ClientError
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowList
+from tracker.store.access.allow_list import AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import PeerUpdate
@@ -97,7 +97,7 @@ async def open_tracker(
         tracker = Tracker(
             store.swarms,
             store.counters,
-            AllowList(store.clients, store.clock),
+            AllowListCache(store.allow_list, store.clock),
             LiveSettings(settings),
             secret=secret,
             clock=store.clock,

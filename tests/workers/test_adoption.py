@@ -29,7 +29,7 @@ async def test_a_round_lists_users_and_clients_of_the_site_and_logs_it(store: St
     with capture_logs() as logs:
         await worker_of(store).round(0.0)
     assert await store.users.passkey_of("77") == SITES
-    assert await store.clients.page(0) == (0, [(b"-TR", "Transmission")])
+    assert await store.allow_list.page(0) == (0, [(b"-TR", "Transmission")])
     assert logs == [
         {
             "event": "listed users and clients written by the site",

@@ -10,7 +10,7 @@ from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import PeerId
-from tracker.store.access.allow_list import AllowList
+from tracker.store.access.allow_list import AllowListCache
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.allow_list import clear_on_change
@@ -18,7 +18,7 @@ from tracker.workers.allow_list import clear_on_change
 PEER = PeerId(b"-TR4050-abcdefghijkl")
 
 
-class CountingAllowList(AllowList):
+class CountingCache(AllowListCache):
     """Counts how often it was cleared."""
 
     clears = 0
@@ -29,10 +29,10 @@ class CountingAllowList(AllowList):
 
 
 @asynccontextmanager
-async def following(url: str, prefix: str) -> AsyncIterator[tuple[Store, AllowList]]:
+async def following(url: str, prefix: str) -> AsyncIterator[tuple[Store, AllowListCache]]:
     """A process that follows changes. Its clock stands still, so no cached entry expires."""
     async with running(Store(url, Keys(prefix), SwarmRules())) as store:
-        allow_list = CountingAllowList(store.clients, lambda: 0.0)
+        allow_list = CountingCache(store.allow_list, lambda: 0.0)
         follows = clear_on_change(store.connection, store.keys, allow_list)
         async with in_background(follows, store.connection.watch()):
             await eventually(lambda: bool(allow_list.clears))  # its subscription is confirmed
@@ -48,7 +48,7 @@ async def subscribed(store: Store, listeners: int) -> None:
     await eventually(listened)
 
 
-async def until(allow_list: AllowList, allowed: bool) -> None:
+async def until(allow_list: AllowListCache, allowed: bool) -> None:
     async def agrees() -> bool:
         return await allow_list.allows(PEER) is allowed
 
@@ -64,9 +64,9 @@ async def test_a_published_change_applies_at_once_in_every_process(any_server: S
         await subscribed(store, 2)
         for allowed in (False, True, False):
             if allowed:
-                await store.clients.allow(b"-TR")
+                await store.allow_list.allow(b"-TR")
             else:
-                await store.clients.disallow(b"-TR")
+                await store.allow_list.disallow(b"-TR")
             await until(ours, allowed)
             await until(theirs, allowed)
 

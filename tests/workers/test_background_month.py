@@ -94,7 +94,7 @@ async def test_33_days_of_counting_agree_with_the_model(valkey: Server, prefix: 
         for torrent in (1, 2, 3, 4):
             await store.torrents.add(info_hash(torrent))
         counter = UniqueUserCounter(
-            store.uniques,
+            store.unique_users,
             store.connection,
             UniqueSettings(),
             lookup=place_of,
@@ -146,8 +146,8 @@ async def check_users(store: Store, model: Model) -> None:
     assert set(model.counted_again) >= {30, 32} and min(model.counted_again) == 30
     for metric, users in model.totals.items():
         by_month = [model.months[metric, month] for month in MONTHS]
-        assert await store.uniques.figure(metric) == users == sum(by_month)
-        assert [await store.uniques.figure(metric, month) for month in MONTHS] == by_month
+        assert await store.unique_users.users_of(metric) == users == sum(by_month)
+        assert [await store.unique_users.users_of(metric, month) for month in MONTHS] == by_month
     for period in ("all", *MONTHS):
         of_torrents = {
             info_hash(torrent).hex(): model.totals[metric]
@@ -156,7 +156,7 @@ async def check_users(store: Store, model: Model) -> None:
             for torrent in (1, 2, 3, 4)
             for metric in [f"torrents.{info_hash(torrent).hex()}.users"]
         }
-        assert dict(await store.uniques.top("torrents", period)) == of_torrents
+        assert dict(await store.unique_users.top("torrents", period)) == of_torrents
     names = list(model.markers)
     stored = await store.redis.mget([store.keys.unique_seen(metric, user) for metric, user in names])
     assert [int(at) for at in stored] == [model.markers[name] for name in names]

@@ -17,7 +17,7 @@ from tests.store.harness import Clock, Store, running
 from tests.waiting import in_background
 from tracker.bittorrent import PeerId
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, Software
+from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware
 from tracker.store.stats.months import month_of, month_start
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.client_software import (
@@ -42,19 +42,19 @@ class Work:
     """A counter and its counts. Peer ids contain the name of the program as text."""
 
     store: Store
-    software: Software | None = None
+    client_software: ClientSoftware | None = None
     clock: Clock = field(default_factory=Clock)
     counts: "Counter[str]" = field(default_factory=Counter)
     time: FakeTime = field(default_factory=FakeTime)
 
     def __post_init__(self) -> None:
         self.counter = ClientSoftwareCounter(
-            self.software or self.store.software,
+            self.client_software or self.store.client_software,
             name=lambda peer_id: peer_id.decode().strip(),
             count=self.count,
             clock=self.clock,
             sleep=self.time,
-            flush_seconds=0.05 if isinstance(self.software, Slow) else FLUSH_SECONDS,
+            flush_seconds=0.05 if isinstance(self.client_software, Slow) else FLUSH_SECONDS,
         )
 
     def count(self, *names: str, by: int = 1) -> None:
@@ -66,7 +66,7 @@ class Work:
             self.counter.add(called(name), label)
 
     async def joins(self) -> dict[str, int]:
-        return dict(await self.store.software.top("joins", count=10_000))
+        return dict(await self.store.client_software.top("joins", count=10_000))
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:
@@ -82,14 +82,14 @@ async def sent(work: Work) -> None:
     await work.time.pass_until(done)
 
 
-class Slow(Software):
+class Slow(ClientSoftware):
     """A store that never replies."""
 
     async def add(self, number: int, counts: Mapping[ClientEvent, int], now: float) -> None:
         await asyncio.Event().wait()
 
 
-class Recorded(Software):
+class Recorded(ClientSoftware):
     """Records the batches, and fails ``failures`` times."""
 
     failures = 0
@@ -116,8 +116,8 @@ async def test_joins_and_refusals_add_up(store: Store) -> None:
         await sent(work)
         work.add("qB")
         await sent(work)
-    assert await store.software.top("joins") == [("qB", 4), ("TR", 1)]
-    assert await store.software.top("failures") == [("qB: denied", 2)]
+    assert await store.client_software.top("joins") == [("qB", 4), ("TR", 1)]
+    assert await store.client_software.top("failures") == [("qB: denied", 2)]
     assert not work.counts
 
 
@@ -141,7 +141,7 @@ async def test_counts_belong_to_the_month_of_their_batch(store: Store) -> None:
     work.clock.now = month_start(work.clock.now, 1).timestamp()
     work.add("qB", times=2)
     await work.counter.flush()
-    assert await store.software.top("joins", month_of(work.clock.now)) == [("qB", 2)]
+    assert await store.client_software.top("joins", month_of(work.clock.now)) == [("qB", 2)]
 
 
 async def test_names_are_cleaned_for_storage(store: Store) -> None:
@@ -149,7 +149,7 @@ async def test_names_are_cleaned_for_storage(store: Store) -> None:
     work = Work(store)
     work.add("a\x1b", "a\x07", "", label="b\nb")
     await work.counter.flush()
-    assert await store.software.top("failures") == [("a?: b b", 2), ("unknown: b b", 1)]
+    assert await store.client_software.top("failures") == [("a?: b b", 2), ("unknown: b b", 1)]
 
 
 # Invented names

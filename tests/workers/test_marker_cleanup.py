@@ -28,7 +28,7 @@ async def full(start_server: Callable[..., Server]) -> AsyncIterator[Store]:
                 UniqueUserEvent(info_hash(1), f"10.0.{n // 250}.{n % 250}", PlaceNames("France"))
                 for n in range(first, first + 64)
             ]
-            await store.uniques.count(batch, START)
+            await store.unique_users.count(batch, START)
         used = (await read_usage(store.connection)).used
         await store.redis.config_set("maxmemory", int(used / 1.02))
         yield store

@@ -5,13 +5,13 @@ import asyncio
 from tests.store.harness import Store, info_hash
 from tests.workers.user_counting import UserCounting
 from tracker.geoip import COUNTRY_NAMES
-from tracker.store.stats.place_names import Renaming
+from tracker.store.stats.place_names import PlaceNameMigration
 from tracker.workers.place_names import PlaceRenamer
 
 
 def renamer_of(store: Store) -> PlaceRenamer:
     return PlaceRenamer(
-        Renaming(store.connection, store.scripts, store.keys, COUNTRY_NAMES), store.connection
+        PlaceNameMigration(store.connection, store.scripts, store.keys, COUNTRY_NAMES), store.connection
     )
 
 
@@ -23,7 +23,7 @@ async def test_one_of_several_processes_renames_and_all_finish(store: Store) -> 
     async with asyncio.timeout(20):
         await asyncio.gather(*(renamer.run() for renamer in renamers))
     assert all(renamer.done.is_set() for renamer in renamers)
-    assert await store.uniques.top("countries") == [("United_Kingdom", 7)]
+    assert await store.unique_users.top("countries") == [("United_Kingdom", 7)]
     assert not await store.redis.exists(store.keys.unique_renaming())
 
 

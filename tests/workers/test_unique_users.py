@@ -23,7 +23,7 @@ from tracker.geoip import Place
 from tracker.settings.model import UniqueSettings
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import metrics, place_names
-from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, Uniques, UniqueUserEvent
+from tracker.store.stats.unique_users import MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.unique_users import LOG_SECONDS, REFRESH_SECONDS
 
@@ -46,7 +46,7 @@ async def all_counted(work: UserCounting) -> None:
     await work.time.pass_until(done)
 
 
-class Recorded(Uniques):
+class Recorded(UniqueUsers):
     """Records the batches, and fails ``failures`` times."""
 
     failures = 0
@@ -146,7 +146,7 @@ async def test_an_unknown_city_or_postcode_leaves_the_other_metrics(
     work.add(1)
     await work.counter.flush()
     assert await work.counts_of(TORRENT) == [1]
-    assert {scope for scope, _ in await store.uniques.places(info_hash(1))} == named
+    assert {scope for scope, _ in await store.unique_users.places(info_hash(1))} == named
 
 
 async def test_without_a_database_users_are_counted_by_torrent(store: Store, work: UserCounting) -> None:
@@ -224,13 +224,13 @@ async def test_a_batch_whose_reply_is_lost_counts_once(valkey: Server, prefix: s
                 await all_counted(work)
             lost, again = users.batches[-2:]
             assert lost == again == (2, START + 7)
-            assert await far.uniques.figure(TORRENT) == 3
+            assert await far.unique_users.users_of(TORRENT) == 3
 
 
 async def test_joins_wait_while_the_store_is_full(own: tuple[Server, UserCounting]) -> None:
     """The store then counts by estimates, which need little memory."""
     store = own[1].store
-    estimates = Uniques(store.connection, store.scripts, store.keys, UniqueRules("hyperloglog"))
+    estimates = UniqueUsers(store.connection, store.scripts, store.keys, UniqueRules("hyperloglog"))
     work = UserCounting(store, estimates)
     await store.redis.config_set("maxmemory", 1)
     async with work.at_work():
@@ -301,7 +301,7 @@ async def test_a_flush_does_not_wait_for_an_unavailable_store(own: tuple[Server,
 
 
 async def test_a_flush_ends_within_its_time_limit(store: Store, work: UserCounting) -> None:
-    class Slow(Uniques):
+    class Slow(UniqueUsers):
         async def count(self, batch: Sequence[UniqueUserEvent], now: float) -> int:
             await asyncio.Event().wait()
             return 0
@@ -326,7 +326,7 @@ async def test_after_a_kill_markers_and_counts_agree(valkey: Server, prefix: str
         assert counted == sorted(counted)
         assert await asyncio.to_thread(_count_and_die, valkey.url, prefix, None) == "done"
         assert await _consistent(store) == 3000
-        assert await store.uniques.figure("countries.United_Kingdom.users") == 1500
+        assert await store.unique_users.users_of("countries.United_Kingdom.users") == 1500
 
 
 def _count_and_die(url: str, prefix: str, after: float | None) -> str:
@@ -362,7 +362,10 @@ async def _consistent(store: Store) -> int:
         elif not rest:
             name = f"{metric}.users"
             month = time.strftime("%Y-%m", time.gmtime(START))
-            totals[metric] = (await store.uniques.figure(name), await store.uniques.figure(name, month))
+            totals[metric] = (
+                await store.unique_users.users_of(name),
+                await store.unique_users.users_of(name, month),
+            )
     assert totals == {metric: (count, count) for metric, count in marks.items()}
     new = [int((await store.torrent(info_hash(torrent))).get("new", 0)) for torrent in (1, 2, 3)]
     users = [totals.get(f"torrents.{info_hash(torrent).hex()}", (0, 0))[0] for torrent in (1, 2, 3)]

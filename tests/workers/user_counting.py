@@ -15,7 +15,7 @@ from tracker.bittorrent import Address
 from tracker.geoip import Place
 from tracker.settings.model import UniqueSettings
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.unique_users import Uniques
+from tracker.store.stats.unique_users import UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.unique_users import FLUSH_SECONDS, MAX_WAITING, UniqueUserCounter
 
@@ -34,7 +34,7 @@ class UserCounting:
     """A counter and its arguments. Addresses not in ``places`` are in London or Paris, unless it is empty."""
 
     store: Store
-    uniques: Uniques | None = None
+    unique_users: UniqueUsers | None = None
     places: Mapping[bytes, Place | None] = field(default_factory=lambda: {b"": None})
     settings: UniqueSettings = field(default_factory=UniqueSettings)
     clock: Clock = field(default_factory=Clock)
@@ -48,7 +48,7 @@ class UserCounting:
 
     def __post_init__(self) -> None:
         self.counter = UniqueUserCounter(
-            self.uniques or self.store.uniques,
+            self.unique_users or self.store.unique_users,
             self.store.connection,
             self.settings,
             lookup=self.lookup,
@@ -79,7 +79,7 @@ class UserCounting:
             self.counter.add(info_hash(torrent), address(number))
 
     async def counts_of(self, *metrics: str) -> list[int]:
-        return [await self.store.uniques.figure(metric) for metric in metrics]
+        return [await self.store.unique_users.users_of(metric) for metric in metrics]
 
     @asynccontextmanager
     async def at_work(self) -> AsyncIterator[None]:

@@ -56,8 +56,8 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
     settings = context.live.current
     places = GeoIP(settings.geoip.database)
     store = context.store
-    store.place_names.country_names = COUNTRY_NAMES
-    renamer = PlaceRenamer(store.place_names, store.connection)
+    store.place_name_migration.country_names = COUNTRY_NAMES
+    renamer = PlaceRenamer(store.place_name_migration, store.connection)
     joins = JoinEvents(
         unique_users=_unique_users(settings, store, places, renamer.done),
         places=places,
@@ -83,7 +83,7 @@ async def open_joins(context: RuntimeContext) -> AsyncIterator[JoinEvents]:
 
 def _unique_users(settings: Settings, store: Store, places: GeoIP, ready: asyncio.Event) -> UniqueUserCounter:
     return UniqueUserCounter(
-        store.uniques,
+        store.unique_users,
         store.connection,
         settings.uniques,
         lookup=places.lookup,
@@ -96,7 +96,7 @@ def _unique_users(settings: Settings, store: Store, places: GeoIP, ready: asynci
 
 def _client_software(store: Store) -> ClientSoftwareCounter:
     return ClientSoftwareCounter(
-        store.software,
+        store.client_software,
         name=client_name,
         count=store.counters.count,
         clock=time.time,

@@ -35,7 +35,7 @@ async def open_web(
     tracker = Tracker(
         swarms,
         store.counters,
-        store.allow_list,
+        store.allow_list_cache,
         context.live,
         secret=store.secret,
         clock=time.time,
@@ -45,7 +45,7 @@ async def open_web(
     )
 
     async def update_allow_list() -> None:
-        await clear_on_change(store.connection, store.keys, store.allow_list)
+        await clear_on_change(store.connection, store.keys, store.allow_list_cache)
 
     async def update_limits() -> None:
         await share_limits(limits, store.rate_limits, time.time)

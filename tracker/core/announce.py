@@ -36,7 +36,7 @@ from tracker.core.registrations import RegistrationLimits
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowList
+from tracker.store.access.allow_list import AllowListCache
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
     COMPLETED_MEMBER,
@@ -99,7 +99,7 @@ class Tracker:
         self,
         swarms: Swarms,
         counters: Counters,
-        allow_list: AllowList,
+        allow_list_cache: AllowListCache,
         settings: LiveSettings,
         *,
         secret: bytes,
@@ -114,7 +114,7 @@ class Tracker:
         self._on_join = on_join
         self._on_client_seen = on_client_seen
         self._timer = timer
-        self._clients = allow_list
+        self._allow_list_cache = allow_list_cache
         self._limits = limits
         self._live = settings
         self._apply_settings()
@@ -134,7 +134,7 @@ class Tracker:
         """Derives the values that an announce needs from the settings: at the start, and after each reload."""
         self._settings = settings = self._live.current
         announce, reap_seconds = settings.announce, float(settings.reaper.interval_seconds)
-        self._allow_list = self._clients if settings.clients.allow_list else None
+        self._allow_list = self._allow_list_cache if settings.clients.allow_list else None
         self._private = settings.users.private
         self._refuses_private = announce.private_addresses == "refuse"
         self._peers_max = announce.peers_max
@@ -149,7 +149,7 @@ class Tracker:
         answer = resolving(future)
         while not self.submit(announce, passkey, address, answer):
             try:
-                await cast(AllowList, self._allow_list).allows(announce.peer_id)
+                await cast(AllowListCache, self._allow_list).allows(announce.peer_id)
             except StoreUnavailable as error:
                 answer(self._deny(announce, error))
                 break

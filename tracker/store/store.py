@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable
 from dataclasses import dataclass, field
 
-from tracker.store.access.allow_list import AllowList, Clients
+from tracker.store.access.allow_list import AllowList, AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.access.secret import shared_secret
 from tracker.store.access.tokens import Tokens
@@ -13,12 +13,12 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.client_software import Software
+from tracker.store.stats.client_software import ClientSoftware
 from tracker.store.stats.counters import Counters, Tap
 from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
-from tracker.store.stats.place_names import Renaming
-from tracker.store.stats.unique_users import UniqueRules, Uniques
+from tracker.store.stats.place_names import PlaceNameMigration
+from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import Swarms
@@ -91,18 +91,18 @@ class Store:
         self.user_import = UserImport(connection, scripts, keys)
         self.adoption = Adoption(scripts, keys)
         self.hit_and_runs = HitAndRuns(connection, scripts, keys)
-        self.clients = Clients(connection, keys)
-        self.allow_list = AllowList(self.clients, timer)
+        self.allow_list = AllowList(connection, keys)
+        self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.tokens = Tokens(connection, scripts, keys, clock)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = Counters(
             connection, scripts, keys, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
         self.outbox = Outbox(connection, scripts, keys)
-        self.uniques = Uniques(connection, scripts, keys, options.unique_rules)
+        self.unique_users = UniqueUsers(connection, scripts, keys, options.unique_rules)
         self.markers = Markers(connection, scripts, keys, clock)
-        self.place_names = Renaming(connection, scripts, keys)
-        self.software = Software(connection, scripts, keys)
+        self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
+        self.client_software = ClientSoftware(connection, scripts, keys)
         counters = self.counters
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
         self.work = _work(connection, scripts, keys, clock)
@@ -113,7 +113,7 @@ class Store:
             clock,
             adoption=self.adoption,
             reindex_hit_and_runs=self.users.reindex_hit_and_runs,
-            flush_uniques=self.uniques.flush,
+            flush_uniques=self.unique_users.flush,
         )
 
     async def load_secret(self) -> bytes:
@@ -124,7 +124,7 @@ class Store:
     def use_secret(self, secret: bytes) -> None:
         """Sets the secret that another process of this tracker has read."""
         self.secret = secret
-        self.uniques.use_secret(secret)
+        self.unique_users.use_secret(secret)
 
 
 def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]) -> Work:

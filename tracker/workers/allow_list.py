@@ -5,12 +5,12 @@ import asyncio
 from redis.exceptions import ResponseError
 
 from tracker.errors import StoreUnavailable
-from tracker.store.access.allow_list import AllowList
+from tracker.store.access.allow_list import AllowListCache
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 
 
-async def clear_on_change(connection: Connection, keys: Keys, allow_list: AllowList) -> None:
+async def clear_on_change(connection: Connection, keys: Keys, allow_list: AllowListCache) -> None:
     """Runs until cancelled. A message on ``t:whitelist`` clears the cache.
 
     Users and torrents are not cached: the announce script reads them. A lost message delays a change by at most

@@ -15,7 +15,7 @@ from redis.exceptions import OutOfMemoryError, RedisError
 
 from tracker.bittorrent import PeerId
 from tracker.errors import StoreUnavailable
-from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, Software, shown
+from tracker.store.stats.client_software import MAX_BATCH, ClientEvent, ClientSoftware, shown
 from tracker.store.stats.count import Count
 
 SEND_SECONDS = 3.0
@@ -43,7 +43,7 @@ class ClientSoftwareCounter:
 
     def __init__(
         self,
-        software: Software,
+        client_software: ClientSoftware,
         *,
         name: Callable[[PeerId], str],
         count: Count,
@@ -51,7 +51,7 @@ class ClientSoftwareCounter:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         flush_seconds: float = FLUSH_SECONDS,
     ) -> None:
-        self._software = software
+        self._client_software = client_software
         self._name = name
         self._count = count
         self._clock = clock
@@ -132,7 +132,7 @@ class ClientSoftwareCounter:
         return _Batch(self._batches, batch, self._clock())
 
     async def _send_batch(self, batch: _Batch) -> None:
-        await self._software.add(batch.number, batch.counts, batch.time)
+        await self._client_software.add(batch.number, batch.counts, batch.time)
         self._batch, self._attempts = None, 0
 
     def _keep_frequent(self, sent: Mapping[ClientEvent, int]) -> None:

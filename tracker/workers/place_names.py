@@ -7,7 +7,7 @@ from redis.exceptions import RedisError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.stats.place_names import Renaming
+from tracker.store.stats.place_names import PlaceNameMigration
 
 WAIT_SECONDS = 0.5
 """How often to check whether another process has finished."""
@@ -19,9 +19,9 @@ log = structlog.get_logger("tracker.renaming")
 class PlaceRenamer:
     """``done`` is set when no earlier name is left."""
 
-    def __init__(self, renaming: Renaming, connection: Connection) -> None:
+    def __init__(self, migration: PlaceNameMigration, connection: Connection) -> None:
         self.done = asyncio.Event()
-        self._renaming = renaming
+        self._migration = migration
         self._connection = connection
 
     async def run(self) -> None:
@@ -37,11 +37,11 @@ class PlaceRenamer:
                 await asyncio.sleep(_PAUSE_SECONDS)
 
     async def _finish(self) -> None:
-        while await self._renaming.needed():
-            if not await self._renaming.claim():
+        while await self._migration.needed():
+            if not await self._migration.claim():
                 await asyncio.sleep(WAIT_SECONDS)
                 continue
             log.debug("renaming places of unique users")
-            if left := await self._renaming.run():
+            if left := await self._migration.run():
                 log.warning("places of unique users not renamed: keys of another type", keys=left)
         self.done.set()

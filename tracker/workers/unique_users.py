@@ -18,7 +18,7 @@ from tracker.settings.model import UniqueSettings
 from tracker.store.client.connection import Connection
 from tracker.store.stats.count import Count
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, place_names, user_name
-from tracker.store.stats.unique_users import MAX_BATCH, Uniques, UniqueUserEvent
+from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
 
 MAX_WAITING = 100_000
 """Joins that may wait in one process: 20 MB, and minutes of the store's absence. Further ones are dropped."""
@@ -44,7 +44,7 @@ class UniqueUserCounter:
 
     def __init__(
         self,
-        uniques: Uniques,
+        unique_users: UniqueUsers,
         connection: Connection,
         settings: UniqueSettings,
         *,
@@ -57,7 +57,7 @@ class UniqueUserCounter:
         flush_seconds: float = FLUSH_SECONDS,
         max_waiting: int = MAX_WAITING,
     ) -> None:
-        self._uniques = uniques
+        self._unique_users = unique_users
         self._connection = connection
         self._max_waiting = max_waiting
         self._ipv6_prefix = settings.ipv6_prefix
@@ -131,9 +131,9 @@ class UniqueUserCounter:
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            before = self._uniques.skipped
-            new = await self._uniques.count(self._batch, self._batch_time)
-            if skipped := self._uniques.skipped - before:
+            before = self._unique_users.skipped
+            new = await self._unique_users.count(self._batch, self._batch_time)
+            if skipped := self._unique_users.skipped - before:
                 self._count("unique_skipped", by=skipped)
             self._batch, self._attempts = [], 0
             if new:

@@ -22,7 +22,7 @@ async def test_non_printable_prefixes_are_percent_encoded(full: ApiClient, admin
     """Percent-encoded once by hand, and twice by generated clients."""
     async with full.session.put(URL(f"{admin.url}/api/v1/clients/{path}", encoded=True), json={}) as response:
         assert (await response.json())["prefix"] == "%00%FF%25"
-    assert await admin.store.clients.page(0) == (0, [(b"\0\xff%", "")])
+    assert await admin.store.allow_list.page(0) == (0, [(b"\0\xff%", "")])
 
 
 @pytest.mark.parametrize("text", ["-" * 21, "%2500" * 21])
@@ -33,7 +33,7 @@ async def test_a_prefix_has_at_most_20_bytes(full: ApiClient, admin: Admin, text
 
 async def test_clients_are_listed_by_count(full: ApiClient, admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 3, ("Transmission 4.0.6", "unknown torrent"): 2}
-    await admin.store.software.add(1, heard, admin.clock.now)
+    await admin.store.client_software.add(1, heard, admin.clock.now)
     joins = await full.get("/software/joins")
     assert joins["items"] == [{"name": "qBittorrent 5.0.2", "count": 3}]
     failures = await full.get("/software/failures", period="all")

@@ -62,7 +62,7 @@ async def test_locations_of_users_are_listed(full: ApiClient, admin: Admin) -> N
     await admin.store.torrents.add(info_hash(1))
     place = PlaceNames("United_Kingdom", "London", "SW1A")
     batch = [UniqueUserEvent(info_hash(1), f"192.0.2.{number}", place) for number in range(3)]
-    await admin.store.uniques.count(batch, admin.clock.now)
+    await admin.store.unique_users.count(batch, admin.clock.now)
     page = await full.get(f"/torrents/{ONE}/uniques")
     assert page["users"] == 3
     assert {"scope": "cities", "place": "United_Kingdom/London", "users": 3} in page["items"]

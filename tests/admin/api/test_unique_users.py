@@ -16,7 +16,7 @@ async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin)
         for number in range(5)
     ]
     await admin.store.torrents.add(info_hash(1))
-    await admin.store.uniques.count(batch, admin.clock.now)
+    await admin.store.unique_users.count(batch, admin.clock.now)
     month = month_of(admin.clock.now)
     for query in ({}, {"period": month}):
         rows = await all_pages(full, "/uniques/countries", limit=1, **query)
@@ -35,7 +35,7 @@ async def test_leaderboards_and_metrics_are_shown(full: ApiClient, admin: Admin)
 async def test_an_escaped_location_is_found_by_its_encoded_name(full: ApiClient, admin: Admin) -> None:
     place = PlaceNames("Germany", "St%2E_Wolfgang")
     await admin.store.torrents.add(info_hash(1))
-    await admin.store.uniques.count([UniqueUserEvent(info_hash(1), "192.0.2.1", place)], admin.clock.now)
+    await admin.store.unique_users.count([UniqueUserEvent(info_hash(1), "192.0.2.1", place)], admin.clock.now)
     place_metric = "countries.Germany.cities.St%2E_Wolfgang.users"
     found = await full.get(f"/uniques/metrics/{place_metric.replace('%', '%25')}")
     assert (found["metric"], found["users"]) == (place_metric, 1)

@@ -8,7 +8,7 @@ from tests.admin.pages.page import Page, get, post_form
 
 async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin: Admin) -> None:
     heard = {("qBittorrent 5.0.2", ""): 30, ("aria2", ""): 10, ("Xunlei 1", "client not allowed"): 4}
-    await admin.store.software.add(1, heard, admin.clock())
+    await admin.store.client_software.add(1, heard, admin.clock())
     async with admin.browser() as browser:
         page = await get(browser, "/clients")
         assert "qBittorrent 5.0.2" in page.text
@@ -20,7 +20,9 @@ async def test_clients_are_shown_by_share_and_rejections_with_their_reason(admin
 
 
 async def test_leaderboards_are_paged(admin: Admin) -> None:
-    await admin.store.software.add(1, {(f"Program {n}", ""): 100 - n for n in range(60)}, admin.clock())
+    await admin.store.client_software.add(
+        1, {(f"Program {n}", ""): 100 - n for n in range(60)}, admin.clock()
+    )
     async with admin.browser() as browser:
         page = await get(browser, "/clients?page=2")
         assert "26–50 of 60" in page.text
@@ -33,7 +35,7 @@ async def test_the_allow_list_is_changed(admin: Admin) -> None:
         assert "The allow-list is empty" in (await get(browser, "/clients")).text
         page = await post_form(browser, "/clients/allow", prefix="-T%00<", name="odd")
         assert "-T%00<" in page.text
-        assert (await admin.store.clients.page(0))[1] == [(b"-T\0<", "odd")]
+        assert (await admin.store.allow_list.page(0))[1] == [(b"-T\0<", "odd")]
         remove = page.one("input", name="prefix", type="hidden").attributes["value"]
         assert remove is not None
         page = await post_form(browser, "/clients/disallow", prefix=remove)

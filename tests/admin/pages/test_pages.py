@@ -26,8 +26,8 @@ async def fill(admin: Admin) -> None:
     for number in range(3):
         await store.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
     await store.torrents.deny(InfoHash(b"d" * 20), EVIL)
-    await store.clients.allow(b"-<b>", EVIL)
-    await store.software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
+    await store.allow_list.allow(b"-<b>", EVIL)
+    await store.client_software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
     await command("HSET", keys.failures(), EVIL, 7)
     await command("SET", keys.stat("requests"), 9)
     store.counters.count("announces", "requests", f"failures.{EVIL}", by=3, at=admin.clock() - 5)

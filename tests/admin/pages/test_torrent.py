@@ -134,7 +134,7 @@ async def test_unique_users_are_shown_by_country(
     await store.announce(update(1))
     places = [("United Kingdom", "London", "SW1A"), ("United Kingdom", "", ""), ("Kosovo", "", "")]
     seen = [UniqueUserEvent(ONE, f"192.0.2.{n}", place_names(*place)) for n, place in enumerate(places)]
-    await admin.store.uniques.count(seen, store.clock.now)
+    await admin.store.unique_users.count(seen, store.clock.now)
     table = next(e.text for e in (await get(browser, HERE)).all("table") if "Country" in e.text)
     assert table.split() == ["Country", "Share", "Users", "United", "Kingdom", "2", "Kosovo", "1"]
 

@@ -36,7 +36,7 @@ async def count_users(admin: Admin, counts: dict[Place, int], at: float = START,
         for number in range(count)
     ]
     for first in range(0, len(seen), MAX_BATCH):
-        await admin.store.uniques.count(seen[first : first + MAX_BATCH], at)
+        await admin.store.unique_users.count(seen[first : first + MAX_BATCH], at)
 
 
 def titles(page: Page) -> dict[str, str]:

@@ -7,7 +7,7 @@ import pytest
 from tests.store.harness import Store
 from tracker.bittorrent import PeerId
 from tracker.errors import ClientError, StoreUnavailable
-from tracker.store.access.allow_list import STALE_SECONDS, AllowList
+from tracker.store.access.allow_list import STALE_SECONDS, AllowListCache
 
 TRANSMISSION = PeerId(b"-TR4050-abcdefghijkl")
 LIBTORRENT = PeerId(b"-LT20B0-abcdefghijkl")
@@ -30,55 +30,55 @@ async def test_a_prefix_allows_peer_ids_that_begin_with_it(
     store: Store, peer_id: PeerId, length: int
 ) -> None:
     """T21: prefixes of any length; they are bytes and may not be text."""
-    await store.clients.allow(peer_id[:length], "some client")
-    assert await store.clients.allowed_prefixes(peer_id)
-    assert not await store.clients.allowed_prefixes(PeerId(b"\x01" + peer_id[:19]))
+    await store.allow_list.allow(peer_id[:length], "some client")
+    assert await store.allow_list.allowed_prefixes(peer_id)
+    assert not await store.allow_list.allowed_prefixes(PeerId(b"\x01" + peer_id[:19]))
     if length < 20:
         other = peer_id[:length] + bytes(20 - length)
-        assert await store.clients.allowed_prefixes(PeerId(other))
-    assert not await store.clients.allowed_prefixes(PeerId(peer_id[: length - 1] + b"?" * (21 - length)))
+        assert await store.allow_list.allowed_prefixes(PeerId(other))
+    assert not await store.allow_list.allowed_prefixes(PeerId(peer_id[: length - 1] + b"?" * (21 - length)))
 
 
 @pytest.mark.parametrize("prefix", [b"", b"x" * 21])
 async def test_a_prefix_has_1_to_20_bytes(store: Store, prefix: bytes) -> None:
     with pytest.raises(ClientError, match="1 to 20"):
-        await store.clients.allow(prefix)
-    assert not await store.clients.disallow(prefix)
+        await store.allow_list.allow(prefix)
+    assert not await store.allow_list.disallow(prefix)
     assert await store.dump() == {}
 
 
 async def test_an_empty_list_allows_no_client(store: Store) -> None:
-    assert not await store.clients.allowed_prefixes(TRANSMISSION)
+    assert not await store.allow_list.allowed_prefixes(TRANSMISSION)
 
 
 async def test_allowed_clients_are_listed(store: Store) -> None:
-    await store.clients.allow(b"-TR", "Transmission")
-    await store.clients.allow(b"-LT", "")
-    await store.clients.allow(b"\xff:*[", "Größe")
-    cursor, clients = await store.clients.page(0)
+    await store.allow_list.allow(b"-TR", "Transmission")
+    await store.allow_list.allow(b"-LT", "")
+    await store.allow_list.allow(b"\xff:*[", "Größe")
+    cursor, clients = await store.allow_list.page(0)
     assert cursor == 0
     assert sorted(clients) == [(b"-LT", ""), (b"-TR", "Transmission"), (b"\xff:*[", "Größe")]
     for prefix, _ in clients:
-        assert await store.clients.disallow(prefix)
-    assert await store.clients.page(0) == (0, [])
+        assert await store.allow_list.disallow(prefix)
+    assert await store.allow_list.page(0) == (0, [])
     assert await store.dump() == {}
 
 
 async def test_a_prefix_written_by_a_site_applies(store: Store) -> None:
     """T21: the hash alone allows, and its deletion alone forbids."""
     await store.redis.hset(store.keys.allowed_client(b"-TR"), "name", "Transmission")
-    assert await store.clients.allowed_prefixes(TRANSMISSION)
-    await store.clients.allow(b"-LT")
+    assert await store.allow_list.allowed_prefixes(TRANSMISSION)
+    await store.allow_list.allow(b"-LT")
     await store.redis.delete(store.keys.allowed_client(b"-LT"))
-    assert not await store.clients.allowed_prefixes(LIBTORRENT)
-    assert await store.clients.disallow(b"-TR")
-    assert not await store.clients.allowed_prefixes(TRANSMISSION)
-    assert not await store.clients.disallow(b"-TR")
+    assert not await store.allow_list.allowed_prefixes(LIBTORRENT)
+    assert await store.allow_list.disallow(b"-TR")
+    assert not await store.allow_list.allowed_prefixes(TRANSMISSION)
+    assert not await store.allow_list.disallow(b"-TR")
 
 
 async def test_all_prefixes_are_looked_up_in_one_command(store: Store) -> None:
-    allow_list = AllowList(store.clients, Time())
-    await store.clients.allowed_prefixes(LIBTORRENT)  # connects
+    allow_list = AllowListCache(store.allow_list, Time())
+    await store.allow_list.allowed_prefixes(LIBTORRENT)  # connects
     await store.redis.config_resetstat()
     for _ in range(10):
         assert not await allow_list.allows(TRANSMISSION)
@@ -94,13 +94,13 @@ async def test_all_prefixes_are_looked_up_in_one_command(store: Store) -> None:
 async def test_a_change_applies_within_five_seconds(store: Store) -> None:
     """T21, T23: without a published message."""
     time = Time()
-    allow_list = AllowList(store.clients, time)
+    allow_list = AllowListCache(store.allow_list, time)
     assert not await allow_list.allows(TRANSMISSION)
-    await store.clients.allow(b"-TR")
+    await store.allow_list.allow(b"-TR")
     assert not await allow_list.allows(TRANSMISSION)
     time.seconds += STALE_SECONDS
     assert STALE_SECONDS < 5 and await allow_list.allows(TRANSMISSION)
-    await store.clients.disallow(b"-TR")
+    await store.allow_list.disallow(b"-TR")
     time.seconds += STALE_SECONDS - 0.01
     assert await allow_list.allows(TRANSMISSION)
     time.seconds += 0.01
@@ -108,19 +108,19 @@ async def test_a_change_applies_within_five_seconds(store: Store) -> None:
 
 
 async def test_a_clear_applies_at_once_even_to_lookups_in_flight(store: Store) -> None:
-    allow_list = AllowList(store.clients, Time())
+    allow_list = AllowListCache(store.allow_list, Time())
     async with asyncio.TaskGroup() as tasks:
         asked = tasks.create_task(allow_list.allows(TRANSMISSION))
         await asyncio.sleep(0)
         allow_list.clear()
     assert not asked.result()
-    await store.clients.allow(b"-TR")
+    await store.allow_list.allow(b"-TR")
     assert await allow_list.allows(TRANSMISSION)
 
 
 async def test_memory_is_bounded(store: Store) -> None:
     """Invented peer IDs cannot fill the process."""
-    allow_list = AllowList(store.clients, Time(), max_remembered=100)
+    allow_list = AllowListCache(store.allow_list, Time(), max_remembered=100)
     for number in range(250):
         assert not await allow_list.allows(PeerId(number.to_bytes(20, "big")))
         assert 0 < allow_list.remembered <= 100
@@ -130,8 +130,8 @@ async def test_memory_is_bounded(store: Store) -> None:
 async def test_an_unavailable_store_refuses_no_client(store: Store) -> None:
     """T21: a client is refused only when the list is known."""
     time = Time()
-    allow_list = AllowList(store.clients, time)
-    await store.clients.allow(b"-TR")
+    allow_list = AllowListCache(store.allow_list, time)
+    await store.allow_list.allow(b"-TR")
     assert await allow_list.allows(TRANSMISSION)
     store.connection._lost(OSError())
     assert await allow_list.allows(TRANSMISSION)

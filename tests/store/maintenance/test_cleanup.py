@@ -66,7 +66,7 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
     await store.users.add("1", ALICE)
     await store.torrents.add(info_hash(1), {"name": "one"})
     await store.announce(update(1, "s", passkey=ALICE))
-    await store.clients.allow(b"-TR")
+    await store.allow_list.allow(b"-TR")
     await store.counters.flush()
     whole, checked = await store.dump(), set()
     for what, leave in LEFT_OVER.items():
@@ -256,7 +256,7 @@ async def test_an_empty_entry_is_deleted_and_the_key_stays(store: Store) -> None
 async def test_an_entry_may_hold_any_byte(store: Store) -> None:
     """For example a prefix of peer IDs."""
     allowed, gone = b"-\x00%*", b"-\x00%1"
-    await store.clients.allow(allowed)
+    await store.allow_list.allow(allowed)
     await store.redis.sadd(store.keys.allowed_clients(), gone)
     await cleanup(store, dry_run=False)
     assert await store.redis.smembers(store.keys.allowed_clients()) == {allowed}

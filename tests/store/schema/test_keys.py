@@ -19,8 +19,8 @@ from tracker.store.access.secret import shared_secret
 from tracker.store.schema.keys import CHANGES, Keys
 from tracker.store.schema.table import KEYS, as_markdown
 from tracker.store.stats.metric_names import place_names
-from tracker.store.stats.place_names import Renaming
-from tracker.store.stats.unique_users import UniqueRules, Uniques, UniqueUserEvent
+from tracker.store.stats.place_names import PlaceNameMigration
+from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.torrents.scores import Scored
 
 PLACE = r"countries\.[^./]+(?:\.(?:cities|postcodes)\.[^./]+)?"
@@ -220,8 +220,8 @@ async def everything(store: Store) -> None:
         await store.users.add(passkey=passkey)
     await store.torrents.add(info_hash(1), {"name": "n"})
     await store.torrents.deny(info_hash(9), "no")
-    await store.clients.allow(b"-TR", "Transmission")
-    await store.clients.allow(b"\xff\x00:", "")
+    await store.allow_list.allow(b"-TR", "Transmission")
+    await store.allow_list.allow(b"\xff\x00:", "")
     for number in range(1, 9):
         passkey = ALICE if number % 2 else BOB
         at = endpoint(number, v6=number > 4)
@@ -257,12 +257,12 @@ async def everything(store: Store) -> None:
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()
-    renaming = Renaming(store.connection, store.scripts, store.keys, {})
-    await renaming.run()
-    assert await renaming.claim()
+    migration = PlaceNameMigration(store.connection, store.scripts, store.keys, {})
+    await migration.run()
+    assert await migration.claim()
     await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
     await store.rate_limits.charge([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
-    await store.software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
+    await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
 
 
 async def some_users(store: Store) -> None:
@@ -272,7 +272,7 @@ async def some_users(store: Store) -> None:
         place_names("Germany", "x" * 200, "1 2"),
     ]
     for mode in ("exact", "hashed", "hyperloglog"):
-        users = Uniques(
+        users = UniqueUsers(
             store.connection,
             store.scripts,
             store.keys,

@@ -12,7 +12,7 @@ from tracker.store.stats.markers import Markers
 from tracker.store.stats.memory_usage import read_usage
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.months import month_of
-from tracker.store.stats.unique_users import Uniques, UniqueUserEvent
+from tracker.store.stats.unique_users import UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
 
@@ -35,8 +35,8 @@ async def limit(store: Store, share: float) -> None:
     await store.redis.config_set("maxmemory", int(used / share))
 
 
-def uniques(store: Store) -> Uniques:
-    return Uniques(store.connection, store.scripts, store.keys)
+def unique_users(store: Store) -> UniqueUsers:
+    return UniqueUsers(store.connection, store.scripts, store.keys)
 
 
 def crowd(first: int, number: int) -> list[UniqueUserEvent]:
@@ -52,17 +52,17 @@ async def markers(store: Store) -> int:
 
 
 async def test_above_four_fifths_no_new_user_is_counted_and_nothing_is_written(own: Store) -> None:
-    users = uniques(own)
+    users = unique_users(own)
     await users.count(crowd(0, 10), START)
     assert await markers(own) == 70
     before = await own.dump()
     await limit(own, 0.85)
-    users = uniques(own)
+    users = unique_users(own)
     assert await users.count([*crowd(0, 4), *crowd(50, 6)], START + 5) == 0
     assert users.skipped == 6  # users counted before are not affected
     assert await own.dump() == before
     await limit(own, 0.7)
-    users = uniques(own)
+    users = unique_users(own)
     assert await users.count(crowd(50, 6), START + 6) == 6
     assert users.skipped == 0
 
@@ -70,7 +70,7 @@ async def test_above_four_fifths_no_new_user_is_counted_and_nothing_is_written(o
 async def test_a_flood_of_addresses_leaves_room_for_joins(own: Store) -> None:
     """Markers of invented addresses once filled the store, and every join was refused until they expired."""
     await limit(own, 0.5)
-    users = uniques(own)
+    users = unique_users(own)
     for first in range(0, 8000, 64):
         users._memory._read_at = None  # a second has passed
         await users.count(crowd(first, 64), START)
@@ -83,7 +83,7 @@ async def test_a_flood_of_addresses_leaves_room_for_joins(own: Store) -> None:
 
 async def full_of_markers(store: Store) -> None:
     """As an earlier version left it: joins are refused."""
-    users = uniques(store)
+    users = unique_users(store)
     for first in range(0, 4000, 64):
         await users.count(crowd(first, 64), START)
     await limit(store, 1.02)
@@ -94,18 +94,18 @@ async def test_deleting_markers_makes_room_and_flags_the_counts(own: Store) -> N
     """In small steps, no more than needed. Counts and months stay, and state from now on by how much they may be too
     high."""
     await full_of_markers(own)
-    figure, before = await own.uniques.figure(METRIC), await markers(own)
+    figure, before = await own.unique_users.users_of(METRIC), await markers(own)
     pages = [so_far async for so_far in Markers(own.connection, own.scripts, own.keys, own.clock).make_room()]
     assert pages == sorted(pages) and 0 < pages[-1] < before
     assert await markers(own) == before - pages[-1]
     assert (await read_usage(own.connection)).share < 0.8
     assert (await own.announce(update(1, "s"))).outcome == "join"
-    assert await own.uniques.figure(METRIC) == figure
-    assert await own.uniques.figure(METRIC, month_of(START)) == figure
+    assert await own.unique_users.users_of(METRIC) == figure
+    assert await own.unique_users.users_of(METRIC, month_of(START)) == figure
     for period in ("all", month_of(own.clock.now), month_of(own.clock.now + 30 * 86_400)):
-        assert await own.uniques.may_exceed(period) == pages[-1]
-    assert await own.uniques.may_exceed("2020-01") == 0
-    assert await own.uniques.top("countries") == [("United_Kingdom", figure)]
+        assert await own.unique_users.may_exceed(period) == pages[-1]
+    assert await own.unique_users.may_exceed("2020-01") == 0
+    assert await own.unique_users.top("countries") == [("United_Kingdom", figure)]
     assert await check_invariants(own.redis, own.keys) == 1
 
 
@@ -121,7 +121,7 @@ async def test_no_call_occupies_the_store_longer_than_a_slice(own: Store) -> Non
 
 
 async def test_nothing_is_deleted_while_there_is_room(own: Store) -> None:
-    await uniques(own).count(crowd(0, 10), START)
+    await unique_users(own).count(crowd(0, 10), START)
     make = Markers(own.connection, own.scripts, own.keys, own.clock)
     assert [page async for page in make.make_room()] == []
     await limit(own, 0.7)
@@ -131,7 +131,7 @@ async def test_nothing_is_deleted_while_there_is_room(own: Store) -> None:
 
 async def test_only_markers_are_deleted(own: Store) -> None:
     """Other keys with similar names stay: counts, months, HyperLogLogs, and keys of other programs."""
-    await uniques(own).count(crowd(0, 10), START)
+    await unique_users(own).count(crowd(0, 10), START)
     await own.redis.set("t:cities.users.of.nothing", "1")
     await own.redis.set("x:countries.France.users.192.0.2.1", "1")
     await own.redis.pfadd("t:hll:countries.France.users.2026-11", "a")
@@ -155,6 +155,6 @@ async def test_refused_joins_are_counted(own: Store) -> None:
 
 async def test_a_flush_forgets_what_was_marked(own: Store) -> None:
     await own.redis.hset(own.keys.unique_forgotten(), "all", "5")
-    async for _ in own.uniques.flush():
+    async for _ in own.unique_users.flush():
         pass
-    assert await own.uniques.may_exceed() == 0
+    assert await own.unique_users.may_exceed() == 0

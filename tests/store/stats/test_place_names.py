@@ -11,8 +11,8 @@ from tracker.errors import StoreUnavailable
 from tracker.geoip import COUNTRY_NAMES
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.months import month_of, month_start
-from tracker.store.stats.place_names import Renaming
-from tracker.store.stats.unique_users import UniqueRules, Uniques, UniqueUserEvent
+from tracker.store.stats.place_names import PlaceNameMigration
+from tracker.store.stats.unique_users import UniqueRules, UniqueUserEvent, UniqueUsers
 
 IH = info_hash(1)
 MONTH = month_of(START)
@@ -82,12 +82,12 @@ async def contents(store: Store) -> dict[str, Any]:
     return found
 
 
-def renaming_of(store: Store, connection: Any = None) -> Renaming:
-    return Renaming(connection or store.connection, store.scripts, store.keys, COUNTRY_NAMES)
+def migration_of(store: Store, connection: Any = None) -> PlaceNameMigration:
+    return PlaceNameMigration(connection or store.connection, store.scripts, store.keys, COUNTRY_NAMES)
 
 
 async def rename(store: Store) -> int:
-    return await renaming_of(store).run()
+    return await migration_of(store).run()
 
 
 @pytest.fixture
@@ -97,27 +97,29 @@ async def before(store: Store) -> Store:
 
 
 async def test_counts_months_and_leaderboards_get_the_new_names(before: Store) -> None:
-    assert await renaming_of(before).needed()
+    assert await migration_of(before).needed()
     assert await rename(before) == 0
-    assert not await renaming_of(before).needed()
+    assert not await migration_of(before).needed()
     for head in ("", f"torrents.{IH.hex()}."):
         for name, figures in NEW.items():
             metric = f"{head}{name}.users"
-            month = await before.uniques.figure(metric, MONTH)
-            assert (await before.uniques.figure(metric), month) == figures, metric
+            month = await before.unique_users.users_of(metric, MONTH)
+            assert (await before.unique_users.users_of(metric), month) == figures, metric
             assert await before.redis.expiretime(before.keys.unique_month(metric, MONTH)) == UNTIL
             assert await before.redis.expiretime(before.keys.estimate_month(metric, MONTH)) == UNTIL
             assert await before.redis.ttl(before.keys.unique(metric)) == -1
     for scope, names in BOARDS.items():
         for period, which in (("all", 0), (MONTH, 1)):
-            ranked = dict(await before.uniques.top(scope, period))
+            ranked = dict(await before.unique_users.top(scope, period))
             assert ranked.keys() == names
             for name, users in ranked.items():
                 country, _, below = name.partition("/")
                 key = f"countries.{country}.{scope}.{below}" if below else f"countries.{country}"
                 assert users == NEW[key][which]
         assert await before.redis.expiretime(before.keys.unique_index(scope, MONTH)) == UNTIL
-    places = {f"{scope}.{place.name}": place.users for scope, place in await before.uniques.places(IH, 99)}
+    places = {
+        f"{scope}.{place.name}": place.users for scope, place in await before.unique_users.places(IH, 99)
+    }
     assert places == {
         "countries.United_Kingdom": 7,
         "countries.United_States": 5,
@@ -126,7 +128,7 @@ async def test_counts_months_and_leaderboards_get_the_new_names(before: Store) -
         "cities.Singapore/Singapore": 1,
         "postcodes.United_Kingdom/SW1A": 4,
     }
-    assert await before.uniques.figure(f"torrents.{IH.hex()}.users") == 12
+    assert await before.unique_users.users_of(f"torrents.{IH.hex()}.users") == 12
     springfield = before.keys.estimate("countries.United_States.cities.Springfield.users")
     assert await before.redis.pfcount(springfield) == 3  # "a" was seen in both
 
@@ -148,13 +150,13 @@ async def test_users_counted_before_are_not_counted_again(before: Store, mode: A
     marker = before.keys.unique_seen(metric, "2001:db8::/64")
     assert await before.redis.get(marker) == str(MARKED + len("cities.US/MA/Springfield")).encode()
     assert 0 < await before.redis.ttl(marker) <= 86_400
-    users = Uniques(before.connection, before.scripts, before.keys, UniqueRules(mode=mode))
+    users = UniqueUsers(before.connection, before.scripts, before.keys, UniqueRules(mode=mode))
     place = place_names("United Kingdom", "London", "SW1A")
     await users.count([UniqueUserEvent(IH, "192.0.2.1" if mode == "exact" else "a", place)], MARKED)
-    assert await before.uniques.figure("countries.United_Kingdom.cities.London.users") == 6
+    assert await before.unique_users.users_of("countries.United_Kingdom.cities.London.users") == 6
     await users.count([UniqueUserEvent(IH, "192.0.2.77", place)], MARKED)
-    assert await before.uniques.figure("countries.United_Kingdom.cities.London.users") == 7
-    assert (await before.uniques.top("cities"))[0] == ("United_Kingdom/London", 7)
+    assert await before.unique_users.users_of("countries.United_Kingdom.cities.London.users") == 7
+    assert (await before.unique_users.top("cities"))[0] == ("United_Kingdom/London", 7)
 
 
 class Failing:
@@ -188,10 +190,10 @@ async def test_an_interruption_loses_and_doubles_nothing(
         failing: Any = Failing(before, cuts)
         scripts: Any = SimpleNamespace(rename_unique=partial(_call, before, failing))
         try:
-            await Renaming(failing, scripts, before.keys, COUNTRY_NAMES).run()
+            await PlaceNameMigration(failing, scripts, before.keys, COUNTRY_NAMES).run()
         except StoreUnavailable:
             await before.redis.delete(before.keys.unique_renaming())  # the lease ends
-            if await renaming_of(before).needed():  # otherwise everything except the lease was done
+            if await migration_of(before).needed():  # otherwise everything except the lease was done
                 await rename(before)
             assert await contents(before) == whole, cuts
             cuts += 1
@@ -211,7 +213,7 @@ async def test_counts_under_both_names_are_added_up(before: Store) -> None:
     after = await contents(before)
     await before.redis.set(f"{before.keys.prefix}countries.GB.users", 2)
     await before.redis.zadd(before.keys.unique_index("countries", "all"), {"GB": 2})
-    assert await renaming_of(before).needed()
+    assert await migration_of(before).needed()
     await rename(before)
     changed = {key: value for key, value in (await contents(before)).items() if after[key] != value}
     assert changed == {
@@ -229,13 +231,13 @@ async def test_keys_of_another_type_are_left_and_counted(before: Store) -> None:
     await before.redis.set(f"{prefix}hll:countries.US.users", "none")
     assert await rename(before) == 3
     assert await before.redis.get(f"{prefix}cities.SG/Singapore.users") == b"many"
-    assert await before.uniques.figure("countries.United_States.users") == 5
-    assert dict(await before.uniques.top("cities"))["Singapore/Singapore"] == 1
-    assert not await renaming_of(before).needed()
+    assert await before.unique_users.users_of("countries.United_States.users") == 5
+    assert dict(await before.unique_users.top("cities"))["Singapore/Singapore"] == 1
+    assert not await migration_of(before).needed()
 
 
 async def test_one_process_renames_at_a_time(before: Store) -> None:
-    one, other = renaming_of(before), renaming_of(before)
+    one, other = migration_of(before), migration_of(before)
     assert await one.claim()
     assert not await other.claim()
     assert 0 < await before.redis.ttl(before.keys.unique_renaming()) <= 15
@@ -253,13 +255,13 @@ async def test_names_that_no_version_writes_stay(store: Store) -> None:
         "torrents.xyz.cities.GB/London.users",
         f"torrents.{IH.hex()}.users.2026-11",
     ):
-        assert renaming_of(store).rename(name) is None, name
+        assert migration_of(store).rename(name) is None, name
 
 
 async def test_a_long_name_is_cut_as_current_names_are(store: Store) -> None:
     """A name that was cut before keeps its hash, which is not reversible."""
     long = f"cities.GB/ENG/{'x' * 90}%-{'0' * 32}.users"
-    found = renaming_of(store).rename(long)
+    found = migration_of(store).rename(long)
     assert found is not None
     assert found.new.startswith("countries.United_Kingdom.cities.xxx") and len(found.new) < 130
 

@@ -15,7 +15,7 @@ from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.metric_names import NOWHERE, PlaceNames, metric_of, metrics, place_names
 from tracker.store.stats.months import month_of, month_start
-from tracker.store.stats.unique_users import BOARDS, MAX_BATCH, UniqueRules, Uniques, UniqueUserEvent
+from tracker.store.stats.unique_users import BOARDS, MAX_BATCH, UniqueRules, UniqueUserEvent, UniqueUsers
 from tracker.store.swarms.rules import SwarmRules
 
 DAYS = 86_400
@@ -33,8 +33,8 @@ def event(user: str = "192.0.2.1", torrent: int = 1, place: PlaceNames = LONDON)
     return UniqueUserEvent(info_hash(torrent), user, place)
 
 
-def uniques(store: Store, mode: Any = "exact", **rules: Any) -> Uniques:
-    return Uniques(
+def unique_users(store: Store, mode: Any = "exact", **rules: Any) -> UniqueUsers:
+    return UniqueUsers(
         store.connection, store.scripts, store.keys, UniqueRules(mode=mode, secret=b"s" * 32, **rules)
     )
 
@@ -46,8 +46,8 @@ async def register(store: Store, *torrents: int) -> None:
 
 async def figures(store: Store, month: str | None = MONTH) -> list[tuple[int, int]]:
     """(total, month) of the seven metrics."""
-    counted = store.uniques
-    return [(await counted.figure(metric), await counted.figure(metric, month)) for metric in SEVEN]
+    counted = store.unique_users
+    return [(await counted.users_of(metric), await counted.users_of(metric, month)) for metric in SEVEN]
 
 
 async def markers(store: Store) -> list[str]:
@@ -66,7 +66,7 @@ async def known(store: Store) -> Store:
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_user_counts_once_in_each_metric(known: Store, mode: str) -> None:
     """B8, B15: total and month, and `new` of the torrent."""
-    counted = uniques(known, mode)
+    counted = unique_users(known, mode)
     assert await counted.count([event()], START) == 1
     assert await figures(known) == [(1, 1)] * 7
     later = START + (DAYS if mode == "hyperloglog" else KEEP - 1)  # estimates: within the month
@@ -78,7 +78,7 @@ async def test_a_user_counts_once_in_each_metric(known: Store, mode: str) -> Non
 @pytest.mark.parametrize("mode", MARKING)
 async def test_an_address_counts_again_after_30_days_by_the_stored_time(known: Store, mode: str) -> None:
     """B8: an event in between does not restart them. The store's own clock does not matter."""
-    counted = uniques(known, mode)
+    counted = unique_users(known, mode)
     await counted.count([event()], START)
     for later in (1, KEEP // 2, KEEP - 1):
         assert await counted.count([event()], START + later) == 0
@@ -91,7 +91,7 @@ async def test_an_address_counts_again_after_30_days_by_the_stored_time(known: S
 
 async def test_markers_hold_the_time_and_expire(known: Store) -> None:
     """B8: as the key table states; one for each metric."""
-    await known.uniques.count([event()], START)
+    await known.unique_users.count([event()], START)
     expected = {known.keys.unique_seen(metric, "192.0.2.1") for metric in SEVEN}
     assert set(await markers(known)) == expected
     for key in expected:
@@ -101,8 +101,8 @@ async def test_markers_hold_the_time_and_expire(known: Store) -> None:
 
 async def test_a_clock_step_back_counts_nothing_twice_and_excludes_no_user(known: Store) -> None:
     """B8: the marker is in the future; it expires by itself."""
-    await known.uniques.count([event()], START)
-    assert await known.uniques.count([event()], START - 40 * DAYS) == 0
+    await known.unique_users.count([event()], START)
+    assert await known.unique_users.count([event()], START - 40 * DAYS) == 0
     assert [total for total, _ in await figures(known)] == [1] * 7
     marker = known.keys.unique_seen("countries.United_Kingdom.users", "192.0.2.1")
     assert 0 < await known.redis.ttl(marker) <= KEEP
@@ -111,7 +111,7 @@ async def test_a_clock_step_back_counts_nothing_twice_and_excludes_no_user(known
 @pytest.mark.parametrize("mode", MODES)
 async def test_the_month_turns_at_midnight_utc(known: Store, mode: str) -> None:
     """B8."""
-    counted = uniques(known, mode)
+    counted = unique_users(known, mode)
     turn = int(month_start(START, 1).timestamp())
     assert datetime.fromtimestamp(turn, UTC).strftime("%d %H:%M:%S") == "01 00:00:00"
     await counted.count([event("192.0.2.1")], turn - 1)
@@ -125,19 +125,19 @@ async def test_an_address_seen_daily_counts_every_30_days(known: Store) -> None:
     """B8: over 75 days of a fake clock it counts on the first, 31st and 61st."""
     counts = []
     for day in range(75):
-        if await known.uniques.count([event("198.51.100.9")], START + day * DAYS):
+        if await known.unique_users.count([event("198.51.100.9")], START + day * DAYS):
             counts.append(day)
     assert counts == [0, 30, 60]
     months = {month_of(START + day * DAYS) for day in range(75)}
-    by_month = {month: await known.uniques.figure(SEVEN[0], month) for month in months}
-    assert sum(by_month.values()) == 3 == await known.uniques.figure(SEVEN[0])
+    by_month = {month: await known.unique_users.users_of(SEVEN[0], month) for month in months}
+    assert sum(by_month.values()) == 3 == await known.unique_users.users_of(SEVEN[0])
     assert by_month[MONTH] == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_months_and_their_leaderboards_live_13_months_beyond_their_end(known: Store, mode: str) -> None:
     """B13: those of all time stay."""
-    await uniques(known, mode).count([event()], START)
+    await unique_users(known, mode).count([event()], START)
     until = int(month_start(START, 14).timestamp())
     assert datetime.fromtimestamp(until, UTC) == datetime(2028, 3, 1, tzinfo=UTC)  # January 2027 is the month
     keys = known.keys
@@ -169,14 +169,14 @@ async def test_a_hundred_concurrent_events_of_a_user_count_once(
 
 async def _sight_ten_times(url: str, prefix: str, mode: str) -> None:
     async with running(Store(url, Keys(prefix), SwarmRules())) as other:
-        counted = uniques(other, mode)
+        counted = unique_users(other, mode)
         await asyncio.gather(*(counted.count([event()], START) for _ in range(10)))
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_a_batch_adds_up_and_may_be_sent_again(known: Store, mode: str) -> None:
     """B9: repeats within the batch count once; a user counts in each torrent."""
-    counted = uniques(known, mode)
+    counted = unique_users(known, mode)
     batch = [event(f"192.0.2.{n % 20}", 1 + n % 2, LONDON if n % 20 < 5 else PARIS) for n in range(MAX_BATCH)]
     batch.append(event("192.0.2.0", 2))
     batch = batch[1:]
@@ -189,14 +189,16 @@ async def test_a_batch_adds_up_and_may_be_sent_again(known: Store, mode: str) ->
     }
     expected |= {f"torrents.{IH.hex()}.countries.France.users": 7, f"torrents.{info_hash(2).hex()}.users": 11}
     for metric, users in expected.items():
-        assert (await counted.figure(metric), await counted.figure(metric, MONTH)) == (users, users), metric
+        assert (await counted.users_of(metric), await counted.users_of(metric, MONTH)) == (users, users), (
+            metric
+        )
     assert (await known.torrent(IH))["new"] == "10"
 
 
 async def test_more_than_a_batch_is_refused(known: Store) -> None:
-    assert await known.uniques.count([], START) == 0
+    assert await known.unique_users.count([], START) == 0
     with pytest.raises(ValueError, match="64"):
-        await known.uniques.count([event()] * 65, START)
+        await known.unique_users.count([event()] * 65, START)
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -213,10 +215,10 @@ async def test_an_unknown_part_of_a_place_leaves_the_rest(
     known: Store, mode: str, place: PlaceNames, counted: int
 ) -> None:
     """B10."""
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     assert await users.count([event(place=place)], START) == 1
     for metric in metrics(IH, place):
-        assert await users.figure(metric) == 1
+        assert await users.users_of(metric) == 1
     assert len(await users.places(IH)) == counted
 
 
@@ -224,31 +226,29 @@ async def test_an_unknown_part_of_a_place_leaves_the_rest(
 async def test_a_torrent_forgotten_meanwhile_leaves_no_orphaned_keys(known: Store, mode: str) -> None:
     """The places of the world count all the same."""
     await known.torrents.remove(info_hash(2))
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     assert await users.count([event(torrent=2), event("192.0.2.9")], START) == 1
-    assert await users.figure("countries.United_Kingdom.users") == 2
+    assert await users.users_of("countries.United_Kingdom.users") == 2
     assert not [key async for key in known.redis.scan_iter(f"*{info_hash(2).hex()}*", 1000)]
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_names_of_any_script_are_kept_apart(known: Store, mode: str) -> None:
     """B11: through the store and back."""
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     cities = ["St. Gallen", "St_ Gallen", "東京", "São Paulo", "x" * 90, "x" * 100, "é" * 90]
     for number, city in enumerate(cities):
         place = place_names("XX", city, "")
         await users.count([event(f"192.0.2.{number}", place=place)], START)
     ranked = await users.top("cities")
-    assert {standing.name for standing in ranked} == {
-        f"XX/{place_names('XX', city, '').city}" for city in cities
-    }
-    assert {standing.users for standing in ranked} == {1}
+    assert {entry.name for entry in ranked} == {f"XX/{place_names('XX', city, '').city}" for city in cities}
+    assert {entry.users for entry in ranked} == {1}
 
 
 @pytest.mark.parametrize("mode", MODES)
 async def test_leaderboards_rank_places(known: Store, mode: str) -> None:
     """B13: of all time and by month; the places of a torrent."""
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     later = START + 31 * DAYS
     await users.count([event(f"192.0.2.{n}", 1, PARIS) for n in range(3)], START)
     await users.count([event("192.0.2.7", 2), event("192.0.2.8", 2)], START)
@@ -272,7 +272,7 @@ async def test_leaderboards_rank_places(known: Store, mode: str) -> None:
 @pytest.mark.parametrize("mode", MODES)
 async def test_leaderboards_equal_the_counts(known: Store, mode: str) -> None:
     """B13: in any order of batches."""
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     places = [place_names(f"C{n}", f"City {n}", f"P{n}") for n in range(4)]
     for n in range(12):
         batch = [event(f"10.{n}.{k % 9}.1", 1 + k % 2, places[k % 4]) for k in range(30)]
@@ -280,16 +280,16 @@ async def test_leaderboards_equal_the_counts(known: Store, mode: str) -> None:
     for scope in BOARDS:
         for month in (None, MONTH, month_of(START + 40 * DAYS)):
             for name, count in await users.top(scope, month or "all"):
-                assert count == await users.figure(metric_of(scope, name), month)
+                assert count == await users.users_of(metric_of(scope, name), month)
     for scope, (name, count) in await users.places(IH, 100):
-        assert count == await users.figure(f"torrents.{IH.hex()}.{metric_of(scope, name)}")
+        assert count == await users.users_of(f"torrents.{IH.hex()}.{metric_of(scope, name)}")
 
 
 async def test_an_invalid_number_of_users_reads_as_one(known: Store) -> None:
     """A site may have written it; the places beside it are ranked."""
     foreign = {"GB": 3, b"\xff": "inf", "FR": "-inf", "DE": "-2", "US": 1.9}
     await known.redis.zadd(known.keys.unique_index("countries", "all"), foreign)
-    assert await known.uniques.top("countries") == [
+    assert await known.unique_users.top("countries") == [
         ("\ufffd", 2**53),
         ("GB", 3),
         ("US", 1),
@@ -297,13 +297,13 @@ async def test_an_invalid_number_of_users_reads_as_one(known: Store) -> None:
         ("FR", 0),
     ]
     await known.redis.set(known.keys.unique("countries.United_Kingdom.users"), "9" * 5000)
-    assert await known.uniques.figure("countries.United_Kingdom.users") == 0
+    assert await known.unique_users.users_of("countries.United_Kingdom.users") == 0
 
 
 @pytest.mark.parametrize("mode", ["hashed", "hyperloglog"])
 async def test_no_address_is_stored(known: Store, mode: str) -> None:
     """B15: neither in a key nor in a value."""
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     await users.count([event("198.51.100.77"), event("2001:db8:1:2::/64")], START)
     for key, dumped in (await known.dump()).items():
         for trace in (b"198.51.100.77", b"2001:db8"):
@@ -316,13 +316,13 @@ async def test_a_hash_needs_the_secret(known: Store) -> None:
     """B15: another secret gives another hash, the same secret the same hash. An operator's secret may be long."""
     for secret in (b"a" * 32, b"b" * 32, b"a" * 32, b"c" * 100):
         rules = UniqueRules("hashed", secret)
-        await Uniques(known.connection, known.scripts, known.keys, rules).count([event()], START)
-    assert await known.uniques.figure("countries.United_Kingdom.users") == 3
+        await UniqueUsers(known.connection, known.scripts, known.keys, rules).count([event()], START)
+    assert await known.unique_users.users_of("countries.United_Kingdom.users") == 3
 
 
 async def test_an_estimate_is_close_and_small(known: Store) -> None:
     """B15: a few kilobytes for any number. The standard error is 0.81 %; the estimate is within five of them."""
-    users = uniques(known, "hyperloglog")
+    users = unique_users(known, "hyperloglog")
     number = 64 * 150
     for first in range(0, number, 64):
         await users.count(
@@ -330,17 +330,17 @@ async def test_an_estimate_is_close_and_small(known: Store) -> None:
         )
     for metric in ("countries.United_Kingdom.users", f"torrents.{IH.hex()}.users"):
         for month in (None, MONTH):
-            assert abs(await users.figure(metric, month) - number) < number * 0.041
-    assert int((await known.torrent(IH))["new"]) == await users.figure(f"torrents.{IH.hex()}.users", MONTH)
+            assert abs(await users.users_of(metric, month) - number) < number * 0.041
+    assert int((await known.torrent(IH))["new"]) == await users.users_of(f"torrents.{IH.hex()}.users", MONTH)
     assert await known.redis.memory_usage(known.keys.estimate("countries.United_Kingdom.users")) < 16_384
-    assert await users.figure("countries.United_Kingdom.users") == await known.redis.pfcount(
+    assert await users.users_of("countries.United_Kingdom.users") == await known.redis.pfcount(
         known.keys.estimate("countries.United_Kingdom.users")
     )
 
 
 async def test_an_estimate_of_a_month_includes_earlier_users(known: Store) -> None:
     """B15: a month counts its different addresses; the total counts all different addresses."""
-    users = uniques(known, "hyperloglog")
+    users = unique_users(known, "hyperloglog")
     later = START + 31 * DAYS
     await users.count([event()], START)
     assert await users.count([event()], later) == 1
@@ -352,10 +352,10 @@ async def test_an_estimate_of_a_month_includes_earlier_users(known: Store) -> No
 async def test_changing_the_mode_keeps_the_counts(known: Store, mode: str) -> None:
     for other in MODES:
         if other != mode:
-            await uniques(known, other).count([event()], START)
-    before = await known.uniques.figure(SEVEN[0])
-    await uniques(known, mode).count([event("192.0.2.200")], START)
-    assert await known.uniques.figure(SEVEN[0]) == before + 1
+            await unique_users(known, other).count([event()], START)
+    before = await known.unique_users.users_of(SEVEN[0])
+    await unique_users(known, mode).count([event("192.0.2.200")], START)
+    assert await known.unique_users.users_of(SEVEN[0]) == before + 1
 
 
 # Export to StatHat
@@ -369,9 +369,9 @@ async def outbox(store: Store) -> dict[str, int]:
 @pytest.mark.parametrize("mode", MODES)
 async def test_each_first_count_of_a_place_is_exported(known: Store, mode: str) -> None:
     """B12: those of torrents only on request, cities and postcodes unless disabled, none without a receiver."""
-    await uniques(known, mode).count([event("192.0.2.1")], START)
+    await unique_users(known, mode).count([event("192.0.2.1")], START)
     assert await outbox(known) == {}
-    users = uniques(known, mode, max_outbox=100)
+    users = unique_users(known, mode, max_outbox=100)
     batch = [event("192.0.2.2"), event("192.0.2.3"), event("192.0.2.4", place=PARIS)]
     await users.count(batch, START)
     await users.count([*batch, event("192.0.2.5")], START)
@@ -385,7 +385,7 @@ async def test_each_first_count_of_a_place_is_exported(known: Store, mode: str) 
         f"{france}.postcodes.75001.users": 1,
     }
     before = await outbox(known)
-    countries = uniques(known, mode, max_outbox=100, export_torrents=True, export_places=False)
+    countries = unique_users(known, mode, max_outbox=100, export_torrents=True, export_places=False)
     await countries.count([event("192.0.2.6")], START)
     sent = await outbox(known)
     assert sent.pop(f"{britain}.users") == 4
@@ -396,11 +396,11 @@ async def test_each_first_count_of_a_place_is_exported(known: Store, mode: str) 
 
 async def test_a_full_outbox_drops_and_records_the_number(known: Store) -> None:
     """B12."""
-    users = uniques(known, max_outbox=1)
+    users = unique_users(known, max_outbox=1)
     await users.count([event(), event("192.0.2.2", place=PARIS)], START)
     assert len(await outbox(known)) == 1
     assert await known.redis.get(known.keys.stat("outbox_dropped")) == b"5"
-    assert await users.figure("countries.France.users") == 1
+    assert await users.users_of("countries.France.users") == 1
 
 
 # Faults
@@ -413,16 +413,16 @@ async def test_a_key_of_the_wrong_type_fails_its_metric_alone(known: Store, mode
     metric = "countries.United_Kingdom.cities.London.users"
     key = known.keys.unique(metric) if wrong == "total" else known.keys.unique_month(metric, MONTH)
     await known.redis.hset(key, "some", "body's")
-    users = uniques(known, mode)
+    users = unique_users(known, mode)
     assert await users.count([event(), event("192.0.2.2", 2, PARIS)], START) == 2
     others = [name for name in SEVEN if name != metric]
-    assert [await users.figure(name) for name in others] == [1] * 6
+    assert [await users.users_of(name) for name in others] == [1] * 6
     assert not [key for key in await markers(known) if f":{metric}." in key]
     if mode != "hyperloglog":
         await known.redis.delete(key)
         await users.count([event()], START)
-        assert (await users.figure(metric), await users.figure(metric, MONTH)) == (1, 1)
-        assert await users.figure(SEVEN[0]) == 1
+        assert (await users.users_of(metric), await users.users_of(metric, MONTH)) == (1, 1)
+        assert await users.users_of(SEVEN[0]) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -430,17 +430,17 @@ async def test_a_leaderboard_of_the_wrong_type_loses_no_count(known: Store, mode
     await known.redis.set(known.keys.unique_index("countries", "all"), "x")
     await known.redis.set(known.keys.torrent_places(IH), "x")
     await known.redis.set(known.keys.outbox_minute(START - START % 60), "x")
-    assert await uniques(known, mode, max_outbox=10).count([event()], START) == 1
+    assert await unique_users(known, mode, max_outbox=10).count([event()], START) == 1
     assert await figures(known) == [(1, 1)] * 7
-    assert await known.uniques.top("cities") == [("United_Kingdom/London", 1)]
+    assert await known.unique_users.top("cities") == [("United_Kingdom/London", 1)]
 
 
 async def test_a_marker_of_another_type_is_replaced(known: Store) -> None:
     marker = known.keys.unique_seen(SEVEN[0], "192.0.2.1")
     await known.redis.hset(marker, "some", "body's")
-    await known.uniques.count([event()], START)
+    await known.unique_users.count([event()], START)
     assert await known.redis.get(marker) == str(START).encode()
-    assert await known.uniques.figure(SEVEN[0]) == 1
+    assert await known.unique_users.users_of(SEVEN[0]) == 1
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -451,7 +451,7 @@ async def test_a_full_store_counts_nothing_and_reports_it(start_server: Any, pre
         await register(store, 1)
         before = await store.dump()
         await store.redis.config_set("maxmemory", 1)
-        users = uniques(store, mode)
+        users = unique_users(store, mode)
         if mode == "hyperloglog":
             with pytest.raises(OutOfMemoryError):
                 await users.count([event()], START)
@@ -468,7 +468,7 @@ def of_torrent(store: Store, torrent: InfoHash) -> Any:
     return store.redis.scan_iter(f"{store.keys.prefix}*{torrent.hex()}*", 1000)
 
 
-async def crowd(users: Uniques, places: int, months: int = 1) -> None:
+async def crowd(users: UniqueUsers, places: int, months: int = 1) -> None:
     """Torrent 1 has users in that many countries, cities and postcodes each."""
     for month in range(months):
         for n in range(places):
@@ -481,7 +481,7 @@ async def crowd(users: Uniques, places: int, months: int = 1) -> None:
 async def test_a_removed_torrent_loses_its_unique_users(store: Store, mode: str, places: int) -> None:
     """Except the markers, which expire. Also if one call may not delete everything."""
     await register(store, 1, 2)
-    users = uniques(store, mode)
+    users = unique_users(store, mode)
     await crowd(users, places, months=2 if places == 8 else 1)
     await users.count([event("10.9.9.9", 2)], START)
     assert await store.torrents.remove(IH)
@@ -521,7 +521,7 @@ async def test_all_months_of_a_forgotten_torrent_are_removed(store: Store, now: 
 
 async def test_a_torrent_added_during_its_removal_stays(store: Store) -> None:
     await register(store, 1)
-    await crowd(uniques(store), 30)
+    await crowd(unique_users(store), 30)
     argv: tuple[str, int] = (IH.hex(), int(store.clock()))
     assert await store.scripts.remove([*argv, 0]) == 3
     await register(store, 1)
@@ -534,7 +534,7 @@ async def test_the_sweep_forgets_unique_users_too(store: Store, mode: str) -> No
     """T3: a torrent with users in many places takes several calls, each with a bounded part of the work."""
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
-    await crowd(uniques(store, mode), 40)
+    await crowd(unique_users(store, mode), 40)
     await store.pass_time(store.rules.current.forget_after)
     position, forgotten, calls = "", 0, 0
     while calls < 20:
@@ -546,13 +546,13 @@ async def test_the_sweep_forgets_unique_users_too(store: Store, mode: str) -> No
         assert forgotten == 0 and await store.torrents.get(IH) is not None
     assert (forgotten, calls) == (1, 5)
     assert {key.decode() async for key in of_torrent(store, IH)} <= set(await markers(store))
-    assert await uniques(store, mode).top("torrents") == []
+    assert await unique_users(store, mode).top("torrents") == []
 
 
 async def test_a_torrent_joined_while_it_is_being_forgotten_stays(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
-    await crowd(uniques(store), 30)
+    await crowd(unique_users(store), 30)
     await store.pass_time(store.rules.current.forget_after)
     step = await store.reaping.sweep(["1"], "", 200)
     assert step.position and not step.done
@@ -571,7 +571,7 @@ async def test_flush_removes_statistics_and_keeps_torrents(store: Store, mode: s
     await store.torrents.deny(info_hash(9), "no")
     await store.users.add("7", "p" * 20)
     before = await store.dump()
-    users = uniques(store, mode)
+    users = unique_users(store, mode)
     for n in range(30):
         await users.count([event(f"10.0.{n}.{k}", place=LONDON) for k in range(10)], START + n * 20 * DAYS)
     grown = len(await store.dump())

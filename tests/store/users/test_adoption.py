@@ -200,7 +200,7 @@ async def test_a_join_of_a_known_user_reads_no_list(private: Store) -> None:
 
 
 async def used(store: Store) -> None:
-    assert await store.clients.allowed_prefixes(TRANSMISSION) == [b"-TR"]
+    assert await store.allow_list.allowed_prefixes(TRANSMISSION) == [b"-TR"]
 
 
 async def reindexed(store: Store) -> None:
@@ -212,10 +212,10 @@ async def reindexed(store: Store) -> None:
 async def test_a_client_allowed_by_a_site_is_listed(store: Store, adopted: Way) -> None:
     await store.redis.hset(store.keys.allowed_client(b"-TR"), "name", "Transmission")
     await adopted(store)
-    assert await store.clients.page(0) == (0, [(b"-TR", "Transmission")])
-    assert await store.clients.disallow(b"-TR")
-    assert await store.clients.page(0) == (0, [])
-    assert not await store.clients.allowed_prefixes(TRANSMISSION)
+    assert await store.allow_list.page(0) == (0, [(b"-TR", "Transmission")])
+    assert await store.allow_list.disallow(b"-TR")
+    assert await store.allow_list.page(0) == (0, [])
+    assert not await store.allow_list.allowed_prefixes(TRANSMISSION)
 
 
 async def test_a_list_of_another_type_refuses_no_client(store: Store) -> None:
@@ -232,10 +232,10 @@ async def test_prefixes_of_any_bytes_are_found_up_to_the_maximum_length(make_sto
 
 
 async def test_a_client_whose_key_a_site_deleted_is_not_listed(store: Store) -> None:
-    await store.clients.allow(b"-TR")
-    await store.clients.allow(b"-LT")
+    await store.allow_list.allow(b"-TR")
+    await store.allow_list.allow(b"-LT")
     await store.redis.delete(store.keys.allowed_client(b"-LT"))
-    assert await store.clients.page(0) == (0, [(b"-TR", "")])
+    assert await store.allow_list.page(0) == (0, [(b"-TR", "")])
 
 
 async def test_a_sweep_finds_all_of_many_users(private: Store) -> None:

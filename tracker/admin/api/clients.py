@@ -74,7 +74,7 @@ class SoftwareQuery(Paged):
 @endpoints.get("/clients", "List allowed clients")
 async def list_all(call: Call, query: Scanned) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
-    after, found = await call.store.clients.page(query.cursor, query.limit)
+    after, found = await call.store.allow_list.page(query.cursor, query.limit)
     items = [ClientRow(prefix=operations.format_prefix(prefix), name=name) for prefix, name in found]
     return ClientPage(**scan_of(after, items))
 
@@ -82,7 +82,7 @@ async def list_all(call: Call, query: Scanned) -> ClientPage:
 @endpoints.put("/clients/{prefix}", "Allow a client")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     wanted = operations.parse_prefix(prefix)
-    await call.store.clients.allow(wanted, body.name)
+    await call.store.allow_list.allow(wanted, body.name)
     return ClientRow(prefix=operations.format_prefix(wanted), name=body.name)
 
 
@@ -90,14 +90,14 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
     "/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."}
 )
 async def disallow(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.clients.disallow(operations.parse_prefix(prefix)):
+    if not await call.store.allow_list.disallow(operations.parse_prefix(prefix)):
         raise not_found("prefix")
 
 
 @endpoints.get("/software/{kind}", "List clients by count")
 async def software(call: Call, kind: Literal["joins", "failures"], query: SoftwareQuery) -> SoftwarePage:
     """By joins, or by refusals and their reason. Names are self-reported. Rare clients are dropped."""
-    seen = call.store.software
+    seen = call.store.client_software
     found = await seen.top(kind, query.period, query.limit, query.offset)
     items = [SoftwareRow(name=name, count=number) for name, number in found]
     return SoftwarePage(**page_of(query, items, await seen.size(kind, query.period)))

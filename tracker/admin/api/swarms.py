@@ -138,7 +138,7 @@ async def file(call: Call, info_hash: InfoHashText) -> TorrentDownload:
 
 
 async def _users(call: Call, info_hash: str) -> int:
-    return await call.store.uniques.figure(f"torrents.{info_hash}.users")
+    return await call.store.unique_users.users_of(f"torrents.{info_hash}.users")
 
 
 @endpoints.get("/torrents/{info_hash}/peers", "List peers of a torrent", errors=_UNKNOWN)
@@ -173,7 +173,7 @@ async def history(call: Call, info_hash: InfoHashText) -> History:
 async def uniques(call: Call, info_hash: InfoHashText, query: Paged) -> TorrentPlaces:
     """All-time unique users by country, city and postcode."""
     torrent = await known(call, info_hash)
-    found = await call.store.uniques.places(torrent.info_hash, query.limit, query.offset)
+    found = await call.store.unique_users.places(torrent.info_hash, query.limit, query.offset)
     items = [
         TorrentPlace.model_validate({"scope": scope, "place": entry.name, "users": entry.users})
         for scope, entry in found

@@ -68,9 +68,9 @@ async def top(
     call: Call, scope: Literal["countries", "cities", "postcodes", "torrents"], query: UniquesQuery
 ) -> UniquesPage:
     """Monthly counts are kept for 13 months. Locations need a GeoIP database."""
-    found = await call.store.uniques.top(scope, query.period, query.limit, query.offset)
+    found = await call.store.unique_users.top(scope, query.period, query.limit, query.offset)
     items = [UniquesRow(name=name, users=users) for name, users in found]
-    exceed = await call.store.uniques.may_exceed(query.period)
+    exceed = await call.store.unique_users.may_exceed(query.period)
     return UniquesPage(**page_of(query, items, None), may_exceed=exceed)
 
 
@@ -80,6 +80,6 @@ async def figure(call: Call, metric: MetricText, query: FigureQuery) -> Figure:
     month = None if query.period == "all" else query.period
     if metric.startswith("torrents."):  # info hashes are case-insensitive
         metric = metric[:_INFO_HASH].lower() + metric[_INFO_HASH:]
-    users = await call.store.uniques.figure(metric, month)
-    exceed = await call.store.uniques.may_exceed(query.period)
+    users = await call.store.unique_users.users_of(metric, month)
+    exceed = await call.store.unique_users.may_exceed(query.period)
     return Figure(metric=metric, period=query.period, users=users, may_exceed=exceed)

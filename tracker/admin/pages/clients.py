@@ -22,8 +22,8 @@ class ClientPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._clients = context.store.clients
-        self._software = context.store.software
+        self._clients = context.store.allow_list
+        self._client_software = context.store.client_software
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -68,7 +68,7 @@ class ClientPages:
 
     async def _board(self, kind: Outcome, period: str, number: int, **pages: int) -> dict[str, Any]:
         """A page of a leaderboard, with the sum of all its entries."""
-        board = await self._software.top(kind, period, MAX_MEMBERS)
+        board = await self._client_software.top(kind, period, MAX_MEMBERS)
         first = (number - 1) * PAGE
 
         def at(other: int) -> str:

@@ -125,11 +125,11 @@ class TorrentPage:
         ]
 
     async def _unique_users(self, torrent: Torrent) -> dict[str, Any]:
-        uniques = self._context.store.uniques
-        places = await uniques.places(torrent.info_hash, _PLACES)
+        unique_users = self._context.store.unique_users
+        places = await unique_users.places(torrent.info_hash, _PLACES)
         countries = [entry for scope, entry in places if scope == "countries"][:COUNTRIES]
         return {
-            "users": await uniques.figure(f"torrents.{torrent.info_hash.hex()}.users"),
+            "users": await unique_users.users_of(f"torrents.{torrent.info_hash.hex()}.users"),
             "countries": [(readable(name), users) for name, users in countries],
         }
 

@@ -67,7 +67,7 @@ class WorldPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._uniques = context.store.uniques
+        self._unique_users = context.store.unique_users
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -78,7 +78,7 @@ class WorldPages:
 
     async def show(self, request: web.Request) -> web.Response:
         period = _period(request)
-        countries = await self._uniques.top("countries", period, COUNTRIES)
+        countries = await self._unique_users.top("countries", period, COUNTRIES)
         shades = shades_of([users for _, users in countries])
         variables = {
             "period": period,
@@ -102,7 +102,10 @@ class WorldPages:
     async def _memory(self, period: str) -> dict[str, Any]:
         """Counting errors because the store was short of memory."""
         totals = await self._context.store.counters.totals()
-        return {"skipped": totals["unique_skipped"], "may_exceed": await self._uniques.may_exceed(period)}
+        return {
+            "skipped": totals["unique_skipped"],
+            "may_exceed": await self._unique_users.may_exceed(period),
+        }
 
     def _database(self) -> dict[str, Any]:
         """The state of the GeoIP database."""
@@ -167,10 +170,12 @@ class WorldPages:
             "countries",
             "torrents",
         )  # users without a location are in torrents only; removed torrents in countries only
-        return any([await self._uniques.top(board, month, 1) for board in boards])
+        return any([await self._unique_users.top(board, month, 1) for board in boards])
 
     async def _lines(self, board: str, period: str, count: int, offset: int = 0) -> list[Line]:
-        return [await self._line(board, one) for one in await self._uniques.top(board, period, count, offset)]
+        return [
+            await self._line(board, one) for one in await self._unique_users.top(board, period, count, offset)
+        ]
 
     async def _line(self, board: str, entry: LeaderboardEntry) -> Line:
         if board == "torrents":

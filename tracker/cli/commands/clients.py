@@ -32,7 +32,7 @@ def allow_client(
     """Allow clients by peer-id prefix (used if TRACKER_CLIENTS__ALLOW_LIST is on)."""
 
     async def action(store: Store, text: str) -> str:
-        await store.clients.allow(parse_prefix(text), name)
+        await store.allow_list.allow(parse_prefix(text), name)
         return f"allowed {text}"
 
     each(config, prefixes, action)
@@ -43,7 +43,7 @@ def disallow_client(prefixes: Prefixes, config: Config = None) -> None:
     """Remove prefixes from the allow-list."""
 
     async def action(store: Store, text: str) -> str:
-        if not await store.clients.disallow(parse_prefix(text)):
+        if not await store.allow_list.disallow(parse_prefix(text)):
             raise ClientError("is not on the allow-list")
         return f"disallowed {text}"
 
@@ -56,7 +56,7 @@ def list_clients(as_json: AsJson = False, config: Config = None) -> None:
     listing = Listing([Column("prefix", 30), Column("name")], as_json=as_json)
 
     async def work(store: Store) -> None:
-        async for page in in_no_order(store.clients.page):
+        async for page in in_no_order(store.allow_list.page):
             listing.page({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
 
     with_store(config, work)
@@ -89,7 +89,7 @@ def seen(
 
     async def work(store: Store) -> None:
         async def read(offset: int, count: int) -> list[tuple[str, int]]:
-            return await store.software.top(kind, month or ALL_TIME, count, offset)
+            return await store.client_software.top(kind, month or ALL_TIME, count, offset)
 
         listing = Listing(columns, as_json=as_json)
         async for page in in_order(limit, read):

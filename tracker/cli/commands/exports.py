@@ -132,5 +132,5 @@ async def _denials(store: Store) -> Pages:
 
 
 async def _clients(store: Store) -> Pages:
-    async for page in in_no_order(store.clients.page):
+    async for page in in_no_order(store.allow_list.page):
         yield [{"prefix": format_prefix(prefix), "name": name} for prefix, name in page]

@@ -137,7 +137,7 @@ class _Import:
         if item.kind == "denial":
             await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
         else:
-            await store.clients.allow(parse_prefix(row["prefix"]), row.get("name", ""))
+            await store.allow_list.allow(parse_prefix(row["prefix"]), row.get("name", ""))
         return True
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:

@@ -284,7 +284,7 @@ def show_torrent(
         found = await store.torrents.get(parse_info_hash(info_hash))
         if found is None:
             raise ClientError("unknown torrent")
-        users = await store.uniques.figure(f"torrents.{found.info_hash.hex()}.users")
+        users = await store.unique_users.users_of(f"torrents.{found.info_hash.hex()}.users")
         terminal.describe({**_torrent_details(found), "unique_users": users}, as_json=as_json)
         if peers:
             with closing(GeoIP(settings.geoip.database)) as places:

@@ -53,11 +53,11 @@ def top(
         await _note_memory(store, month)
 
         async def read(offset: int, count: int) -> list[LeaderboardEntry]:
-            return await store.uniques.top(scope.value, month or ALL_TIME, count, offset)
+            return await store.unique_users.top(scope.value, month or ALL_TIME, count, offset)
 
         async for page in in_order(limit, read):
             if scope is Scope.torrents:
-                listing.page([await _torrent_row(store, standing) for standing in page])
+                listing.page([await _torrent_row(store, entry) for entry in page])
             else:
                 listing.page({"users": users, "place": name} for name, users in page)
             if not page and not as_json:
@@ -68,7 +68,7 @@ def top(
 
 async def _note_memory(store: Store, month: str | None) -> None:
     """Prints a note if numbers of the period may be too high."""
-    if exceed := await store.uniques.may_exceed(month or ALL_TIME):
+    if exceed := await store.unique_users.may_exceed(month or ALL_TIME):
         note(
             f"these numbers may be too high, by at most {exceed} in total: markers were deleted to free memory"
         )
@@ -81,9 +81,9 @@ def _none_counted(scope: Scope, month: str | None) -> str:
     return f"no unique users counted by place {when}; `tracker doctor` checks the GeoIP database"
 
 
-async def _torrent_row(store: Store, standing: LeaderboardEntry) -> Row:
-    known = await store.torrents.get(parse_info_hash(standing.name))
-    return {"info_hash": standing.name, "users": standing.users, "name": known.name if known else ""}
+async def _torrent_row(store: Store, entry: LeaderboardEntry) -> Row:
+    known = await store.torrents.get(parse_info_hash(entry.name))
+    return {"info_hash": entry.name, "users": entry.users, "name": known.name if known else ""}
 
 
 @uniques.command("show")
@@ -99,14 +99,14 @@ def show(
     async def work(store: Store) -> None:
         await _note_memory(store, None)
         wanted = parse_info_hash(info_hash)
-        total = await store.uniques.figure(f"torrents.{wanted.hex()}.users")
+        total = await store.unique_users.users_of(f"torrents.{wanted.hex()}.users")
         if not total:
             raise ClientError("no unique users counted on this torrent")
         listing = Listing(columns, as_json=as_json)
         listing.page([{"users": total, "scope": "all", "place": ""}])
 
         async def read(offset: int, count: int) -> list[tuple[str, LeaderboardEntry]]:
-            return await store.uniques.places(wanted, count, offset)
+            return await store.unique_users.places(wanted, count, offset)
 
         async for page in in_order(limit, read):
             listing.page({"users": place.users, "scope": scope, "place": place.name} for scope, place in page)
@@ -137,7 +137,7 @@ def show_figures(
         await _note_memory(store, month)
         for name in names:
             counted = parse_info_hash(name).hex() if scope is Scope.torrents else name
-            users = await store.uniques.figure(metric_of(scope.value, counted), month)
+            users = await store.unique_users.users_of(metric_of(scope.value, counted), month)
             listing.page([{"users": users, "name": name}])
 
     with_store(config, work)
@@ -155,7 +155,7 @@ def flush(yes: Yes = False, config: Config = None) -> None:
                 abort=True,
             )
         with progress("deleted") as shown:
-            async for removed in store.uniques.flush():
+            async for removed in store.unique_users.flush():
                 shown.reach(removed)
         say(f"deleted {shown.done} keys")
 

@@ -15,7 +15,7 @@ STALE_SECONDS = 4.0
 """How long a process uses its cache of the allow-list."""
 
 
-class Clients:
+class AllowList:
     """The allow-list in the store."""
 
     def __init__(self, connection: Connection, keys: Keys) -> None:
@@ -97,15 +97,17 @@ class _Cache:
         return len(self.allowed) + len(self.denied)
 
 
-class AllowList:
+class AllowListCache:
     """A cache of the allow-list in one process. It lives for at most STALE_SECONDS, or until ``clear``.
 
     It stores the prefixes of allowed peers, so one lookup serves all peers with the same client. ``clock`` returns
     seconds and never goes back. The cache holds about ``max_remembered`` prefixes and peer ids at most.
     """
 
-    def __init__(self, clients: Clients, clock: Callable[[], float], max_remembered: int = 10_000) -> None:
-        self._clients = clients
+    def __init__(
+        self, allow_list: AllowList, clock: Callable[[], float], max_remembered: int = 10_000
+    ) -> None:
+        self._allow_list = allow_list
         self._clock = clock
         self._max_remembered = max_remembered
         self._cache = _Cache()
@@ -137,7 +139,7 @@ class AllowList:
             cache = (
                 self._cache
             )  # a change during the lookup replaces the cache: this answer must not get into the new one
-            prefixes = await self._clients.allowed_prefixes(peer_id)
+            prefixes = await self._allow_list.allowed_prefixes(peer_id)
             known = bool(prefixes)
             cache.allowed.update(prefixes)
             cache.lengths.update(map(len, prefixes))

@@ -31,7 +31,7 @@ MAX_LABEL = 80
 log = structlog.get_logger("tracker.store")
 
 
-class Software:
+class ClientSoftware:
     """The client software of one prefix. Each object counts as one process: its batches are numbered, and a batch
     sent again after a lost reply counts once."""
 

@@ -41,7 +41,7 @@ class Rename(NamedTuple):
     entries: str = ""
 
 
-class Renaming:
+class PlaceNameMigration:
     """Renames metrics under one key prefix. ``country_names`` maps country codes to English names."""
 
     def __init__(

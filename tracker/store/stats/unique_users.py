@@ -57,7 +57,7 @@ class LeaderboardEntry(NamedTuple):
     users: int
 
 
-class Uniques:
+class UniqueUsers:
     """The unique users of one prefix."""
 
     def __init__(
@@ -116,7 +116,7 @@ class Uniques:
         lengths_and_texts = b"".join(b"%c%b" % (len(text), text) for text in texts)
         return event.info_hash.hex().encode() + lengths_and_texts
 
-    async def figure(self, metric: str, month: str | None = None) -> int:
+    async def users_of(self, metric: str, month: str | None = None) -> int:
         """The users of a metric, of all time or of a month (``YYYY-MM``); 0 for a value of another type."""
         key = self._keys.unique_month(metric, month) if month else self._keys.unique(metric)
         return whole(await self._connection.command("GET", key))
