@@ -21,6 +21,14 @@ class ClientError(Exception):
         self.label = label or text
 
 
+class NotFound(ClientError):
+    """What the request names does not exist."""
+
+
+class Conflict(ClientError):
+    """The request is valid, but does not fit what is stored: a name is taken, a queue is full."""
+
+
 class SilentlyDropped(ClientError):
     """Refused without an answer: the connection is closed. A trusted proxy's connection stays open."""
 

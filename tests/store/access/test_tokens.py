@@ -162,9 +162,9 @@ async def test_signing_out_ends_a_session_and_no_other(store: Store) -> None:
     await store.tokens.sign_out("unknown")
     assert await store.tokens.session(first[1]) is None
     assert await store.tokens.session(second[1]) == second[0]
-    assert await store.tokens.sign_everybody_out() == 1
+    assert await store.tokens.end_all_sessions() == 1
     assert await store.tokens.session(second[1]) is None
-    assert await store.tokens.sign_everybody_out() == 0
+    assert await store.tokens.end_all_sessions() == 0
 
 
 async def test_a_link_signs_in_once_with_full_access(store: Store) -> None:

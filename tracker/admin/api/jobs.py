@@ -8,9 +8,7 @@ from pydantic import Field
 from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, page_of
-from tracker.admin.api.routing import conflict, not_found
-from tracker.errors import ClientError
-from tracker.store.jobs.jobs import QueueFull
+from tracker.admin.api.routing import not_found
 from tracker.store.jobs.records import Enqueued, Job
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
@@ -142,12 +140,7 @@ async def show(call: Call, id: JobIdText) -> JobRow:
 async def retry(call: Call, id: JobIdText) -> JobRow:
     """A failed job starts over with all its retries. A job waiting for a retry runs immediately."""
     job = await show(call, id)
-    try:
-        await call.store.jobs.retry(id)
-    except ClientError as error:
-        if error.text == "unknown job":
-            raise not_found("job") from error
-        raise conflict(error) from error
+    await call.store.jobs.retry(id)
     again = await call.store.jobs.get(id)
     return job if again is None else _row(again)
 
@@ -165,10 +158,7 @@ async def sweep(call: Call) -> JobEnqueued:
 
 
 async def _enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:
-    try:
-        job = await enqueuing
-    except QueueFull as error:
-        raise conflict(error) from error
+    job = await enqueuing
     return JobEnqueued(id=job.id, new=job.new)
 
 

@@ -9,7 +9,7 @@ from tracker.admin.api.reading import JSON, read
 from tracker.admin.auth.auth import IDENTITY, require_full
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict, NotFound
 
 ROOT = "/api/v1"
 
@@ -26,6 +26,10 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         arguments = await read(endpoint, request)
         try:
             reply = await endpoint.handler(call, **arguments)
+        except NotFound as error:
+            raise Problem(404, detail=error.text) from error
+        except Conflict as error:
+            raise Problem(409, detail=error.text) from error
         except ClientError as error:
             raise Problem(422, detail=error.text) from error
         return _response(endpoint, reply)
@@ -56,7 +60,3 @@ def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:
 
 def not_found(what: str) -> Problem:
     return Problem(404, detail=f"unknown {what}")
-
-
-def conflict(error: ClientError) -> Problem:
-    return Problem(409, detail=error.text)

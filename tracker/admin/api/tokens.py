@@ -6,7 +6,7 @@ from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Moment
-from tracker.admin.api.routing import conflict, not_found
+from tracker.admin.api.routing import not_found
 from tracker.errors import ClientError
 from tracker.store.access.tokens import Token
 
@@ -67,12 +67,7 @@ async def list_all(call: Call) -> TokenList:
     errors={409: "The name is taken, or there are too many tokens."},
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
-    try:
-        token, text = await call.store.tokens.create(body.name, body.scope)
-    except ClientError as error:
-        if error.text.startswith("a token name"):
-            raise
-        raise conflict(error) from error
+    token, text = await call.store.tokens.create(body.name, body.scope)
     return TokenCreated(**_fields(token), token=text)
 
 

@@ -18,9 +18,9 @@ from tracker.admin.api.models import (
     ReasonText,
     page_of,
 )
-from tracker.admin.api.routing import conflict, not_found
+from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -182,7 +182,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
             [await operations.add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)]
         )
     except ClientError as error:
-        raise conflict(error) from error
+        raise Conflict(error.text) from error
 
 
 @endpoints.post(

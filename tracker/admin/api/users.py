@@ -17,7 +17,7 @@ from tracker.admin.api.models import (
     page_of,
     scan_of,
 )
-from tracker.admin.api.routing import conflict, not_found
+from tracker.admin.api.routing import not_found
 from tracker.errors import ClientError
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.users import User
@@ -155,10 +155,7 @@ async def list_all(call: Call, query: Paged) -> UserPage:
 )
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the new passkey of 160 random bits."""
-    try:
-        return _passkey(await call.store.users.add(body.user_id, can_leech=body.can_leech))
-    except ClientError as error:
-        raise conflict(error) from error
+    return _passkey(await call.store.users.add(body.user_id, can_leech=body.can_leech))
 
 
 @endpoints.get("/users/{user_id}", "Show a user", errors=_UNKNOWN)

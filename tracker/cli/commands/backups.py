@@ -70,7 +70,7 @@ def restore(
 
     async def prepare(connection: Connection) -> None:
         store = build_store(connection, settings)
-        counted["sessions_ended"] = await store.tokens.sign_everybody_out()
+        counted["sessions_ended"] = await store.tokens.end_all_sessions()
         counted["keys"] = await store.maintenance.key_count()
 
     before = asyncio.run(restore_store(source, directory, prepare, replace=replace))

@@ -70,11 +70,11 @@ def revoke_token(who: Who, config: Config = None) -> None:
 
 
 @tokens.command("sign-out")
-def sign_everybody_out(config: Config = None) -> None:
+def sign_out(config: Config = None) -> None:
     """Sign out all browsers, including those signed in by link. Tokens stay valid."""
 
     async def work(store: Store) -> None:
-        say(f"signed out: {await store.tokens.sign_everybody_out()}")
+        say(f"signed out: {await store.tokens.end_all_sessions()}")
 
     with_store(config, work)
 

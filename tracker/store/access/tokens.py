@@ -15,7 +15,7 @@ from typing import Literal, cast
 
 from redis.exceptions import RedisError
 
-from tracker.errors import ClientError, StoreUnavailable
+from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -72,7 +72,7 @@ class Tokens:
     async def create(self, name: str, scope: Scope) -> tuple[Token, str]:
         """Creates a token and returns it with its text, which is not stored.
 
-        Raises ClientError if the name is taken or invalid, or if there are MAX_TOKENS already.
+        Raises ClientError if the name is invalid, Conflict if it is taken or if there are MAX_TOKENS already.
         """
         name = name.strip()
         if not (0 < len(name) <= NAME_LENGTH and name.isprintable()) or _TOKEN_ID.fullmatch(name):
@@ -83,9 +83,9 @@ class Tokens:
             [token.token_id, name, scope, _digest(text), token.created, MAX_TOKENS]
         )
         if done == 0:
-            raise ClientError("a token with this name exists")
+            raise Conflict("a token with this name exists")
         if done < 0:
-            raise ClientError("too many tokens: revoke some")
+            raise Conflict("too many tokens: revoke some")
         return token, text
 
     async def list(self) -> list[Token]:
@@ -210,7 +210,7 @@ class Tokens:
         await self._connection.command("UNLINK", self._keys.admin_session(digest))
         await self._connection.command("ZREM", self._keys.admin_sessions(), digest)
 
-    async def sign_everybody_out(self) -> int:
+    async def end_all_sessions(self) -> int:
         """Ends all sessions. Returns how many had not expired."""
         digests = await self._connection.command("ZRANGE", self._keys.admin_sessions(), 0, -1)
         if not digests:

@@ -12,7 +12,7 @@ from typing import Any
 import structlog
 from redis.exceptions import ResponseError
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict, NotFound
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -43,7 +43,7 @@ MAX_BATCH = 500
 log = structlog.get_logger("tracker.jobs")
 
 
-class QueueFull(ClientError):
+class QueueFull(Conflict):
     """The queue has too many waiting jobs."""
 
     def __init__(self) -> None:
@@ -263,15 +263,15 @@ class Jobs:
     async def retry(self, id: str) -> None:
         """Queues a failed job again with all its retries, or a job that waits for a retry at once.
 
-        Raises ClientError if the job is unknown, has another status, or if the same job waits or runs already.
+        Raises NotFound if the job is unknown, Conflict if it has another status or the same job waits or runs already.
         """
         answer = (await self._scripts.retry([self._now(), id])).decode()
         if answer == "unknown":
-            raise ClientError("unknown job")
+            raise NotFound("unknown job")
         if answer.endswith(" already"):
-            raise ClientError(f"is {answer}")
+            raise Conflict(f"is {answer}")
         if answer != "pending":
-            raise ClientError("the same job waits or runs already")
+            raise Conflict("the same job waits or runs already")
         queue = await self._connection.command("HGET", self._keys.job(id), "queue")
         self._count(f"jobs.{(queue or b'').decode('ascii', 'replace')}.pending")
 

@@ -5,7 +5,7 @@ import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -48,16 +48,16 @@ class Users:
     ) -> User:
         """Adds a user. Without ``passkey``, generates one with 160 random bits.
 
-        Raises ClientError if the id or the passkey is invalid or taken.
+        Raises ClientError if the id or the passkey is invalid, Conflict if it is taken.
         """
         passkey = _checked(passkey)
         if user_id is not None and not _USER_ID.fullmatch(user_id):
             raise ClientError("a user id is a positive number")
         given = await self._scripts.add_user([user_id or "", passkey, int(can_leech)])
         if given is None:
-            raise ClientError("this passkey is taken")
+            raise Conflict("this passkey is taken")
         if not given:
-            raise ClientError("a user with this id exists")
+            raise Conflict("a user with this id exists")
         await self._changed(given.decode())
         return User(given.decode(), passkey, True, can_leech)
 
@@ -104,14 +104,15 @@ class Users:
     async def rotate(self, passkey: str, new: str | None = None) -> User:
         """Replaces a user's passkey. The old one is invalid at once.
 
-        Without ``new``, generates one. Raises ClientError if the old passkey is unknown or the new one is taken.
+        Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
+        taken.
         """
         new = _checked(new)
         user_id = await self._scripts.rotate_user([passkey, new])
         if user_id is None:
             raise ClientError("there is no such user")
         if not user_id:
-            raise ClientError("this passkey is taken")
+            raise Conflict("this passkey is taken")
         await self._changed(user_id.decode())
         return await self.find(new)
 
