@@ -300,6 +300,18 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
         assert (await tracker.refused(2, passkey="next", address="11.0.0.9")).label == "unknown passkey"
 
 
+async def test_a_passkey_is_remembered_as_valid_at_once(processes: Processes) -> None:
+    """A user of another address passes from the address of the guesses within the same second."""
+    ours, _ = await processes(private=True, unknown_passkeys_minute=8)
+    await ours.store.users.add("7", ALICE)
+    for number in range(8):
+        await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
+    await ours.share_limits()
+    assert (await ours.refused(1, passkey=ALICE, address=ATTACKER)).label == "too many unknown passkeys"
+    await ours.announce(1, passkey=ALICE, address="11.0.0.9")
+    await ours.announce(1, passkey=ALICE, address=ATTACKER)
+
+
 async def test_no_guessed_passkey_is_stored_or_logged(processes: Processes) -> None:
     ours, _ = await processes(private=True, unknown_passkeys_minute=8)
     with capture_logs() as lines:

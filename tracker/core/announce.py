@@ -264,7 +264,7 @@ class Tracker:
                 noted.append((done, announce, address))
                 warning = _WARNINGS.get(done)
             if passkey:
-                valid_passkeys.append(passkey)
+                valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
             if joined:
                 self._on_join(announce.info_hash, announce.peer_id, address)
                 warning = None if is_routable(address) else _PRIVATE_ADDRESS

@@ -114,15 +114,16 @@ class Limits:
         self.max: dict[str, int] = {}
         """By limit: how often a minute."""
         self._private = private
-        self._guesses, self._valid = bytearray(_CELLS), bytearray(_KNOWN_CELLS if private else 1)
+        self._guesses = bytearray(_CELLS)
+        self.valid_passkeys = bytearray(_KNOWN_CELLS if private else 1)
+        """Passkeys that were valid recently: ``core/announce.py`` sets the cell ``hash(passkey) % len`` to 1. They pass
+        when others from their address are rejected as guesses."""
         self._entries: dict[bytes, int] = {}
         self._absent_stops, self._regular = _signed_cells(), RegularAnnounces()
         self.regular: list[Address] = []
         """The addresses of answered regular announces, not counted yet."""
         self.noted: list[tuple[str, Announce, Address]] = []
         """(outcome, announce, address) of other answered announces, not counted yet."""
-        self.valid_passkeys: list[str] = []
-        """Passkeys of answered announces, not remembered yet."""
         self._hits: dict[tuple[str, bytes], int] = {}
         self._local = LocalCounts()
         self._settings: LimitSettings | None = None
@@ -181,9 +182,6 @@ class Limits:
 
     def count_noted(self) -> None:
         """Counts the answered announces in ``regular`` and ``noted``. No announce waits for this."""
-        for passkey in self.valid_passkeys:
-            self.on_valid_passkey(passkey)
-        self.valid_passkeys = []
         regular, self.regular = self.regular, []
         noted, self.noted = self.noted, []
         if self.enabled:
@@ -219,10 +217,6 @@ class Limits:
         if decision.limit == JOINS or (decision.limit == PEER and outcome != "early"):
             number = 0 if decision.limit == JOINS and event is Event.STOPPED else 1
             self._add(decision.limit, decision.key, number)
-
-    def on_valid_passkey(self, passkey: str) -> None:
-        """Remembers a passkey as valid: it passes when others from its address are rejected as guesses."""
-        self._valid[hash(passkey) & (_KNOWN_CELLS - 1)] = 1
 
     def _counts(self, address: Address) -> bool:
         return self.enabled and (self._all_addresses or is_routable(address))
@@ -263,7 +257,7 @@ class Limits:
 
     def _guesser(self, passkey: str | None, net: bytes) -> Decision | None:
         found = self._guessing.get(net)
-        if found is None or self._valid[hash(passkey or "") & (_KNOWN_CELLS - 1)]:
+        if found is None or self.valid_passkeys[hash(passkey or "") % len(self.valid_passkeys)]:
             return None
         return found
 
