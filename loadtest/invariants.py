@@ -70,7 +70,7 @@ async def _check_empty(redis: Any, keys: Keys, torrent_ids: Iterable[bytes]) -> 
         peers = int(row.get(b"seeders", 0)) + int(row.get(b"leechers", 0))
         if row.get(b"auto") == b"1" and row.get(b"enabled") != b"0" and not peers:
             empty[torrent_id] = float(row[b"empty_since"])
-    assert dict(await redis.zrange(keys.empty_torrents(), 0, -1, withscores=True)) == empty
+    assert dict(await redis.zrange(f"{keys.prefix}i:empty", 0, -1, withscores=True)) == empty
 
 
 async def check_lists(redis: Any, keys: Keys) -> None:
@@ -86,7 +86,7 @@ async def check_lists(redis: Any, keys: Keys) -> None:
         listed = await redis.hget(key, "listed")
         if listed is not None:
             names.add(listed + b"\t" + key[-40:])
-    assert set(await redis.zrange(keys.names(), 0, -1)) == names
+    assert set(await redis.zrange(f"{keys.prefix}i:name", 0, -1)) == names
 
 
 async def _check_swarm(
@@ -96,8 +96,8 @@ async def _check_swarm(
     slots: dict[tuple[PeerId, str], tuple[str, int, bytes]] = {}
     for name in ARRAYS:
         n, size = counts[name], SIZES[name[1]]
-        packed = await redis.get(keys.swarm_array(info_hash, name)) or b""
-        ids = await redis.get(keys.swarm_array_ids(info_hash, name)) or b""
+        packed = await redis.get(f"{keys.prefix}swarm:{info_hash.hex()}:{name}") or b""
+        ids = await redis.get(f"{keys.prefix}swarm:{info_hash.hex()}:{name}i") or b""
         assert len(packed) >= n * size and len(ids) >= n * 20, f"array {name} is shorter than its count"
         assert len(packed) % size == 0 and len(ids) % 20 == 0
         if n == 0:
@@ -111,7 +111,7 @@ async def _check_swarm(
         kind, paused = await _check_peer(redis, keys, torrent_id, member, slots)
         counted[kind] += 1
         counted["paused"] += paused
-        assert await redis.sismember(keys.peer_torrents(member), torrent_id)
+        assert await redis.sismember(f"{keys.prefix}p:{member.hex()}:torrents", torrent_id)
     assert {owner for owner, _ in slots} == members
     assert counted == {"s": counts["seeders"], "l": counts["leechers"], "paused": counts["paused"]}
     return len(members)
@@ -121,7 +121,7 @@ async def _check_addresses(
     redis: Any, keys: Keys, info_hash: InfoHash, torrent_id: str, row: dict[bytes, bytes]
 ) -> Counter[bytes]:
     """Compares the hash of addresses with the peers; returns endpoints by network, /24 and /48."""
-    held = await redis.hgetall(keys.swarm_addresses(info_hash))
+    held = await redis.hgetall(f"{keys.prefix}addresses:{info_hash.hex()}")
     found, crowded = set(), 0
     for network, entries in held.items():
         size = 22 if len(network) == 4 else 30

@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.servers import Server
 from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tracker
-from tests.store.harness import ALICE, START, info_hash, peer_id
+from tests.store.harness import ALICE, START, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
 from tracker.errors import Busy, ClientError
@@ -89,7 +89,7 @@ async def test_the_timeout_follows_the_interval_of_the_reply(
     )
     for _ in range(10):
         sent_seconds = (await tracker.announce(1)).interval_seconds
-        left = await tracker.store.redis.pttl(tracker.store.keys.timeout(1, peer_id(1)))
+        left = await tracker.store.redis.pttl(timeout_key(tracker.store.keys, 1, peer_id(1)))
         expected = max(1.5 * sent_seconds, reap) * 1000
         assert expected - 1000 < left <= expected
 

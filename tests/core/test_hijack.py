@@ -18,7 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 from loadtest.invariants import check_invariants
 from tests.core.harness import at, open_tracker
 from tests.examples import examples
-from tests.store.harness import ALICE, BOB, info_hash, peer_id
+from tests.store.harness import ALICE, BOB, info_hash, peer_id, timeout_key
 from tracker.bittorrent import AnnounceReply, PeerId
 from tracker.core.announce import contains_key
 from tracker.errors import ClientError
@@ -111,7 +111,7 @@ class HijackMachine(RuleBasedStateMachine):
                 name.decode(): value for name, value in row.items() if name.decode() not in MOVING
             }
             found[f"timeout {tid} {victim.number}"] = await store.redis.pexpiretime(
-                store.keys.timeout(tid, pid)
+                timeout_key(store.keys, tid, pid)
             )
             found[f"member {tid} {victim.number}"] = await store.redis.sismember(
                 store.keys.swarm_peers(info_hash(victim.torrent)), pid.hex()

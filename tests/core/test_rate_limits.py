@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 
 from loadtest.servers import Server
 from tests.core.harness import TrackerHarness, at, open_tracker
-from tests.store.harness import ALICE, START, Clock, info_hash, peer_id
+from tests.store.harness import ALICE, START, Clock, info_hash, peer_id, timeout_key
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Announce, AnnounceReply, PeerId, Scrape
 from tracker.core import rate_limits as module
@@ -115,7 +115,7 @@ async def test_a_throttled_peer_has_the_usual_timeout(processes: Processes) -> N
     await ours.share_limits()
     for number in range(100, 110):
         found = await ours.announce(number, "started", address=ATTACKER)
-        key = ours.store.keys.timeout("1", peer_id(number))
+        key = timeout_key(ours.store.keys, "1", peer_id(number))
         left = await ours.store.redis.pttl(key) / 1000
         assert found.interval_seconds > 2000
         assert found.interval_seconds + 290 <= left <= 1.5 * 1.1 * 1800
@@ -405,7 +405,7 @@ async def test_memory_of_rate_limits_is_bounded(processes: Processes) -> None:
         hits = [Hit("joins", f"2a00:2:0:{n:x}::/64", 9) for n in range(start, start + 1000)]
         states = await ours.rate_limits.charge(hits, ours.limits.max)
     assert len(states) == MAX_STATES == await ours.store.redis.zcard(ours.store.keys.limits())
-    window = ours.store.keys.limits_window(START)
+    window = f"{ours.store.keys.prefix}limits:{START}"
     assert await ours.store.redis.hlen(window) == MAX_SOURCES
     assert 0 < await ours.store.redis.ttl(window) <= 180
     limits.learn(states)

@@ -81,7 +81,7 @@ class Store(RealStore):
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout ends and the reaper handles it; returns the number reaped."""
-        await self.redis.delete(self.keys.timeout(torrent_id, update.peer_id))
+        await self.redis.delete(timeout_key(self.keys, torrent_id, update.peer_id))
         return await self.reaping.reap([(torrent_id, update.peer_id.hex())])
 
     async def dump(self) -> dict[bytes, Any]:
@@ -95,6 +95,16 @@ class Store(RealStore):
 def redis_of(connection: Connection) -> Any:
     """A client over the same connections that converts replies as redis-py usually does."""
     return Redis(connection_pool=connection.client.connection_pool)
+
+
+def timeout_key(keys: Keys, torrent_id: int | str, peer_id: PeerId) -> str:
+    """Only scripts build this key."""
+    return f"{keys.prefix}ptimeout:{torrent_id}:{peer_id.hex()}"
+
+
+def due_deadline(now: float, timeout_seconds: float) -> int:
+    """The due list of a timeout, as due_lists.lua chooses it: its end, rounded up to an even second."""
+    return -int(-(now + timeout_seconds) // 2) * 2
 
 
 def text(row: dict[bytes, bytes]) -> dict[str, str]:

@@ -158,7 +158,7 @@ async def check_users(store: Store, model: Model) -> None:
         }
         assert dict(await store.unique_users.top("torrents", period)) == of_torrents
     names = list(model.markers)
-    stored = await store.redis.mget([store.keys.unique_seen(metric, user) for metric, user in names])
+    stored = await store.redis.mget([f"{store.keys.prefix}{metric}.{user}" for metric, user in names])
     assert [int(at) for at in stored] == [model.markers[name] for name in names]
 
 

@@ -11,10 +11,9 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 
 from loadtest.invariants import check_invariants
 from loadtest.servers import Server
-from tests.store.harness import ALICE, Store, info_hash, peer_id, running, update
+from tests.store.harness import ALICE, Store, due_deadline, info_hash, peer_id, running, timeout_key, update
 from tests.waiting import eventually, in_background
 from tracker.store.schema.keys import Keys
-from tracker.store.swarms.codec import due_deadline
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.reaper import Reaper, wait_for
 
@@ -80,7 +79,7 @@ async def first_rounds(reaper: Reaper) -> None:
 
 async def timed_out(store: Store, *peers: int) -> None:
     """Waits until the timeouts of these peers have ended. Reading them makes the store publish the events."""
-    keys = [store.keys.timeout(1, peer_id(peer)) for peer in peers]
+    keys = [timeout_key(store.keys, 1, peer_id(peer)) for peer in peers]
 
     async def are_gone() -> bool:
         return not await store.redis.exists(*keys)
@@ -114,7 +113,7 @@ async def test_a_timed_out_peer_is_removed(any_server: Server, users: str) -> No
         assert await store.redis.sismember(store.keys.user_set(7, "active"), "1")
         assert (await store.torrent(info_hash(1)))["leechers"] == "1"
         assert await check_invariants(store.redis, store.keys) == 1
-        await store.redis.expire(store.keys.timeout(1, peer_id(2)), 0)
+        await store.redis.expire(timeout_key(store.keys, 1, peer_id(2)), 0)
         await eventually(lambda: gone(store), 5)
         assert not await store.redis.sismember(store.keys.user_set(7, "active"), "1")
 
@@ -329,7 +328,7 @@ async def test_the_sweep_removes_peers_whose_events_and_due_lists_are_lost(
             await join(store, peer, timeout=60)
         async with working(store, interval=1.0) as reaper:
             await eventually(lambda: reaper.listening)
-            await store.redis.delete(*(store.keys.timeout(1, peer_id(peer)) for peer in range(1, 299)))
+            await store.redis.delete(*(timeout_key(store.keys, 1, peer_id(peer)) for peer in range(1, 299)))
             await eventually(lambda: _is(size(store), 1), 5)
         assert await check_invariants(store.redis, store.keys) == 1
 
@@ -425,10 +424,10 @@ async def test_removals_are_counted_by_cause(any_server: Server, users: str) -> 
 async def test_removals_by_the_sweep_are_counted_as_such(any_server: Server, users: str) -> None:
     async with tracker_on(any_server.url, users, reap=False) as store:
         await join(store, 1)
-        await store.redis.expire(store.keys.timeout(1, peer_id(1)), 0)
+        await store.redis.expire(timeout_key(store.keys, 1, peer_id(1)), 0)
         reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 60, store.clock)
         assert (reaper.swept_at, reaper.sweep_behind, reaper.due_behind_seconds) == (0, False, 0)
-        await store.redis.delete(store.keys.timeout(1, peer_id(1)))
+        await store.redis.delete(timeout_key(store.keys, 1, peer_id(1)))
         await reaper.sweep_once(hurry=True)
         assert await gone(store)
         assert await counted(store) == {"reaps": 1, "reaps.sweep": 1}

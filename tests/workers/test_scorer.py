@@ -407,7 +407,7 @@ async def test_a_stop_during_a_take_leaves_no_lease(start_server: Callable[..., 
         os.kill(server.pid, signal.SIGCONT)
         with suppress(asyncio.CancelledError):
             await task
-        assert int(await store.redis.get(store.keys.last_token())) == 5
+        assert int(await store.redis.get(f"{store.keys.prefix}lease")) == 5
         assert await leased(store) == 0
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass
 import pytest
 
 from tests.store.conftest import MakeStore
-from tests.store.harness import START, Store, info_hash, peer_id, update
+from tests.store.harness import START, Store, info_hash, peer_id, timeout_key, update
 from tracker.store.client.clock import ClockStepBack, StoreClock
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
@@ -86,7 +86,7 @@ async def test_a_jump_ahead_reaps_no_active_peer(store: Store, noticed: bool) ->
     await store.announce(update(2, "s", timeout_seconds=TIMEOUT))
     await store.pass_time(5)
     for peer in (1, 2):
-        await store.redis.delete(store.keys.timeout(1, peer_id(peer)))
+        await store.redis.delete(timeout_key(store.keys, 1, peer_id(peer)))
     timer.now -= HOUR
     if noticed:
         assert await reaping.heartbeat() == int(store.clock.now)
@@ -115,7 +115,7 @@ async def test_timeouts_set_before_a_step_back_do_not_last_longer(store: Store) 
     await store.pass_time(10)
     for peer, seconds in ((1, TIMEOUT), (2, TIMEOUT), (3, 20)):
         await store.announce(update(peer, "s", timeout_seconds=seconds))
-        await store.redis.pexpire(store.keys.timeout(1, peer_id(peer)), (seconds + HOUR) * 1000)
+        await store.redis.pexpire(timeout_key(store.keys, 1, peer_id(peer)), (seconds + HOUR) * 1000)
     await store.pass_time(10)
     await store.announce(update(2, timeout_seconds=TIMEOUT))  # its timeout is set after the step
     timer.now += HOUR
@@ -124,10 +124,10 @@ async def test_timeouts_set_before_a_step_back_do_not_last_longer(store: Store) 
     assert noticed
     await reaping.shorten_timeouts()
     assert not reaping.was_set_back
-    left = [await store.redis.ttl(store.keys.timeout(1, peer_id(peer))) for peer in (1, 2, 3)]
+    left = [await store.redis.ttl(timeout_key(store.keys, 1, peer_id(peer))) for peer in (1, 2, 3)]
     assert [round(seconds, -2) for seconds in left] == [2700, 2700, 0] and left[2] > 0
     await reaping.shorten_timeouts()
-    assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
+    assert await store.redis.ttl(timeout_key(store.keys, 1, peer_id(1))) > TIMEOUT - 100
 
 
 async def test_a_step_back_below_the_maximum_timeout_is_ignored(store: Store) -> None:
@@ -138,4 +138,4 @@ async def test_a_step_back_below_the_maximum_timeout_is_ignored(store: Store) ->
     timer.now += 600
     await reaping.heartbeat()
     await reaping.shorten_timeouts()
-    assert await store.redis.ttl(store.keys.timeout(1, peer_id(1))) > TIMEOUT - 100
+    assert await store.redis.ttl(timeout_key(store.keys, 1, peer_id(1))) > TIMEOUT - 100

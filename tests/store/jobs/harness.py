@@ -79,15 +79,15 @@ async def check_queue_is_sound(store: Store, jobs: Jobs, queue: str = "q") -> No
         if status in ("pending", "retry"):
             waiting |= ids
         if status == "running":
-            assert set(await redis.hkeys(keys.queue_tokens(queue))) == ids
-    ready = set(await redis.zrange(keys.queue_ready(queue), 0, -1))
-    delayed = set(await redis.zrange(keys.queue_delayed(queue), 0, -1))
+            assert set(await redis.hkeys(f"{keys.prefix}q:{queue}:running:tokens")) == ids
+    ready = set(await redis.zrange(f"{keys.prefix}q:{queue}:ready", 0, -1))
+    delayed = set(await redis.zrange(f"{keys.prefix}q:{queue}:delayed", 0, -1))
     assert ready | delayed == waiting
     assert not ready & delayed
-    assert set(await redis.zrange(keys.queue_deadlines(queue), 0, -1)) <= waiting
+    assert set(await redis.zrange(f"{keys.prefix}q:{queue}:deadlines", 0, -1)) <= waiting
     sizes = await jobs.sizes(queue)
     unfinished = sizes["pending"] + sizes["running"] + sizes["retry"]
-    assert await redis.hlen(keys.queue_fingerprints(queue)) == unfinished
+    assert await redis.hlen(f"{keys.prefix}q:{queue}:fingerprints") == unfinished
 
 
 async def some_jobs(store: Store) -> None:

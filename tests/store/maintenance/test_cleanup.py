@@ -8,7 +8,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, update
+from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_key, update
 from tests.store.maintenance.test_maintenance import cleanup, lively, name_of, reindex
 from tracker.store.maintenance import maintenance
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
@@ -197,7 +197,7 @@ async def test_a_peer_outside_the_swarm_is_stale_once_nothing_else_would_remove_
         await private.announce(update(number, event, passkey=ALICE))
     await redis.srem(keys.swarm_peers(info_hash(1)), peer_id(1).hex())
     assert await cleanup(private, dry_run=False) == {}
-    await redis.delete(keys.timeout("1", peer_id(1)), keys.timeout("1", peer_id(3)))
+    await redis.delete(timeout_key(keys, "1", peer_id(1)), timeout_key(keys, "1", peer_id(3)))
     found = await cleanup(private, dry_run=False)
     assert {finding.examples for finding in found.values()} == {
         (f"p:1:{peer_id(1).hex()}",),
@@ -237,19 +237,19 @@ async def test_cleanup_keeps_what_a_site_is_about_to_register(store: Store) -> N
 
 async def test_large_sets_are_checked_in_pages(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     await store.torrents.add(info_hash(1), {"name": "one"})
-    await store.redis.zadd(store.keys.names(), {f"{n}\t{GONE_HEX}": 0 for n in range(1000, 4000)})
+    await store.redis.zadd(f"{store.keys.prefix}i:name", {f"{n}\t{GONE_HEX}": 0 for n in range(1000, 4000)})
     await store.redis.sadd(store.keys.user_set(1, "active"), "1", *range(1000, 3000))
     found = await cleanup(store, dry_run=False)
     assert {finding.changed for finding in found.values()} == {3000, 2000}
-    assert await store.redis.zcard(store.keys.names()) == 1
+    assert await store.redis.zcard(f"{store.keys.prefix}i:name") == 1
     assert await store.redis.smembers(store.keys.user_set(1, "active")) == {b"1"}
 
 
 async def test_an_empty_entry_is_deleted_and_the_key_stays(store: Store) -> None:
     await store.torrents.add(info_hash(1), {"name": "one"})
-    await store.redis.zadd(store.keys.names(), {"": 0})
+    await store.redis.zadd(f"{store.keys.prefix}i:name", {"": 0})
     await cleanup(store, dry_run=False)
-    assert await store.redis.zcard(store.keys.names()) == 1
+    assert await store.redis.zcard(f"{store.keys.prefix}i:name") == 1
     assert (await store.torrents.search("one"))[1]
 
 

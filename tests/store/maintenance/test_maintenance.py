@@ -173,7 +173,7 @@ async def test_reindex_rebuilds_deleted_rankings(store: Store) -> None:
     keys = store.keys
     await store.redis.delete(
         *(keys.index(figure) for figure in ("seeders", "leechers", "snatches")),
-        keys.names(),
+        f"{keys.prefix}i:name",
         keys.info_hashes(),
     )
     assert (await reindex(store))["torrents that were in no ranking"] == 2

@@ -27,11 +27,11 @@ async def dropped(store: Store) -> int:
 
 async def contents(store: Store) -> dict[int, dict[str, int]]:
     """The waiting counts by minute; checks that their number and the list of minutes agree with them."""
-    minutes = [int(m) for m in await store.redis.zrange(store.keys.outbox(), 0, -1)]
+    minutes = [int(m) for m in await store.redis.zrange(f"{store.keys.prefix}outbox", 0, -1)]
     found = {
         minute: {
             statistic.decode("utf-8", "replace"): int(count)
-            for statistic, count in (await store.redis.hgetall(store.keys.outbox_minute(minute))).items()
+            for statistic, count in (await store.redis.hgetall(f"{store.keys.prefix}outbox:{minute}")).items()
         }
         for minute in minutes
     }

@@ -293,7 +293,7 @@ async def test_exported_counts_wait_by_the_minute_of_the_event(store: Store) -> 
         exporting.count(name, by=2, at=START + at)
     await exporting.flush()
     found = {
-        minute: await store.redis.hgetall(store.keys.outbox_minute(START + minute)) for minute in (0, 60)
+        minute: await store.redis.hgetall(f"{store.keys.prefix}outbox:{START + minute}") for minute in (0, 60)
     }
     assert found == {0: {b"a": b"2"}, 60: {b"a": b"2"}}
     assert (await store.counters.totals())["outbox_dropped"] == 2
@@ -304,7 +304,7 @@ async def test_an_outbox_of_the_wrong_type_stops_nothing(store: Store) -> None:
     counters = Counters(
         store.connection, store.scripts, store.keys, store.clock, exports=lambda name: True, max_outbox=9
     )
-    await store.redis.set(store.keys.outbox_minute(START), "a string")
+    await store.redis.set(f"{store.keys.prefix}outbox:{START}", "a string")
     counters.count("a", "b")
     with structlog.testing.capture_logs() as logs:
         await counters.flush()

@@ -174,7 +174,9 @@ async def test_counts_deleted_by_another_program_are_forgotten(store: Store) -> 
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 1), (MINUTE + 60, "b", 1), (MINUTE + 120, "c", 1))
     batches = await outbox.take(LATER, 1, LEASE)
-    await store.redis.delete(store.keys.outbox_minute(MINUTE), store.keys.outbox_minute(MINUTE + 60))
+    await store.redis.delete(
+        f"{store.keys.prefix}outbox:{MINUTE}", f"{store.keys.prefix}outbox:{MINUTE + 60}"
+    )
     await outbox.acknowledge(batches)
     rest = await outbox.take(LATER, 9, LEASE)
     assert counts(rest) == {(MINUTE + 120, "c"): 1}
@@ -186,8 +188,8 @@ async def test_a_key_of_another_type_is_left_alone_and_loses_nothing(store: Stor
     outbox = outbox_of(store)
     await export(store, (MINUTE, "a", 1), (MINUTE + 60, "b", 2))
     batches = await outbox.take(LATER, 9, LEASE)
-    await store.redis.delete(store.keys.outbox_minute(MINUTE))
-    await store.redis.set(store.keys.outbox_minute(MINUTE), "mine")
+    await store.redis.delete(f"{store.keys.prefix}outbox:{MINUTE}")
+    await store.redis.set(f"{store.keys.prefix}outbox:{MINUTE}", "mine")
     before = await store.dump()
     with pytest.raises(ResponseError, match="WRONGTYPE"):
         await outbox.acknowledge(batches)
@@ -195,7 +197,7 @@ async def test_a_key_of_another_type_is_left_alone_and_loses_nothing(store: Stor
     again = await outbox.take(LATER + LEASE, 9, LEASE)
     assert counts(again) == {(MINUTE + 60, "b"): 2}
     await outbox.acknowledge(again)
-    assert await store.redis.get(store.keys.outbox_minute(MINUTE)) == b"mine"
+    assert await store.redis.get(f"{store.keys.prefix}outbox:{MINUTE}") == b"mine"
     assert await contents(store) == {}
 
 

@@ -106,7 +106,7 @@ async def test_counts_months_and_leaderboards_get_the_new_names(before: Store) -
             month = await before.unique_users.users_of(metric, MONTH)
             assert (await before.unique_users.users_of(metric), month) == figures, metric
             assert await before.redis.expiretime(before.keys.unique_month(metric, MONTH)) == UNTIL
-            assert await before.redis.expiretime(before.keys.estimate_month(metric, MONTH)) == UNTIL
+            assert await before.redis.expiretime(f"{before.keys.prefix}hll:{metric}.{MONTH}") == UNTIL
             assert await before.redis.ttl(before.keys.unique(metric)) == -1
     for scope, names in BOARDS.items():
         for period, which in (("all", 0), (MONTH, 1)):
@@ -129,7 +129,7 @@ async def test_counts_months_and_leaderboards_get_the_new_names(before: Store) -
         "postcodes.United_Kingdom/SW1A": 4,
     }
     assert await before.unique_users.users_of(f"torrents.{IH.hex()}.users") == 12
-    springfield = before.keys.estimate("countries.United_States.cities.Springfield.users")
+    springfield = f"{before.keys.prefix}hll:countries.United_States.cities.Springfield.users"
     assert await before.redis.pfcount(springfield) == 3  # "a" was seen in both
 
 
@@ -147,7 +147,7 @@ async def test_users_counted_before_are_not_counted_again(before: Store, mode: A
     """Markers keep their time and their expiry; of two the later one stays."""
     await rename(before)
     metric = "countries.United_States.cities.Springfield.users"
-    marker = before.keys.unique_seen(metric, "2001:db8::/64")
+    marker = f"{before.keys.prefix}{metric}.2001:db8::/64"
     assert await before.redis.get(marker) == str(MARKED + len("cities.US/MA/Springfield")).encode()
     assert 0 < await before.redis.ttl(marker) <= 86_400
     users = UniqueUsers(before.connection, before.scripts, before.keys, UniqueRules(mode=mode))

@@ -92,7 +92,7 @@ async def test_an_address_counts_again_after_30_days_by_the_stored_time(known: S
 async def test_markers_hold_the_time_and_expire(known: Store) -> None:
     """B8: as the key table states; one for each metric."""
     await known.unique_users.count([event()], START)
-    expected = {known.keys.unique_seen(metric, "192.0.2.1") for metric in SEVEN}
+    expected = {f"{known.keys.prefix}{metric}.192.0.2.1" for metric in SEVEN}
     assert set(await markers(known)) == expected
     for key in expected:
         assert await known.redis.get(key) == str(START).encode()
@@ -104,7 +104,7 @@ async def test_a_clock_step_back_counts_nothing_twice_and_excludes_no_user(known
     await known.unique_users.count([event()], START)
     assert await known.unique_users.count([event()], START - 40 * DAYS) == 0
     assert [total for total, _ in await figures(known)] == [1] * 7
-    marker = known.keys.unique_seen("countries.United_Kingdom.users", "192.0.2.1")
+    marker = f"{known.keys.prefix}countries.United_Kingdom.users.192.0.2.1"
     assert 0 < await known.redis.ttl(marker) <= KEEP
 
 
@@ -149,8 +149,8 @@ async def test_months_and_their_leaderboards_live_13_months_beyond_their_end(kno
     for metric in SEVEN:
         assert await known.redis.ttl(keys.unique(metric)) == -1
         if mode == "hyperloglog":
-            assert await known.redis.expiretime(keys.estimate_month(metric, MONTH)) == until
-            assert await known.redis.ttl(keys.estimate(metric)) == -1
+            assert await known.redis.expiretime(f"{keys.prefix}hll:{metric}.{MONTH}") == until
+            assert await known.redis.ttl(f"{keys.prefix}hll:{metric}") == -1
 
 
 @pytest.mark.parametrize("mode", MODES)
@@ -332,9 +332,9 @@ async def test_an_estimate_is_close_and_small(known: Store) -> None:
         for month in (None, MONTH):
             assert abs(await users.users_of(metric, month) - number) < number * 0.041
     assert int((await known.torrent(IH))["new"]) == await users.users_of(f"torrents.{IH.hex()}.users", MONTH)
-    assert await known.redis.memory_usage(known.keys.estimate("countries.United_Kingdom.users")) < 16_384
+    assert await known.redis.memory_usage(f"{known.keys.prefix}hll:countries.United_Kingdom.users") < 16_384
     assert await users.users_of("countries.United_Kingdom.users") == await known.redis.pfcount(
-        known.keys.estimate("countries.United_Kingdom.users")
+        f"{known.keys.prefix}hll:countries.United_Kingdom.users"
     )
 
 
@@ -362,7 +362,7 @@ async def test_changing_the_mode_keeps_the_counts(known: Store, mode: str) -> No
 
 
 async def outbox(store: Store) -> dict[str, int]:
-    row = await store.redis.hgetall(store.keys.outbox_minute(START - START % 60))
+    row = await store.redis.hgetall(f"{store.keys.prefix}outbox:{START - START % 60}")
     return {name.decode(): int(count) for name, count in row.items()}
 
 
@@ -429,14 +429,14 @@ async def test_a_key_of_the_wrong_type_fails_its_metric_alone(known: Store, mode
 async def test_a_leaderboard_of_the_wrong_type_loses_no_count(known: Store, mode: str) -> None:
     await known.redis.set(known.keys.unique_index("countries", "all"), "x")
     await known.redis.set(known.keys.torrent_places(IH), "x")
-    await known.redis.set(known.keys.outbox_minute(START - START % 60), "x")
+    await known.redis.set(f"{known.keys.prefix}outbox:{START - START % 60}", "x")
     assert await unique_users(known, mode, max_outbox=10).count([event()], START) == 1
     assert await figures(known) == [(1, 1)] * 7
     assert await known.unique_users.top("cities") == [("United_Kingdom/London", 1)]
 
 
 async def test_a_marker_of_another_type_is_replaced(known: Store) -> None:
-    marker = known.keys.unique_seen(SEVEN[0], "192.0.2.1")
+    marker = f"{known.keys.prefix}{SEVEN[0]}.192.0.2.1"
     await known.redis.hset(marker, "some", "body's")
     await known.unique_users.count([event()], START)
     assert await known.redis.get(marker) == str(START).encode()

@@ -9,7 +9,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.bittorrent import Digits, Endpoint
 from tracker.store.swarms.codec import PeerUpdate
 
@@ -22,8 +22,12 @@ def attacker(number: int, **changes: Any) -> PeerUpdate:
     return update(100_000 + number, "s", endpoint=where, **changes)
 
 
+def addresses_key(store: Store) -> str:
+    return f"{store.keys.prefix}addresses:{info_hash(1).hex()}"
+
+
 async def addresses(store: Store) -> dict[bytes, bytes]:
-    held: dict[bytes, bytes] = await store.redis.hgetall(store.keys.swarm_addresses(info_hash(1)))
+    held: dict[bytes, bytes] = await store.redis.hgetall(addresses_key(store))
     return held
 
 
@@ -37,7 +41,7 @@ async def test_a_client_that_restarts_under_a_new_peer_id_is_one_peer(store: Sto
         again = await store.announce(update(100 + restart, "s", endpoint=endpoint(1)))
         assert (again.outcome, again.leechers, again.peers) == ("join", 2, endpoint(9))
     assert await check_invariants(store.redis, store.keys) == 2
-    assert not await store.redis.exists(store.keys.timeout(1, peer_id(100)))
+    assert not await store.redis.exists(timeout_key(store.keys, 1, peer_id(100)))
     assert not await store.redis.exists(store.keys.peer(1, peer_id(100)))
     assert await addresses(store) == {
         endpoint(1)[:4]: endpoint(1)[4:] + peer_id(103),
@@ -201,9 +205,7 @@ async def test_a_client_that_restarts_at_the_total_bound_takes_its_own_place(
 async def test_an_entry_that_names_a_peer_of_another_address_evicts_no_peer(store: Store) -> None:
     """Another program wrote the entry."""
     await store.announce(update(1, "s"))
-    await store.redis.hset(
-        store.keys.swarm_addresses(info_hash(1)), endpoint(7)[:4], endpoint(7)[4:] + peer_id(1)
-    )
+    await store.redis.hset(addresses_key(store), endpoint(7)[:4], endpoint(7)[4:] + peer_id(1))
     assert (await store.announce(update(2, endpoint=endpoint(7)))).leechers == 2
     assert (await store.announce(update(1))).outcome == "update"
 
@@ -281,7 +283,7 @@ async def without_addresses(store: Store, peers: int) -> None:
     """A swarm as stored before there were hashes of addresses."""
     for n in range(1, peers + 1):
         await store.announce(update(n, "s", endpoint=endpoint(n // 2, port=6881 + n % 2), peers_wanted=0))
-    await store.redis.delete(store.keys.swarm_addresses(info_hash(1)), store.keys.addresses())
+    await store.redis.delete(addresses_key(store), store.keys.addresses())
     await store.redis.hdel(store.keys.torrent(info_hash(1)), "crowded")
 
 
@@ -325,7 +327,7 @@ BROKEN: dict[str, Callable[[Store, str], Awaitable[Any]]] = {
 async def test_the_sweep_repairs_the_addresses(store: Store, fault: str, budget: int) -> None:
     for n in range(1, 21):
         await store.announce(update(n, "s"))
-    key = store.keys.swarm_addresses(info_hash(1))
+    key = addresses_key(store)
     await BROKEN[fault](store, key)
     assert await sweep(store, budget) >= 1
     assert set(await addresses(store)) == {endpoint(n)[:4] for n in range(1, 21)}
@@ -338,7 +340,7 @@ async def test_the_sweep_repairs_an_endpoint_that_differs_from_its_peers_hash(
 ) -> None:
     for n in range(1, 21):
         await store.announce(update(n, "s"))
-    await store.redis.setrange(store.keys.swarm_array(info_hash(1), "l4"), 12, b"\xff" * 6)
+    await store.redis.setrange(f"{store.keys.prefix}swarm:{info_hash(1).hex()}:l4", 12, b"\xff" * 6)
     assert await sweep(store, budget) == 1
     assert await check_invariants(store.redis, store.keys) == 20
 
@@ -347,14 +349,14 @@ async def test_the_sweep_repairs_an_endpoint_that_differs_from_its_peers_hash(
 async def test_the_sweep_repairs_the_torrents_of_a_peer(store: Store, budget: int) -> None:
     for n in range(1, 21):
         await store.announce(update(n, "s"))
-    await store.redis.delete(store.keys.peer_torrents(peer_id(3)))
+    await store.redis.delete(f"{store.keys.prefix}p:{peer_id(3).hex()}:torrents")
     assert await sweep(store, budget) == 1
     assert await check_invariants(store.redis, store.keys) == 20
 
 
 async def test_a_key_of_a_wrong_type_refuses_a_join_whole_and_blocks_no_stop(store: Store) -> None:
     await store.announce(update(1, "s"))
-    key = store.keys.swarm_addresses(info_hash(1))
+    key = addresses_key(store)
     await store.redis.delete(key)
     await store.redis.set(key, "another program's")
     before = await store.dump()
@@ -371,7 +373,7 @@ async def test_an_address_costs_at_most_80_bytes_a_peer(store: Store) -> None:
         await asyncio.gather(
             *(store.announce(update(n, "s", peers_wanted=0)) for n in range(first, first + 1000))
         )
-    used = await store.redis.memory_usage(store.keys.swarm_addresses(info_hash(1)), samples=0)
+    used = await store.redis.memory_usage(addresses_key(store), samples=0)
     assert used / peers <= 80, f"{used / peers:.1f} bytes a peer"
 
 

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import Store, info_hash, peer_id, text, update
+from tests.store.harness import Store, due_deadline, info_hash, peer_id, text, timeout_key, update
 from tests.store.swarms.test_sweep import sweep
-from tracker.store.swarms.codec import Refused, due_deadline
+from tracker.store.swarms.codec import Refused
 
 
 def changed(before: dict[bytes, Any], after: dict[bytes, Any]) -> set[bytes]:
@@ -21,7 +21,7 @@ async def test_an_invalid_count_does_not_stop_other_peers_from_being_reaped(
     silent = [("1", update(1, "p")), ("2", update(2, "s", torrent=2))]
     for torrent, peer in silent:
         await store.announce(peer)
-        await store.redis.delete(store.keys.timeout(torrent, peer.peer_id))
+        await store.redis.delete(timeout_key(store.keys, torrent, peer.peer_id))
     await store.announce(update(3, "s"))
     await store.redis.hset(store.keys.torrent(info_hash(1)), "paused", "some")
     if found_by == "event":
@@ -51,9 +51,9 @@ async def test_an_invalid_sum_fails_no_announce(store: Store, damage: str) -> No
 async def test_a_failed_stop_changes_nothing(store: Store, array: str) -> None:
     for n in (1, 2):
         await store.announce(update(n, "s"))
-    name = store.keys.swarm_array if array == "endpoints" else store.keys.swarm_array_ids
-    await store.redis.delete(name(info_hash(1), "l4"))
-    await store.redis.rpush(name(info_hash(1), "l4"), "another program's")
+    key = f"{store.keys.prefix}swarm:{info_hash(1).hex()}:{'l4' if array == 'endpoints' else 'l4i'}"
+    await store.redis.delete(key)
+    await store.redis.rpush(key, "another program's")
     before = await store.dump()
     assert await store.swarms.announce(update(1, "x")) == Refused("error", "")
     assert changed(before, await store.dump()) == set()
@@ -61,7 +61,7 @@ async def test_a_failed_stop_changes_nothing(store: Store, array: str) -> None:
 
 async def test_a_broken_list_of_its_torrents_keeps_no_peer_in_a_swarm(store: Store) -> None:
     await store.announce(update(1, "s"))
-    theirs = store.keys.peer_torrents(peer_id(1))
+    theirs = f"{store.keys.prefix}p:{peer_id(1).hex()}:torrents"
     await store.redis.set(theirs, "another program's")
     assert (await store.announce(update(1, "x"))).outcome == "leave"
     await store.redis.delete(theirs)

@@ -4,7 +4,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.bittorrent import PeerId
 
 KEY, OTHER = b"k" * 8, b"other..!"
@@ -88,7 +88,7 @@ async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(
     assert credited.uploaded == 4000
     assert await check_invariants(store.redis, store.keys) == 2
     derived = await derived_id(store)
-    await store.redis.delete(store.keys.timeout(1, derived))
+    await store.redis.delete(timeout_key(store.keys, 1, derived))
     assert await store.reaping.reap([("1", derived.hex())]) == 1
     assert await check_invariants(store.redis, store.keys) == 1
 

@@ -1,8 +1,8 @@
 """Due lists: each peer is in one list, and moves to a later list while it announces."""
 
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, peer_id, update
-from tracker.store.swarms.codec import DUE_STEP_SECONDS, due_deadline
+from tests.store.harness import Store, due_deadline, peer_id, timeout_key, update
+from tracker.store.swarms.codec import DUE_STEP_SECONDS
 
 TIMEOUT = 2700.0
 
@@ -42,13 +42,13 @@ async def test_an_active_peer_moves_to_the_list_of_its_new_timeout(store: Store)
     first = deadline(store)
     store.clock.now = first
     await store.announce(update(1))  # the timeout lives for another TIMEOUT
-    await store.redis.unlink(store.keys.timeout(1, peer_id(2)))  # this one has ended
+    await store.redis.unlink(timeout_key(store.keys, 1, peer_id(2)))  # this one has ended
     assert await store.reaping.reap_due(first, 0, 64, 64) == (2, 1)
     (second,) = await lists(store)
     assert abs(second - deadline(store)) <= DUE_STEP_SECONDS
     assert await lists(store) == {second: [1]}
-    assert await store.redis.get(store.keys.timeout(1, peer_id(1))) == name(second)
-    assert TIMEOUT - 60 < await store.redis.ttl(store.keys.timeout(1, peer_id(1))) <= TIMEOUT
+    assert await store.redis.get(timeout_key(store.keys, 1, peer_id(1))) == name(second)
+    assert TIMEOUT - 60 < await store.redis.ttl(timeout_key(store.keys, 1, peer_id(1))) <= TIMEOUT
 
 
 async def test_a_peer_that_left_and_came_back_is_in_one_list(store: Store) -> None:
@@ -96,8 +96,8 @@ async def test_a_list_is_never_later_than_the_shortest_timeout(make_store: MakeS
 
 async def test_a_lost_timeout_is_recreated(store: Store) -> None:
     await store.announce(update(1, "s"))
-    await store.redis.unlink(store.keys.timeout(1, peer_id(1)))
+    await store.redis.unlink(timeout_key(store.keys, 1, peer_id(1)))
     store.clock.now += 100
     await store.announce(update(1))
     assert deadline(store) in await lists(store)
-    assert await store.redis.get(store.keys.timeout(1, peer_id(1))) == name(deadline(store))
+    assert await store.redis.get(timeout_key(store.keys, 1, peer_id(1))) == name(deadline(store))

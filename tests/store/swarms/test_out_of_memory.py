@@ -8,7 +8,7 @@ from redis.exceptions import OutOfMemoryError
 
 from loadtest.invariants import check_invariants
 from loadtest.servers import Server
-from tests.store.harness import ALICE, Store, info_hash, running, update
+from tests.store.harness import ALICE, Store, info_hash, running, timeout_key, update
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
@@ -63,7 +63,7 @@ async def test_joins_are_refused_and_change_nothing(full: Store) -> None:
 
 async def test_updates_work(full: Store) -> None:
     """A full store must not time out active peers."""
-    timeout = full.keys.timeout(1, update(5).peer_id)
+    timeout = timeout_key(full.keys, 1, update(5).peer_id)
     await full.redis.pexpire(timeout, 60_000)
     assert await alice(full, 5) == "update"
     assert await full.redis.pttl(timeout) > 60_000
@@ -81,7 +81,7 @@ async def test_stops_reaps_and_sweeps_work(full: Store) -> None:
     for number in range(100, 150):
         assert await full.silence(update(number)) == 1
     assert await check_invariants(full.redis, full.keys) == PEERS - 150
-    timeouts = [full.keys.timeout(1, update(number).peer_id) for number in range(150, PEERS)]
+    timeouts = [timeout_key(full.keys, 1, update(number).peer_id) for number in range(150, PEERS)]
     await full.redis.delete(*timeouts)
     full.clock.now += 3000
     step = await full.reaping.sweep(["1", "2"], "", 1000)
@@ -93,7 +93,7 @@ async def test_stops_reaps_and_sweeps_work(full: Store) -> None:
 
 async def test_due_lists_work(full: Store) -> None:
     deadlines = [key async for key in full.redis.scan_iter("t:due:*", 1000)]
-    timeouts = [full.keys.timeout(1, update(number).peer_id) for number in range(PEERS)]
+    timeouts = [timeout_key(full.keys, 1, update(number).peer_id) for number in range(PEERS)]
     await full.redis.delete(*timeouts)
     full.clock.now += 3000
     reaped = 0

@@ -7,10 +7,20 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, START, Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import (
+    ALICE,
+    START,
+    Store,
+    due_deadline,
+    endpoint,
+    info_hash,
+    peer_id,
+    timeout_key,
+    update,
+)
 from tracker.bittorrent import InfoHash, ScrapeFile
 from tracker.errors import StoreUnavailable
-from tracker.store.swarms.codec import COMPLETED_MEMBER, Admitted, Refused, due_deadline
+from tracker.store.swarms.codec import COMPLETED_MEMBER, Admitted, Refused
 
 
 async def test_open_mode_registers_a_torrent_at_its_first_announce(store: Store) -> None:
@@ -128,7 +138,7 @@ async def test_open_mode_limits_registrations(make_store: MakeStore) -> None:
     await store.announce(update(2, "s", torrent=3))
     assert await store.refused(update(3, "s", torrent=4)) == "too many torrents"
     assert (await store.announce(update(3, "s", torrent=1))).outcome == "join"
-    assert 0 < await store.redis.ttl(store.keys.registered_by("11.0.0.1")) <= 3600
+    assert 0 < await store.redis.ttl(f"{store.keys.prefix}registered_by:11.0.0.1") <= 3600
 
 
 async def test_ipv6_registrations_count_by_64_prefix(make_store: MakeStore) -> None:
@@ -183,16 +193,16 @@ async def test_started_writes_the_fields_of_the_key_table(store: Store) -> None:
     }
     pid = peer_id(1)
     assert await store.redis.smembers(store.keys.swarm_peers(info_hash(1))) == {pid.hex().encode()}
-    assert await store.redis.smembers(store.keys.peer_torrents(pid)) == {b"1"}
-    assert 2_699_000 < await store.redis.pttl(store.keys.timeout(1, pid)) <= 2_700_500
+    assert await store.redis.smembers(f"{store.keys.prefix}p:{pid.hex()}:torrents") == {b"1"}
+    assert 2_699_000 < await store.redis.pttl(timeout_key(store.keys, 1, pid)) <= 2_700_500
     due = due_deadline(START + 1, 2700.5)
     assert await store.redis.lrange(store.keys.due(due), 0, -1) == [pid + b"1"]
-    assert await store.redis.get(store.keys.timeout(1, pid)) == b"%d" % (due // 2 % 10_000)
+    assert await store.redis.get(timeout_key(store.keys, 1, pid)) == b"%d" % (due // 2 % 10_000)
 
 
 async def test_every_announce_but_stopped_resets_the_timeout(store: Store) -> None:
     """T6, T5: a longer interval has a longer timeout."""
-    key = store.keys.timeout(1, peer_id(1))
+    key = timeout_key(store.keys, 1, peer_id(1))
     for event in "sucp":
         await store.announce(update(1, event, timeout_seconds=100))
         assert 99_000 < await store.redis.pttl(key) <= 100_000
@@ -281,7 +291,7 @@ async def test_a_client_cannot_change_the_entry_of_another(store: Store) -> None
     """A client without the key that announces a known peer ID gets peers. It changes and refreshes nothing."""
     await store.announce(update(1, "s", key_digest=b"k" * 8))
     await store.announce(update(2, "s"))
-    await store.redis.expire(store.keys.timeout(1, peer_id(1)), 50)
+    await store.redis.expire(timeout_key(store.keys, 1, peer_id(1)), 50)
     before = await store.dump()
     for event in "usxc":
         forged = update(1, event, endpoint=endpoint(77), bytes_left=0)

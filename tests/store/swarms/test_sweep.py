@@ -3,7 +3,7 @@
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import Store, endpoint, info_hash, peer_id, update
+from tests.store.harness import Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.store.swarms.reaping import SweepStep
 
 LARGE = 60
@@ -52,9 +52,9 @@ async def test_damage_is_repaired_once(store: Store, damage: str, budget: int) -
         case "paused":
             await redis.hincrby(keys.torrent(ih), "paused", 3)
         case "array":
-            await redis.unlink(keys.swarm_array(ih, "l4"), keys.swarm_array_ids(ih, "l4"))
+            await redis.unlink(f"{keys.prefix}swarm:{ih.hex()}:l4", f"{keys.prefix}swarm:{ih.hex()}:l4i")
         case "slot":
-            await redis.setrange(keys.swarm_array_ids(ih, "s4"), 0, b"x" * 20)
+            await redis.setrange(f"{keys.prefix}swarm:{ih.hex()}:s4i", 0, b"x" * 20)
         case "member":
             await redis.srem(keys.swarm_peers(ih), peer_id(3).hex())
         case "stray member":
@@ -132,5 +132,5 @@ async def test_keys_of_the_wrong_type_do_not_stop_the_rest(store: Store) -> None
     for torrent in (1, 2):
         await store.announce(update(torrent, "s", torrent=torrent))
     await store.redis.set(store.keys.swarm_peers(info_hash(1)), "a string")
-    await store.redis.delete(store.keys.timeout("2", peer_id(2)))
+    await store.redis.delete(timeout_key(store.keys, "2", peer_id(2)))
     assert (await sweep(store)).reaped == 1

@@ -158,7 +158,7 @@ async def test_registrations_of_a_network_are_bounded(make_store: MakeStore, v6:
     assert await store.refused(new(4, 3)) == "too many new torrents from network"
     await store.announce(update(4, "s", torrent=4, endpoint=endpoint(1 << 16)))
     network = "2001:0db8:0bad::/48" if v6 else "11.0.0.0/24"
-    assert 0 < await store.redis.ttl(store.keys.registered_by(network)) <= HOUR
+    assert 0 < await store.redis.ttl(f"{store.keys.prefix}registered_by:{network}") <= HOUR
 
 
 async def test_an_address_may_register_the_torrents_of_a_seedbox(store: Store) -> None:
@@ -212,7 +212,7 @@ async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_s
 ) -> None:
     await come_and_go(store, 1, 1)
     await store.redis.hdel(store.keys.torrent(info_hash(1)), "sole")
-    await store.redis.delete(store.keys.empty_torrents())
+    await store.redis.delete(f"{store.keys.prefix}i:empty")
     await sweep(store)
     await check_invariants(store.redis, store.keys)
     await store.pass_time(WEEK - 1)
@@ -223,7 +223,7 @@ async def test_a_torrent_of_an_older_store_is_kept_as_before_and_listed_by_the_s
 
 async def test_the_sweep_removes_torrents_with_peers_from_the_list(store: Store) -> None:
     await store.announce(update(1, "s"))
-    await store.redis.zadd(store.keys.empty_torrents(), {"1": 5})
+    await store.redis.zadd(f"{store.keys.prefix}i:empty", {"1": 5})
     await sweep(store)
     await check_invariants(store.redis, store.keys)
 

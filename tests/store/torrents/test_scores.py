@@ -245,7 +245,7 @@ async def test_a_returned_torrent_keeps_its_score_and_turn(store: Store) -> None
     await store.scores.give_back(await store.scores.take(50))
     assert await store.redis.zrange(store.keys.processed(), 0, -1, withscores=True) == before
     assert await store.redis.zcard(store.keys.leases("torrents")) == 0
-    assert await store.redis.hlen(store.keys.lease_tokens("torrents")) == 0
+    assert await store.redis.hlen(f"{store.keys.prefix}leases:torrents:tokens") == 0
     assert len(await store.scores.take(50)) == 3
     await store.scores.give_back([])
 
@@ -381,13 +381,14 @@ async def test_a_ranking_written_by_a_site_gets_its_turns(store: Store) -> None:
     assert "4" in {t.torrent_id for t in await store.scores.take(50)}
 
 
-@pytest.mark.parametrize("key", ["index", "processed", "leases", "lease_tokens", "last_token"])
+@pytest.mark.parametrize(
+    "key", ["i:score", "i:processed", "leases:torrents", "leases:torrents:tokens", "lease"]
+)
 async def test_keys_of_the_wrong_type_change_nothing(store: Store, key: str) -> None:
     await register(store, 3)
     store.clock.now += SCORED_EVERY
     (taken,) = await store.scores.take(1)
-    build: Callable[..., str] = getattr(store.keys, key)
-    name = build() if key in ("processed", "last_token") else build("score" if key == "index" else "torrents")
+    name = store.keys.prefix + key
     await store.redis.delete(name)
     await store.redis.sadd(name, "a set")
     before = await store.dump()
@@ -395,7 +396,7 @@ async def test_keys_of_the_wrong_type_change_nothing(store: Store, key: str) -> 
         await store.scores.take(50)
     with suppress(ResponseError):
         await store.scores.finish([Scored(taken, 1.2)])
-    if key != "last_token":
+    if key != "lease":
         assert await store.dump() == before
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import Store, info_hash, update
+from tests.store.harness import Store, info_hash, timeout_key, update
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.torrents import search, torrents
@@ -124,7 +124,7 @@ async def test_a_removed_torrent_with_peers_is_found_until_it_is_forgotten(store
     await sweep(store)
     assert await everything(store, "one") == []
     assert await store.torrents.count() == 0
-    assert not await store.redis.exists(store.keys.names(), store.keys.info_hashes())
+    assert not await store.redis.exists(f"{store.keys.prefix}i:name", store.keys.info_hashes())
 
 
 # Names written by a site
@@ -147,7 +147,7 @@ async def test_a_huge_name_written_by_a_site_is_cut(store: Store) -> None:
     await register(store, "x")
     await store.redis.hset(store.keys.torrent(info_hash(1)), "name", "€" * 100_000)
     await sweep(store)
-    (entry,) = await store.redis.zrange(store.keys.names(), 0, -1)
+    (entry,) = await store.redis.zrange(f"{store.keys.prefix}i:name", 0, -1)
     assert len(entry.decode()) == NAME_CHARACTERS + 41
     assert len(await everything(store, "€€")) == 1
 
@@ -165,7 +165,7 @@ async def test_a_sweep_adds_lists_to_an_older_store(store: Store) -> None:
     await store.torrents.deny(info_hash(2), "no")
     redis, keys = store.redis, store.keys
     whole = await store.dump()
-    await redis.delete(keys.names(), keys.info_hashes(), keys.denied())
+    await redis.delete(f"{keys.prefix}i:name", keys.info_hashes(), keys.denied())
     for number in (1, 2):
         await redis.hdel(keys.torrent(info_hash(number)), "listed")
     await sweep(store)
@@ -177,11 +177,11 @@ async def test_a_sweep_adds_lists_to_an_older_store(store: Store) -> None:
 
 async def test_lists_of_the_wrong_type_refuse_no_peer_and_no_torrent(make_store: MakeStore) -> None:
     store = await make_store()
-    for key in (store.keys.names(), store.keys.info_hashes()):
+    for key in (f"{store.keys.prefix}i:name", store.keys.info_hashes()):
         await store.redis.set(key, "another program's")
     await store.announce(update(1, "s"))
     await store.torrents.add(info_hash(2), {"name": "n"})
-    await store.redis.delete(store.keys.timeout(1, update(1).peer_id))
+    await store.redis.delete(timeout_key(store.keys, 1, update(1).peer_id))
     _, ids = await store.reaping.page(0, 100)
     assert (await store.reaping.sweep(ids, "", 200)).reaped == 1
     assert await store.torrents.remove(info_hash(2))

@@ -7,7 +7,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, update
+from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, timeout_key, update
 from tracker.bittorrent import Digits
 from tracker.store.swarms.codec import PeerUpdate
 
@@ -259,7 +259,7 @@ async def test_an_outage_adds_no_time_and_no_hit_and_run(private: Store) -> None
     private.clock.now += 300
     assert await private.reaping.heartbeat() == START + 310
     assert await private.silence(alice()) == 0, "reaping waits one reap interval after an outage"
-    await private.redis.set(private.keys.timeout(1, alice().peer_id), "1")
+    await private.redis.set(timeout_key(private.keys, 1, alice().peer_id), "1")
     private.clock.now += 20
     await private.announce(alice(downloaded=500))
     # the gap is 0..310: 20 of the 320 s since the announce at 10 remain
@@ -296,7 +296,7 @@ async def test_a_clock_that_was_ahead_leaves_no_outage_behind(private: Store) ->
     await private.reaping.heartbeat()
     private.clock.now -= 86_300
     assert await private.reaping.heartbeat() == 0
-    assert await private.redis.get(private.keys.gap()) is None
+    assert await private.redis.get(f"{private.keys.prefix}gap") is None
     assert await private.redis.get(private.keys.heartbeat()) == str(START + 100).encode()
     assert await private.silence(alice()) == 1
 

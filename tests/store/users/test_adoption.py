@@ -85,7 +85,7 @@ async def test_a_user_of_an_older_store_is_found_by_the_sweep(private: Store) ->
 async def test_ids_of_an_older_store_are_not_reused(private: Store) -> None:
     """The last generated ID is below those that were chosen by hand."""
     await private.users.add("500", SITES)
-    await private.redis.set(private.keys.last_user_id(), "3")
+    await private.redis.set(f"{private.keys.prefix}user_id", "3")
     assert (await private.users.add()).user_id == "501"
 
 

@@ -4,7 +4,7 @@ import pytest
 
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
-from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, update
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, timeout_key, update
 from tracker.store.swarms.codec import Refused
 
 EXACT, LARGEST = 2**53 - 1, 2**63 - 1
@@ -37,7 +37,7 @@ async def check_whole(store: Store) -> None:
     account = text(await store.redis.hgetall(store.keys.user_torrent("7", "1")))
     assert (account["total_time"], account["completed_at"]) == ("10", str(START + 10))
     assert await store.redis.sismember(store.keys.user_set("7", "complete"), "1")
-    assert await store.redis.ttl(store.keys.timeout("1", update(1).peer_id)) > 0
+    assert await store.redis.ttl(timeout_key(store.keys, "1", update(1).peer_id)) > 0
     assert await check_invariants(store.redis, store.keys) == 1
 
 

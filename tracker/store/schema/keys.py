@@ -1,6 +1,6 @@
 """Builds all keys of the store. table/ lists the type, content, lifetime and writers of each key.
 
-Only the scripts in lua/ also build keys: they receive the prefix and follow the same table.
+The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
 """
 
 from tracker.bittorrent import InfoHash, PeerId
@@ -34,9 +34,6 @@ class Keys:
     def denied(self) -> str:
         return f"{self.prefix}denied"
 
-    def names(self) -> str:
-        return f"{self.prefix}i:name"
-
     def info_hashes(self) -> str:
         return f"{self.prefix}i:info_hash"
 
@@ -45,9 +42,6 @@ class Keys:
 
     def peer(self, torrent_id: int | str, peer_id: PeerId) -> str:
         return f"{self.prefix}p:{torrent_id}:{peer_id.hex()}"
-
-    def timeout(self, torrent_id: int | str, peer_id: PeerId) -> str:
-        return f"{self.prefix}ptimeout:{torrent_id}:{peer_id.hex()}"
 
     def timeouts(self) -> str:
         """The prefix of all timeout keys."""
@@ -61,18 +55,6 @@ class Keys:
 
     def swarm_peers(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}tpeers:{info_hash.hex()}"
-
-    def peer_torrents(self, peer_id: PeerId) -> str:
-        return f"{self.prefix}p:{peer_id.hex()}:torrents"
-
-    def swarm_array(self, info_hash: InfoHash, array: str) -> str:
-        return f"{self.prefix}swarm:{info_hash.hex()}:{array}"
-
-    def swarm_array_ids(self, info_hash: InfoHash, array: str) -> str:
-        return f"{self.prefix}swarm:{info_hash.hex()}:{array}i"
-
-    def swarm_addresses(self, info_hash: InfoHash) -> str:
-        return f"{self.prefix}addresses:{info_hash.hex()}"
 
     def addresses(self) -> str:
         """Number of endpoints in all swarms, by network."""
@@ -90,9 +72,6 @@ class Keys:
 
     def users(self) -> str:
         return f"{self.prefix}users"
-
-    def last_user_id(self) -> str:
-        return f"{self.prefix}user_id"
 
     def deleting(self) -> str:
         """Users whose deletion may be incomplete."""
@@ -123,25 +102,12 @@ class Keys:
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 
-    def empty_torrents(self) -> str:
-        return f"{self.prefix}i:empty"
-
-    def registered_by(self, address: str) -> str:
-        """``address`` is an address, or a network with its prefix length."""
-        return f"{self.prefix}registered_by:{address}"
-
     def limits(self) -> str:
         """Sources over a rate limit."""
         return f"{self.prefix}limits"
 
-    def limits_window(self, window: int) -> str:
-        return f"{self.prefix}limits:{window}"
-
     def heartbeat(self) -> str:
         return f"{self.prefix}heartbeat"
-
-    def gap(self) -> str:
-        return f"{self.prefix}gap"
 
     def secret(self) -> str:
         return f"{self.prefix}secret"
@@ -152,16 +118,6 @@ class Keys:
 
     def unique_month(self, metric: str, month: str) -> str:
         return f"{self.prefix}{metric}.{month}"
-
-    def unique_seen(self, metric: str, seen: str) -> str:
-        """The marker of one address, in its stored form."""
-        return f"{self.prefix}{metric}.{seen}"
-
-    def estimate(self, metric: str) -> str:
-        return f"{self.prefix}hll:{metric}"
-
-    def estimate_month(self, metric: str, month: str) -> str:
-        return f"{self.prefix}hll:{metric}.{month}"
 
     def unique_index(self, scope: str, period: str) -> str:
         return f"{self.prefix}i:unique:{scope}:{period}"
@@ -193,12 +149,6 @@ class Keys:
     def leases(self, kind: str) -> str:
         return f"{self.prefix}leases:{kind}"
 
-    def lease_tokens(self, kind: str) -> str:
-        return f"{self.prefix}leases:{kind}:tokens"
-
-    def last_token(self) -> str:
-        return f"{self.prefix}lease"
-
     def known_counters(self) -> str:
         return f"{self.prefix}known:"
 
@@ -211,12 +161,6 @@ class Keys:
     def distribution(self, precision: int, name: str) -> str:
         return f"{self.prefix}dist:{precision}:{name}"
 
-    def outbox(self) -> str:
-        return f"{self.prefix}outbox"
-
-    def outbox_minute(self, minute: int) -> str:
-        return f"{self.prefix}outbox:{minute}"
-
     def outbox_waiting(self) -> str:
         return f"{self.prefix}outbox:waiting"
 
@@ -228,21 +172,6 @@ class Keys:
 
     def queue_jobs(self, queue: str, status: str) -> str:
         return f"{self.prefix}q:{queue}:{status}"
-
-    def queue_tokens(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:running:tokens"
-
-    def queue_ready(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:ready"
-
-    def queue_delayed(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:delayed"
-
-    def queue_deadlines(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:deadlines"
-
-    def queue_fingerprints(self, queue: str) -> str:
-        return f"{self.prefix}q:{queue}:fingerprints"
 
     def admin_tokens(self) -> str:
         return f"{self.prefix}admin:tokens"

@@ -94,11 +94,6 @@ class TrafficTotals(NamedTuple):
 _NOTHING = TrafficTotals(0, 0, 0, 0)
 
 
-def due_deadline(now: float, timeout_seconds: float) -> int:
-    """The due list of a timeout: its end, rounded up to the step of the lists."""
-    return -int(-(now + timeout_seconds) // DUE_STEP_SECONDS) * DUE_STEP_SECONDS
-
-
 def pack_rules(rules: SwarmRules) -> bytes:
     """The rules of all announces, as announce.lua reads them: little-endian doubles."""
     numbers = (
