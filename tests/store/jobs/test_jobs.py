@@ -302,7 +302,7 @@ async def test_a_job_that_kills_its_workers_fails_at_last(store: Store) -> None:
         runs += 1
         store.clock.now += 30
     job = await jobs.get(id)
-    assert job is not None and (runs, job.status) == (3, "failed") and "did not come back" in job.error
+    assert job is not None and (runs, job.status) == (3, "failed") and "stopped responding" in job.error
 
 
 async def test_a_late_result_counts_if_no_other_run_began(store: Store) -> None:
@@ -523,7 +523,7 @@ async def test_a_job_without_a_worker_fails_at_last(store: Store) -> None:
     store.clock.now += 100
     assert await jobs.abandon("gone", 100) == 1
     job = await jobs.get("1")
-    assert job is not None and (job.status, job.error) == ("failed", "nobody works on this queue")
+    assert job is not None and (job.status, job.error) == ("failed", "no worker serves this queue")
     store.clock.now += 50
     assert await jobs.abandon("gone", 100) == 1
     await check_queue_is_sound(store, jobs, "gone")

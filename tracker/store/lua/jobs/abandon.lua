@@ -20,7 +20,7 @@ update_queue(Q, note)
 for _, waiting in ipairs({ 'pending', 'retry' }) do
   for _, id in ipairs(call('ZRANGEBYSCORE', Q[waiting], '-inf', ARGV[4], 'LIMIT', 0, ARGV[5])) do
     withdraw(Q, id)
-    if read_job(id) then note(finish_job(Q, id, 'failed', 'nobody works on this queue')) end
+    if read_job(id) then note(finish_job(Q, id, 'failed', 'no worker serves this queue')) end
   end
 end
 return changes

@@ -17,7 +17,7 @@ local function update_queue(Q, note)
   for _, id in ipairs(call('ZRANGEBYSCORE', Q.running, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
     local v = read_job(id, 'retries', 'max_retries', 'priority', 'deadline')
     release_lease(Q.running, id)
-    if v then note(run_failed(Q, id, v, now, 'its lease ended: the worker that ran it did not come back')) end
+    if v then note(run_failed(Q, id, v, now, 'lease expired: the worker stopped responding')) end
   end
   for _, id in ipairs(call('ZRANGEBYSCORE', Q.deadlines, '-inf', now, 'LIMIT', 0, MAX_EXPIRED)) do
     fail_late(Q, id, note)

@@ -46,9 +46,12 @@ local function readmit(t, pidx)
   local kind, pid = kind_of(p[2], p[3]), to_raw(pidx)
   call('HDEL', key, 'n4', 'n6')
   call('SADD', P .. 'p:' .. pidx .. ':torrents', t.tid)
-  for family, endpoint in pairs({ n4 = v4, n6 = v6 }) do
-    add_address(t, endpoint, pid)
-    call('HSET', key, family, insert_slot(t, kind, string.sub(family, 2), endpoint, pid))
+  for _, own in ipairs({ { '4', v4 }, { '6', v6 } }) do
+    local family, endpoint = own[1], own[2]
+    if endpoint then
+      add_address(t, endpoint, pid)
+      call('HSET', key, 'n' .. family, insert_slot(t, kind, family, endpoint, pid))
+    end
   end
   call('SADD', P .. 'tpeers:' .. t.ih, pidx)
   count_peer(t, kind, p[3] == '1', 1)
