@@ -63,7 +63,9 @@ class Load:
         keep_alive: bool,
         connections: int,
         offset: int = 0,
+        give_up_seconds: float = GIVE_UP_SECONDS,
     ) -> None:
+        self._give_up_seconds = give_up_seconds
         self._address = ("127.0.0.1", port)
         self._requests = requests
         self._next = offset
@@ -95,7 +97,7 @@ class Load:
             self._look(0)
         self.steady_rate = (len(self.results.answered) - answered) / max(clock() - since, 1e-9)
         print(OFFERED, flush=True)
-        give_up = clock() + GIVE_UP_SECONDS
+        give_up = clock() + self._give_up_seconds
         while self._in_progress and clock() < give_up:
             self._look(0.01)
 

@@ -47,8 +47,16 @@ class Rush:
     """Sends ``requests`` in a cycle to ``port``, from at most ``connections`` clients at a time."""
 
     def __init__(
-        self, port: int, requests: Sequence[bytes], *, keep_alive: bool, connections: int, offset: int = 0
+        self,
+        port: int,
+        requests: Sequence[bytes],
+        *,
+        keep_alive: bool,
+        connections: int,
+        offset: int = 0,
+        timeout_seconds: float = TIMEOUT_SECONDS,
     ) -> None:
+        self._timeout_seconds = timeout_seconds
         self._address = ("127.0.0.1", port)
         self._requests = requests
         self._next = offset
@@ -163,7 +171,7 @@ class Rush:
             else:
                 self._read(number)
         now = time.perf_counter()
-        while self._due and now - self._due[0][0] > TIMEOUT_SECONDS:
+        while self._due and now - self._due[0][0] > self._timeout_seconds:
             due, number = self._due.popleft()
             waiting = self._in_progress.get(number)
             if waiting is not None and waiting[1] == due:

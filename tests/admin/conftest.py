@@ -19,7 +19,7 @@ import aiohttp
 import pytest
 
 from tests.store.harness import Clock
-from tracker.admin.context import AdminContext
+from tracker.admin.context import AdminContext, StreamLimits
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.server import serve_admin
 from tracker.geoip import GeoIP
@@ -95,16 +95,21 @@ Serve = Callable[..., Awaitable[Admin]]
 
 @pytest.fixture
 async def serve(redis_url: str, prefix: str) -> AsyncIterator[Serve]:
-    """Starts admin ports. Options are settings of section admin; ``settings`` holds the others."""
+    """Starts admin ports. Options are settings of section admin; ``settings`` holds the others, ``streams`` the limits
+    on event streams."""
     async with AsyncExitStack() as stack:
 
-        async def start(settings: Settings | None = None, **options: Any) -> Admin:
+        async def start(
+            settings: Settings | None = None, streams: StreamLimits | None = None, **options: Any
+        ) -> Admin:
             settings = settings or Settings(redis=RedisSettings(prefix=prefix))
             admin = AdminSettings(**{"listen": ("127.0.0.1:0",), **options})
             settings = settings.model_copy(update={"admin": admin})
             connection = Connection(connect(redis_url, connect_timeout=20), timeout=20)
             stack.push_async_callback(connection.close)
-            return await stack.enter_async_context(_running(settings, connection, prefix))
+            return await stack.enter_async_context(
+                _running(settings, connection, prefix, streams or StreamLimits())
+            )
 
         yield start
 
@@ -115,7 +120,9 @@ async def admin(serve: Serve) -> Admin:
 
 
 @contextlib.asynccontextmanager
-async def _running(settings: Settings, connection: Connection, prefix: str) -> AsyncIterator[Admin]:
+async def _running(
+    settings: Settings, connection: Connection, prefix: str, streams: StreamLimits
+) -> AsyncIterator[Admin]:
     clock, telemetry, problems = Clock(), Telemetry(), list[str]()
     store = Store(connection, prefix, store_options(settings), clock=clock)
     context = AdminContext(
@@ -127,6 +134,7 @@ async def _running(settings: Settings, connection: Connection, prefix: str) -> A
         clock=clock,
         server="valkey under test",
         listening=settings.http.listen,
+        stream_limits=streams,
     )
     async with serve_admin(context, settings.admin) as addresses:
         yield Admin(f"http://{addresses[0]}", addresses, context, clock, problems, telemetry, store.scripts)

@@ -24,6 +24,8 @@ from tests.app.conftest import StartTracker
 from tests.waiting import eventually, until
 from tracker.app import web_processes
 from tracker.app.web_processes import (
+    MAX_UNANSWERED,
+    MODULE,
     WebProcessPool,
     WorkerConfig,
     decode_snapshot,
@@ -230,9 +232,7 @@ async def test_counts_outlive_their_process(redis_url: str, prefix: str) -> None
 
 
 @pytest.mark.slow
-async def test_an_unresponsive_process_is_replaced(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_an_unresponsive_process_is_replaced(redis_url: str, prefix: str) -> None:
     """A stopped process keeps its sockets, and the connections that it accepted wait."""
     settings = settings_on(redis_url)
     settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
@@ -242,29 +242,24 @@ async def test_an_unresponsive_process_is_replaced(
         async with open_web_processes(config, listeners, tuple) as pool:
             (pid,) = pool.pids
             os.kill(pid, signal.SIGSTOP)
-            monkeypatch.setattr(web_processes, "MAX_UNANSWERED", 3)
+            pool.max_unanswered = 3
             await eventually(lambda: pid not in pool.pids)
-            monkeypatch.undo()  # on a busy machine a new one takes longer to reply
+            pool.max_unanswered = MAX_UNANSWERED  # on a busy machine a new one takes longer to reply
             await eventually(lambda: pool.alive == 1)
     finally:
         listeners[0].close()
 
 
-async def test_a_process_that_ends_before_its_configuration_is_a_startup_error(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
-    monkeypatch.setattr(web_processes, "_MODULE", "tracker.nothing")
+async def test_a_process_that_ends_before_its_configuration_is_a_startup_error() -> None:
     config = WorkerConfig(settings_on("unix:///missing"), "", b"x" * 10_000_000, ())
-    pool = WebProcessPool(config, [], tuple)
+    pool = WebProcessPool(config, [], tuple, module="tracker.nothing")
     with pytest.raises(StartupError, match="a web process ended with"):
         await pool.start()
     assert pool.pids == []
 
 
 @pytest.mark.slow
-async def test_other_processes_serve_while_one_cannot_be_restarted(
-    redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_other_processes_serve_while_one_cannot_be_restarted(redis_url: str, prefix: str) -> None:
     """For example during an upgrade, when files of the package are missing for a moment."""
     settings = settings_on(redis_url, workers=2)
     settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
@@ -273,13 +268,14 @@ async def test_other_processes_serve_while_one_cannot_be_restarted(
     try:
         async with open_web_processes(config, listeners, tuple) as pool:
             victim, other = pool.pids
-            with monkeypatch.context() as patch, structlog.testing.capture_logs() as logs:
-                patch.setattr(web_processes, "_MODULE", "tracker.nothing")
+            with structlog.testing.capture_logs() as logs:
+                pool.module = "tracker.nothing"
                 os.kill(victim, signal.SIGKILL)
                 await eventually(
                     lambda: any("cannot restart a web process" in line["event"] for line in logs)
                 )
                 assert pool.pids == [other]
+            pool.module = MODULE
             await eventually(lambda: pool.alive == 2)
     finally:
         listeners[0].close()

@@ -10,6 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator
 from contextlib import asynccontextmanager, contextmanager
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -221,13 +222,12 @@ async def test_the_memory_of_the_data_is_limited(directory: Path) -> None:
             assert int((await client.config_get("maxmemory"))["maxmemory"] or 0) == megabytes * 2**20
 
 
-async def test_the_limit_grows_with_the_data(directory: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_the_limit_grows_with_the_data(directory: Path) -> None:
     """A store larger than its share at the start still accepts joins."""
-    monkeypatch.setattr("tracker.valkey.memory_limit.MIN_BYTES", 2**20)
-    monkeypatch.setattr("tracker.valkey.memory_limit.SHARE", 1e-9)
+    small = partial(default_limit, usable=0, min_bytes=2**20)
     async with EmbeddedValkey(directory, max_memory_mb=0) as server, client_of(server) as client:
         await client.set("key", b"x" * 20_000_000)
-    async with EmbeddedValkey(directory) as server, client_of(server) as client:
+    async with EmbeddedValkey(directory, memory_limit=small) as server, client_of(server) as client:
         limit = int((await client.config_get("maxmemory"))["maxmemory"] or 0)
         assert 25_000_000 <= limit < 40_000_000
         await client.set("another", b"x" * 1_000_000)

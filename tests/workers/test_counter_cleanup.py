@@ -15,7 +15,6 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS, RETAINED, oldest_retained, start_of
 from tracker.store.swarms.rules import SwarmRules
-from tracker.workers import counter_cleanup
 from tracker.workers.counter_cleanup import CounterCleaner, due_precisions
 
 DAY = 86400
@@ -187,17 +186,14 @@ async def test_counts_during_a_cleanup_are_kept(store: Store) -> None:
     assert await known(store) == await with_slices(store)
 
 
-async def test_a_cleanup_may_be_cancelled_between_pages(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_a_cleanup_may_be_cancelled_between_pages(store: Store) -> None:
     """C6: at any page, and another cleanup continues."""
-    monkeypatch.setattr(counter_cleanup, "_PAGE", 2)
     names = [f"n{number}" for number in range(9)]
     for turns in range(0, 200, 13):
         store.counters.count(*names, at=AT_ONCE - 10**8)
         store.counters.count("kept")
         await store.counters.flush()
-        work = asyncio.Task(CounterCleaner(store.counters, store.clock).clean_once())
+        work = asyncio.Task(CounterCleaner(store.counters, store.clock, page=2).clean_once())
         for _ in range(turns):
             await asyncio.sleep(0)
         work.cancel()

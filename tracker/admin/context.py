@@ -11,6 +11,18 @@ from tracker.store.store import Store
 from tracker.system.torrent_files import TorrentFiles
 
 
+@dataclass(frozen=True, slots=True)
+class StreamLimits:
+    """Limits on the event streams of the dashboard."""
+
+    streams: int = 64
+    """Max open streams; further ones get status 503."""
+    streams_per_token: int = 32
+    """Max open streams of one token, so that it cannot occupy all of them."""
+    identity_seconds: float = 2.0
+    """How often a stream checks that its session or token is still valid."""
+
+
 @dataclass(slots=True)
 class AdminContext:
     """Passed to every part of the admin port.
@@ -32,6 +44,7 @@ class AdminContext:
     server: str
     listening: tuple[str, ...] = ()
     last_reload: Callable[[], LastReload | None] = lambda: None
+    stream_limits: StreamLimits = StreamLimits()
 
     @property
     def torrent_files(self) -> TorrentFiles:

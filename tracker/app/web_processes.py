@@ -43,7 +43,7 @@ _MIN_PAUSE = 0.5
 _MAX_PAUSE = 10.0
 _LENGTH = struct.Struct(">I")
 _MAX_LINE = 1_000_000
-_MODULE = "tracker.app.web_process"
+MODULE = "tracker.app.web_process"
 
 log = structlog.get_logger("tracker")
 
@@ -133,8 +133,8 @@ class WebProcess:
         """Ends the process after requests in flight, within ``seconds``. Its last telemetry is still received."""
         await self.child.stop(seconds)
 
-    async def end_if_unresponsive(self) -> None:
-        if self.unanswered > MAX_UNANSWERED and not self.child.ended.is_set():
+    async def end_if_unresponsive(self, max_unanswered: int) -> None:
+        if self.unanswered > max_unanswered and not self.child.ended.is_set():
             log.error("web process not responding; restarting it", pid=self.child.pid)
             await self.child.stop(0)
 
@@ -145,11 +145,22 @@ class WebProcess:
 
 
 class WebProcessPool:
-    """Starts, monitors and replaces web processes. ``problems`` returns why the tracker is not ready."""
+    """Starts, monitors and replaces web processes. ``problems`` returns why the tracker is not ready.
+
+    ``max_unanswered`` and ``module``, the module that a process runs, apply from the next check or start.
+    """
 
     def __init__(
-        self, config: WorkerConfig, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
+        self,
+        config: WorkerConfig,
+        listeners: Sequence[Listener],
+        problems: Callable[[], Sequence[str]],
+        *,
+        max_unanswered: int = MAX_UNANSWERED,
+        module: str = MODULE,
     ) -> None:
+        self.max_unanswered = max_unanswered
+        self.module = module
         self._config = config
         self._sockets = [listener.socket for listener in listeners]
         self._stop_seconds = STOP_SECONDS + config.settings.http.stop_delay_seconds
@@ -184,7 +195,7 @@ class WebProcessPool:
         ours, theirs = socket.socketpair()
         try:
             # -P: imports nothing from the working directory, which others may be able to write to.
-            command = (sys.executable, "-P", "-m", _MODULE, str(theirs.fileno()))
+            command = (sys.executable, "-P", "-m", self.module, str(theirs.fileno()))
             child = await start_child_process(
                 command, logs.write_rendered, inherit=theirs.fileno(), environment=_environment()
             )
@@ -259,7 +270,7 @@ class WebProcessPool:
             problems = self._problems()
             for process in list(self._running):
                 process.notify(problems)
-                await process.end_if_unresponsive()
+                await process.end_if_unresponsive(self.max_unanswered)
             await asyncio.sleep(STATUS_SECONDS)
 
     async def stop(self) -> None:

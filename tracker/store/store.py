@@ -113,7 +113,7 @@ class Store:
             clock,
             adoption=self.adoption,
             reindex_hit_and_runs=self.users.reindex_hit_and_runs,
-            flush_uniques=self.unique_users.flush,
+            flush_unique_users=self.unique_users.flush,
         )
 
     async def load_secret(self) -> bytes:

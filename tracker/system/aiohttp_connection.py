@@ -18,18 +18,17 @@ from aiohttp.http_exceptions import HttpProcessingError
 from aiohttp.streams import EMPTY_PAYLOAD, StreamReader
 from aiohttp.web_protocol import RequestHandler, RequestPayloadError
 
-LINGER_SECONDS = 1.0
-"""How long the unread rest of a request body is discarded before the connection is closed."""
-
 
 @dataclass(frozen=True, slots=True)
 class ConnectionLimits:
-    """``idle_seconds`` applies between two requests, and to a client that does not read its reply."""
+    """``idle_seconds`` applies between two requests, and to a client that does not read its reply. The unread rest of a
+    request body is discarded for ``linger_seconds`` before the connection is closed."""
 
     max_line_bytes: int
     max_header_bytes: int
     max_headers: int
     idle_seconds: float
+    linger_seconds: float = 1.0
 
 
 class GuardedConnection(RequestHandler):
@@ -143,7 +142,7 @@ class GuardedServer(web.Server):
             max_line_size=limits.max_line_bytes,
             max_field_size=limits.max_header_bytes,
             max_headers=limits.max_headers,
-            lingering_time=LINGER_SECONDS,
+            lingering_time=limits.linger_seconds,
             auto_decompress=False,  # neither port takes compressed bodies, and a small body stays small
             **options,
         )

@@ -52,6 +52,7 @@ class Listener:
     address: str
     path: Path | None = None
     inode: tuple[int, int] | None = None
+    backlog: int = BACKLOG
 
     @property
     def is_unix(self) -> bool:
@@ -61,7 +62,7 @@ class Listener:
     def queue(self) -> tuple[int, int]:
         """Length and limit of the accept queue; length 0 if the system does not report it."""
         if self.is_unix or _TCP_INFO is None or sys.platform != "linux":
-            return 0, BACKLOG
+            return 0, self.backlog
         length, limit = _QUEUE.unpack(self.socket.getsockopt(socket.IPPROTO_TCP, _TCP_INFO, _QUEUE.size))
         return length, limit
 
@@ -77,7 +78,7 @@ class Listener:
         The socket still listens then and can be used again; the file of a unix socket stays.
         """
         loop, sock = asyncio.get_running_loop(), self.socket.dup()
-        options: Mapping[str, Any] = {"sock": sock, "backlog": BACKLOG, "start_serving": False}
+        options: Mapping[str, Any] = {"sock": sock, "backlog": self.backlog, "start_serving": False}
         if self.is_unix:
             accepting = await loop.create_unix_server(server, **options, **_KEEP_FILE)
         else:
@@ -96,7 +97,7 @@ class Listener:
             self.path.unlink(missing_ok=True)
 
 
-async def open_listeners(listen: Sequence[str]) -> list[Listener]:
+async def open_listeners(listen: Sequence[str], backlog: int = BACKLOG) -> list[Listener]:
     """Opens all addresses (``host:port``, ``[ipv6]:port``, ``unix:/path``), or raises StartupError and opens none.
 
     On a system without IPv6, IPv6 addresses are skipped with a warning, as long as one address works.
@@ -104,7 +105,7 @@ async def open_listeners(listen: Sequence[str]) -> list[Listener]:
     listeners: list[Listener] = []
     try:
         for text in listen:
-            listeners += await _open(text)
+            listeners += await _open(text, backlog)
         if not listeners:
             raise StartupError(
                 f"cannot listen on {', '.join(listen) or 'no address'}: configure a usable address"
@@ -116,10 +117,10 @@ async def open_listeners(listen: Sequence[str]) -> list[Listener]:
     return listeners
 
 
-async def _open(text: str) -> list[Listener]:
+async def _open(text: str, backlog: int) -> list[Listener]:
     try:
         if text.startswith("unix:"):
-            return [_open_unix(Path(text.removeprefix("unix:")))]
+            return [_open_unix(Path(text.removeprefix("unix:")), backlog)]
         host, port = split_address(text)
         found = await asyncio.get_running_loop().getaddrinfo(
             host, port, type=socket.SOCK_STREAM, flags=socket.AI_PASSIVE
@@ -127,14 +128,14 @@ async def _open(text: str) -> list[Listener]:
         return [
             listener
             for family, address in dict.fromkeys((item[0], item[4]) for item in found)
-            if (listener := _open_tcp(text, family, address)) is not None
+            if (listener := _open_tcp(text, family, address, backlog)) is not None
         ]
     except OSError as error:
         reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
         raise StartupError(f"cannot listen on {text}: {reason}") from None
 
 
-def _open_tcp(text: str, family: int, address: Any) -> Listener | None:
+def _open_tcp(text: str, family: int, address: Any, backlog: int) -> Listener | None:
     """A listening TCP socket; None for an IPv6 address on a system without IPv6."""
     try:
         sock = socket.socket(family, socket.SOCK_STREAM)
@@ -142,7 +143,7 @@ def _open_tcp(text: str, family: int, address: Any) -> Listener | None:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             if family == socket.AF_INET6:
                 sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-            return _listening(sock, address)
+            return _listening(sock, address, backlog)
         except BaseException:
             sock.close()
             raise
@@ -153,12 +154,12 @@ def _open_tcp(text: str, family: int, address: Any) -> Listener | None:
         return None
 
 
-def _listening(sock: socket.socket, address: Any) -> Listener:
+def _listening(sock: socket.socket, address: Any, backlog: int) -> Listener:
     sock.bind(address)
-    sock.listen(BACKLOG)
+    sock.listen(backlog)
     sock.setblocking(False)
     host, port = sock.getsockname()[:2]
-    return Listener(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    return Listener(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", backlog=backlog)
 
 
 def _lacks_ipv6(error: OSError, family: int, host: str) -> bool:
@@ -167,15 +168,15 @@ def _lacks_ipv6(error: OSError, family: int, host: str) -> bool:
     return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere
 
 
-def _open_unix(path: Path) -> Listener:
+def _open_unix(path: Path, backlog: int) -> Listener:
     _remove_stale(path)
     sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         sock.bind(str(path))
         path.chmod(UNIX_MODE)  # before listen(), so nobody connects with the default mode
-        sock.listen(BACKLOG)
+        sock.listen(backlog)
         sock.setblocking(False)
-        return Listener(sock, f"unix:{path}", path, _inode(path))
+        return Listener(sock, f"unix:{path}", path, _inode(path), backlog)
     except BaseException:
         sock.close()
         raise

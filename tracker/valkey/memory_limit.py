@@ -12,9 +12,10 @@ _UNLIMITED = 1 << 60
 """Version 1 of cgroups reports no limit as a number near 2**63."""
 
 
-def default_limit(used: int, usable: int) -> int:
-    """In bytes. ``used``: by the data now; ``usable``: the maximum for this process."""
-    return max(int(usable * SHARE), MIN_BYTES, int(used * GROWTH))
+def default_limit(used: int, usable: int | None = None, min_bytes: int = MIN_BYTES) -> int:
+    """In bytes. ``used``: by the data now; ``usable``: the maximum for this process, None: usable_memory()."""
+    usable = usable_memory() if usable is None else usable
+    return max(int(usable * SHARE), min_bytes, int(used * GROWTH))
 
 
 def usable_memory(root: Path = Path("/")) -> int:

@@ -35,7 +35,7 @@ from tracker.system.child_process import HAS_PARENT_DEATH_SIGNAL, ChildProcess, 
 from tracker.system.logs import mask
 from tracker.valkey.allocator import server_environment, server_options
 from tracker.valkey.data_directory import DataDirectory
-from tracker.valkey.memory_limit import default_limit, usable_memory
+from tracker.valkey.memory_limit import default_limit
 
 STOP_SECONDS = 7.0
 """Time for the server to write its last data; the tracker has 10 s in total."""
@@ -59,7 +59,7 @@ _INFO_FIELD = re.compile(rb"^(\w+):([0-9]{1,19})\r?$", re.MULTILINE)
 class EmbeddedValkey:
     """A valkey-server with its data in ``directory``, as an async context manager. ``url`` is its address for redis-py.
 
-    ``max_memory_mb`` limits its data; 0: no limit, None: the limit of memory_limit.py. Entering raises StartupError,
+    ``max_memory_mb`` limits its data; 0: no limit, None: ``memory_limit(used bytes)``. Entering raises StartupError,
     with one line for the operator, if there is no binary for this system, if the directory is unusable or in use, or if
     the server cannot load its data (its last output is quoted). Loading has no time limit; a log line reports it every
     5 s.
@@ -71,12 +71,14 @@ class EmbeddedValkey:
         log: FilteringBoundLogger | None = None,
         *,
         max_memory_mb: int | None = None,
+        memory_limit: Callable[[int], int] = default_limit,
         stop_seconds: float = STOP_SECONDS,
         supervised: bool = not HAS_PARENT_DEATH_SIGNAL,
     ) -> None:
         self._log: FilteringBoundLogger = structlog.get_logger("tracker.valkey") if log is None else log
         self._data = DataDirectory(directory, self._log)
         self._max_memory_mb = max_memory_mb
+        self._memory_limit = memory_limit
         self._stop_seconds = stop_seconds
         self._supervised = supervised
         self._socket: Path | None = None
@@ -252,7 +254,7 @@ class EmbeddedValkey:
         limit, used = int(memory.get(b"maxmemory", 0)), int(memory.get(b"used_memory", 0))
         if self._max_memory_mb is None and limit:
             return limit
-        limit = default_limit(used, usable_memory())
+        limit = self._memory_limit(used)
         if self._max_memory_mb is not None:
             limit = self._max_memory_mb * 2**20
         if await _send(self._socket, b"CONFIG SET maxmemory %d" % limit) != b"+OK\r\n":

@@ -12,7 +12,8 @@ from tracker.store.stats.counters import Counters
 from tracker.store.stats.slices import PRECISIONS
 
 EVERY_SECONDS = 60
-_PAGE = 20
+PAGE = 20
+"""Counters in one script call."""
 _VISITS_PER_SLICE = 5
 """More than one, so that a missed run does not matter."""
 
@@ -28,9 +29,10 @@ def due_precisions(now: float) -> list[int]:
 class CounterCleaner:
     """``clock`` gives epoch seconds."""
 
-    def __init__(self, counters: Counters, clock: Callable[[], float]) -> None:
+    def __init__(self, counters: Counters, clock: Callable[[], float], page: int = PAGE) -> None:
         self._counters = counters
         self._clock = clock
+        self._page = page
 
     async def clean_once(self) -> int:
         """Removes expired slices; returns their number. Call this once a minute.
@@ -40,7 +42,7 @@ class CounterCleaner:
         """
         removed = entries = 0
         for precision in due_precisions(self._clock()):
-            async for page in self._counters.clean(precision, _PAGE):
+            async for page in self._counters.clean(precision, self._page):
                 removed += page.slices
                 entries += page.entries
                 if page.wrong:

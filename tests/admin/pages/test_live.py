@@ -7,12 +7,11 @@ from typing import Any
 
 import aiohttp
 import orjson
-import pytest
 
-from tests.admin.conftest import PATIENCE, Admin
+from tests.admin.conftest import PATIENCE, Admin, Serve
 from tests.waiting import eventually
+from tracker.admin.context import StreamLimits
 from tracker.admin.http.connections import Limits
-from tracker.admin.pages import live
 from tracker.admin.pages.live import LatestReading
 from tracker.admin.server import serve_admin
 
@@ -68,10 +67,8 @@ async def test_live_updates_follow_the_store(admin: Admin) -> None:
         assert data["problems"] == ["the sweep is behind"]
 
 
-async def test_a_revoked_token_ends_the_stream_of_its_browser(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "IDENTITY_SECONDS", 0.0)
+async def test_a_revoked_token_ends_the_stream_of_its_browser(serve: Serve) -> None:
+    admin = await serve(streams=StreamLimits(identity_seconds=0))
     async with admin.browser() as browser, listening(browser) as stream:
         await stream.until("figures")
         await admin.store.tokens.revoke("test full")
@@ -99,8 +96,8 @@ async def test_streams_end_when_the_port_closes(admin: Admin) -> None:
         await stack.aclose()
 
 
-async def test_the_number_of_open_streams_is_limited(admin: Admin, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(live, "MAX_STREAMS", 1)
+async def test_the_number_of_open_streams_is_limited(serve: Serve) -> None:
+    admin = await serve(streams=StreamLimits(streams=1))
     async with admin.browser() as browser:
         async with listening(browser) as stream:
             await stream.until("figures")
@@ -115,10 +112,8 @@ async def test_the_number_of_open_streams_is_limited(admin: Admin, monkeypatch: 
         await eventually(is_open)  # the tracker detects a closed connection at its next write
 
 
-async def test_the_number_of_streams_per_token_is_limited(
-    admin: Admin, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(live, "MAX_STREAMS_PER_TOKEN", 1)
+async def test_the_number_of_streams_per_token_is_limited(serve: Serve) -> None:
+    admin = await serve(streams=StreamLimits(streams_per_token=1))
     async with admin.browser("read") as reader, admin.browser("full") as browser:
         async with listening(reader) as stream:
             await stream.until("figures")

@@ -14,9 +14,10 @@ from tests.raw_http import Client, connect
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeFile, ScrapeReply
 from tracker.errors import ClientError
 from tracker.frontends.http.connection_table import ConnectionTable
-from tracker.frontends.http.server import serve_http
+from tracker.frontends.http.server import Timing, serve_http
 from tracker.settings.model import AnnounceSettings, HttpSettings, Settings, TorrentSettings
 from tracker.settings.reload import LiveSettings
+from tracker.system.listeners import open_listeners
 from tracker.wire.endpoint import format_address
 
 INFO_HASH = bytes(range(20))
@@ -133,6 +134,8 @@ async def serving(
     tracker: RecordingTracker,
     announce: AnnounceSettings | None = None,
     bounds: Mapping[str, Any] | None = None,
+    timing: Timing | None = None,
+    backlog: int | None = None,
     **http: Any,
 ) -> AsyncIterator[str]:
     """A front end on a free loopback port, or on ``listen``; yields its first address.
@@ -145,8 +148,14 @@ async def serving(
         torrents=TorrentSettings(max_scrape=400),
     )
     connections = ConnectionTable(settings.http, tracker.refused, **(bounds or {}))
+    listeners = await open_listeners(settings.http.listen, backlog) if backlog else None
     async with serve_http(
-        tracker, LiveSettings(settings), fast_path=fast_path, connections=connections
+        tracker,
+        LiveSettings(settings),
+        listeners=listeners,
+        fast_path=fast_path,
+        connections=connections,
+        timing=timing or Timing(),
     ) as addresses:
         yield addresses[0]
 
@@ -156,8 +165,9 @@ async def talking(
     tracker: RecordingTracker,
     announce: AnnounceSettings | None = None,
     bounds: Mapping[str, Any] | None = None,
+    timing: Timing | None = None,
     **http: Any,
 ) -> AsyncIterator[Client]:
     """A front end with one client."""
-    async with serving(tracker, announce, bounds, **http) as address, connect(address) as client:
+    async with serving(tracker, announce, bounds, timing, **http) as address, connect(address) as client:
         yield client

@@ -4,27 +4,26 @@ import asyncio
 import contextlib
 import socket
 from collections.abc import Callable
+from functools import partial
 
 import pytest
 
+from tests.frontends.http import harness
 from tests.frontends.http.conftest import Logs
-from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops, serving
+from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
 from tests.raw_http import PATIENCE, connect, request
 from tracker.errors import Busy
 from tracker.frontends.http import accept_queue
 from tracker.frontends.http.accept_queue import SHED
-from tracker.system import listeners
+from tracker.frontends.http.server import Timing
 from tracker.system.listeners import Listener, open_listeners
 
 CONNECTIONS, BACKLOG = 40, 40
 MAX_LENGTH, SHED_LENGTH = int(accept_queue.MAX_FILL * BACKLOG), int(accept_queue.SHED_FILL * BACKLOG)
 
 
-@pytest.fixture(autouse=True)
-def small(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(listeners, "BACKLOG", BACKLOG)
-    monkeypatch.setattr(accept_queue, "_CHECK_SECONDS", 0.0)
-    monkeypatch.setattr(accept_queue, "_PAUSES", 0)
+EAGER = Timing(check_seconds=0, pause_factor=0)
+serving = partial(harness.serving, timing=EAGER, backlog=BACKLOG)
 
 
 def _open_connections(address: str, number: int = CONNECTIONS) -> list[socket.socket]:
@@ -66,13 +65,11 @@ async def test_a_long_accept_queue_is_shed_and_the_rest_is_served(logs: Logs) ->
 
 
 @on_loops("uvloop")
-async def test_shedding_pauses_so_that_accepted_connections_are_served(
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+async def test_shedding_pauses_so_that_accepted_connections_are_served() -> None:
     """For a while after shedding no connection is closed, and the accepted ones are served."""
-    monkeypatch.setattr(accept_queue, "_PAUSES", 1_000_000)
     tracker = RecordingTracker()
-    async with serving(tracker) as address:
+    patient = Timing(check_seconds=0, pause_factor=1_000_000)
+    async with serving(tracker, timing=patient) as address:
         first = [await _first_bytes(sock) for sock in _open_connections(address)]
         assert first.count(b"")
         assert all([await _first_bytes(sock) for sock in _open_connections(address)])
@@ -87,7 +84,7 @@ async def test_several_processes_shed_no_more_than_one_would() -> None:
             others.append(listener.socket.accept()[0])
         return False
 
-    (listener,) = await open_listeners(["127.0.0.1:0"])
+    (listener,) = await open_listeners(["127.0.0.1:0"], BACKLOG)
     queue = accept_queue.AcceptQueue([listener], asyncio.Protocol, shed.append, accept_one_elsewhere)
     await queue.open()
     opened = _open_connections(listener.address)

@@ -14,12 +14,12 @@ from tests.raw_http import PATIENCE, connect, request
 from tests.waiting import eventually, loop_turns
 from tracker.bittorrent import Address, Announce, AnnounceReply
 from tracker.frontends.http import handler as front_end
-from tracker.frontends.http import server
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import MAX_HEADERS
+from tracker.frontends.http.server import Timing
 from tracker.settings.model import HttpSettings, Settings
 from tracker.settings.reload import LiveSettings
 
@@ -257,12 +257,11 @@ async def test_stop_answers_requests_in_flight_and_closes_idle_connections(logs:
 
 
 @on_loops()
-async def test_stop_waits_for_a_bounded_time(monkeypatch: pytest.MonkeyPatch, logs: Logs) -> None:
-    monkeypatch.setattr(server, "DRAIN_SECONDS", 0.02)
+async def test_stop_waits_for_a_bounded_time(logs: Logs) -> None:
     tracker = RecordingTracker()
     tracker.may_answer.clear()
     async with contextlib.AsyncExitStack() as stack:
-        async with serving(tracker) as address:
+        async with serving(tracker, timing=Timing(drain_seconds=0.02)) as address:
             client = await stack.enter_async_context(connect(address))
             client.send(request(ANNOUNCE))
             await arrived(tracker, 1)

@@ -19,8 +19,8 @@ from tests.frontends.http.harness import (
 from tests.raw_http import connect, request
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends.http.handler import Route, find_route
+from tracker.frontends.http.server import Timing
 from tracker.settings.model import AnnounceSettings
-from tracker.system import aiohttp_connection
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 
@@ -192,13 +192,10 @@ async def test_head_does_not_announce() -> None:
 
 @on_loops()
 @pytest.mark.parametrize("method", ["POST", "PUT", "DELETE", "OPTIONS", "TRACE", "PATCH", "CONNECT"])
-async def test_other_methods_are_refused_and_their_bodies_left_unread(
-    method: str, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
+async def test_other_methods_are_refused_and_their_bodies_left_unread(method: str) -> None:
     tracker = RecordingTracker()
     target = "tracker.test:80" if method == "CONNECT" else ANNOUNCE
-    async with talking(tracker) as client:
+    async with talking(tracker, timing=Timing(linger_seconds=0.02)) as client:
         client.send(request(target, "Content-Length: 1000000000", "Content-Encoding: gzip", method=method))
         client.send(b"not gzip" * 10_000)
         assert (await client.receive()).failure == "announce and scrape are GET requests"
@@ -250,10 +247,9 @@ async def test_requests_that_aiohttp_refuses_get_a_failure(raw: bytes, hint: str
 
 
 @on_loops("uvloop")
-async def test_broken_bodies_of_get_requests_do_no_harm(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
+async def test_broken_bodies_of_get_requests_do_no_harm() -> None:
     tracker = RecordingTracker()
-    async with serving(tracker) as address:
+    async with serving(tracker, timing=Timing(linger_seconds=0.02)) as address:
         for header, body in (
             ("Transfer-Encoding: chunked", b"nonsense\r\n"),
             ("Content-Length: 9", b"short"),
@@ -269,9 +265,8 @@ async def test_broken_bodies_of_get_requests_do_no_harm(monkeypatch: pytest.Monk
 
 
 @on_loops()
-async def test_a_malformed_body_after_the_answer_logs_no_error(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(aiohttp_connection, "LINGER_SECONDS", 0.02)
-    async with talking(RecordingTracker()) as client:
+async def test_a_malformed_body_after_the_answer_logs_no_error() -> None:
+    async with talking(RecordingTracker(), timing=Timing(linger_seconds=0.02)) as client:
         response = await client.get(ANNOUNCE, "Transfer-Encoding: chunked")
         assert response.reply[b"peers"] == b""
         client.send(b"nonsense\r\n")

@@ -4,8 +4,7 @@ import socket
 
 import pytest
 
-from loadtest.bench import rush
-from loadtest.bench.rush import Rush
+from loadtest.bench.rush import TIMEOUT_SECONDS, Rush
 from loadtest.servers import free_port
 
 pytestmark = pytest.mark.serial  # it measures rates
@@ -28,17 +27,17 @@ def test_what_is_due_is_sent_and_answered(port: int, keep_alive: bool, header: b
     assert 0 < found["answered_ms"]["p50"] <= found["answered_ms"]["worst"]
 
 
-def _run(port: int) -> dict[str, float]:
-    load = Rush(port, [b"GET / HTTP/1.1\r\n\r\n"], keep_alive=True, connections=4)
+def _run(port: int, timeout_seconds: float = TIMEOUT_SECONDS) -> dict[str, float]:
+    requests = [b"GET / HTTP/1.1\r\n\r\n"]
+    load = Rush(port, requests, keep_alive=True, connections=4, timeout_seconds=timeout_seconds)
     load.run(RATE, SECONDS)
     load.close()
     return load.summary()
 
 
-def test_clients_without_an_answer_give_up(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(rush, "TIMEOUT_SECONDS", 10.0 * SECONDS)
+def test_clients_without_an_answer_give_up() -> None:
     with socket.create_server(("127.0.0.1", 0)) as silent:
-        found = _run(silent.getsockname()[1])
+        found = _run(silent.getsockname()[1], timeout_seconds=10 * SECONDS)
     assert (found["sent"], found["answered"], found["gave_up"]) == (4, 0, 4)
     assert found["unsent"] > 0, "due, and all clients wait"
 

@@ -7,9 +7,8 @@ from typing import Any
 import pytest
 
 from tests.store.harness import Store
-from tracker.errors import ClientError
-from tracker.store.access import tokens as module
-from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, Session, Token
+from tracker.errors import ClientError, Conflict
+from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, Session, Token, Tokens
 
 
 async def link(store: Store) -> tuple[Session, str] | None:
@@ -93,11 +92,11 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
         await store.tokens.revoke("nobody")
 
 
-async def test_the_number_of_tokens_is_bounded(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(module, "MAX_TOKENS", 2)
+async def test_the_number_of_tokens_is_bounded(store: Store) -> None:
+    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_tokens=2)
     await store.tokens.create("1", "read")
     await store.tokens.create("2", "read")
-    with pytest.raises(ClientError, match="too many"):
+    with pytest.raises(Conflict, match="too many"):
         await store.tokens.create("3", "read")
 
 
@@ -210,9 +209,9 @@ async def test_expired_entries_leave_the_store(store: Store) -> None:
 
 
 async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
+    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_sessions=3)
     opened = []
     for _ in range(5):
         store.clock.now += 1
@@ -222,9 +221,9 @@ async def test_beyond_the_maximum_the_session_that_expires_first_is_closed(
 
 
 async def test_repeated_sign_ins_close_no_session_of_another_token(
-    store: Store, monkeypatch: pytest.MonkeyPatch
+    store: Store,
 ) -> None:
-    monkeypatch.setattr(module, "MAX_SESSIONS", 3)
+    store.tokens = Tokens(store.connection, store.scripts, store.keys, store.clock, max_sessions=3)
     _, text = await store.tokens.create("site", "read")
     first = await link(store)
     opened = [await store.tokens.sign_in_by_token(text, 3600 + number) for number in range(5)]

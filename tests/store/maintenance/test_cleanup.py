@@ -9,8 +9,7 @@ import pytest
 from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_key, update
-from tests.store.maintenance.test_maintenance import cleanup, lively, name_of, reindex
-from tracker.store.maintenance import maintenance
+from tests.store.maintenance.test_maintenance import cleanup, in_pages, lively, name_of, reindex
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS
@@ -295,11 +294,10 @@ async def test_cleanup_may_run_beside_a_running_tracker(store: Store, seed: int)
     await check_invariants(store.redis, store.keys)
 
 
-async def test_cleanup_reports_its_progress(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(maintenance, "PAGE", 10)
+async def test_cleanup_reports_its_progress(store: Store) -> None:
     for number in range(30):
         await store.torrents.add(info_hash(number))
     reports: list[int] = []
-    await store.maintenance.cleanup(True, reports.append)
+    await in_pages(store, 10).cleanup(True, reports.append)
     assert reports == sorted(reports) and len(reports) > 1
     assert reports[-1] >= len(await store.dump())  # SCAN may show a key twice

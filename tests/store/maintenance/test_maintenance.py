@@ -10,8 +10,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
-from tracker.store.maintenance import maintenance
-from tracker.store.maintenance.maintenance import Finding
+from tracker.store.maintenance.maintenance import Finding, Maintenance
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
 from tracker.store.schema.table.matching import row_of
@@ -19,6 +18,20 @@ from tracker.store.schema.table.matching import row_of
 
 async def cleanup(store: Store, *, dry_run: bool = True) -> dict[str, Finding]:
     return {finding.kind: finding for finding in await store.maintenance.cleanup(dry_run)}
+
+
+def in_pages(store: Store, page: int) -> Maintenance:
+    """The maintenance of a store, with so many keys in one SCAN."""
+    return Maintenance(
+        store.connection,
+        store.scripts,
+        store.keys,
+        store.clock,
+        adoption=store.adoption,
+        reindex_hit_and_runs=store.users.reindex_hit_and_runs,
+        flush_unique_users=store.unique_users.flush,
+        page=page,
+    )
 
 
 async def reindex(store: Store) -> dict[str, int]:
@@ -120,11 +133,8 @@ async def test_counters_restart_after_a_wipe(store: Store) -> None:
     assert await cleanup(store) == {}
 
 
-async def test_counters_that_count_during_a_wipe_are_cleaned_later(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
+async def test_counters_that_count_during_a_wipe_are_cleaned_later(store: Store) -> None:
     """A counter that lost its entry in the list of counters would never be cleaned again."""
-    monkeypatch.setattr(maintenance, "PAGE", 1)
 
     async def count() -> None:
         for number in range(10):
@@ -133,7 +143,7 @@ async def test_counters_that_count_during_a_wipe_are_cleaned_later(
         await store.counters.flush()
 
     await count()
-    async for _ in store.maintenance.wipe_statistics():
+    async for _ in in_pages(store, 1).wipe_statistics():
         await count()
     await count()
     assert await cleanup(store) == {}

@@ -8,8 +8,6 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from typing import Any
 
-import pytest
-
 from loadtest import trackers
 from loadtest.servers import Server
 from tests.store.client.proxy import Proxy
@@ -20,7 +18,6 @@ from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
-from tracker.store.swarms import unanswered
 from tracker.store.swarms.codec import PeerUpdate, pack, pack_join_query
 from tracker.store.swarms.swarms import Swarms
 from tracker.store.swarms.unanswered import Unanswered
@@ -128,8 +125,7 @@ async def test_a_join_query_changes_nothing(store: Store) -> None:
     assert await store.dump() == before
 
 
-async def test_the_number_of_remembered_joins_is_bounded(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(unanswered, "MAX_REMEMBERED", 3)
+async def test_the_number_of_remembered_joins_is_bounded() -> None:
     asked: list[list[bytes]] = []
     done = asyncio.Event()
 
@@ -138,7 +134,7 @@ async def test_the_number_of_remembered_joins_is_bounded(monkeypatch: pytest.Mon
         done.set()
         return [[1, b"unknown torrent", b""] for _ in queries]
 
-    lost = Unanswered(ask, _at_once)
+    lost = Unanswered(ask, _at_once, max_remembered=3)
     lost.add([pack(update(peer, "s")) for peer in range(10)], START)
     task = asyncio.Task(lost.run(lambda *_: None))
     async with asyncio.timeout(20):

@@ -12,6 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.torrents import search, torrents
 from tracker.store.torrents.name_index import NAME_CHARACTERS, fold, fold_name
+from tracker.store.torrents.search import Search
 
 WEEK = 604_800
 
@@ -270,20 +271,21 @@ async def test_a_cursor_beyond_the_end_returns_nothing(store: Store) -> None:
 # Large lists
 
 
-async def test_a_page_checks_a_bounded_number_of_names_and_continues(
-    store: Store, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(search, "NAMES_A_CALL", 3)
-    monkeypatch.setattr(search, "NAMES_A_PAGE", 9)
+async def test_a_page_checks_a_bounded_number_of_names_and_continues(store: Store) -> None:
     await register(store, *(f"name {number:02}" for number in range(25)))
     await store.torrents.edit(info_hash(25), {"name": "the last"})
-    cursor, found = await store.torrents.search("last", 5)
-    assert (cursor, found) == ("n9", [])
-    cursor, found = await store.torrents.search("last", 5, cursor)
-    assert (cursor, found) == ("n18", [])
-    cursor, found = await store.torrents.search("last", 5, cursor)
-    assert cursor == "" and [t.name for t in found] == ["the last"]
-    assert len(await names(store, "name", count=4)) == 24
+
+    def search_for(text: str) -> Search:
+        return Search(store.connection, store.scripts, store.keys, text, names_a_call=3, names_a_page=9)
+
+    assert await search_for("last").page(5, "") == ("n9", [])
+    assert await search_for("last").page(5, "n9") == ("n18", [])
+    assert await search_for("last").page(5, "n18") == ("", [info_hash(25)])
+    cursor, found = await search_for("name").page(4, "")
+    while cursor:
+        cursor, more = await search_for("name").page(4, cursor)
+        found += more
+    assert found == [info_hash(number) for number in range(1, 25)]
 
 
 async def test_names_may_change_during_a_search(store: Store) -> None:

@@ -5,7 +5,6 @@ import pytest
 from loadtest.invariants import check_invariants
 from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
 from tracker.errors import ClientError
-from tracker.store.users import hit_and_runs
 from tracker.store.users.hit_and_runs import HitAndRuns
 
 OWED = 500
@@ -223,9 +222,9 @@ async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> N
     await check_invariants(private.redis, private.keys)
 
 
-async def test_a_walk_covers_many_users_and_torrents(private: Store, monkeypatch: pytest.MonkeyPatch) -> None:
+async def test_a_walk_covers_many_users_and_torrents(private: Store) -> None:
     """One page of each at a time; a set of the wrong type stops no other."""
-    monkeypatch.setattr(hit_and_runs, "USERS_PER_CALL", 10)
+    private.hit_and_runs = HitAndRuns(private.connection, private.scripts, private.keys, users_per_call=10)
     for user in range(1000, 1300):
         await private.redis.sadd(private.keys.user_set(user, "hnr"), *range(5000, 5000 + user % 7 + 1))
     await private.redis.sadd(private.keys.user_set(1001, "hnr"), *range(10_000, 10_700))

@@ -28,11 +28,11 @@ class StoreReadings:
         self.values[metric, labels] = value
 
 
-async def read_store(store: Store) -> StoreReadings:
-    """Raises no store errors."""
+async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadings:
+    """Reads for at most ``seconds``. Raises no store errors."""
     readings = StoreReadings()
     try:
-        async with asyncio.timeout(READ_SECONDS):
+        async with asyncio.timeout(seconds):
             for part in (_totals, _sizes, _scores, _jobs, _memory):
                 await _read(part, store, readings)
     except (StoreUnavailable, TimeoutError):

@@ -25,16 +25,11 @@ from tracker.admin.pages.overview_readings import Failures, OverviewReading
 from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import BOUNDS
 
-MAX_STREAMS = 64
-"""Max open streams; further ones get status 503."""
-MAX_STREAMS_PER_TOKEN = 32
-"""Max open streams of one token, so that it cannot occupy all of them."""
 PERIOD_SECONDS = 1.0
 FAILURES_SECONDS = 5.0
 """Interval between reads of failures by reason."""
 QUANTILE_SECONDS = 60
 """The period of the 95th percentile; until it has passed, all announces since the start count."""
-IDENTITY_SECONDS = 2.0
 WRITE_SECONDS = 15.0
 """A browser that reads nothing for this long is disconnected."""
 RECONNECT_MILLISECONDS = 2000
@@ -86,12 +81,13 @@ class Live:
 
     def __init__(self, context: AdminContext, latest_reading: LatestReading) -> None:
         self._context = context
+        self._limits = context.stream_limits
         self._latest_reading = latest_reading
         self._streams: Counter[str] = Counter()
 
     async def handle(self, request: web.Request) -> web.StreamResponse:
-        stopping, name = request.app[STOPPING], request[IDENTITY].name
-        full = self._streams.total() >= MAX_STREAMS or self._streams[name] >= MAX_STREAMS_PER_TOKEN
+        stopping, name, limits = request.app[STOPPING], request[IDENTITY].name, self._limits
+        full = self._streams.total() >= limits.streams or self._streams[name] >= limits.streams_per_token
         if full or stopping.is_set():
             raise Problem(503, detail="too many open event streams", headers={"Retry-After": "5"})
         self._streams[name] += 1
@@ -115,7 +111,7 @@ class Live:
     ) -> None:
         checked = time.monotonic()
         while not stopping.is_set():
-            if time.monotonic() - checked >= IDENTITY_SECONDS:
+            if time.monotonic() - checked >= self._limits.identity_seconds:
                 checked = time.monotonic()
                 if not await _still_signed_in(request):
                     await _send(response, b"event: signed-out\ndata: {}\n\n")

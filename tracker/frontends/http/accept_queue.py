@@ -23,10 +23,12 @@ MAX_FILL, SHED_FILL = 1 / 2, 3 / 8
 """A queue that is fuller than the first is reduced to the second: shares of the size that the system allows."""
 SHED = "turned away"
 """The label that counts connections closed by load shedding."""
-_CHECK_SECONDS, _LOG_SECONDS = 0.002, 60.0
-_PAUSES = 2
+CHECK_SECONDS = 0.002
+"""How often the queues are checked."""
+PAUSE_FACTOR = 2
 """The pause after shedding, in units of its duration, so that it takes no more than a third of the time. The system
 drops connections that arrive meanwhile if the queue is full."""
+_LOG_SECONDS = 60.0
 
 log = structlog.get_logger()
 
@@ -44,11 +46,16 @@ class AcceptQueue:
         connect: Callable[[], asyncio.Protocol],
         on_shed: Callable[[int], None],
         is_exempt: Callable[[Any], bool],
+        *,
+        check_seconds: float = CHECK_SECONDS,
+        pause_factor: float = PAUSE_FACTOR,
     ) -> None:
         self._listeners = listeners
         self._connect = connect
         self._on_shed = on_shed
         self._is_exempt = is_exempt
+        self._check_seconds = check_seconds
+        self._pause_factor = pause_factor
         self._exempt: asyncio.Queue[socket.socket] = asyncio.Queue()
         self._servers: list[asyncio.Server] = []
         self._check_at = self._log_at = 0.0
@@ -98,7 +105,7 @@ class AcceptQueue:
                 if length > MAX_FILL * size:
                     self._shed(listener, length, int(SHED_FILL * size))
             ended = time.monotonic()
-            self._check_at = ended + _CHECK_SECONDS + _PAUSES * (ended - now)
+            self._check_at = ended + self._check_seconds + self._pause_factor * (ended - now)
         return self._connect()
 
     def _shed(self, listener: Listener, length: int, target: int) -> None:

@@ -291,6 +291,8 @@ class Server(GuardedServer):
         handler: Callable[[Request], Awaitable[Answer]],
         rules: Rules,
         table: ConnectionTable,
+        *,
+        linger_seconds: float = 1.0,
         **options: Any,
     ) -> None:
         self.rules = rules
@@ -305,6 +307,7 @@ class Server(GuardedServer):
                 max_header_bytes=http.max_header_bytes,
                 max_headers=MAX_HEADERS,
                 idle_seconds=http.keepalive_seconds,
+                linger_seconds=linger_seconds,
             ),
             tcp_keepalive=False,  # the keep-alive timer is stricter
             **options,

@@ -5,6 +5,7 @@ import contextlib
 import functools
 import logging
 from collections.abc import AsyncIterator, Callable, Sequence
+from dataclasses import dataclass
 from typing import cast
 
 import structlog
@@ -12,12 +13,13 @@ from aiohttp import web
 from aiohttp.abc import AbstractAccessLogger
 
 from tracker.bittorrent import Address
-from tracker.frontends.http.accept_queue import SHED, AcceptQueue
+from tracker.frontends.http.accept_queue import CHECK_SECONDS, PAUSE_FACTOR, SHED, AcceptQueue
 from tracker.frontends.http.aiohttp_messages import Request
 from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler, Problems, Tracker, no_problems
+from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener, open_listeners
@@ -25,10 +27,22 @@ from tracker.wire.endpoint import format_address
 
 _RECEIVE_BYTES, _SEND_BYTES = 32 * 1024, 128 * 1024
 """The socket buffers of a connection. The system's defaults hold megabytes for clients that send and do not read."""
-DRAIN_SECONDS = 7.0
-"""How long requests in flight may take when the front end stops."""
 
 log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class Timing:
+    """How long the front end waits. Tests wait for less."""
+
+    drain_seconds: float = 7.0
+    """For requests in flight when it stops."""
+    linger_seconds: float = 1.0
+    """For the unread rest of a request body."""
+    check_seconds: float = CHECK_SECONDS
+    """Between two checks of the accept queues."""
+    pause_factor: float = PAUSE_FACTOR
+    """After shedding, in units of its duration."""
 
 
 class AccessLog(AbstractAccessLogger):
@@ -56,6 +70,7 @@ async def serve_http(
     show_open: Callable[[Callable[[], float]], None] | None = None,
     fast_path: bool = True,
     connections: ConnectionTable | None = None,
+    timing: Timing = Timing(),
 ) -> AsyncIterator[tuple[str, ...]]:
     """Serves until the block is left; yields the bound addresses, with real ports where 0 was configured.
 
@@ -69,27 +84,26 @@ async def serve_http(
     """
     http = settings.current.http
     handler = HttpHandler(tracker, settings, problems)
-    access = {
-        "access_log": logging.getLogger(__name__) if http.access_log else None,
-        "access_log_class": AccessLog,
-    }
-    if connections is None:
-        connections = ConnectionTable(http, tracker.refused)
-    aiohttp_server = Server(handler.handle, handler.rules, connections, **access)
+    connections = ConnectionTable(http, tracker.refused) if connections is None else connections
+    aiohttp_server = Server(
+        handler.handle,
+        handler.rules,
+        connections,
+        linger_seconds=timing.linger_seconds,
+        access_log=logging.getLogger(__name__) if http.access_log else None,
+        access_log_class=AccessLog,
+    )
     log_requests = log_request if http.access_log else None
     server = FastHttpServer(handler, aiohttp_server, log_requests, fast_path=fast_path)
-
     if show_open is not None:
         show_open(connections.__len__)
-    if listeners is None:
-        listeners = await open_listeners(http.listen)
-    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
-        log.warning("announces over a unix socket are refused until http.trusted_proxies names a proxy")
+    listeners = await open_listeners(http.listen) if listeners is None else listeners
+    _warn_of_refusals(http, listeners)
     async with contextlib.AsyncExitStack() as stack:
         for listener in listeners:
             stack.callback(listener.close)
             listener.limit_buffers(_RECEIVE_BYTES, _SEND_BYTES)
-        stack.push_async_callback(_drain, connections, aiohttp_server)
+        stack.push_async_callback(_drain, connections, aiohttp_server, timing.drain_seconds)
         connections.sweep()
         stack.callback(connections.stop)
         accept_queue = AcceptQueue(
@@ -97,6 +111,8 @@ async def serve_http(
             functools.partial(FastHttpProtocol, server),
             on_shed=lambda number: tracker.refused(SHED, number=number),
             is_exempt=connections.is_exempt,
+            check_seconds=timing.check_seconds,
+            pause_factor=timing.pause_factor,
         )
         await accept_queue.open()
         stack.push_async_callback(accept_queue.shut)
@@ -107,7 +123,12 @@ async def serve_http(
         await asyncio.sleep(http.stop_delay_seconds)
 
 
-async def _drain(connections: ConnectionTable, server: Server) -> None:
-    await connections.drain(DRAIN_SECONDS)
+def _warn_of_refusals(http: HttpSettings, listeners: Sequence[Listener]) -> None:
+    if not http.trusted_proxies and any(listener.is_unix for listener in listeners):
+        log.warning("announces over a unix socket are refused until http.trusted_proxies names a proxy")
+
+
+async def _drain(connections: ConnectionTable, server: Server, seconds: float) -> None:
+    await connections.drain(seconds)
     await server.shutdown(0.5)  # cancels the handlers that are left
     connections.abort_all()

@@ -62,17 +62,26 @@ class Tokens:
     """The tokens, sessions and links under one key prefix. ``clock`` returns epoch seconds."""
 
     def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        clock: Callable[[], float],
+        *,
+        max_tokens: int = MAX_TOKENS,
+        max_sessions: int = MAX_SESSIONS,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
+        self._max_tokens = max_tokens
+        self._max_sessions = max_sessions
 
     async def create(self, name: str, scope: Scope) -> tuple[Token, str]:
         """Creates a token and returns it with its text, which is not stored.
 
-        Raises ClientError if the name is invalid, Conflict if it is taken or if there are MAX_TOKENS already.
+        Raises ClientError if the name is invalid, Conflict if it is taken or if there are too many tokens.
         """
         name = name.strip()
         if not (0 < len(name) <= NAME_LENGTH and name.isprintable()) or _TOKEN_ID.fullmatch(name):
@@ -80,7 +89,7 @@ class Tokens:
         token = Token(secrets.token_hex(6), name, scope, self._now())
         text = f"swk_{token.token_id}_{_new_secret()}"
         done = await self._scripts.add_token(
-            [token.token_id, name, scope, _digest(text), token.created, MAX_TOKENS]
+            [token.token_id, name, scope, _digest(text), token.created, self._max_tokens]
         )
         if done == 0:
             raise Conflict("a token with this name exists")
@@ -175,7 +184,9 @@ class Tokens:
         secret, now = _new_secret(), self._now()
         session = Session(name, scope, _new_secret(), token_id, now + seconds)
         fields = ("name", name, "scope", scope, "csrf", session.csrf, "ends", session.ends)
-        await self._scripts.sign_in([_digest(secret), now, session.ends, MAX_SESSIONS, token_id, *fields])
+        await self._scripts.sign_in(
+            [_digest(secret), now, session.ends, self._max_sessions, token_id, *fields]
+        )
         return session, secret
 
     async def session(self, secret: str) -> Session | None:

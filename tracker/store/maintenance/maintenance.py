@@ -61,8 +61,8 @@ class _Findings(dict[str, Finding]):
 
 
 class Maintenance:
-    """The maintenance of one prefix. ``clock`` gives epoch seconds; ``reindex_hit_and_runs`` and ``flush_uniques``
-    belong to the users and the unique users."""
+    """The maintenance of one prefix. ``clock`` gives epoch seconds; ``reindex_hit_and_runs`` and ``flush_unique_users``
+    belong to the users and the unique users. ``page``: keys in one SCAN."""
 
     def __init__(
         self,
@@ -73,7 +73,8 @@ class Maintenance:
         *,
         adoption: Adoption,
         reindex_hit_and_runs: Callable[[], Awaitable[int]],
-        flush_uniques: Callable[[], AsyncIterator[int]],
+        flush_unique_users: Callable[[], AsyncIterator[int]],
+        page: int = PAGE,
     ) -> None:
         self._connection = connection
         self._scripts = scripts
@@ -82,7 +83,8 @@ class Maintenance:
         self._adoption = adoption
         self._clock = clock
         self._reindex_hit_and_runs = reindex_hit_and_runs
-        self._flush_uniques = flush_uniques
+        self._flush_unique_users = flush_unique_users
+        self._page = page
 
     async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
         """Finds stale keys and entries, the largest kind first, and deletes them unless ``dry_run``.
@@ -113,7 +115,7 @@ class Maintenance:
                 removed += int(await self._connection.command("UNLINK", *map(self._key, stale)))
             yield removed
         if uniques:
-            async for flushed in self._flush_uniques():
+            async for flushed in self._flush_unique_users():
                 yield removed + flushed
 
     async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
@@ -137,7 +139,7 @@ class Maintenance:
     async def _pages(self, progress: Progress = lambda _: None) -> AsyncIterator[dict[str, list[bytes]]]:
         """All keys without the prefix by the pattern of their row, unknown ones under ``""``. A key may come twice;
         one that exists all the time comes at least once."""
-        how = ("MATCH", f"{self._keys.prefix_pattern}*", "COUNT", PAGE)
+        how = ("MATCH", f"{self._keys.prefix_pattern}*", "COUNT", self._page)
         done, cursor = 0, -1
         while cursor:
             after, found = await self._connection.command("SCAN", max(cursor, 0), *how)

@@ -35,7 +35,16 @@ class ClientSoftware:
     """The client software of one prefix. Each object counts as one process: its batches are numbered, and a batch
     sent again after a lost reply counts once."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        *,
+        kept_members: int = KEPT_MEMBERS,
+        max_members: int = MAX_MEMBERS,
+    ) -> None:
+        self._bounds = (kept_members, max_members)
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
@@ -52,7 +61,7 @@ class ClientSoftware:
         failures = {f"{name}: {label}": by for (name, label), by in counts.items() if label}
         until = int(month_start(now, 1 + MONTHS_KEPT).timestamp())
         argv: list[str | bytes | int | float] = [self._process, number, month_of(now), until]
-        argv += [KEPT_MEMBERS, MAX_MEMBERS, len(joins)]
+        argv += [*self._bounds, len(joins)]
         for member, by in (*joins.items(), *failures.items()):
             argv += [member, by]
         wrong = int(await self._scripts.software(argv))

@@ -18,7 +18,8 @@ from tracker.store.stats.months import ALL_TIME
 
 LEASE_SECONDS = 15
 _SCAN = 1000
-_CALL = 100
+MAX_BATCH = 100
+"""Renames in one script call."""
 _DONE = b"2"
 _OLD_PLACE = r"[A-Z]{2}/(?:[^./\s]+/)?[^./\s]+"
 _OLD = re.compile(
@@ -50,11 +51,14 @@ class PlaceNameMigration:
         scripts: Scripts,
         keys: Keys,
         country_names: Mapping[str, str] = MappingProxyType({}),
+        *,
+        max_batch: int = MAX_BATCH,
     ) -> None:
         self._connection = connection
         self._rename = scripts.rename_unique
         self._keys = keys
         self.country_names = country_names
+        self._max_batch = max_batch
 
     async def needed(self) -> bool:
         """Returns whether earlier names may exist.
@@ -82,8 +86,8 @@ class PlaceNameMigration:
         # Leaderboards last: the rename of a counter also moves its entry.
         for steps in (self._key_renames, self._board_renames):
             async for renames in steps():
-                for first in range(0, len(renames), _CALL):
-                    parts = [part for each in renames[first : first + _CALL] for part in each]
+                for first in range(0, len(renames), self._max_batch):
+                    parts = [part for each in renames[first : first + self._max_batch] for part in each]
                     left += int(await self._rename(parts))
                 await self._connection.command("EXPIRE", self._keys.unique_renaming(), LEASE_SECONDS)
         await self._connection.command("SET", self._keys.unique_names(), _DONE)

@@ -31,10 +31,13 @@ class Series:
     """The reading half of Counters. ``clock`` returns epoch seconds. Methods raise StoreUnavailable and
     redis.exceptions.RedisError."""
 
-    def __init__(self, connection: Connection, keys: Keys, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, connection: Connection, keys: Keys, clock: Callable[[], float], *, page: int = _PAGE
+    ) -> None:
         self._connection = connection
         self._keys = keys
         self._clock = clock
+        self._page = page
 
     async def totals(self) -> dict[str, int]:
         """The global totals of all time; 0 for a value of another type."""
@@ -108,8 +111,8 @@ class Series:
         names: set[str] = set()
         after: bytes = b"-"
         while True:
-            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, _PAGE)
+            page = await self._connection.command("ZRANGEBYLEX", key, after, "+", "LIMIT", 0, self._page)
             names.update(entry.partition(b":")[2].decode("utf-8", "replace") for entry in page)
-            if len(page) < _PAGE:
+            if len(page) < self._page:
                 return sorted(name for name in names if fnmatch.fnmatchcase(name, pattern))
             after = b"(" + page[-1]

@@ -28,16 +28,18 @@ OnJoin = Callable[[InfoHash, PeerId, Address], None]
 
 
 class Unanswered:
-    """``send`` sends join queries to announce.lua and returns its replies; ``until_back`` waits until the store
-    answers."""
+    """``send`` sends join queries to announce.lua and returns its replies; ``until_connected`` waits until the
+    store answers."""
 
     def __init__(
         self,
         send: Callable[[list[bytes]], Awaitable[list[Any]]],
-        until_back: Callable[[], Awaitable[None]],
+        until_connected: Callable[[], Awaitable[None]],
+        max_remembered: int = MAX_REMEMBERED,
     ) -> None:
         self._send = send
-        self._until_back = until_back
+        self._until_connected = until_connected
+        self._max_remembered = max_remembered
         self._queries: dict[bytes, None] = {}
         self._added = asyncio.Event()
 
@@ -46,7 +48,7 @@ class Unanswered:
         for packed in announces:
             if query := pack_join_query(packed, now):
                 self._queries[query] = None
-        if excess := max(0, len(self._queries) - MAX_REMEMBERED):
+        if excess := max(0, len(self._queries) - self._max_remembered):
             for query in list(islice(self._queries, excess)):
                 del self._queries[query]
             log.warning("too many announces without a reply: their joins are not counted", announces=excess)
@@ -58,7 +60,7 @@ class Unanswered:
             await self._added.wait()
             self._added.clear()
             while self._queries:
-                await self._until_back()
+                await self._until_connected()
                 await asyncio.sleep(_SETTLE_SECONDS)
                 await self._query_some(on_join)
 

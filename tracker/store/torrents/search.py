@@ -33,7 +33,18 @@ Phase = Callable[[int, int], Awaitable[tuple[int, list[InfoHash]]]]
 class Search:
     """The search for one text under one key prefix."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, text: str) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        text: str,
+        *,
+        names_a_call: int = NAMES_A_CALL,
+        names_a_page: int = NAMES_A_PAGE,
+    ) -> None:
+        self._names_a_call = names_a_call
+        self._names_a_page = names_a_page
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
@@ -69,12 +80,12 @@ class Search:
 
     async def _names(self, position: int, wanted: int) -> tuple[int, list[InfoHash]]:
         found: list[InfoHash] = []
-        stop = position + NAMES_A_PAGE
+        stop = position + self._names_a_page
         while len(found) < wanted and position != END and position < stop:
             argv: list[str | bytes | int | float] = [
                 self._part,
                 position,
-                NAMES_A_CALL,
+                self._names_a_call,
                 wanted - len(found),
                 self._digits,
             ]

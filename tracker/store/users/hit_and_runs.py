@@ -17,16 +17,19 @@ log = structlog.get_logger("tracker.store")
 class HitAndRuns:
     """Walks through all users with hit-and-runs, a page per call. Each process keeps its own position."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, users_per_call: int = USERS_PER_CALL
+    ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
+        self._users_per_call = users_per_call
         self._cursor = 0
 
     async def drop_removed(self) -> int:
-        """Checks the next users, about USERS_PER_CALL of them. Returns how many hit-and-runs it dropped."""
+        """Checks the next users, about ``users_per_call`` of them. Returns how many hit-and-runs it dropped."""
         after, pairs = await self._connection.command(
-            "ZSCAN", self._keys.hit_and_runs(), self._cursor, "COUNT", USERS_PER_CALL
+            "ZSCAN", self._keys.hit_and_runs(), self._cursor, "COUNT", self._users_per_call
         )
         dropped = 0
         for user_id, _ in ranked(pairs):
