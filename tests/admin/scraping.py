@@ -52,7 +52,7 @@ class Scrapes:
     used: str
     openmetrics: str
     later: str
-    away: str
+    unavailable: str
 
 
 @dataclass(frozen=True)
@@ -175,9 +175,9 @@ async def scrapes(directory: Path) -> Scrapes:
             later = await running.metrics()
             server.kill()
             await running.announce(6)  # refused: the store is unavailable
-            away = await running.metrics()
+            unavailable = await running.metrics()
             server.start()  # so that the counters can be flushed at the end
-        return Scrapes(fresh, used, openmetrics, later, away)
+        return Scrapes(fresh, used, openmetrics, later, unavailable)
     finally:
         server.kill()
 

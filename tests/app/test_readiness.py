@@ -65,7 +65,7 @@ async def test_an_unavailable_store_is_the_only_problem_reported(server: Server)
         await becomes(readiness, [STORE_UNAVAILABLE])
         server.start()
         await becomes(readiness, [])
-        assert not store.connection.away
+        assert not store.connection.unavailable
 
 
 async def test_a_sweep_that_does_not_end_is_a_problem(server: Server) -> None:

@@ -45,7 +45,7 @@ async def label(tracker: TrackerHarness, peer: int, address: str = ATTACKER) -> 
 
 async def lose_store(tracker: TrackerHarness, server: Server) -> None:
     server.kill()
-    while not tracker.store.connection.away:
+    while not tracker.store.connection.unavailable:
         await label(tracker, 1, NEIGHBOUR)
     tracker.limits.take()
 
@@ -75,7 +75,7 @@ async def test_a_flood_is_rejected_while_the_store_is_unavailable(
         assert await label(tracker, 1) == "dropped"
         assert await label(tracker, 1, NEIGHBOUR) == "store away"
         server.start()
-        await asyncio.wait_for(tracker.store.connection.until_back(), 20)
+        await asyncio.wait_for(tracker.store.connection.until_available(), 20)
         await tracker.share_limits()
         assert not tracker.limits.strict and not tracker.limits.alone
         assert await label(tracker, 1) == "answered"

@@ -398,12 +398,12 @@ async def test_memory_of_rate_limits_is_bounded(processes: Processes) -> None:
     assert sum(sys.getsizeof(sketch._cells) for sketch in limits._sketches.values()) == before
     hits = limits.take()
     assert len(hits) <= module.MAX_SENT and not limits.take()
-    await ours.rate_limits.charge(hits, ours.limits.max)
+    await ours.rate_limits.count_hits(hits, ours.limits.max)
 
     states: list[RateLimitState] = []
     for start in range(0, MAX_SOURCES + 2000, 1000):
         hits = [Hit("joins", f"2a00:2:0:{n:x}::/64", 9) for n in range(start, start + 1000)]
-        states = await ours.rate_limits.charge(hits, ours.limits.max)
+        states = await ours.rate_limits.count_hits(hits, ours.limits.max)
     assert len(states) == MAX_STATES == await ours.store.redis.zcard(ours.store.keys.limits())
     window = f"{ours.store.keys.prefix}limits:{START}"
     assert await ours.store.redis.hlen(window) == MAX_SOURCES

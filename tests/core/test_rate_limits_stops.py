@@ -181,7 +181,7 @@ async def test_announces_that_pass_a_limit_are_counted(redis_url: str, prefix: s
         await tracker.share_limits()
         decision = tracker.limits.check(Announce(info_hash(1), peer_id(1), 1), None, at(SEEDBOX))
         assert decision is not None
-        states = {(v.limit, v.stage) for v in await tracker.rate_limits.charge([], tracker.limits.max)}
+        states = {(v.limit, v.stage) for v in await tracker.rate_limits.count_hits([], tracker.limits.max)}
         assert ("torrent", THROTTLE) in states
 
 
@@ -193,14 +193,14 @@ async def test_announces_that_pass_a_limit_extend_its_stage(
     await reach_stage(limited, REJECT)
     (until,) = [
         v.until
-        for v in await limited.rate_limits.charge([], limited.limits.max)
+        for v in await limited.rate_limits.count_hits([], limited.limits.max)
         if (v.limit, v.stage) == ("joins", REJECT)
     ]
     limited.store.clock.now += 1
     assert isinstance(await outcome(limited, ME, event, bytes_left=0), AnnounceReply)
     hits = limited.limits.take()
     assert [hit.number for hit in hits if hit.limit == "joins"] == [added]
-    states = await limited.rate_limits.charge(hits, limited.limits.max)
+    states = await limited.rate_limits.count_hits(hits, limited.limits.max)
     assert ("joins", REJECT, until + 1) in {(v.limit, v.stage, v.until) for v in states}
 
 

@@ -95,6 +95,6 @@ async def test_a_reconnect_clears_the_cache(start_server: Callable[..., Server],
             await asyncio.to_thread(server.stop)
             store.connection._lost(OSError())
             await asyncio.to_thread(server.start)
-            await store.connection.until_back()
+            await store.connection.until_available()
         await until(allow_list, True)
         await subscribed(store, 1)

@@ -350,7 +350,7 @@ async def test_a_disconnected_worker_stops_jobs_before_their_leases_end(store: S
         store.connection._timeout = 0.1
         await asyncio.wait_for(cancelled.wait(), 20)
         store.connection._timeout = 5
-        await store.connection.until_back()
+        await store.connection.until_available()
         await eventually(has(store, "completed"))
 
 

@@ -100,9 +100,9 @@ async def test_jobs_continue_after_an_outage_of_the_store(start_server: Callable
             await begun.wait()
             await asyncio.to_thread(server.kill)
             go.set()
-            await eventually(lambda: store.connection.away)
+            await eventually(lambda: store.connection.unavailable)
             await asyncio.to_thread(server.start)
-            await store.connection.until_back()
+            await store.connection.until_available()
             await jobs.enqueue("q", {"n": 3})
 
             async def all_done() -> bool:

@@ -144,7 +144,7 @@ async def test_a_killed_subscriber_reconnects(any_server: Server, users: str) ->
                 await join(store, peer, timeout=0.3)
             await _kill(any_server, kind)
             await eventually(lambda: gone(store), 6, ignored=(RedisConnectionError,))
-            await eventually(lambda: reaper.listening and not store.connection.away)
+            await eventually(lambda: reaper.listening and not store.connection.unavailable)
         assert await check_invariants(store.redis, store.keys) == 0
 
 

@@ -483,7 +483,7 @@ async def test_scoring_continues_after_a_crash_of_the_store(
         async with bench.working():
             await bench.time.pass_until(some)
             server.kill()
-            await bench.time.pass_until(lambda: store.connection.away)
+            await bench.time.pass_until(lambda: store.connection.unavailable)
             server.start()
             store.clock.now += LEASE_SECONDS
             await bench.time.pass_until(every_turn_came)

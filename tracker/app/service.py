@@ -115,11 +115,11 @@ async def retry_while_unavailable(
         try:
             return await operation()
         except StoreUnavailable as error:
-            refusals += not connection.away
+            refusals += not connection.unavailable
             if refusals == _MAX_REFUSALS:
                 raise StartupError(f"the store stopped answering: {error}") from error
         await asyncio.sleep(_RETRY_SECONDS)
-        await connection.until_back()
+        await connection.until_available()
 
 
 async def _link(tokens: Tokens) -> str:

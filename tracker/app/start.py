@@ -107,7 +107,7 @@ def _install_signal_handlers(stop: ShutdownEvent, seconds: float, reload: Reload
         if in_terminal and not os.isatty(0):  # the terminal was closed: this is no request to reload
             on_signal()
         else:
-            reload.asked.set()
+            reload.requested.set()
 
     loop.add_signal_handler(signal.SIGHUP, on_hangup)
     signal.pthread_sigmask(signal.SIG_UNBLOCK, {signal.SIGHUP})  # delivers one that came before now

@@ -107,19 +107,19 @@ class LastReload:
 
 
 class Reload:
-    """``read`` reads the settings as at the start; the signal sets ``asked``; ``clock`` gives epoch seconds."""
+    """``read`` reads the settings as at the start; the signal sets ``requested``; ``clock`` gives epoch seconds."""
 
     def __init__(self, read: Callable[[], Settings], clock: Callable[[], float] = time.time) -> None:
         self._read = read
         self._clock = clock
-        self.asked = asyncio.Event()
+        self.requested = asyncio.Event()
         self.last: LastReload | None = None
 
-    async def run(self, settings: Settings, take: Callable[[Settings], None]) -> None:
-        """Runs until cancelled. ``settings`` are those of the start; ``take`` receives changed settings."""
+    async def run(self, settings: Settings, apply: Callable[[Settings], None]) -> None:
+        """Runs until cancelled. ``settings`` are those of the start; ``apply`` receives changed settings."""
         while True:
-            await self.asked.wait()
-            self.asked.clear()
+            await self.requested.wait()
+            self.requested.clear()
             try:
                 wanted = await asyncio.to_thread(self._read)
             except SettingsError as error:
@@ -128,15 +128,15 @@ class Reload:
                 self.last = LastReload(self._clock(), waiting, tuple(problems))
                 log.error("settings are invalid; nothing changed", problems=problems)
                 continue
-            settings = self._taken(settings, wanted, take)
+            settings = self._applied(settings, wanted, apply)
 
-    def _taken(self, settings: Settings, wanted: Settings, take: Callable[[Settings], None]) -> Settings:
+    def _applied(self, settings: Settings, wanted: Settings, apply: Callable[[Settings], None]) -> Settings:
         changed = [variable(*each) for each in differences(settings, wanted) if is_reloaded(*each)]
         waiting = [variable(*each) for each in differences(settings, wanted) if not is_reloaded(*each)]
         self.last = LastReload(self._clock(), tuple(waiting))
         if changed:
             settings = with_values(settings, values_of(wanted))
-            take(settings)
+            apply(settings)
         log.info("settings reloaded", changed=changed)
         if waiting:
             log.warning("some settings need a restart", settings=waiting)

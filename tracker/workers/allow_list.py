@@ -17,7 +17,7 @@ async def clear_on_change(connection: Connection, keys: Keys, allow_list: AllowL
     4 seconds, the lifetime of a cached entry.
     """
     while True:
-        await connection.until_back()
+        await connection.until_available()
         try:
             async with connection.subscription(channels=[keys.channel("whitelist")]) as messages:
                 allow_list.clear()

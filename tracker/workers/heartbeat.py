@@ -22,7 +22,7 @@ async def send_heartbeats(reaping: Reaping, connection: Connection) -> None:
         try:
             await reaping.beat()
         except StoreUnavailable:
-            await connection.until_back()
+            await connection.until_available()
         except RedisError as error:
             log.error("heartbeat failed", error=str(error))
         await asyncio.sleep(HEARTBEAT_SECONDS)

@@ -158,7 +158,7 @@ class JobWorker:
                 await part()
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
-                await self._connection.until_back()
+                await self._connection.until_available()
             except RedisError as error:
                 log.error("job queue error", error=str(error))
                 await asyncio.sleep(1)

@@ -30,7 +30,7 @@ class MarkerCleaner:
             try:
                 await self.check()
             except StoreUnavailable:
-                await self._connection.until_back()
+                await self._connection.until_available()
             except RedisError as error:
                 log.error("cannot delete markers of unique users", error=str(error))
             await asyncio.sleep(EVERY_SECONDS)

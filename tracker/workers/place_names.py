@@ -31,7 +31,7 @@ class PlaceRenamer:
                 await self._finish()
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
-                await self._connection.until_back()
+                await self._connection.until_available()
             except RedisError as error:  # for example out of memory
                 log.error("cannot rename places of unique users yet", error=str(error))
                 await asyncio.sleep(_PAUSE_SECONDS)

@@ -62,7 +62,7 @@ async def share_once(limits: Limits, store: RateLimitStore, now: float) -> list[
     """The states by the hits of all processes; none while the store is unavailable, when this process decides alone."""
     hits = limits.take()
     try:
-        states = await store.charge(hits, limits.max)
+        states = await store.count_hits(hits, limits.max)
     except (StoreUnavailable, RedisError) as error:
         limits.decide_alone(hits, now)
         if isinstance(error, RedisError):

@@ -156,7 +156,7 @@ class Reaper:
                 await part()  # type: ignore[misc]  # every part is a coroutine function
             except StoreUnavailable:
                 await asyncio.sleep(0.1)
-                await self._connection.until_back()
+                await self._connection.until_available()
             except RedisError as error:
                 log.error("reaping failed", part=part.__name__, error=str(error))
                 await asyncio.sleep(1)

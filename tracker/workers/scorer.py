@@ -137,7 +137,7 @@ class Scorer:
                     await self._score(await self._next_batch())
                 except StoreUnavailable:
                     await self._sleep(0.1)
-                    await self._connection.until_back()
+                    await self._connection.until_available()
                 except RedisError as error:
                     log.error("scoring failed", error=str(error))
                     await self._sleep(_PAUSE_SECONDS)

@@ -114,7 +114,7 @@ class UniqueUserCounter:
             await self._send_one()
         except StoreUnavailable:
             await self._sleep(0.1)
-            await self._connection.until_back()
+            await self._connection.until_available()
         except OutOfMemoryError:  # the script did not run; joins wait in the bounded queue
             await self._sleep(_PAUSE_SECONDS)
         except RedisError as error:

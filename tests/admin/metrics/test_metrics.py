@@ -33,7 +33,7 @@ def value(samples: Samples, name: str, **labels: str) -> float:
 
 
 @needs_promtool
-@pytest.mark.parametrize("which", ["fresh", "used", "away"])
+@pytest.mark.parametrize("which", ["fresh", "used", "unavailable"])
 def test_promtool_accepts_the_exposition(scrapes: Scrapes, which: str) -> None:
     checked = subprocess.run(
         [PROMTOOL, "check", "metrics"],
@@ -99,19 +99,19 @@ def test_openmetrics_has_the_same_samples(scrapes: Scrapes) -> None:
 
 
 def test_counters_never_decrease(scrapes: Scrapes) -> None:
-    texts = [scrapes.fresh, scrapes.used, scrapes.later, scrapes.away]
+    texts = [scrapes.fresh, scrapes.used, scrapes.later, scrapes.unavailable]
     before: Samples = {}
     for text in texts:
         now = samples_of(text)
         for key, number in before.items():
             falls = key[0].endswith(("_total", "_bucket", "_count", "_sum"))
-            if falls and (key in now or text != scrapes.away):
+            if falls and (key in now or text != scrapes.unavailable):
                 assert now[key] >= number, key
         before = {**before, **now}
 
 
 def test_metrics_of_the_tracker_need_no_store(scrapes: Scrapes) -> None:
-    samples = samples_of(scrapes.away)
+    samples = samples_of(scrapes.unavailable)
     assert value(samples, "tracker_store_up") == 0
     assert value(samples, "tracker_ready") == 0
     assert value(samples, "tracker_announces_total", family="v4") >= 3

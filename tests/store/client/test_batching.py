@@ -23,7 +23,7 @@ class Calls:
         self.gate = asyncio.Event()
         self.gate.set()
         self.error: Exception | None = None
-        self.away = False
+        self.unavailable = False
         self.pipe: RedisPipe | None = None
 
     async def call(self, numbers: list[Any], error: Exception | None) -> list[Any]:
@@ -151,7 +151,7 @@ async def test_requests_beyond_the_limit_or_without_a_store_are_refused_at_once(
         while batches.in_flight:
             await asyncio.sleep(0)
         assert settled.pairs == [(0, 0), (1, 2), (2, 4)]
-        calls.away = True
+        calls.unavailable = True
         with pytest.raises(StoreUnavailable):
             await batches.execute(9)
 

@@ -216,7 +216,7 @@ class TestUnavailable:
                 )
                 assert {type(result) for result in results} == {StoreUnavailable}
                 assert time.monotonic() - started < 1
-                assert connection.away
+                assert connection.unavailable
                 started = time.monotonic()
                 for _ in range(100):
                     with pytest.raises(StoreUnavailable):
@@ -224,7 +224,7 @@ class TestUnavailable:
                     with pytest.raises(StoreUnavailable):
                         await connection.pipeline(("GET", "k"))
                 assert time.monotonic() - started < 1  # not 200 times the timeout
-            await until_back(connection, 2)
+            await until_available(connection, 2)
             assert await connection.command("GET", "k") == b"v"
 
     async def test_reconnect_callbacks_run_before_other_commands(self, start_server: StartServer) -> None:
@@ -240,7 +240,7 @@ class TestUnavailable:
 
             async def asks() -> None:
                 assert await connection.command("INCR", "callbacks") == len(called) - 1
-                assert connection.away
+                assert connection.unavailable
                 called.append("second")
 
             connection.on_reconnect(fails_once)
@@ -248,7 +248,7 @@ class TestUnavailable:
             connection._lost(OSError())
             with pytest.raises(StoreUnavailable):
                 await connection.command("SET", "too", "early")
-            await until_back(connection, 2)
+            await until_available(connection, 2)
             assert called == ["first", "first", "second"]
             assert await connection.command("EXISTS", "too") == 0
 
@@ -262,7 +262,7 @@ class TestUnavailable:
             connection.on_reconnect(wrong)
             with structlog.testing.capture_logs() as logs:
                 connection._lost(OSError())
-                await until_back(connection, 2)
+                await until_available(connection, 2)
             assert [line["event"] for line in logs] == [
                 "store lost",
                 "reconnect callback failed",
@@ -278,7 +278,7 @@ class TestUnavailable:
             with pytest.raises(StoreUnavailable):
                 await connection.command("GET", "n")
             await asyncio.to_thread(server.start)
-            await until_back(connection, 2)
+            await until_available(connection, 2)
             assert int(await connection.command("GET", "n")) <= 30  # the last second's writes may be lost
             await asyncio.gather(*(connection.command("PING") for _ in range(30)))
 
@@ -300,7 +300,7 @@ class TestUnavailable:
                     await eventually(lambda wanted=10 + 50 * kills: len(done) >= wanted)  # type: ignore[misc]
                     await asyncio.to_thread(kill_clients, server)
             assert {type(result) for result in done} <= {bytes, StoreUnavailable}
-            await until_back(connection, 2)
+            await until_available(connection, 2)
             for _ in range(30):
                 await connection.command("PING")
 
@@ -312,7 +312,7 @@ class TestUnavailable:
             await asyncio.to_thread(kill_clients, server)
             await loop_turns(10)
             await asyncio.gather(*(connection.command("PING") for _ in range(20)))
-            assert not connection.away
+            assert not connection.unavailable
 
     async def test_a_write_is_never_sent_twice(self, any_server: Server, prefix: str) -> None:
         """The reply is lost after the store executed the call: redis-py must not repeat it."""
@@ -324,7 +324,7 @@ class TestUnavailable:
                 proxy.swallow_answers()
                 with pytest.raises(StoreUnavailable):
                     await scripts.count(["me", 2, 0, 1, 0, "requests", "1800000000 1"])
-                await until_back(connection, 2)
+                await until_available(connection, 2)
                 assert direct.info("commandstats")["cmdstat_evalsha"]["calls"] == 1
                 assert direct.get(f"{prefix}stats:requests") == b"1"
 
@@ -345,7 +345,7 @@ class TestUnavailable:
                 await asyncio.gather(call, return_exceptions=True)
                 assert answered or call.cancelled()
                 assert await connection.command("ECHO", f"right {turns}") == f"right {turns}".encode()
-            assert not connection.away
+            assert not connection.unavailable
 
     async def test_a_store_lost_during_its_callbacks_is_not_back(self, any_server: Server) -> None:
         """Another failover may happen then: the callbacks ran on a server that is replaced already."""
@@ -353,13 +353,13 @@ class TestUnavailable:
             called: list[bool] = []
 
             async def lost_once() -> None:
-                called.append(connection.away)
+                called.append(connection.unavailable)
                 if len(called) == 1:
                     connection._lost(RedisConnectionError())
 
             connection.on_reconnect(lost_once)
             connection._lost(RedisConnectionError())
-            await until_back(connection, 5)
+            await until_available(connection, 5)
             assert called == [True, True]
 
     async def test_a_pipe_opened_while_the_store_was_lost_is_not_used(
@@ -372,7 +372,7 @@ class TestUnavailable:
             with pytest.raises(StoreUnavailable):
                 await connection.direct("INCR", f"{prefix}n")
             monkeypatch.undo()
-            await until_back(connection, 5)
+            await until_available(connection, 5)
             assert await connection.direct("INCR", f"{prefix}n") == 1
             assert pipes[0].broken
 
@@ -436,7 +436,7 @@ class TestRefusals:
             ):
                 with pytest.raises(StoreUnavailable, match="refuses work"):
                     await attempt
-            assert not connection.away
+            assert not connection.unavailable
             await connection.command("REPLICAOF", "NO", "ONE")
             await connection.command("SET", "k", "v")
 
@@ -456,10 +456,10 @@ class TestRefusals:
             await eventually(has_failed)
             with pytest.raises(StoreUnavailable, match="refuses work"):
                 await connection.command("SET", "k", "v")
-            assert not connection.away
+            assert not connection.unavailable
 
     @pytest.mark.parametrize(
-        ("line", "away"),
+        ("line", "unavailable"),
         [
             (b"-LOADING Redis is loading the dataset in memory", True),
             (b"-MISCONF Errors writing to the AOF file", False),
@@ -471,7 +471,7 @@ class TestRefusals:
             (b"-NOAUTH Authentication required.", True),
         ],
     )
-    async def test_each_refusal_is_store_unavailable(self, line: bytes, away: bool) -> None:
+    async def test_each_refusal_is_store_unavailable(self, line: bytes, unavailable: bool) -> None:
         async with answering({b"GET": line + b"\r\n"}) as url:
             for in_pipeline in (False, True):
                 connection = Connection(connect(url, connect_timeout=1), timeout=1)
@@ -479,7 +479,7 @@ class TestRefusals:
                     await (
                         connection.pipeline(("GET", "k")) if in_pipeline else connection.command("GET", "k")
                     )
-                assert connection.away is away
+                assert connection.unavailable is unavailable
                 await connection.close()
 
     @pytest.mark.parametrize(
@@ -496,7 +496,7 @@ class TestRefusals:
                 await connection.command("GET", "k")
             failed, done = await connection.pipeline(("GET", "k"), ("SET", "k"))
             assert isinstance(failed, error) and done == b"OK"
-            assert not connection.away
+            assert not connection.unavailable
 
     async def test_a_store_that_loads_its_data_is_not_back(self) -> None:
         answers = {b"PING": b"-LOADING Redis is loading the dataset in memory\r\n"}
@@ -522,7 +522,7 @@ class TestFloods:
             calls = [connection.command("PING") for _ in range(MAX_CALLS + 10)]
             results = await asyncio.gather(*calls, return_exceptions=True)
             assert sum(isinstance(result, StoreUnavailable) for result in results) == 10
-            assert not connection.away
+            assert not connection.unavailable
 
 
 class TestRoundTrips:
@@ -590,7 +590,7 @@ class TestSubscriptions:
             with pytest.raises(NoPermissionError):
                 async with connection.subscription(channels=[f"{prefix}a"]):
                     pytest.fail("it is subscribed")
-            assert not connection.away
+            assert not connection.unavailable
 
     async def test_messages_between_confirmations_are_kept(self, any_server: Server, prefix: str) -> None:
         names = [f"{prefix}{number}" for number in range(200)]
@@ -619,7 +619,7 @@ class TestSubscriptions:
                 async with connection.subscription(channels=[f"{prefix}a"]) as messages:
                     proxy.cut()
                     await anext(messages)
-            await until_back(connection, 2)
+            await until_available(connection, 2)
 
     async def test_a_subscription_opened_while_the_store_was_lost_breaks(
         self, any_server: Server, prefix: str, monkeypatch: pytest.MonkeyPatch
@@ -661,7 +661,7 @@ class TestAnnounces:
                         assert time.monotonic() - started < 1
                         assert not store.swarms.waiting
                 continued = time.monotonic()
-                await until_back(connection, 2)
+                await until_available(connection, 2)
                 assert (await store.announce(update(1))).leechers >= 1
                 assert time.monotonic() - continued < 2
 
@@ -678,9 +678,9 @@ def losing(connection: Connection, opening: Callable[..., Awaitable[Any]]) -> tu
     return opened, opens
 
 
-async def until_back(connection: Connection, seconds: float) -> None:
+async def until_available(connection: Connection, seconds: float) -> None:
     async with asyncio.timeout(seconds):
-        await connection.until_back()
+        await connection.until_available()
 
 
 def kill_clients(server: Server) -> None:

@@ -81,7 +81,7 @@ def test_a_store_that_answers_is_not_lost_while_the_process_is_busy(redis_url: s
                 await asyncio.sleep(0)
                 loop.ahead += BUSY_SECONDS
             await asyncio.gather(*calls)
-        assert not connection.away
+        assert not connection.unavailable
         await connection.close()
 
     on_lagging_loop(work)
@@ -96,7 +96,7 @@ def test_a_silent_store_is_lost_although_the_process_is_busy() -> None:
             loop.ahead += BUSY_SECONDS
             with pytest.raises(StoreUnavailable):
                 await call
-            assert connection.away
+            assert connection.unavailable
             await connection.close()
 
     on_lagging_loop(work)

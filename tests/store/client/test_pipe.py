@@ -90,7 +90,7 @@ class TestDirect:
             other.client_kill_filter(_id=str(number))
         await eventually(lambda: connection.pipe is None or connection.pipe.broken)
         assert await connection.direct("CLIENT", "ID") != number
-        assert not connection.away
+        assert not connection.unavailable
         await connection.close()
 
     async def test_a_timed_out_command_closes_its_pipe(self, valkey: Server) -> None:

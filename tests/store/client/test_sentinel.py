@@ -98,7 +98,7 @@ async def test_everything_moves_in_a_planned_failover(group: Failover) -> None:
                 async with asyncio.timeout(PATIENCE_SECONDS):
                     await anext(messages)
         await eventually(
-            lambda: not store.connection.away and store.connection.master == f"127.0.0.1:{new.port}",
+            lambda: not store.connection.unavailable and store.connection.master == f"127.0.0.1:{new.port}",
             PATIENCE_SECONDS,
         )
         async with store.connection.subscription(channels=["t:news"]) as messages:
@@ -119,7 +119,7 @@ async def test_a_suspended_master_is_left(group: Failover) -> None:
         os.kill(old.pid, signal.SIGSTOP)
         try:
             async with asyncio.timeout(PATIENCE_SECONDS):
-                while store.connection.away or store.connection.master != f"127.0.0.1:{new.port}":
+                while store.connection.unavailable or store.connection.master != f"127.0.0.1:{new.port}":
                     await asyncio.gather(announced(store, 2))
         finally:
             os.kill(old.pid, signal.SIGCONT)
@@ -176,7 +176,7 @@ class TestReplies:
                     async with asyncio.timeout(PATIENCE_SECONDS):
                         await anext(messages)
             async with asyncio.timeout(PATIENCE_SECONDS):
-                await connection.until_back()
+                await connection.until_available()
             await asyncio.gather(connection.direct("SET", "k", "new"), connection.command("SET", "l", "new"))
         with old.client() as client:
             assert client.mget("k", "l") == [b"old", None]

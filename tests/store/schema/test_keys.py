@@ -284,7 +284,7 @@ async def everything(store: Store) -> None:
     await migration.run()
     assert await migration.claim()
     await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
-    await store.rate_limits.charge([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
+    await store.rate_limits.count_hits([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
     await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
 
 

@@ -80,7 +80,7 @@ async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Stor
         counters.count("requests", by=5)
         proxy.swallow_answers()
         await counters.flush()
-        assert connection.away
+        assert connection.unavailable
         assert await figures(store) == {"requests": 10}
         counters.count("requests", by=5)
         assert await connection._reconnected()

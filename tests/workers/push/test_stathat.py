@@ -427,7 +427,7 @@ async def test_a_result_is_acknowledged_first_when_the_store_is_back(
             await flushing.flush()
         await asyncio.to_thread(server.start)
         async with in_background(store.connection.watch()):
-            await store.connection.until_back()
+            await store.connection.until_available()
         assert await contents(store) == {}
         await flushing.flush()
         assert stathat.accepted == {"a": 1, "b": 1}
@@ -453,7 +453,7 @@ async def test_an_acknowledgement_whose_reply_is_lost_applies_once(
         await export(store, (MINUTE, "a", 5))
         async with asyncio.timeout(5):
             async with in_background(far.connection.watch()):
-                await far.connection.until_back()
+                await far.connection.until_available()
         await flushing.flush()
         assert stathat.accepted == {"a": 6}
         await far.connection.close()

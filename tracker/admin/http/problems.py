@@ -63,7 +63,7 @@ class Problem(Exception):
         return orjson.dumps({**members, **self.extra})
 
 
-def store_away() -> Problem:
+def store_unavailable() -> Problem:
     return Problem(
         503, detail="store unavailable; try again later", headers={"Retry-After": str(RETRY_SECONDS)}
     )
@@ -113,7 +113,7 @@ def _problem_of(request: web.Request, error: Exception) -> Problem:
     if isinstance(error, Problem):
         return error
     if isinstance(error, StoreUnavailable):
-        return store_away()
+        return store_unavailable()
     if isinstance(error, OutOfMemoryError):
         return store_full()
     if isinstance(error, ClientError):

@@ -42,7 +42,7 @@ def serve(config: Config = None, workers: Workers = None) -> None:
         http = settings.http.model_copy(update={"workers": workers})
         return settings.model_copy(update={"http": http})
 
-    def read_again() -> Settings:
+    def reread() -> Settings:
         settings = read()
         _warn_of_ignored(settings)
         return settings
@@ -56,7 +56,7 @@ def serve(config: Config = None, workers: Workers = None) -> None:
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
-        runner.run(start.serve(settings, ready, read_again))
+        runner.run(start.serve(settings, ready, reread))
 
 
 def _warn_of_ignored(settings: Settings) -> None:

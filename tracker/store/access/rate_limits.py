@@ -52,7 +52,7 @@ class RateLimitStore:
         self._keys = keys
         self._clock = clock
 
-    async def charge(self, hits: Sequence[Hit], limits: Mapping[str, int]) -> list[RateLimitState]:
+    async def count_hits(self, hits: Sequence[Hit], limits: Mapping[str, int]) -> list[RateLimitState]:
         """Adds hits up and returns all states that hold now. ``limits`` is how many hits each limit allows in a minute.
 
         Raises StoreUnavailable; the hits are lost then.

@@ -42,7 +42,7 @@ _Entry = tuple[Any, Settle, Any]
 class Connection(Protocol):
     """The part of a connection that Batches uses."""
 
-    away: bool
+    unavailable: bool
     pipe: RedisPipe | None
 
 
@@ -92,7 +92,7 @@ class Batches:
         """
         waiting = self._waiting
         if not waiting:
-            if self._connection.away:
+            if self._connection.unavailable:
                 raise StoreUnavailable("the store is unavailable")
             self._arrived.set()
         elif len(waiting) >= self._max_waiting:
@@ -161,7 +161,7 @@ class Batches:
 
     async def _execute(self, argv: list[Argument]) -> Any:
         pipe = self._connection.pipe
-        if pipe is None or pipe.broken or self._connection.away:
+        if pipe is None or pipe.broken or self._connection.unavailable:
             return await self._call(argv, None)
         try:
             return await pipe.execute(*self._script.head, *argv)

@@ -1,8 +1,8 @@
 """The connection to the store: one client, its errors as StoreUnavailable, and whether the store answers.
 
-When a call gets no answer, the store counts as unavailable (``away``): further calls fail at once, instead of timing
-out one by one, until watch() has reached the store again. redis-py's own retries are off: a script that writes must
-not be sent twice unnoticed.
+When a call gets no answer, ``unavailable`` is set: further calls fail at once, instead of timing out one by one, until
+watch() has reached the store again. redis-py's own retries are off: a script that writes must not be sent twice
+unnoticed.
 
 Commands share at most MAX_SOCKETS sockets. A flood of scrapes queues here, where it is bounded.
 """
@@ -111,7 +111,7 @@ class Connection:
         self._probe_task: asyncio.Task[Any] | None = None
         self._sockets = asyncio.Semaphore(MAX_SOCKETS)
         self._calls = 0
-        self.away = False
+        self.unavailable = False
         """Whether the last call found no store. Commands fail at once until ``watch`` has reached it again."""
         self.pipe: RedisPipe | None = None
         """The pipe of ``direct``, once it is open. It may be broken."""
@@ -131,7 +131,7 @@ class Connection:
         """The channel of keyspace notifications for ``key`` in this connection's database."""
         return f"__keyspace@{self._client.connection_pool.connection_kwargs.get('db') or 0}__:{key}"
 
-    async def until_back(self) -> None:
+    async def until_available(self) -> None:
         """Waits until the store is available."""
         await self._available.wait()
 
@@ -233,7 +233,7 @@ class Connection:
                 self._on_round_trip(outcome, time.perf_counter() - began)
 
     def _check_here(self) -> None:
-        if self.away and asyncio.current_task() is not self._probe_task:
+        if self.unavailable and asyncio.current_task() is not self._probe_task:
             raise StoreUnavailable("the store is unavailable")
 
     def raise_if_unavailable(self, error: Exception) -> None:
@@ -253,8 +253,8 @@ class Connection:
     def _lost(self, error: Exception) -> None:
         """Closes the pipe and the subscriptions: a server that vanished silently would never close them."""
         self._losses += 1
-        if not self.away:
-            self.away = True
+        if not self.unavailable:
+            self.unavailable = True
             self._lost_event.set()
             self._available.clear()
             log.warning("store lost", error=type(error).__name__)
@@ -351,7 +351,7 @@ class Connection:
             self._probe_task = None
         if losses != self._losses:  # lost again meanwhile
             return False
-        self.away = False
+        self.unavailable = False
         self._lost_event.clear()
         self._available.set()
         return True

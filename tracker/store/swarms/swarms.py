@@ -69,7 +69,7 @@ class Swarms:
             max_requests=MAX_SCRAPES,
             max_waiting=max_waiting,
         )
-        self._unanswered = Unanswered(self._query, connection.until_back)
+        self._unanswered = Unanswered(self._query, connection.until_available)
 
     @property
     def waiting(self) -> int:

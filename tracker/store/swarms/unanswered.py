@@ -28,17 +28,17 @@ OnJoin = Callable[[InfoHash, PeerId, Address], None]
 
 
 class Unanswered:
-    """``send`` sends join queries to announce.lua and returns its replies; ``until_connected`` waits until the
+    """``send`` sends join queries to announce.lua and returns its replies; ``until_available`` waits until the
     store answers."""
 
     def __init__(
         self,
         send: Callable[[list[bytes]], Awaitable[list[Any]]],
-        until_connected: Callable[[], Awaitable[None]],
+        until_available: Callable[[], Awaitable[None]],
         max_remembered: int = MAX_REMEMBERED,
     ) -> None:
         self._send = send
-        self._until_connected = until_connected
+        self._until_available = until_available
         self._max_remembered = max_remembered
         self._queries: dict[bytes, None] = {}
         self._added = asyncio.Event()
@@ -60,7 +60,7 @@ class Unanswered:
             await self._added.wait()
             self._added.clear()
             while self._queries:
-                await self._until_connected()
+                await self._until_available()
                 await asyncio.sleep(_SETTLE_SECONDS)
                 await self._query_some(on_join)
 
