@@ -72,7 +72,7 @@ class Failover:
         return next(server for server in self.servers if server.port == int(port))
 
     @property
-    def stand_in(self) -> Server:
+    def replica(self) -> Server:
         master = self.master
         return next(server for server in self.servers if server is not master)
 

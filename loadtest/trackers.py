@@ -28,7 +28,7 @@ def environment(settings: Environment) -> dict[str, str]:
     return {**ours, "PYTHONPATH": str(ROOT), "PYTHONWARNINGS": "error", **settings}
 
 
-def heed_signals() -> None:
+def restore_signal_handlers() -> None:
     """Restores default signal handlers in a child before exec, also if the tests run in the background under nohup."""
     for number in (signal.SIGINT, signal.SIGHUP):
         signal.signal(number, signal.SIG_DFL)

@@ -101,7 +101,7 @@ class GeoIP:
         self._suspect: Signature | None = None
         self._logged: Signature | None = None
         self._rejected: Signature | None = None
-        self._reload(patient=False)
+        self._reload(may_be_incomplete=False)
 
     def lookup(self, address: bytes) -> Place | None:
         """The place of a packed address (4 or 16 bytes); None when unknown. Never raises."""
@@ -121,7 +121,7 @@ class GeoIP:
 
         The previous database stays in use until a usable file is there.
         """
-        self._reload(patient=True)
+        self._reload(may_be_incomplete=True)
 
     def use(self, path: Path | None) -> None:
         """Switches to the database at ``path``; None for none."""
@@ -131,7 +131,7 @@ class GeoIP:
         self._logged = self._rejected = None
         if path is None:
             self.close()
-        self._reload(patient=False)
+        self._reload(may_be_incomplete=False)
 
     def describe(self) -> Description | None:
         """The database in use."""
@@ -143,8 +143,8 @@ class GeoIP:
             self._database.close()
         self._database = self._cached_find = None
 
-    def _reload(self, *, patient: bool) -> None:
-        """``patient``: an unusable file is logged at the second sight only, because it may be half written."""
+    def _reload(self, *, may_be_incomplete: bool) -> None:
+        """``may_be_incomplete``: an unusable file may be half written; it is logged if unchanged at the next look."""
         if self._path is None:
             return
         seen = _signature(self._path)
@@ -159,7 +159,7 @@ class GeoIP:
         try:
             fresh = _Database(self._path, seen)
         except _Unusable as error:
-            self._log_problem(seen, str(error), patient)
+            self._log_problem(seen, str(error), may_be_incomplete)
             self._rejected = seen if error.by_content and seen == self._logged else None
             return
         self.close()
@@ -172,11 +172,11 @@ class GeoIP:
         self.problem = _DAMAGED if self._database is not None and self._database.damaged else ""
         self._suspect = self._logged = self._rejected = None
 
-    def _log_problem(self, seen: Signature, problem: str, patient: bool) -> None:
+    def _log_problem(self, seen: Signature, problem: str, may_be_incomplete: bool) -> None:
         self.problem = problem
         if seen == self._logged:
             return
-        if patient and seen != self._suspect:
+        if may_be_incomplete and seen != self._suspect:
             self._suspect = seen
             return
         self._logged = seen

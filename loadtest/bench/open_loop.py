@@ -107,18 +107,18 @@ class Load:
         self._epoll.close()
 
     def summary(self) -> dict[str, Any]:
-        tally = self.results
+        results = self.results
         return {
             "sent": self.sent,
-            "answered": len(tally.answered),
-            "refused": len(tally.refused),
-            "reset": tally.reset,
+            "answered": len(results.answered),
+            "refused": len(results.refused),
+            "reset": results.reset,
             "unanswered": len(self._in_progress),
             "steady_rate": self.steady_rate,
-            "unsent": tally.unsent + len(self._waiting),
-            "answered_ms": in_milliseconds(tally.answered),
-            "refused_ms": in_milliseconds(tally.refused),
-            "late_ms": in_milliseconds(tally.late),
+            "unsent": results.unsent + len(self._waiting),
+            "answered_ms": in_milliseconds(results.answered),
+            "refused_ms": in_milliseconds(results.refused),
+            "late_ms": in_milliseconds(results.late),
         }
 
     def _offer(self, due: float) -> None:

@@ -47,7 +47,7 @@ class Answers:
         self.with_peers += count > 0
         self.peers += count
 
-    def judge(self, name: str) -> None:
+    def check(self, name: str) -> None:
         """Raises BenchError if most announces got no peers: the tracker has not stored the announced ones."""
         if not self.announces or self.with_peers < self.announces * _SHARE_WITH_PEERS:
             raise BenchError(f"{name}: {self.with_peers} of {self.announces} announces got peers")
@@ -66,5 +66,5 @@ def verify(target: Target, requests: Sequence[str]) -> Answers:
     except BenchError as error:
         error.add_note(f"from {target.name}")
         raise
-    answers.judge(target.name)
+    answers.check(target.name)
     return answers

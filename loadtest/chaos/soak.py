@@ -58,7 +58,7 @@ def slope(points: Sequence[tuple[float, float]]) -> float:
     return sum((x - mean_x) * (y - mean_y) for x, y in points) / spread if spread else 0.0
 
 
-def judge(samples: Sequence[tuple[float, Sample]], section: Section) -> None:
+def check_trends(samples: Sequence[tuple[float, Sample]], section: Section) -> None:
     """Adds a finding for each value; ``samples`` are (seconds since the start, sample)."""
     later = [(when, sample) for when, sample in samples if when >= samples[-1][0] / 2]
     for name in samples[-1][1]:
@@ -175,7 +175,7 @@ async def soak(environment: Environment, rate: float, minutes: float) -> Section
         )
     unanswered = answers.total() - answers["answered"] - answers["missed"]
     section.find("announces that were not answered", unanswered, "", answers.total() / 1000)
-    judge(samples, section)
+    check_trends(samples, section)
     return section
 
 

@@ -78,9 +78,9 @@ class Outcome:
         ]
         memory = " → ".join(f"{value:.0f}" for value in (self.before, self.peak, self.after))
         description = KINDS[self.name].description if self.name in KINDS else "none: only normal clients"
-        verdict = "passed" if self.passed else "failed"
+        outcome = "passed" if self.passed else "failed"
         counts = (f"{self.connections:,}", f"{len(ordered):,}", f"{self.unanswered:,}")
-        return self.name, description, *counts, *times, memory, verdict
+        return self.name, description, *counts, *times, memory, outcome
 
 
 class NormalClients:

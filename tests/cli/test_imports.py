@@ -416,7 +416,7 @@ def test_an_interrupted_import_can_be_repeated(
         env=trackers.environment(settings),
         stderr=subprocess.PIPE,
         text=True,
-        preexec_fn=trackers.heed_signals,  # noqa: PLW1509  # no threads here
+        preexec_fn=trackers.restore_signal_handlers,  # noqa: PLW1509  # no threads here
     ) as process:
         until(lambda: keys.zcard(f"{prefix}i:seeders") >= 100)
         process.send_signal(signal.SIGINT)

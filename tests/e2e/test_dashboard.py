@@ -115,9 +115,9 @@ def test_revoking_a_token_signs_its_user_out_immediately(
     start_tracker: StartTracker, open_dashboard: OpenDashboard
 ) -> None:
     tracker = start_tracker()
-    guest = open_dashboard(tracker)
-    guest.sign_in(new_token(tracker, "visitor", "--read-only"))
-    expect(guest.page.locator("[data-stream-text]")).to_have_text("Live")
+    visitor = open_dashboard(tracker)
+    visitor.sign_in(new_token(tracker, "visitor", "--read-only"))
+    expect(visitor.page.locator("[data-stream-text]")).to_have_text("Live")
     operator = open_dashboard(tracker)
     operator.sign_in(new_token(tracker))
     operator.go("/tokens")
@@ -128,9 +128,9 @@ def test_revoking_a_token_signs_its_user_out_immediately(
     expect(operator.page.get_by_text("Token revoked")).to_be_visible()
     expect(operator.page.get_by_role("row").filter(has_text="visitor")).to_have_count(0)
     # No click there: the event stream signed it out.
-    expect(guest.page.get_by_label("Token")).to_be_visible()
-    guest.go("/torrents")
-    expect(guest.page.get_by_label("Token")).to_be_visible()
+    expect(visitor.page.get_by_label("Token")).to_be_visible()
+    visitor.go("/torrents")
+    expect(visitor.page.get_by_label("Token")).to_be_visible()
 
 
 @pytest.mark.parametrize(

@@ -15,7 +15,7 @@ from loadtest.chaos.experiment import EXPERIMENTS, Experiment, Outcome, run
 from loadtest.chaos.inspection import Findings
 from loadtest.chaos.registry import EXPERIMENTS as ALL
 from loadtest.chaos.report import as_markdown
-from loadtest.chaos.soak import judge, slope
+from loadtest.chaos.soak import check_trends, slope
 from loadtest.clients.load import Load, Pace, info_hash_of
 from loadtest.clients.raw_http import Connection
 from loadtest.servers import ROOT
@@ -136,5 +136,7 @@ async def test_answers_are_classified(answer: bytes | None, kind: str) -> None:
 def test_growth_is_reported_per_hour() -> None:
     assert slope([(0, 1.0), (1, 3.0), (2, 5.0)]) == pytest.approx(2.0)
     section = Section("")
-    judge([(60.0 * minute, {"asyncio tasks": 65.0, "log": 2.0 * minute}) for minute in range(30)], section)
+    check_trends(
+        [(60.0 * minute, {"asyncio tasks": 65.0, "log": 2.0 * minute}) for minute in range(30)], section
+    )
     assert [finding.reached for finding in section.findings] == [True, False]

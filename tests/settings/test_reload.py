@@ -182,7 +182,7 @@ def test_sighup_ends_any_other_command(tmp_path: Path) -> None:
         cwd=tmp_path,
         env=environment({}),
         stdin=subprocess.PIPE,
-        preexec_fn=trackers.heed_signals,  # noqa: PLW1509  # no threads here
+        preexec_fn=trackers.restore_signal_handlers,  # noqa: PLW1509  # no threads here
     )
     try:
         until(lambda: signals(command.pid, "SigBlk"))

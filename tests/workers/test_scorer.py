@@ -96,7 +96,7 @@ async def scores(store: Store) -> dict[str, float]:
     return dict(await store.scores.top(1000))
 
 
-async def crowd(store: Store, torrent: int, peers: int, new: int) -> None:
+async def fill(store: Store, torrent: int, peers: int, new: int) -> None:
     """A torrent with ``peers`` peers, of which ``new`` joined since the last scoring."""
     first = 1000 * torrent
     await asyncio.gather(
@@ -119,9 +119,9 @@ async def nothing(_info_hashes: Sequence[InfoHash]) -> Answers:
 
 async def test_each_kind_of_swarm_has_its_factor(store: Store) -> None:
     """B1, B2: by announces. max_peers is the default number of peers per announce; scoring resets `new`."""
-    await crowd(store, 1, 50, 3)
-    await crowd(store, 2, 50, 2)
-    await crowd(store, 3, 49, 40)
+    await fill(store, 1, 50, 3)
+    await fill(store, 2, 50, 2)
+    await fill(store, 3, 49, 40)
     await store.torrents.add(info_hash(4))
     assert set((await scores(store)).values()) == {1.0}
     bench = Bench(store)
@@ -134,7 +134,7 @@ async def test_each_kind_of_swarm_has_its_factor(store: Store) -> None:
 
 async def test_max_peers_is_a_setting_and_scores_are_capped(store: Store) -> None:
     """B2."""
-    await crowd(store, 1, 10, 1)
+    await fill(store, 1, 10, 1)
     bench = Bench(store, max_peers=10, cap=1.1)
     await bench.turn()
     assert await scores(store) == {"1": 1.1}
@@ -146,7 +146,7 @@ async def test_a_dead_torrent_leaves_the_ranking_and_a_join_returns_it(
 ) -> None:
     """B3: at the 8th empty or the 24th weak scoring; the registration stays."""
     await store.torrents.add(info_hash(1))
-    await crowd(store, 1, peers, 0)
+    await fill(store, 1, peers, 0)
     bench = Bench(store)
     for number in range(1, turn + 1):
         assert await store.scores.count() == 1, number
@@ -172,7 +172,7 @@ async def test_the_most_favourable_tracker_determines_the_factor(store: Store) -
             info_hash(99): [Source(500, 500, 1)],
         }
 
-    await crowd(store, 3, 50, 5)
+    await fill(store, 3, 50, 5)
     for number in (1, 2, 4):
         await store.torrents.add(info_hash(number))
     await Bench(store, ask).turn()
@@ -203,8 +203,8 @@ async def test_a_new_address_counts_for_the_swarms_of_all_trackers(store: Store)
     async def ask(info_hashes: Sequence[InfoHash]) -> Answers:
         return {info_hash: [Source(50, 0, 50)] for info_hash in info_hashes}
 
-    await crowd(store, 1, 1, 3)
-    await crowd(store, 2, 1, 2)
+    await fill(store, 1, 1, 3)
+    await fill(store, 2, 1, 2)
     for number in (1, 2):
         await store.redis.hset(store.keys.torrent(info_hash(number)), "elsewhere", 50)
     await Bench(store, ask).turn()

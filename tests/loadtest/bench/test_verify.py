@@ -15,7 +15,7 @@ def test_answers_are_counted() -> None:
     for body in (WITH_PEERS, EMPTY, encode({"files": {}})):
         answers.take(body)
     assert (answers.announces, answers.scrapes, answers.with_peers, answers.mean_peers) == (2, 1, 1, 25.0)
-    answers.judge("a tracker")
+    answers.check("a tracker")
 
 
 @pytest.mark.parametrize(
@@ -41,4 +41,4 @@ def test_a_tracker_that_returns_no_peers_is_refused(bodies: list[bytes]) -> None
     for body in bodies:
         answers.take(body)
     with pytest.raises(BenchError, match="got peers"):
-        answers.judge("a tracker")
+        answers.check("a tracker")

@@ -46,8 +46,8 @@ def number_of(token: str) -> int:
     return int(token.partition("-")[0])
 
 
-async def claim(jobs: Jobs, queue: str = "q", most: int = 1, concurrency: int = 1000) -> list[Claimed]:
-    return await jobs.claim({queue: (concurrency, most)})
+async def claim(jobs: Jobs, queue: str = "q", limit: int = 1, concurrency: int = 1000) -> list[Claimed]:
+    return await jobs.claim({queue: (concurrency, limit)})
 
 
 async def claim_one(jobs: Jobs, queue: str = "q") -> Claimed:

@@ -103,7 +103,7 @@ async def test_a_queue_holds_a_bounded_number_of_jobs(store: Store) -> None:
         await jobs.enqueue_many("q", [{"n": number} for number in range(5)])
     assert await jobs.waiting("q") == 3
     assert not (await jobs.enqueue("q", {"n": 1})).new
-    await claim(jobs, most=2)
+    await claim(jobs, limit=2)
     await jobs.enqueue_many("q", [{"n": number} for number in range(5)])
     assert await jobs.waiting("q") == 3
 
@@ -118,15 +118,15 @@ async def test_an_invalid_job_is_refused(store: Store, priority: int) -> None:
 
 async def test_a_job_runs_max_retries_plus_one_times(store: Store) -> None:
     """Q4: then it has failed, with the error of the last run."""
-    for most in (0, 2, 5):
-        jobs, runs = jobs_of(store, max_retries=most), 0
-        id, _ = await jobs.enqueue("q", {"most": most})
+    for limit in (0, 2, 5):
+        jobs, runs = jobs_of(store, max_retries=limit), 0
+        id, _ = await jobs.enqueue("q", {"limit": limit})
         while claimed := await claim(jobs):
             runs += 1
             status = await end(jobs, claimed[0], "failed", f"run {runs}")
-            assert status == ("retry" if runs <= most else "failed")
+            assert status == ("retry" if runs <= limit else "failed")
         job = await jobs.get(id)
-        assert job is not None and (runs, job.retries, job.error) == (most + 1, most, f"run {most + 1}")
+        assert job is not None and (runs, job.retries, job.error) == (limit + 1, limit, f"run {limit + 1}")
     await check_queue_is_sound(store, jobs)
 
 
@@ -202,7 +202,7 @@ async def test_any_number_of_jobs_past_their_deadline_fail_without_running(store
     await jobs.enqueue_many("q", [{"n": n} for n in range(300)], deadline=store.clock.now + 1)
     store.clock.now += 1
     for _ in range(3):
-        assert not await claim(jobs, most=50)
+        assert not await claim(jobs, limit=50)
     assert (await jobs.sizes("q"))["failed"] == 300
     await check_queue_is_sound(store, jobs)
 
@@ -326,7 +326,7 @@ async def test_a_returned_job_keeps_its_place(store: Store) -> None:
         assert (job.id, job.retries) == (first, 0)
         assert await end(jobs, job, "returned") == "pending"
     await end(jobs, await claim_one(jobs), "failed")
-    retry = next(job for job in await claim(jobs, most=2) if job.id == first)
+    retry = next(job for job in await claim(jobs, limit=2) if job.id == first)
     assert await end(jobs, retry, "returned") == "retry"
     assert retry.retries == 1
     await check_queue_is_sound(store, jobs)
@@ -364,7 +364,7 @@ async def test_a_missing_or_broken_job_stops_no_other(store: Store) -> None:
     made += await jobs.enqueue_many("q", [{"d": 1}, {"d": 2}], run_after=store.clock.now + 5)
     made += await jobs.enqueue_many("q", [{"e": 1}, {"e": 2}], deadline=store.clock.now + 5)
     good, _ = await jobs.enqueue("q", {"good": 1}, run_after=store.clock.now + 10)
-    await claim(jobs, most=1)
+    await claim(jobs, limit=1)
     for number, job in enumerate(made):
         await store.redis.delete(store.keys.job(job.id))
         if number % 2:
@@ -372,7 +372,7 @@ async def test_a_missing_or_broken_job_stops_no_other(store: Store) -> None:
     found = []
     for _ in range(5):
         store.clock.now += 10
-        for each in await claim(jobs, most=3):
+        for each in await claim(jobs, limit=3):
             found.append(each.id)
             await end(jobs, each)
     assert found == [good]
@@ -449,7 +449,7 @@ async def test_jobs_are_purged_by_queue_and_status(store: Store, status: str) ->
     jobs = jobs_of(store)
     for queue in ("q", "r"):
         await jobs.enqueue_many(queue, [{"n": number} for number in range(MAX_BATCH + 9)])
-        first, second, third = await claim(jobs, queue, most=3)
+        first, second, third = await claim(jobs, queue, limit=3)
         await end(jobs, first)
         await end(jobs, second, "failed", delay=5)
         await end(jobs, third, "fatal")

@@ -15,8 +15,8 @@ POINT, RETRY_PENALTY = 60.0, 21 * 60.0
 """Seconds of waiting that equal a point of priority, and the penalty of a retry (s)."""
 
 
-async def order(jobs: Jobs, most: int = 100) -> list[str]:
-    return [job.id for job in await claim(jobs, most=most)]
+async def order(jobs: Jobs, limit: int = 100) -> list[str]:
+    return [job.id for job in await claim(jobs, limit=limit)]
 
 
 async def test_a_larger_priority_goes_first_then_the_earlier_job(store: Store) -> None:
@@ -97,13 +97,13 @@ class Model:
         self.waiting: dict[str, tuple[int, float, bool]] = {}
         self.running: dict[str, tuple[Claimed, int]] = {}
 
-    def next(self, now: float, most: int) -> list[str]:
+    def next(self, now: float, limit: int) -> list[str]:
         def due(id: str) -> float:
             priority, run_after, retry = self.waiting[id]
             return run_after - priority * POINT + retry * RETRY_PENALTY
 
         ripe = [id for id, (_, run_after, _) in self.waiting.items() if run_after <= now]
-        return sorted(ripe, key=lambda id: (due(id), int(id)))[:most]
+        return sorted(ripe, key=lambda id: (due(id), int(id)))[:limit]
 
 
 @pytest.mark.parametrize("seed", range(6))
@@ -128,9 +128,9 @@ async def test_random_use_agrees_with_the_model(store: Store, seed: int) -> None
 
 
 async def claim_as_expected(jobs: Jobs, model: Model, now: float) -> None:
-    most = model.rng.randint(1, 5)
-    expected = model.next(now, most)
-    claimed = await claim(jobs, most=most)
+    limit = model.rng.randint(1, 5)
+    expected = model.next(now, limit)
+    claimed = await claim(jobs, limit=limit)
     assert [job.id for job in claimed] == expected
     for job in claimed:
         priority, run_after, _ = model.waiting.pop(job.id)
@@ -158,17 +158,17 @@ async def end_somehow(jobs: Jobs, model: Model, now: float) -> None:
 async def test_concurrency_is_limited_over_all_workers(make_store: MakeStore) -> None:
     """Q8: many concurrent claims reach the limit at once and never exceed it."""
     store = await make_store()
-    crowd = [jobs_of(await make_store(), clock=store.clock) for _ in range(4)] * 5
-    await crowd[0].enqueue_many("q", [{"n": number} for number in range(100)])
+    queues = [jobs_of(await make_store(), clock=store.clock) for _ in range(4)] * 5
+    await queues[0].enqueue_many("q", [{"n": number} for number in range(100)])
     done: set[str] = set()
     while len(done) < 100:
-        taken = await asyncio.gather(*(claim(jobs, most=3, concurrency=7) for jobs in crowd))
+        taken = await asyncio.gather(*(claim(jobs, limit=3, concurrency=7) for jobs in queues))
         claimed = [job for each in taken for job in each]
         assert len(claimed) == min(7, 100 - len(done))
-        assert not await claim(crowd[0], concurrency=7)
+        assert not await claim(queues[0], concurrency=7)
         assert not done & {job.id for job in claimed}
         done |= {job.id for job in claimed}
-        await asyncio.gather(*(end(jobs, job) for jobs, job in zip(crowd, claimed, strict=False)))
+        await asyncio.gather(*(end(jobs, job) for jobs, job in zip(queues, claimed, strict=False)))
 
 
 async def test_queues_take_no_slots_of_each_other(store: Store) -> None:
@@ -186,6 +186,6 @@ async def test_many_due_jobs_are_all_started(store: Store) -> None:
     await jobs.enqueue_many("q", [{"n": n} for n in range(1200)], run_after=store.clock.now + 5)
     store.clock.now += 5
     ids: list[str] = []
-    while found := await claim(jobs, most=400, concurrency=1200):
+    while found := await claim(jobs, limit=400, concurrency=1200):
         ids += (job.id for job in found)
     assert len(set(ids)) == 1200

@@ -11,10 +11,10 @@ _EXPORT = (
 )
 
 
-async def export(store: Store, *figures: tuple[int, str | bytes, int], most: int = 100_000) -> None:
+async def export(store: Store, *figures: tuple[int, str | bytes, int], max_waiting: int = 100_000) -> None:
     """``figures`` are (minute, statistic, count); ``most`` is the maximum that may wait."""
     argv = [part for figure in figures for part in figure]
-    await Script(store.connection.command, store.keys.prefix, _EXPORT)([most, *argv])
+    await Script(store.connection.command, store.keys.prefix, _EXPORT)([max_waiting, *argv])
 
 
 def outbox_of(store: Store) -> Outbox:

@@ -39,7 +39,7 @@ def unique_users(store: Store) -> UniqueUsers:
     return UniqueUsers(store.connection, store.scripts, store.keys)
 
 
-def crowd(first: int, number: int) -> list[UniqueUserEvent]:
+def events_of(first: int, number: int) -> list[UniqueUserEvent]:
     """Invented addresses."""
     return [
         UniqueUserEvent(info_hash(1), f"10.0.{n // 250}.{n % 250}", LONDON)
@@ -53,17 +53,17 @@ async def markers(store: Store) -> int:
 
 async def test_above_four_fifths_no_new_user_is_counted_and_nothing_is_written(own: Store) -> None:
     users = unique_users(own)
-    await users.count(crowd(0, 10), START)
+    await users.count(events_of(0, 10), START)
     assert await markers(own) == 70
     before = await own.dump()
     await limit(own, 0.85)
     users = unique_users(own)
-    assert await users.count([*crowd(0, 4), *crowd(50, 6)], START + 5) == 0
+    assert await users.count([*events_of(0, 4), *events_of(50, 6)], START + 5) == 0
     assert users.skipped == 6  # users counted before are not affected
     assert await own.dump() == before
     await limit(own, 0.7)
     users = unique_users(own)
-    assert await users.count(crowd(50, 6), START + 6) == 6
+    assert await users.count(events_of(50, 6), START + 6) == 6
     assert users.skipped == 0
 
 
@@ -73,7 +73,7 @@ async def test_a_flood_of_addresses_leaves_room_for_joins(own: Store) -> None:
     users = unique_users(own)
     for first in range(0, 8000, 64):
         users._memory._read_at = None  # a second has passed
-        await users.count(crowd(first, 64), START)
+        await users.count(events_of(first, 64), START)
     usage = await read_usage(own.connection)
     assert users.skipped > 1000 and 0.75 < usage.share < 0.9
     for number in range(100):
@@ -85,7 +85,7 @@ async def full_of_markers(store: Store) -> None:
     """As an earlier version left it: joins are refused."""
     users = unique_users(store)
     for first in range(0, 4000, 64):
-        await users.count(crowd(first, 64), START)
+        await users.count(events_of(first, 64), START)
     await limit(store, 1.02)
     assert isinstance(await store.swarms.announce(update(1, "s")), Refused)
 
@@ -121,7 +121,7 @@ async def test_no_call_occupies_the_store_longer_than_a_slice(own: Store) -> Non
 
 
 async def test_nothing_is_deleted_while_there_is_room(own: Store) -> None:
-    await unique_users(own).count(crowd(0, 10), START)
+    await unique_users(own).count(events_of(0, 10), START)
     make = Markers(own.connection, own.scripts, own.keys, own.clock)
     assert [page async for page in make.make_room()] == []
     await limit(own, 0.7)
@@ -131,7 +131,7 @@ async def test_nothing_is_deleted_while_there_is_room(own: Store) -> None:
 
 async def test_only_markers_are_deleted(own: Store) -> None:
     """Other keys with similar names stay: counts, months, HyperLogLogs, and keys of other programs."""
-    await unique_users(own).count(crowd(0, 10), START)
+    await unique_users(own).count(events_of(0, 10), START)
     await own.redis.set("t:cities.users.of.nothing", "1")
     await own.redis.set("x:countries.France.users.192.0.2.1", "1")
     await own.redis.pfadd("t:hll:countries.France.users.2026-11", "a")

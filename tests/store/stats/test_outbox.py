@@ -134,19 +134,19 @@ async def test_concurrent_senders_get_each_count_once(store: Store) -> None:
 
 async def test_a_full_outbox_drops_new_counts_and_records_the_number(store: Store) -> None:
     """B12: counts that already wait still grow, because this needs no more room."""
-    await export(store, *((MINUTE, f"s{n}", 1) for n in range(10)), most=8)
-    await export(store, (MINUTE, "s9", 7), (MINUTE, "s1", 5), most=8)
+    await export(store, *((MINUTE, f"s{n}", 1) for n in range(10)), max_waiting=8)
+    await export(store, (MINUTE, "s9", 7), (MINUTE, "s1", 5), max_waiting=8)
     assert await dropped(store) == 2 + 7
     assert (await contents(store))[MINUTE] == {f"s{n}": 6 if n == 1 else 1 for n in range(8)}
     outbox = outbox_of(store)
     await outbox.acknowledge(await outbox.take(LATER, 3, LEASE))
-    await export(store, *((MINUTE, f"t{n}", 1) for n in range(4)), most=8)
+    await export(store, *((MINUTE, f"t{n}", 1) for n in range(4)), max_waiting=8)
     assert await dropped(store) == 10
     assert await outbox.waiting() == 8
 
 
 async def test_nothing_is_kept_without_a_receiver(store: Store) -> None:
-    await export(store, (MINUTE, "a", 1), most=0)
+    await export(store, (MINUTE, "a", 1), max_waiting=0)
     assert await store.dump() == {}
 
 

@@ -468,7 +468,7 @@ def of_torrent(store: Store, torrent: InfoHash) -> Any:
     return store.redis.scan_iter(f"{store.keys.prefix}*{torrent.hex()}*", 1000)
 
 
-async def crowd(users: UniqueUsers, places: int, months: int = 1) -> None:
+async def count_many(users: UniqueUsers, places: int, months: int = 1) -> None:
     """Torrent 1 has users in that many countries, cities and postcodes each."""
     for month in range(months):
         for n in range(places):
@@ -482,7 +482,7 @@ async def test_a_removed_torrent_loses_its_unique_users(store: Store, mode: str,
     """Except the markers, which expire. Also if one call may not delete everything."""
     await register(store, 1, 2)
     users = unique_users(store, mode)
-    await crowd(users, places, months=2 if places == 8 else 1)
+    await count_many(users, places, months=2 if places == 8 else 1)
     await users.count([event("10.9.9.9", 2)], START)
     assert await store.torrents.remove(IH)
     left = {key.decode() async for key in of_torrent(store, IH)}
@@ -521,7 +521,7 @@ async def test_all_months_of_a_forgotten_torrent_are_removed(store: Store, now: 
 
 async def test_a_torrent_added_during_its_removal_stays(store: Store) -> None:
     await register(store, 1)
-    await crowd(unique_users(store), 30)
+    await count_many(unique_users(store), 30)
     argv: tuple[str, int] = (IH.hex(), int(store.clock()))
     assert await store.scripts.remove([*argv, 0]) == 3
     await register(store, 1)
@@ -534,7 +534,7 @@ async def test_the_sweep_forgets_unique_users_too(store: Store, mode: str) -> No
     """T3: a torrent with users in many places takes several calls, each with a bounded part of the work."""
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
-    await crowd(unique_users(store, mode), 40)
+    await count_many(unique_users(store, mode), 40)
     await store.pass_time(store.rules.current.forget_after)
     position, forgotten, calls = "", 0, 0
     while calls < 20:
@@ -552,7 +552,7 @@ async def test_the_sweep_forgets_unique_users_too(store: Store, mode: str) -> No
 async def test_a_torrent_joined_while_it_is_being_forgotten_stays(store: Store) -> None:
     await store.announce(update(1, "s"))
     await store.announce(update(1, "x"))
-    await crowd(unique_users(store), 30)
+    await count_many(unique_users(store), 30)
     await store.pass_time(store.rules.current.forget_after)
     step = await store.reaping.sweep(["1"], "", 200)
     assert step.position and not step.done

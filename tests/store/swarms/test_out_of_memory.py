@@ -122,12 +122,12 @@ async def test_peers_that_leave_make_room_for_joins(full: Store) -> None:
     """The limit stays: the memory of 2,000 peers is enough for others."""
     await make_room(full)
     async with running(Store(full.url, full.keys, SwarmRules())) as public:
-        crowd = range(10_000, 12_000)
-        await asyncio.gather(*(public.announce(update(number, torrent=2)) for number in crowd))
+        numbers = range(10_000, 12_000)
+        await asyncio.gather(*(public.announce(update(number, torrent=2)) for number in numbers))
         await fill(full)
         newcomer = update(20_000, "s", torrent=2)
         assert await public.refused(newcomer) == "store full"
-        await asyncio.gather(*(public.announce(update(number, "x", torrent=2)) for number in crowd))
+        await asyncio.gather(*(public.announce(update(number, "x", torrent=2)) for number in numbers))
         assert (await public.announce(newcomer)).outcome == "join"
     assert await check_invariants(full.redis, full.keys) == PEERS + 1
 

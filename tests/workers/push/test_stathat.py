@@ -281,7 +281,7 @@ async def test_an_outage_loses_only_counts_beyond_the_outbox_limit(
     flushing = to_stathat(store, stathat.url)
     stathat.mode = "503"
     for minute in range(10):
-        await export(store, *((MINUTE + 60 * minute, f"s{n}", 1) for n in range(20)), most=100)
+        await export(store, *((MINUTE + 60 * minute, f"s{n}", 1) for n in range(20)), max_waiting=100)
         await flushing.flush()
     assert await dropped(store) == 100
     stathat.mode = "ok"

@@ -24,9 +24,9 @@ def show_ranking(
     config: Config = None,
 ) -> None:
     """List torrents by score, highest first."""
-    figures = [Column("rank", 8, right=True), Column("score", 8, right=True), Column("info_hash", 40)]
+    numbers = [Column("rank", 8, right=True), Column("score", 8, right=True), Column("info_hash", 40)]
     counts = [Column(name, 8, right=True) for name in ("seeders", "leechers")]
-    listing = Listing([*figures, *counts, Column("name")], as_json=as_json)
+    listing = Listing([*numbers, *counts, Column("name")], as_json=as_json)
 
     def row(rank: int, found: Torrent) -> Row:
         counts: Row = {"seeders": found.seeders, "leechers": found.leechers}
@@ -65,10 +65,10 @@ def show_lag(as_json: AsJson = False, config: Config = None) -> None:
 @scores.command("place")
 def show_place(info_hashes: InfoHashes, as_json: AsJson = False, config: Config = None) -> None:
     """Show the rank of torrents (1: highest score), and when they are scored next."""
-    figures = [Column(name, 8, right=True) for name in ("rank", "of", "score")]
+    numbers = [Column(name, 8, right=True) for name in ("rank", "of", "score")]
     times = [Column(name, MOMENT) for name in ("last_processed", "next_turn")]
     listing = Listing(
-        [Column("info_hash", 40), *figures, *times, Column("being_scored", 12)], as_json=as_json
+        [Column("info_hash", 40), *numbers, *times, Column("being_scored", 12)], as_json=as_json
     )
 
     async def work(store: Store) -> None:

@@ -139,7 +139,7 @@ def _shown_rate(rate: float) -> str:
     return f"{rate:.1f}" if rate >= 10 else f"{rate:.2g}"  # two significant digits
 
 
-def _figures(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
+def _row(name: str, series: list[tuple[int, int]], precision: int, now: float) -> Row:
     last = _last(series, precision, now)
     return {
         "name": name,
@@ -149,7 +149,7 @@ def _figures(name: str, series: list[tuple[int, int]], precision: int, now: floa
     }
 
 
-def _distribution_figures(name: str, total: Distribution) -> Row:
+def _distribution_row(name: str, total: Distribution) -> Row:
     return {
         "name": name,
         "count": total.count,
@@ -163,26 +163,26 @@ def _distribution_figures(name: str, total: Distribution) -> Row:
 def _print_counters(counted: list[tuple[str, list[tuple[int, int]]]], precision: int, now: float) -> None:
     rows: list[Row] = [
         {
-            **_figures(name, series, precision, now),
+            **_row(name, series, precision, now),
             "rate": _shown_rate(_last(series, precision, now) / precision),
         }
         for name, series in counted
     ]
-    figures = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
-    room = terminal_width() - sum(column.width for column in figures) - _GAPS
+    numbers = [fitted(figure, rows, right=True) for figure in ("total", "rate", "last")]
+    room = terminal_width() - sum(column.width for column in numbers) - _GAPS
     name = fitted("name", rows, max_width=max(_MIN_NAME, room - _MIN_TREND))
     slices = max(_MIN_TREND, room - name.width)
     for row, (_, series) in zip(rows, counted, strict=True):
         row["trend"] = sparkline([number for _, number in series[-slices:]])
-    Listing([name, *figures, Column("trend")], as_json=False).page(rows)
+    Listing([name, *numbers, Column("trend")], as_json=False).page(rows)
 
 
 def _print_distributions(
     measured: list[tuple[str, list[tuple[int, Distribution]], Distribution]],
 ) -> None:
-    rows = [_distribution_figures(name, total) for name, _, total in measured]
-    figures = [fitted(name, rows, right=True) for name in ("count", "mean", "deviation", "min", "max")]
-    Listing([Column("name"), *figures], as_json=False).page(rows)
+    rows = [_distribution_row(name, total) for name, _, total in measured]
+    numbers = [fitted(name, rows, right=True) for name in ("count", "mean", "deviation", "min", "max")]
+    Listing([Column("name"), *numbers], as_json=False).page(rows)
 
 
 def _print_json(
@@ -195,9 +195,9 @@ def _print_json(
 ) -> None:
     """One line per name, with slices [start, count] or [start, count, mean, deviation, min, max]."""
     for name, series in counted:
-        row = {**_figures(name, series, precision, now), "precision": precision}
+        row = {**_row(name, series, precision, now), "precision": precision}
         typer.echo(json.dumps({**row, "slices": [pair for pair in series if fill or pair[1]]}))
     for name, slices, total in measured:
         each = [(start, d.count, d.mean, d.deviation, d.min, d.max) for start, d in slices]
-        row = {**_distribution_figures(name, total), "sum": total.sum, "precision": precision}
+        row = {**_distribution_row(name, total), "sum": total.sum, "precision": precision}
         typer.echo(json.dumps({**row, "slices": each}))

@@ -213,7 +213,7 @@ def _screen(console: "Console", snapshot: Snapshot, sort: str, problem: str) -> 
     for name in RATES:
         trend = sparkline(snapshot.series.get(name, [])[-slices:])
         rates.add_row(name, Text(f"{snapshot.rate(name)}/s", justify="right"), Text(trend, style="cyan"))
-    figures = Text("   ").join(Text(f"{name} {value}") for name, value in _swarms(snapshot).items())
+    numbers = Text("   ").join(Text(f"{name} {value}") for name, value in _swarms(snapshot).items())
     table = Table(box=None, expand=True, pad_edge=False)
     for title in ("seeders", "leechers", "snatches"):
         table.add_column(title, justify="right", width=9, style="bold" if title == sort else "")
@@ -225,4 +225,4 @@ def _screen(console: "Console", snapshot: Snapshot, sort: str, problem: str) -> 
     head = Text(f"tracker top  {clock}  by {sort}   q quit, s sort", style="reverse")
     if problem:
         head = Text(f"{printable(problem)}: showing the last snapshot   q quit", style="bold red")
-    return Group(head, Text(), rates, Text(), figures, Text(), table)
+    return Group(head, Text(), rates, Text(), numbers, Text(), table)

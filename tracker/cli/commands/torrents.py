@@ -202,8 +202,8 @@ def show_history(
     config: Config = None,
 ) -> None:
     """Show a torrent's peers and score at its last scorings, oldest first."""
-    figures = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
-    listing = Listing([Column("at", MOMENT), *figures], as_json=as_json)
+    numbers = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
+    listing = Listing([Column("at", MOMENT), *numbers], as_json=as_json)
 
     async def work(store: Store) -> None:
         found = await store.torrents.get(parse_info_hash(info_hash))
@@ -211,7 +211,7 @@ def show_history(
             raise ClientError("unknown torrent")
         points = await store.torrents.history(found)
         listing.page(
-            {"at": Moment(point.at), **{column.name: getattr(point, column.name) for column in figures}}
+            {"at": Moment(point.at), **{column.name: getattr(point, column.name) for column in numbers}}
             for point in points
         )
 

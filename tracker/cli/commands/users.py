@@ -166,10 +166,10 @@ def delete_user(
 @users.command("list")
 def list_users(passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
     """List users and their totals."""
-    figures = (Column(name, 16, right=True) for name in ("uploaded", "downloaded"))
+    numbers = (Column(name, 16, right=True) for name in ("uploaded", "downloaded"))
     counts = (Column(name, 11, right=True) for name in ("snatches", "announces"))
     rights = (Column("enabled", 8), Column("may_leech", 10))
-    columns = [Column("user_id", 15, right=True), *rights, *figures, *counts]
+    columns = [Column("user_id", 15, right=True), *rights, *numbers, *counts]
     listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
 
     async def work(store: Store) -> None:
@@ -215,11 +215,11 @@ def list_torrents(
     config: Config = None,
 ) -> None:
     """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
-    figures = [Column(figure, 16, right=True) for figure in ("uploaded", "downloaded")]
+    numbers = [Column(figure, 16, right=True) for figure in ("uploaded", "downloaded")]
     times = [Column(figure, 10, right=True) for figure in ("total_time", "seed_time")]
     columns = [
         Column("torrent_id", 10, right=True),
-        *figures,
+        *numbers,
         *times,
         Column("info_hash", 40),
         Column("name"),

@@ -35,7 +35,7 @@ class Subscription(asyncio.Protocol):
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NOTHING
         )
-        self._heard: deque[Message] = deque()
+        self._messages: deque[Message] = deque()
         self._news = asyncio.Event()
         self._confirmations = 0
         self._error: Exception | None = None
@@ -46,7 +46,7 @@ class Subscription(asyncio.Protocol):
     @property
     def waiting(self) -> int:
         """Messages that wait to be consumed."""
-        return len(self._heard)
+        return len(self._messages)
 
     async def subscribe(self, *command: str) -> None:
         """Sends SUBSCRIBE or PSUBSCRIBE; returns when the store has confirmed every channel or pattern."""
@@ -59,10 +59,10 @@ class Subscription(asyncio.Protocol):
         return self
 
     async def __anext__(self) -> Message:
-        while not self._heard:
+        while not self._messages:
             await self._wait()
-        message = self._heard.popleft()
-        if self.paused and not self._heard:
+        message = self._messages.popleft()
+        if self.paused and not self._messages:
             self.paused = False
             self._transport.resume_reading()
         return message
@@ -81,7 +81,7 @@ class Subscription(asyncio.Protocol):
                 self._take(said)
         except (InvalidResponse, IndexError, TypeError) as error:
             self._end(InvalidResponse(f"no message: {error}"))
-        if len(self._heard) > MAX_WAITING and not self.paused:
+        if len(self._messages) > MAX_WAITING and not self.paused:
             self.paused = True
             self._transport.pause_reading()
         self._news.set()
@@ -90,9 +90,9 @@ class Subscription(asyncio.Protocol):
         if isinstance(said, Exception):
             self._end(said)
         elif said[0] == b"pmessage":
-            self._heard.append((said[2], said[3]))
+            self._messages.append((said[2], said[3]))
         elif said[0] == b"message":
-            self._heard.append((said[1], said[2]))
+            self._messages.append((said[1], said[2]))
         else:
             self._confirmations += 1
 

@@ -94,6 +94,6 @@ def shown(name: str, label: str = "") -> ClientEvent:
     return _plain(name, MAX_NAME) or "unknown", _plain(label, MAX_LABEL)
 
 
-def _plain(text: str, longest: int) -> str:
-    cut = " ".join(text[:longest].split())
+def _plain(text: str, max_characters: int) -> str:
+    cut = " ".join(text[:max_characters].split())
     return "".join(c if c.isprintable() else "?" for c in cut)

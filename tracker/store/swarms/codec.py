@@ -230,6 +230,6 @@ def _refused(code: bytes, reason: bytes) -> Refused:
     return Refused(code.decode(), text)
 
 
-def parse_totals(figures: bytes) -> TrafficTotals:
+def parse_totals(numbers: bytes) -> TrafficTotals:
     """The script's answer for the whole batch."""
-    return TrafficTotals(*map(int, figures.split())) if figures else _NOTHING
+    return TrafficTotals(*map(int, numbers.split())) if numbers else _NOTHING

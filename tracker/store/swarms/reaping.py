@@ -107,10 +107,10 @@ class Reaping:
         rules = self._rules.current
         argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
         argv += [rules.forget_after, budget, position, self._store_clock.expected, *torrent_ids]
-        done, after, *figures, found, failed = await self._scripts.sweep(argv)
+        done, after, *numbers, found, failed = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))
-        return SweepStep(int(done), after.decode(), *map(int, figures))
+        return SweepStep(int(done), after.decode(), *map(int, numbers))
 
     async def check_totals(self) -> int:
         """Compares the global sums with the rankings, and corrects them; returns how many were wrong."""

@@ -174,11 +174,11 @@ class Swarms:
 
 
 def _decode_scrapes(scrapes: list[_Scrape], reply: list[Any]) -> tuple[list[Figures | Refused], None]:
-    return [_files(each, figures) for (each, _), figures in zip(scrapes, reply, strict=True)], None
+    return [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)], None
 
 
-def _files(info_hashes: Sequence[InfoHash], figures: list[int] | int) -> Figures | Refused:
+def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int) -> Figures | Refused:
     """Decodes scrape.lua's reply to one scrape."""
-    if isinstance(figures, int):
-        return _NO_SCRAPE[figures]
-    return {info_hash: ScrapeFile(*figures[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}
+    if isinstance(numbers, int):
+        return _NO_SCRAPE[numbers]
+    return {info_hash: ScrapeFile(*numbers[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}
