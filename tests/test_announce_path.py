@@ -15,7 +15,7 @@ from dataclasses import dataclass
 from itertools import groupby
 from pathlib import Path
 from types import FrameType
-from typing import NamedTuple
+from typing import NamedTuple, get_args
 
 import pytest
 from pydantic import SecretStr
@@ -26,6 +26,7 @@ from tests.raw_http import Client, connect
 from tests.raw_http import request as http_request
 from tests.store.harness import ALICE, Store, peer_id, running
 from tracker.app.service import Banner, serve
+from tracker.bittorrent import Accounts
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings, UserSettings
 from tracker.settings.reload import Reload
 from tracker.store.schema.keys import Keys
@@ -166,13 +167,12 @@ def escaped(raw: bytes) -> str:
     return "".join(f"%{byte:02X}" for byte in raw)
 
 
-@pytest.fixture(params=["public", "private"])
+@pytest.fixture(params=get_args(Accounts))
 async def peers(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> AsyncIterator[Peers]:
-    private = request.param == "private"
     settings = Settings(
         redis=RedisSettings(url=SecretStr(redis_url), prefix=prefix),
         http=HttpSettings(listen=("127.0.0.1:0",)),
-        users=UserSettings(private=private),
+        users=UserSettings(private=request.param),
         admin=AdminSettings(enabled=False),
     )
     async with (
@@ -181,7 +181,7 @@ async def peers(request: pytest.FixtureRequest, redis_url: str, prefix: str) -> 
         connect(address) as client,
     ):
         await store.users.add("7", ALICE)
-        found = Peers(client, f"/{ALICE}/announce" if private else "/announce", store)
+        found = Peers(client, "/announce" if request.param == "off" else f"/{ALICE}/announce", store)
         await trace(client, found.target(99, "started"))  # what is cached once is cached
         yield found
 

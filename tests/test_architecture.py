@@ -28,7 +28,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "geoip": (),
     # The operating system, and the settings.
     "system": (*NOUNS, "settings.types"),
-    "settings": ("errors", "wire"),
+    "settings": (*NOUNS, "wire"),
     # All Redis commands. Each subject may import the client, the schema, and the subjects listed here.
     "store.schema": NOUNS,
     "store.client": NOUNS,

@@ -36,6 +36,7 @@ pytestmark = pytest.mark.serial
 COMMANDS: dict[str, float] = {
     # a peer in the swarm: read and write its hash, renew its timeout, select peers (for leechers of both kinds)
     "regular": 7.4,
+    "regular, optional accounts": 8.4,  # the same without a passkey: one command tells that the peer is no user's
     "join": 13.6,  # a new peer: its hash, two arrays, two sets, its address, the counts
     # in a swarm larger than a reply: it takes a random slot, and the peer of that slot moves to the end
     "join of many": 17.9,
@@ -58,7 +59,7 @@ INSTRUCTIONS: dict[str, int] = {
 CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 """Maximum calls of the tracker's functions."""
 
-SOCKET_TO_SOCKET = 925
+SOCKET_TO_SOCKET = 922
 """Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
 
 PACKAGE = str(Path(announce.__file__).parents[1])
@@ -141,8 +142,19 @@ async def test_an_announce_takes_few_commands(
     assert inside <= COMMANDS[kind], f"{kind}: {inside:.2f} commands an announce, for {MAX_BATCH}: {found}"
 
 
+async def test_an_anonymous_announce_takes_few_commands_where_accounts_are_optional(
+    redis_url: str, prefix: str
+) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(accounts="optional"))) as store:
+        await announce_together(store, "s", 0)
+        await announce_together(store, "s", MAX_BATCH)
+        found = await commands_of(store, "u", 0)
+    inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
+    assert inside <= COMMANDS["regular, optional accounts"], f"{inside:.2f} commands an announce: {found}"
+
+
 async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
-    async with running(Store(redis_url, Keys(prefix), SwarmRules(private=True))) as store:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(accounts="required"))) as store:
         for user in range(1, MAX_BATCH + 1):
             await store.redis.hset(store.keys.passkey(f"{user:020}"), mapping={"user_id": user})
 
@@ -278,7 +290,7 @@ async def port(store: Store) -> AsyncIterator[int]:
         live,
         secret=b"secret",
         clock=store.clock,
-        limits=Limits(settings.limits, private=False),
+        limits=Limits(settings.limits, accounts="off"),
         on_join=lambda info_hash, peer_id, address: None,
         on_client_seen=lambda peer_id, label: None,
     )

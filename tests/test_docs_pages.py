@@ -39,7 +39,9 @@ async def filled_server(valkey: Server) -> Server:
     """A store with data for the commands of the page."""
     with valkey.client() as client:
         client.flushall()
-    async with running(Store(valkey.url, Keys("t:"), SwarmRules(private=True, peer_memory=3600))) as store:
+    async with running(
+        Store(valkey.url, Keys("t:"), SwarmRules(accounts="required", peer_memory=3600))
+    ) as store:
         await store.users.add("1", PASSKEY)
         peer = PeerId(b"-TR4000-abcdefghijkl")
         changes: dict[str, Any] = {
@@ -82,6 +84,7 @@ def texts() -> Iterator[str]:
     """Yields every message for peers: refusals, warnings, and errors in a request."""
     yield from (text for text, _ in refusals.REFUSALS.values())
     yield from (refusals._UNAVAILABLE, refusals._BUSY, announce._PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
+    yield from (announce._UNKNOWN_PASSKEY, *announce._WARNINGS.values())
     for module in ("wire/http_request.py", "frontends/http/handler.py", "core/announce.py", "core/scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):

@@ -9,7 +9,7 @@ import enum
 from dataclasses import dataclass, field
 from functools import lru_cache
 from ipaddress import IPv4Network, IPv6Network, ip_network
-from typing import NamedTuple, NewType
+from typing import Literal, NamedTuple, NewType
 
 from tracker.errors import ClientError
 
@@ -23,6 +23,9 @@ Digits = NewType("Digits", bytes)
 """A number from 0 to MAX_COUNT in decimal, without leading zeros, as peers send it and the store keeps it.
 
 It stays text, because converting it twice would cost as much as encoding the whole reply."""
+
+Accounts = Literal["off", "optional", "required"]
+"""Whether announces belong to users: none; those with a known passkey; all, so that others are refused."""
 
 HASH_LENGTH = 20
 MAX_COUNT = 2**53 - 1

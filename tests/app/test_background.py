@@ -54,7 +54,7 @@ def _ignore_peer(info_hash: InfoHash, address: Address) -> None:
 async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
     store: Store, jobs: Jobs
 ) -> None:
-    settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private=True))
+    settings = Settings(scoring=ScoringSettings(enabled=False), users=UserSettings(private="required"))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
 

@@ -393,10 +393,14 @@ def test_a_request_in_flight_is_answered_before_the_end(
         assert store.get("t:stats:announces") == b"1"
 
 
-@pytest.mark.parametrize("format", ["human", "json"])
-def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, format: str) -> None:
+@pytest.mark.parametrize(
+    ("format", "accounts"), [("human", "true"), ("json", "required"), ("human", "optional")]
+)
+def test_no_passkey_is_ever_logged(
+    start_tracker: StartTracker, tmp_path: Path, format: str, accounts: str
+) -> None:
     settings = {
-        "TRACKER_USERS__PRIVATE": "true",
+        "TRACKER_USERS__PRIVATE": accounts,
         "TRACKER_HTTP__ACCESS_LOG": "true",
         "TRACKER_LOG__LEVEL": "debug",
         "TRACKER_LOG__FORMAT": format,
@@ -405,9 +409,11 @@ def test_no_passkey_is_ever_logged(start_tracker: StartTracker, tmp_path: Path, 
     passkey = json.loads(trackers.run(tmp_path, "user", "add", "--json").stdout)["passkey"]
     unknown = "unknownpasskeyofanyone00"
     assert tracker.announce(passkey)[b"complete"] == 1
-    assert b"failure reason" in tracker.announce(unknown)
+    answered = b"warning message" if accounts == "optional" else b"failure reason"
+    assert answered in tracker.announce(unknown)
     assert b"failure reason" in tracker.announce(passkey, port="http%3A//x/" + passkey)
     assert "/<passkey>/announce" in tracker.banner
+    assert (f"{tracker.url}/announce" in tracker.banner) == (accounts == "optional")
     assert tracker.end() == 0
     assert "request" in tracker.log
     assert passkey not in tracker.log and unknown not in tracker.log

@@ -27,7 +27,7 @@ def owing(redis_url: str, prefix: str) -> None:
     """User 7 has hit-and-runs on torrents 1 to 3 and seeds torrent 4; user 8 has one on torrent 1."""
 
     async def fill() -> None:
-        rules = SwarmRules(private=True, hnr_min_bytes=100, hnr_threshold=1000)
+        rules = SwarmRules(accounts="required", hnr_min_bytes=100, hnr_threshold=1000)
         async with running(Store(redis_url, Keys(prefix), rules)) as store:
             for user_id, passkey in (("7", ALICE), ("8", BOB)):
                 await store.users.add(user_id, passkey)
@@ -116,7 +116,7 @@ def by_hand(redis_url: str, prefix: str) -> None:
 
     async def fill() -> None:
         keys = Keys(prefix)
-        async with running(Store(redis_url, keys, SwarmRules(private=True))) as store:
+        async with running(Store(redis_url, keys, SwarmRules(accounts="required"))) as store:
             await store.redis.hset(keys.passkey(ALICE), "user_id", "77")
             await store.redis.hset(keys.allowed_client(b"-TR"), "name", "Transmission")
             await store.announce(update(1, "s", passkey=ALICE))

@@ -84,7 +84,7 @@ async def open_tracker(
     url: str, prefix: str, settings: Settings, secret: bytes = SECRET, clock: Clock | None = None
 ) -> AsyncIterator[TrackerHarness]:
     rules = swarm_rules(settings)
-    limits = Limits(settings.limits, private=settings.users.private)
+    limits = Limits(settings.limits, accounts=settings.users.private)
     joined: list[tuple[InfoHash, Address]] = []
     clients_seen: list[tuple[PeerId, str]] = []
     times = itertools.count()

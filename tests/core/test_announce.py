@@ -397,7 +397,7 @@ def test_rules_follow_the_settings() -> None:
                 "forget_after_seconds": 70,
             },
             "users": {
-                "private": True,
+                "private": "optional",
                 "peer_memory_seconds": 80,
                 "hnr_min_bytes": 9,
                 "hnr_threshold_seconds": 10,
@@ -406,7 +406,7 @@ def test_rules_follow_the_settings() -> None:
         }
     )
     rules = swarm_rules(settings)
-    assert (rules.private, rules.open, rules.peer_memory, rules.max_gap) == (True, False, 80, 400)
+    assert (rules.accounts, rules.open, rules.peer_memory, rules.max_gap) == ("optional", False, 80, 400)
     assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.new_per_network_hour) == (5, 6, 7)
     assert rules.max_credit == 134_217_728

@@ -1,14 +1,14 @@
 """No announce of an attacker stops, replaces or moves another peer, or changes another user's totals.
 
 Attackers know what a swarm shows: info hashes, peer ids, endpoints. They have their own addresses, some in the same /24
-or /64, and in private mode their own account. They do not have the victim's address, its key or its passkey.
+or /64, and with accounts their own one. They do not have the victim's address, its key or its passkey.
 """
 
 import asyncio
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import Phase
@@ -19,7 +19,7 @@ from loadtest.invariants import check_invariants
 from tests.core.harness import at, open_tracker
 from tests.examples import examples
 from tests.store.harness import ALICE, BOB, info_hash, peer_id, timeout_key
-from tracker.bittorrent import AnnounceReply, PeerId
+from tracker.bittorrent import Accounts, AnnounceReply, PeerId
 from tracker.core.announce import contains_key
 from tracker.errors import ClientError
 from tracker.settings.model import Settings
@@ -65,7 +65,7 @@ attacks = st.fixed_dictionaries(
 
 class HijackMachine(RuleBasedStateMachine):
     redis_url = ""
-    private = False
+    accounts: Accounts = "off"
 
     def __init__(self) -> None:
         super().__init__()
@@ -77,15 +77,19 @@ class HijackMachine(RuleBasedStateMachine):
 
     @initialize()
     def open(self) -> None:
-        made = Settings.model_validate({"users": {"private": self.private}})
+        made = Settings.model_validate({"users": {"private": self.accounts}})
         self.context = open_tracker(self.redis_url, f"hijack{uuid.uuid4().hex[:8]}:", made)
         self.tracker = self.run(self.context.__aenter__())
-        if self.private:
+        if self.accounts != "off":
             self.run(self.tracker.store.users.add("7", ALICE))
             self.run(self.tracker.store.users.add("8", BOB))
         for victim in VICTIMS:
             self.victim_announces(victim, "started")
         self.known = self.run(self.state())
+
+    def has_account(self, victim: Victim) -> bool:
+        """With optional accounts some victims are anonymous."""
+        return self.accounts == "required" or (self.accounts == "optional" and victim.number % 2 == 0)
 
     def victim_announces(self, victim: Victim, event: str = "") -> None:
         for address in victim.addresses:
@@ -93,7 +97,7 @@ class HijackMachine(RuleBasedStateMachine):
                 self.tracker.announce(
                     victim.number,
                     event,
-                    ALICE if self.private else None,
+                    ALICE if self.has_account(victim) else None,
                     address,
                     info_hash=info_hash(victim.torrent),
                     key=victim.key,
@@ -118,7 +122,7 @@ class HijackMachine(RuleBasedStateMachine):
             )
         async for key in store.redis.scan_iter(store.keys.user("7") + "*", 1000):
             found[key.decode()] = await store.redis.dump(key)
-        if self.private:
+        if self.accounts != "off":
             found["passkey"] = await store.redis.dump(store.keys.passkey(ALICE))
         return found
 
@@ -149,17 +153,17 @@ class HijackMachine(RuleBasedStateMachine):
         reply = self.run(self.attack(victim.number, victim.torrent, address, passkey, values))
         assert self.run(self.state()) == self.known
         if isinstance(reply, AnnounceReply):  # anybody may get a reply, but nothing was applied
-            assert self.private <= (passkey == BOB)
+            assert passkey == BOB or self.accounts != "required"
 
-    @rule(victim=st.sampled_from(VICTIMS), values=attacks)
+    @rule(victim=st.sampled_from(VICTIMS), passkey=st.sampled_from([BOB, "", ALICE[:-1]]), values=attacks)
     def announce_with_the_victims_address_and_another_account(
-        self, victim: Victim, values: dict[str, Any]
+        self, victim: Victim, passkey: str, values: dict[str, Any]
     ) -> None:
-        """Private mode: an attacker in the same household."""
-        if self.private:
+        """An attacker in the same household. It may take an anonymous victim's endpoint, as without accounts."""
+        if self.has_account(victim):
             self.run(
                 self.attack(
-                    victim.number, victim.torrent, victim.addresses[0], BOB, {**values, "key": victim.key}
+                    victim.number, victim.torrent, victim.addresses[0], passkey, {**values, "key": victim.key}
                 )
             )
             assert self.run(self.state()) == self.known
@@ -212,7 +216,10 @@ class HijackMachine(RuleBasedStateMachine):
             if victim.torrent == 1:
                 listed = {endpoint for pid, endpoint in pairs if pid == peer_id(victim.number)}
                 assert listed >= victim.endpoints
-                own = {at(address) for address in (*ADDRESSES, *(victim.addresses if self.private else ()))}
+                own = {
+                    at(address)
+                    for address in (*ADDRESSES, *(victim.addresses if self.has_account(victim) else ()))
+                }
                 assert {endpoint[:-2] for endpoint in listed - victim.endpoints} <= own, (
                     "the other endpoints belong to attackers"
                 )
@@ -228,9 +235,9 @@ class HijackMachine(RuleBasedStateMachine):
         self.runner.close()
 
 
-@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_an_attacker_cannot_take_over_a_peer(redis_url: str, private: bool) -> None:
-    machine = type("Machine", (HijackMachine,), {"redis_url": redis_url, "private": private})
+@pytest.mark.parametrize("accounts", get_args(Accounts))
+def test_an_attacker_cannot_take_over_a_peer(redis_url: str, accounts: Accounts) -> None:
+    machine = type("Machine", (HijackMachine,), {"redis_url": redis_url, "accounts": accounts})
     run_state_machine_as_test(
         machine,
         settings=examples(

@@ -158,7 +158,7 @@ def test_local_stages_begin_at_the_same_counts_as_in_the_store(count: int, stage
 
 
 def test_local_counts_are_bounded() -> None:
-    counts, limits = LocalCounts(), Limits(LimitSettings(joins_minute=1), private=False)
+    counts, limits = LocalCounts(), Limits(LimitSettings(joins_minute=1), accounts="off")
     for first in range(0, 10_000, 500):
         hits = [hit(9, f"2a00:1:0:{n:x}::/64") for n in range(first, first + 500)]
         counts.add(hits)

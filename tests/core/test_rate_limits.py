@@ -41,10 +41,10 @@ async def processes(redis_url: str, prefix: str) -> AsyncIterator[Processes]:
     async with AsyncExitStack() as stack:
 
         async def make(
-            private: bool = False, announce: Mapping[str, Any] | None = None, **limits: Any
+            accounts: str = "off", announce: Mapping[str, Any] | None = None, **limits: Any
         ) -> list[TrackerHarness]:
             settings = Settings.model_validate(
-                {"limits": limits, "users": {"private": private}, "announce": announce or {}}
+                {"limits": limits, "users": {"private": accounts}, "announce": announce or {}}
             )
             clock = Clock()
             return [
@@ -275,7 +275,7 @@ async def test_refused_full_scrapes_count(processes: Processes) -> None:
 
 async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Processes) -> None:
     """60 different ones are looked up; then only those seen valid before. Repeating one passkey is no guess."""
-    ours, theirs = await processes(private=True)
+    ours, theirs = await processes(accounts="required")
     await ours.store.users.add("7", ALICE)
     for tracker in (ours, theirs):
         await tracker.announce(1, passkey=ALICE, address=ATTACKER)
@@ -302,7 +302,7 @@ async def test_guessed_passkeys_are_rejected_without_a_lookup(processes: Process
 
 async def test_a_passkey_is_remembered_as_valid_at_once(processes: Processes) -> None:
     """A user of another address passes from the address of the guesses within the same second."""
-    ours, _ = await processes(private=True, unknown_passkeys_minute=8)
+    ours, _ = await processes(accounts="required", unknown_passkeys_minute=8)
     await ours.store.users.add("7", ALICE)
     for number in range(8):
         await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
@@ -312,8 +312,44 @@ async def test_a_passkey_is_remembered_as_valid_at_once(processes: Processes) ->
     await ours.announce(1, passkey=ALICE, address=ATTACKER)
 
 
+async def test_guessing_with_optional_accounts_is_limited_and_stops_no_anonymous_announce(
+    processes: Processes,
+) -> None:
+    """Guesses count whatever becomes of the announce; no scrape looks up a passkey."""
+    ours, theirs = await processes(accounts="optional")
+    await ours.store.users.add("7", ALICE)
+    await ours.store.torrents.deny(info_hash(2), "no")
+    for tracker in (ours, theirs):
+        await tracker.announce(1, passkey=ALICE, address=ATTACKER)
+    for number in range(60):
+        if number % 2:
+            await ours.refused(2, passkey=f"guess{number}", address=ATTACKER, info_hash=info_hash(2))
+        else:
+            reply = await ours.announce(2, passkey=f"guess{number}", address=ATTACKER)
+            assert reply.warning and reply.warning.startswith("unknown passkey")
+    for tracker in (ours, theirs):
+        await tracker.share_limits()
+        refused = await tracker.refused(2, passkey="next", address=ATTACKER)
+        assert refused.label == "too many unknown passkeys"
+        assert (await tracker.announce(3, address=ATTACKER, port=7000)).warning is None
+        assert (await tracker.announce(1, passkey=ALICE, address=ATTACKER)).warning is None
+        await tracker.decisions.scrape(Scrape((info_hash(1),)), "next", at(ATTACKER))
+        await tracker.decisions.scrape(Scrape((info_hash(1),)), None, at(ATTACKER))
+
+
+async def test_announces_without_a_passkey_are_no_guesses_where_accounts_are_optional(
+    processes: Processes,
+) -> None:
+    ours, _ = await processes(accounts="optional", unknown_passkeys_minute=1)
+    for number in range(50):
+        await ours.announce(number, address=f"11.0.0.{number}")
+        await ours.announce(number, "stopped", address=f"11.0.0.{number}")
+    await ours.share_limits()
+    assert not ours.limits._guessing
+
+
 async def test_no_guessed_passkey_is_stored_or_logged(processes: Processes) -> None:
-    ours, _ = await processes(private=True, unknown_passkeys_minute=8)
+    ours, _ = await processes(accounts="required", unknown_passkeys_minute=8)
     with capture_logs() as lines:
         for number in range(64):
             await ours.refused(2, passkey=f"guess{number}", address=ATTACKER)
@@ -366,7 +402,7 @@ def test_subjects_convert_to_text_and_back() -> None:
 
 def test_learning_a_state_takes_at_most_6_calls() -> None:
     """A process learns thousands of states a second, and answers no request meanwhile. Calls are counted, not timed."""
-    limits, calls = Limits(LimitSettings(), private=False), 0
+    limits, calls = Limits(LimitSettings(), accounts="off"), 0
     states = [
         RateLimitState(THROTTLE, "torrent", f"2a00:1:2:{n:x}::/64 {info_hash(n).hex()}", 9e9)
         for n in range(100)
@@ -430,7 +466,7 @@ async def test_malformed_states_in_the_store_are_ignored(processes: Processes) -
 
 
 async def test_the_highest_of_several_stages_applies() -> None:
-    limits = Limits(LimitSettings(), private=False)
+    limits = Limits(LimitSettings(), accounts="off")
     net = at(ATTACKER)
     announce = Announce(info_hash(1), peer_id(1), 1)
     swarm = subject_text(net + info_hash(1))
@@ -454,7 +490,7 @@ async def test_every_process_learns_the_stages_in_force(start_server: Callable[.
     """Stages also expire while the store is unavailable."""
     server, clock = start_server("--appendonly", "no"), Clock()
     async with open_tracker(server.url, "x:", Settings(), clock=clock) as ours:
-        other = Limits(LimitSettings(), private=False)
+        other = Limits(LimitSettings(), accounts="off")
         store = ours.store.rate_limits
         loops = [share_limits(limits, store, clock, pause_seconds=0.01) for limits in (ours.limits, other)]
         async with in_background(*loops):

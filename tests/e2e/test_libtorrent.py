@@ -141,6 +141,39 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
     assert not any(passkey in tracker.log for passkey in passkeys)
 
 
+def test_users_and_others_share_a_swarm_where_accounts_are_optional(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """A seeder with a passkey, a leecher without, and one whose torrent has both announce URLs: it is one peer."""
+    tracker = start_tracker(
+        TRACKER_USERS__PRIVATE="optional", TRACKER_USERS__MAX_CREDIT_BYTES_PER_SECOND=str(LOOPBACK_RATE)
+    )
+    share = Share.make(tmp_path / "source")
+    seeds, leeches = add_user(tracker), add_user(tracker)
+    anonymous = f"{tracker.url}/announce"
+    with Peer(share.torrent(f"{tracker.url}/{seeds}/announce"), share.folder) as seeder:
+        seeder.until("tracker_reply")
+        with Peer(share.torrent(anonymous), tmp_path / "without") as leecher:
+            leecher.until("torrent_finished")
+            assert share.arrives_in(tmp_path / "without")
+            leecher.announce_until(lambda: scrape(tracker.url, share.info_hash) == (2, 0, 1))
+        assert scrape(tracker.url, share.info_hash) == (1, 0, 1)
+        with Peer(share.torrent(f"{tracker.url}/{'x' * 32}/announce"), tmp_path / "without") as stranger:
+            assert "unknown passkey" in stranger.until("tracker_warning")["text"]
+            assert scrape(tracker.url, share.info_hash)[0] == 2
+        both = share.torrent(f"{tracker.url}/{leeches}/announce", anonymous)
+        with Peer(both, tmp_path / "both") as leecher:
+            leecher.until("torrent_finished")
+            assert share.arrives_in(tmp_path / "both")
+            leecher.announce_until(lambda: scrape(tracker.url, share.info_hash) == (2, 0, 2))
+    assert scrape(tracker.url, share.info_hash) == (0, 0, 2)
+    fetched, given = user_totals(tracker, leeches), user_totals(tracker, seeds)
+    assert fetched["downloaded"] >= len(share.content)
+    assert (fetched["snatches"], fetched["complete"], fetched["active"]) == (1, 1, 0)
+    assert given["uploaded"] >= 2 * len(share.content)
+    assert (given["downloaded"], given["snatches"], given["active"]) == (0, 0, 0)
+
+
 def test_a_client_without_a_valid_passkey_gets_the_reason_and_no_peers(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:

@@ -50,6 +50,34 @@ def test_the_environment_wins_over_the_env_file_and_that_over_toml(
     assert announce.min_interval_seconds == 900
 
 
+@pytest.mark.parametrize(
+    ("words", "accounts"),
+    [
+        (("off", "OFF", "false", "False", "0", "no", "f", "n"), "off"),
+        (("optional", " Optional "), "optional"),
+        (("required", "REQUIRED", "true", "True", "1", "yes", "on"), "required"),
+    ],
+)
+def test_accounts_have_three_words_and_read_the_boolean_of_earlier_versions(
+    words: tuple[str, ...], accounts: str, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    config = tmp_path / "tracker.toml"
+    for word in words:
+        monkeypatch.setenv("TRACKER_USERS__PRIVATE", word)
+        assert load().users.private == accounts
+        monkeypatch.delenv("TRACKER_USERS__PRIVATE")
+        written = word if word in ("true", "false", "0", "1") else f'"{word}"'
+        config.write_text(f"[users]\nprivate = {written}\n")
+        assert load(config).users.private == accounts
+
+
+@pytest.mark.parametrize("word", ["maybe", "2", "require"])
+def test_other_words_for_accounts_are_refused(word: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("TRACKER_USERS__PRIVATE", word)
+    (problem,) = problems()
+    assert "TRACKER_USERS__PRIVATE" in problem and "'off', 'optional' or 'required'" in problem
+
+
 def test_names_are_read_in_any_case(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("tracker_log__level", "debug")
     assert load().log.level == "debug"

@@ -17,7 +17,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.workers.reaper import Reaper, wait_for
 
-RULES = SwarmRules(private=True, peer_memory=3600, hnr_min_bytes=0, hnr_threshold=1000, grace=1)
+RULES = SwarmRules(accounts="required", peer_memory=3600, hnr_min_bytes=0, hnr_threshold=1000, grace=1)
 REAP_INTERVAL = 1.0
 SHORT = 0.05
 
@@ -296,7 +296,7 @@ async def test_20000_peers_that_time_out_together_are_removed(
 ) -> None:
     """They are removed within 5 s; a peer that announces meanwhile stays."""
     server = start_server("--appendonly", "no")
-    async with running(Store(server.url, Keys(prefix), replace(RULES, private=False))) as store:
+    async with running(Store(server.url, Keys(prefix), replace(RULES, accounts="off"))) as store:
         store.clock.now = time.time()
         for start in range(0, 20_000, 1000):  # more would be refused where the store shares its core
             await asyncio.gather(

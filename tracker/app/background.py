@@ -81,7 +81,8 @@ def _upstream_sources(
 
 def _adoption(context: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
     def is_enabled() -> bool:
-        return context.live.current.users.private or context.live.current.clients.allow_list
+        settings = context.live.current
+        return settings.users.private != "off" or settings.clients.allow_list
 
     return AdoptionWorker(context.store.adoption, lambda: reaper.interval, is_enabled)
 

@@ -31,7 +31,7 @@ async def open_web(
     swarms = store.swarms
     telemetry.gauge("announces_waiting", lambda: swarms.waiting)
     telemetry.gauge("announces_in_flight", lambda: swarms.in_flight)
-    limits = Limits(settings.limits, private=settings.users.private)
+    limits = Limits(settings.limits, accounts=settings.users.private)
     tracker = Tracker(
         swarms,
         store.counters,

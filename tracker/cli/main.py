@@ -23,7 +23,7 @@ SECTIONS: Sections = {
         "deny": Entry("denials:deny", "Put torrents on the deny list."),
         "allow": Entry("denials:allow", "Remove torrents from the deny list."),
         "denied": Entry("denials:denied", "List denied torrents."),
-        "user": Entry("users:users", "Manage users of a private tracker: passkeys, totals, hit-and-runs."),
+        "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
         "client": Entry("clients:clients", "Manage allowed clients; show client statistics."),
     },
     "Monitoring": {

@@ -22,6 +22,7 @@ if TYPE_CHECKING:
     from rich.console import Console
 
     from tracker.app.service import Banner
+    from tracker.bittorrent import Accounts
 
 _MIN_WIDTH = 10
 _GAP = 3
@@ -169,9 +170,10 @@ def describe(row: Row, *, as_json: bool) -> None:
         typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
 
 
-def banner_text(banner: "Banner", pid: int, *, private: bool) -> str:
+def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts") -> str:
     """Printed when the tracker serves; announce URLs first."""
-    urls = announce_urls(banner.addresses, "/<passkey>/announce" if private else "/announce")
+    urls = [] if accounts == "required" else announce_urls(banner.addresses, "/announce")
+    urls += [] if accounts == "off" else announce_urls(banner.addresses, "/<passkey>/announce")
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
     configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
     admin = list(dict.fromkeys([*configured, *announce_urls(banner.admin, "/")]))

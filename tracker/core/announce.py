@@ -33,6 +33,7 @@ from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
 from tracker.core.registrations import RegistrationLimits
+from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.settings.reload import LiveSettings
@@ -59,6 +60,7 @@ _WARNINGS = {
 }
 """By outcome: why the peer is not in the swarm, although its reply lists other peers."""
 _PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
+_UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 _INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
 
 
@@ -84,7 +86,8 @@ _ordered = tuple.__new__
 """Makes a named tuple from its fields in order, in half the time of the class's own call."""
 _Pending = tuple[Announce, Address, Step, float, Answer, str, Decision | None]
 """(announce, address, interval step, start time, reply callback, passkey, the decision of a limit it exceeds)"""
-_Outcome = Admitted | Refused | StoreUnavailable | ClientError
+_Refusal = Refused | StoreUnavailable | ClientError
+_Outcome = Admitted | _Refusal
 _Settled = list[tuple[_Pending, _Outcome]]
 
 
@@ -121,21 +124,14 @@ class Tracker:
         self._digest = partial(hashlib.blake2b, digest_size=8, key=secret[:64])
         self._registrations = RegistrationLimits(counters.count, clock)
         self._failures = Failures(counters)
-        self._scrapes = Scrapes(
-            swarms,
-            counters,
-            self._failures,
-            limits,
-            settings,
-            clock=clock,
-        )
+        self._scrapes = Scrapes(swarms, counters, self._failures, limits, settings, clock=clock)
 
     def _apply_settings(self) -> None:
         """Derives the values that an announce needs from the settings: at the start, and after each reload."""
         self._settings = settings = self._live.current
         announce, reap_seconds = settings.announce, float(settings.reaper.interval_seconds)
         self._allow_list = self._allow_list_cache if settings.clients.allow_list else None
-        self._private = settings.users.private
+        self._reads_passkeys = settings.users.private != "off"
         self._refuses_private = announce.private_addresses == "refuse"
         self._peers_max = announce.peers_max
         self._peers_default = min(announce.peers_default, announce.peers_max)
@@ -162,11 +158,7 @@ class Tracker:
         return await self._scrapes.scrape(scrape, passkey, address)
 
     def submit_scrape(
-        self,
-        scrape: Scrape,
-        passkey: str | None,
-        address: Address,
-        answer: Callable[[ScrapeReply | ClientError], None],
+        self, scrape: Scrape, passkey: str | None, address: Address, answer: ScrapeAnswer
     ) -> bool:
         """As Scrapes.submit."""
         if self._live.current is not self._settings:
@@ -183,7 +175,7 @@ class Tracker:
         allowed = self._allow_list is None or self._allow_list.known(announce.peer_id)
         if allowed is None:
             return False
-        passkey, intervals = passkey or "" if self._private else "", self._steps
+        passkey, intervals = passkey or "" if self._reads_passkeys else "", self._steps
         if self._limits.strict:
             decision = self._limits.check(announce, passkey, address)
             if decision is not None:
@@ -250,24 +242,28 @@ class Tracker:
         for pending, outcome in settled:
             announce, address, step, began, answer, passkey, decision = pending
             if decision is not None and not self._passes_limit(decision, announce, address, outcome):
+                self._note_guess(outcome, passkey, address)
                 answer(self._reject(decision))
                 continue
-            if not isinstance(outcome, Admitted):
-                self._note_refusal(outcome, announce, passkey, address)
-                answer(self._deny(announce, outcome))
-                continue
+            if type(outcome) is not Admitted:
+                if not isinstance(outcome, Admitted):
+                    self._note_refusal(outcome, announce, passkey, address)
+                    answer(self._deny(announce, outcome))
+                    continue
+                limits.on_unknown_passkey(passkey, address)
+                passkey, answer = "", partial(_answer_anonymous, answer)
             seeders, leechers, completions, peers, peers6, ids, ids6, done = outcome
-            joined, warning = done == "join", None
+            joined, warning = False, None
             if done == "update":
                 regular.append(address)
             else:
                 noted.append((done, announce, address))
-                warning = _WARNINGS.get(done)
+                warning, joined = _WARNINGS.get(done), done == "join"
+                if joined:
+                    self._on_join(announce.info_hash, announce.peer_id, address)
+                    warning = None if is_routable(address) else _PRIVATE_ADDRESS
             if passkey:
                 valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
-            if joined:
-                self._on_join(announce.info_hash, announce.peer_id, address)
-                warning = None if is_routable(address) else _PRIVATE_ADDRESS
             seconds.append(self._timer() - began)
             served.append((announce.event, len(address), joined))
             fields = (
@@ -330,22 +326,20 @@ class Tracker:
         self._limits.refused(self._counters, decision)
         return self._failures.to_error(to_error(decision), "announces")
 
-    def _note_refusal(
-        self,
-        outcome: Refused | StoreUnavailable | ClientError,
-        announce: Announce,
-        passkey: str,
-        address: Address,
-    ) -> None:
+    def _note_refusal(self, outcome: _Refusal, announce: Announce, passkey: str, address: Address) -> None:
         """Charges a refused announce. A store that is unavailable is not the client's fault."""
         if isinstance(outcome, StoreUnavailable):
             self._limits.note_unserved(address)
             return
         self._limits.note("refused", announce, address)
-        if isinstance(outcome, Refused) and outcome.code == "unknown passkey":
+        self._note_guess(outcome, passkey, address)
+
+    def _note_guess(self, outcome: _Outcome, passkey: str, address: Address) -> None:
+        """Counts the unknown passkey of a refused announce."""
+        if isinstance(outcome, Refused) and outcome.unknown_passkey:
             self._limits.on_unknown_passkey(passkey, address)
 
-    def _deny(self, announce: Announce, error: Refused | ClientError | StoreUnavailable) -> ClientError:
+    def _deny(self, announce: Announce, error: _Refusal) -> ClientError:
         refusal = self._failures.to_error(error, "announces")
         self._on_client_seen(announce.peer_id, refusal.label)
         return refusal
@@ -385,6 +379,12 @@ class Tracker:
             self._limits.exempts and self._limits.is_exempt(address),
         )
         return _ordered(PeerUpdate, fields)
+
+
+def _answer_anonymous(answer: Answer, reply: AnnounceReply | ClientError) -> None:
+    """Adds the warning of an unknown passkey to the reply of an admitted announce."""
+    assert isinstance(reply, AnnounceReply)
+    answer(reply._replace(warning="; ".join(filter(None, (_UNKNOWN_PASSKEY, reply.warning)))))
 
 
 def contains_key(peer_id: PeerId, key: bytes) -> bool:

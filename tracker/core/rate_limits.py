@@ -19,7 +19,7 @@ from heapq import nlargest
 from ipaddress import IPv4Network, IPv6Network, ip_address
 from typing import NamedTuple
 
-from tracker.bittorrent import Address, Announce, Event, is_routable
+from tracker.bittorrent import Accounts, Address, Announce, Event, is_routable
 from tracker.core.local_limits import LocalCounts
 from tracker.core.request_counts import RegularAnnounces, Sketch, network
 from tracker.errors import ClientError, SilentlyDropped
@@ -109,15 +109,17 @@ class Limits:
     """The limits of one process. ``strict``: some subject exceeds a limit, so every request must be checked.
     ``alone``: the store is unavailable, and this process uses its own counts."""
 
-    def __init__(self, settings: LimitSettings, *, private: bool) -> None:
+    def __init__(self, settings: LimitSettings, *, accounts: Accounts) -> None:
         self.strict = self.alone = False
         self.max: dict[str, int] = {}
         """By limit: how often a minute."""
-        self._private = private
+        self._counts_guesses = accounts != "off"
         self._guesses = bytearray(_CELLS)
-        self.valid_passkeys = bytearray(_KNOWN_CELLS if private else 1)
+        self.valid_passkeys = bytearray(_KNOWN_CELLS if self._counts_guesses else 1)
         """Passkeys that were valid recently: ``core/announce.py`` sets the cell ``hash(passkey) % len`` to 1. They pass
         when others from their address are rejected as guesses."""
+        if accounts == "optional":
+            self.valid_passkeys[hash("") % _KNOWN_CELLS] = 1  # an announce without a passkey is no guess
         self._entries: dict[bytes, int] = {}
         self._absent_stops, self._regular = _signed_cells(), RegularAnnounces()
         self.regular: list[Address] = []
@@ -146,7 +148,7 @@ class Limits:
             JOINS: settings.joins_minute,
             ADDRESS: settings.address_requests_minute,
         }
-        if self._private:
+        if self._counts_guesses:
             self.max[PASSKEYS] = settings.unknown_passkeys_minute
         self._sketches = (
             {limit: Sketch(allowed) for limit, allowed in self.max.items()} if self.enabled else {}

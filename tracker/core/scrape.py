@@ -41,6 +41,7 @@ class Scrapes:
         self._failures = failures
         self._limits = limits
         self._settings = settings
+        self._reads_passkeys = settings.current.users.private == "required"
         self._clock = clock
         self._all: tuple[float, ScrapeReply] | None = None
         self._all_lock = asyncio.Lock()
@@ -74,7 +75,11 @@ class Scrapes:
 
     def _reject(self, passkey: str | None, address: Address, answer: Answer) -> bool:
         """Whether a limit rejects or drops the scrape; then it is answered."""
-        decision = self._limits.check_scrape(passkey, address) if self._limits.strict else None
+        decision = (
+            self._limits.check_scrape(passkey if self._reads_passkeys else None, address)
+            if self._limits.strict
+            else None
+        )
         if decision is None or decision.stage == THROTTLE:
             return False
         self._limits.refused(self._counters, decision)

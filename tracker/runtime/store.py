@@ -117,7 +117,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
     announce, torrents, users = settings.announce, settings.torrents, settings.users
     limits, reap_seconds = settings.limits, settings.reaper.interval_seconds
     return SwarmRules(
-        private=users.private,
+        accounts=users.private,
         open=torrents.mode == "open",
         peer_memory=users.peer_memory_seconds,
         hnr_min_bytes=users.hnr_min_bytes,

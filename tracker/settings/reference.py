@@ -89,7 +89,7 @@ GROUPS = (
         ("torrents",),
     ),
     Group(
-        "Private mode and clients: who may announce",
+        "Users and clients: who may announce",
         "Passkeys, totals per user, hit-and-runs, and the client allow-list. `tracker user` manages the users.",
         ("users", "clients.allow_list"),
     ),

@@ -1,21 +1,27 @@
-"""Settings of private mode, and of the client programs that are served."""
+"""Settings of user accounts, and of the client programs that are served."""
 
-from pydantic import Field
+from typing import Any
 
+from pydantic import Field, TypeAdapter, ValidationError, field_validator
+
+from tracker.bittorrent import Accounts
 from tracker.settings.types import MAX_BYTES, MAX_SECONDS, Section
 
 
 class UserSettings(Section):
-    """Private mode: passkeys, totals per user, hit-and-runs."""
+    """User accounts: passkeys, totals per user, hit-and-runs."""
 
-    private: bool = Field(
-        False, description="Require a passkey in the announce URL (private mode), and keep totals per user."
+    private: Accounts = Field(
+        "off",
+        description="Whether announces need a user's passkey in the URL. `required` refuses those without (a private "
+        "tracker); `optional` credits those with a passkey to its user, and serves the others anonymously; `off` "
+        "ignores passkeys. `true` is read as `required`, `false` as `off`.",
     )
     peer_memory_seconds: int = Field(
         2_592_000,
         ge=60,
         le=MAX_SECONDS,
-        description="In private mode, how long a peer that left is remembered.",
+        description="How long a user's peer that left is remembered.",
     )
     hnr_min_bytes: int = Field(
         1_048_576,
@@ -43,6 +49,16 @@ class UserSettings(Section):
         le=MAX_BYTES,
         description="The same over all torrents of a user. Unused credit is saved for up to two announce intervals.",
     )
+
+    @field_validator("private", mode="before")
+    @classmethod
+    def _read_boolean(cls, value: Any) -> Any:
+        """Earlier versions had a boolean here."""
+        word = value.strip().lower() if isinstance(value, str) else value
+        try:
+            return "required" if TypeAdapter(bool).validate_python(word) else "off"
+        except ValidationError:
+            return word
 
 
 class ClientSettings(Section):

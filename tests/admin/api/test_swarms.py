@@ -16,7 +16,7 @@ async def test_peers_of_a_torrent_are_listed(
 ) -> None:
     await admin.store.torrents.add(info_hash(1))
     await admin.store.users.add("7", ALICE)
-    async with swarms_of(admin, redis_url, private=True) as store:
+    async with swarms_of(admin, redis_url, accounts="required") as store:
         await store.announce(
             update(1, peer_id=PeerId(b"-qB5020-" + bytes(12)), passkey=ALICE, uploaded=5, bytes_left=0)
         )

@@ -91,7 +91,7 @@ async def test_torrents_and_hit_and_runs_of_a_user_are_listed(
     await admin.store.torrents.add(info_hash(2))
     await admin.store.users.add("7", ALICE)
     await admin.store.users.add("8", BOB)
-    rules = {"private": True, "hnr_min_bytes": 100, "hnr_threshold": 1000, "max_gap": 7200}
+    rules = {"accounts": "required", "hnr_min_bytes": 100, "hnr_threshold": 1000, "max_gap": 7200}
     async with swarms_of(admin, redis_url, **rules) as store:
         for torrent in (1, 2):
             await store.announce(update(1, "s", torrent=torrent, passkey=ALICE))

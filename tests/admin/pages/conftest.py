@@ -46,10 +46,10 @@ class Private:
 
 @pytest.fixture
 async def private(serve: Serve, redis_url: str, prefix: str) -> AsyncIterator[Private]:
-    users = UserSettings(private=True, hnr_min_bytes=HNR_BYTES, hnr_threshold_seconds=HNR_SECONDS)
+    users = UserSettings(private="required", hnr_min_bytes=HNR_BYTES, hnr_threshold_seconds=HNR_SECONDS)
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=users))
     rules = SwarmRules(
-        private=True,
+        accounts="required",
         peer_memory=3600,
         hnr_min_bytes=HNR_BYTES,
         hnr_threshold=HNR_SECONDS,

@@ -7,6 +7,7 @@ import pytest
 
 from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import get
+from tracker.bittorrent import Accounts
 from tracker.settings.model import HttpSettings, RedisSettings, Settings, UserSettings
 
 
@@ -25,10 +26,30 @@ async def test_the_first_steps_disappear_after_the_first_request(admin: Admin) -
         assert "No announces yet" not in (await get(browser, "/")).text
 
 
-async def test_a_private_tracker_links_to_its_users(serve: Serve, prefix: str) -> None:
-    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=UserSettings(private=True)))
+@pytest.mark.parametrize(
+    ("accounts", "serves", "first_step"),
+    [
+        ("off", "any torrent, for everyone", "Use this announce URL in a torrent"),
+        (
+            "optional",
+            "any torrent, for everyone; accounts are optional",
+            "Create a user to get an announce URL",
+        ),
+        ("required", "any torrent, for users with a passkey", "Create the first user to get an announce URL"),
+    ],
+)
+async def test_who_may_announce_and_to_which_url_is_shown(
+    serve: Serve, prefix: str, accounts: Accounts, serves: str, first_step: str
+) -> None:
+    redis, http = RedisSettings(prefix=prefix), HttpSettings(listen=("0.0.0.0:6969",))
+    admin = await serve(Settings(redis=redis, http=http, users=UserSettings(private=accounts)))
     async with admin.browser() as browser:
-        assert "/users" in (await get(browser, "/")).links
+        overview, torrents = await get(browser, "/"), await get(browser, "/torrents")
+    assert f"Serves {serves} Store" in overview.text and first_step in overview.text
+    assert ("http://127.0.0.1:6969/announce" in overview.text) == (accounts != "required")
+    assert ("http://127.0.0.1:6969/<passkey>/announce" in overview.text) == (accounts == "required")
+    assert ("http://127.0.0.1:6969/announce" in torrents.text) == (accounts != "required")
+    assert ("user’s own announce URL" in torrents.text) == (accounts != "off")
 
 
 async def test_values_come_from_the_store(admin: Admin) -> None:

@@ -3,17 +3,28 @@
 import aiohttp
 import pytest
 
+from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import get, send
 from tests.store.harness import ALICE, update
 from tracker.admin.pages.users import PAGE
+from tracker.settings.model import RedisSettings, Settings, UserSettings
 
 
 @pytest.mark.parametrize("path", ["/users", "/users/owing"])
-async def test_a_public_tracker_explains_private_mode(browser: aiohttp.ClientSession, path: str) -> None:
+async def test_a_public_tracker_explains_accounts(browser: aiohttp.ClientSession, path: str) -> None:
     page = await get(browser, path)
-    assert "TRACKER_USERS__PRIVATE=true" in page.text
+    assert "TRACKER_USERS__PRIVATE=optional TRACKER_USERS__PRIVATE=required" in page.text
     assert not page.changes
+
+
+async def test_users_are_listed_where_accounts_are_optional(serve: Serve, prefix: str) -> None:
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), users=UserSettings(private="optional")))
+    async with admin.browser() as browser:
+        assert "others are anonymous" in (await get(browser, "/users")).text
+        page = await send(browser, "/users", {"user_id": "42", "can_leech": "1"}, status=200)
+        assert "User 42 created." in page.text
+        assert "Announces without one are anonymous." in (await get(browser, "/users")).text
 
 
 async def test_empty_lists_explain_what_to_do(private: Private) -> None:

@@ -2,7 +2,7 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable, Iterator
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -10,6 +10,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_key, update
 from tests.store.maintenance.test_maintenance import cleanup, in_pages, lively, name_of, reindex
+from tracker.bittorrent import Accounts
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS
@@ -20,9 +21,9 @@ GONE_HEX = GONE.hex()
 PID = peer_id(77)
 
 
-@pytest.mark.parametrize("private", [False, True])
-async def test_cleanup_keeps_everything_in_use(make_store: MakeStore, private: bool) -> None:
-    store = await lively(make_store, private=private)
+@pytest.mark.parametrize("accounts", get_args(Accounts))
+async def test_cleanup_keeps_everything_in_use(make_store: MakeStore, accounts: Accounts) -> None:
+    store = await lively(make_store, accounts=accounts)
     before = await store.dump()
     assert await cleanup(store, dry_run=False) == {}
     assert (await store.dump()).keys() == before.keys()
@@ -61,7 +62,7 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
 
 async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_store: MakeStore) -> None:
     """A dry run, the default, reports the same keys and changes nothing."""
-    store = await make_store(private=True, peer_memory=3600)
+    store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("1", ALICE)
     await store.torrents.add(info_hash(1), {"name": "one"})
     await store.announce(update(1, "s", passkey=ALICE))

@@ -3,6 +3,7 @@
 import re
 from importlib import resources
 from pathlib import Path
+from typing import get_args
 
 import pytest
 
@@ -10,6 +11,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, update
 from tests.store.schema.test_keys import everything, rows_of
+from tracker.bittorrent import Accounts
 from tracker.store.maintenance.maintenance import Finding, Maintenance
 from tracker.store.schema.table import KEYS
 from tracker.store.schema.table.cleanup import CHECKS, STATISTICS
@@ -38,9 +40,9 @@ async def reindex(store: Store) -> dict[str, int]:
     return {finding.kind: finding.count for finding in await store.maintenance.reindex()}
 
 
-async def lively(make_store: MakeStore, *, private: bool = True) -> Store:
+async def lively(make_store: MakeStore, *, accounts: Accounts = "required") -> Store:
     """A store with a key for nearly every row of the key table."""
-    store = await make_store(private=private, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
+    store = await make_store(accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
     await everything(store)
     # It reaps a peer by deleting its timeout, and writes a sample into the outbox: both leave stale keys.
     await cleanup(store, dry_run=False)
@@ -61,9 +63,9 @@ def test_the_checks_name_rows_of_the_key_table() -> None:
         assert " " not in check.pattern or rows[pattern].type in ("SET", "ZSET"), pattern
 
 
-@pytest.mark.parametrize("private", [False, True])
-async def test_every_key_finds_its_row(make_store: MakeStore, private: bool) -> None:
-    store = await lively(make_store, private=private)
+@pytest.mark.parametrize("accounts", get_args(Accounts))
+async def test_every_key_finds_its_row(make_store: MakeStore, accounts: Accounts) -> None:
+    store = await lively(make_store, accounts=accounts)
     for key in await store.dump():
         name = name_of(store, key)
         row = row_of(name)

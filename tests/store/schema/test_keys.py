@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from importlib import resources
 from pathlib import Path
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
@@ -14,6 +14,7 @@ from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, p
 from tests.store.jobs.harness import some_jobs
 from tests.store.stats.outbox import export, outbox_of
 from tests.store.work.harness import some_work
+from tracker.bittorrent import Accounts
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
 from tracker.store.schema.keys import CHANGES, Keys
@@ -216,10 +217,10 @@ def test_scripts_build_only_keys_of_the_table() -> None:
             assert known, f"{path.name}: {name}"
 
 
-@pytest.mark.parametrize("private", [False, True])
-async def test_every_stored_key_is_in_the_table(make_store: MakeStore, private: bool) -> None:
+@pytest.mark.parametrize("accounts", get_args(Accounts))
+async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts: Accounts) -> None:
     """After a use of every feature each key matches one row and has its type, and no row is unused."""
-    store = await make_store(private=private, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
+    store = await make_store(accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
     await everything(store)
     seen: set[str] = set()
     for raw in await store.dump():
@@ -233,7 +234,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, private: 
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:completed:<tid>"},
         {"t:deleting", "t:addresses:full"},
     )
-    assert set(PATTERNS) - seen - for_a_moment == (set() if private else of_users)
+    assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 
 
 async def everything(store: Store) -> None:

@@ -102,7 +102,7 @@ async def test_a_peer_that_moves_to_a_held_endpoint_takes_it_only_when_it_starts
 
 
 async def test_in_private_mode_only_the_same_user_takes_an_endpoint(make_store: MakeStore) -> None:
-    store = await make_store(private=True, peer_memory=3600)
+    store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     await store.announce(update(1, "s", passkey=ALICE))
@@ -121,7 +121,7 @@ async def test_in_private_mode_only_the_same_user_takes_an_endpoint(make_store: 
 
 
 async def test_a_restart_creates_no_hit_and_run(make_store: MakeStore) -> None:
-    store = await make_store(private=True, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
+    store = await make_store(accounts="required", peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
     await store.users.add("7", ALICE)
     await store.announce(update(1, "s", passkey=ALICE))
     store.clock.now += 60
@@ -231,7 +231,7 @@ async def test_a_local_network_has_unlimited_peers_and_bounded_entries(store: St
 
 
 async def test_users_with_one_local_endpoint_are_returned_once(make_store: MakeStore) -> None:
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     for number in range(5):
         await store.users.add(str(7 + number), f"{number:020}")
     local = Endpoint(b"\xac\x11\0\1\x1a\xe1")

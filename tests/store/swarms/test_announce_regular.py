@@ -113,7 +113,7 @@ async def test_regular_announces_take_the_short_script(store: Store) -> None:
 
 async def test_private_mode_has_no_regular_announces(make_store: MakeStore) -> None:
     """Each announce has to look up its passkey."""
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     await store.users.add("7", "a" * 20)
     await store.announce(update(1, "s", passkey="a" * 20))
     assert await store.refused(update(1, passkey="b" * 20)) == "unknown passkey"

@@ -1,13 +1,15 @@
 """The arguments of announce.lua and its replies."""
 
 import struct
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 
 from tests.store.harness import endpoint, info_hash, peer_id, update
+from tracker.bittorrent import Accounts
 from tracker.store.swarms.codec import (
     Admitted,
+    AdmittedAnonymously,
     AnnounceCodec,
     PeerUpdate,
     Refused,
@@ -78,9 +80,13 @@ def test_every_field_of_an_update_is_packed() -> None:
 
 
 def test_rules_are_doubles() -> None:
-    rules = SwarmRules(private=True, peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5)
+    rules = SwarmRules(
+        accounts="required", peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5
+    )
     numbers = struct.unpack("<17d", pack_rules(rules))
     assert numbers[:4] == (60, 5, 7, 11) and numbers[11] == 0.5
+    modes = [struct.unpack("<17d", pack_rules(SwarmRules(accounts=mode)))[6] for mode in get_args(Accounts)]
+    assert modes == [0, 1, 2]
 
 
 def test_a_reply_must_answer_every_announce() -> None:
@@ -114,11 +120,17 @@ IDS, IDS6 = peer_id(1) + peer_id(2), peer_id(3)
         ),
         ([1, b"denied", b"caf\xe9"], Refused("denied", "caf\ufffd")),
         ([1, b"error", b"WRONGTYPE"], Refused("error", "")),
+        ([1, b"unknown passkey", b""], Refused("unknown passkey", "", True)),
+        ([2, b"j 0 1 0 "], AdmittedAnonymously(0, 1, 0, b"", b"", b"", b"", "join")),
+        ([2, [1, b"denied", b"no"]], Refused("denied", "no", True)),
     ],
-    ids=["update", "join", "leave", "spaces among the peers", "ids", "IPv6", "refused", "error"],
+    ids=[
+        *("update", "join", "leave", "spaces among the peers", "ids", "IPv6", "refused", "error"),
+        *("unknown passkey", "anonymous with an unknown passkey", "refused with an unknown passkey"),
+    ],
 )
 def test_replies_are_parsed(reply: object, expected: Admitted | Refused) -> None:
-    assert parse(reply) == expected
+    assert (parse(reply), type(parse(reply))) == (expected, type(expected))
 
 
 def test_moved_bytes_are_parsed() -> None:

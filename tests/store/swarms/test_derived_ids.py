@@ -75,7 +75,7 @@ async def test_announcing_a_known_peer_id_first_does_not_harm_its_owner(
     make_store: MakeStore, first: str
 ) -> None:
     """In private mode too: both users are in the swarm and credited."""
-    store = await make_store(private=True, peer_memory=3600)
+    store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     second = BOB if first == ALICE else ALICE
@@ -120,7 +120,7 @@ async def test_a_client_keeps_its_entry_when_the_first_owner_of_its_peer_id_leav
 
 
 async def test_a_user_is_credited_when_the_first_owner_of_the_peer_id_has_left(make_store: MakeStore) -> None:
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     await store.announce(update(1, "s", passkey=ALICE))
@@ -136,7 +136,7 @@ async def test_a_user_is_credited_when_the_first_owner_of_the_peer_id_has_left(m
 async def test_both_families_of_a_user_without_a_key_are_one_peer(make_store: MakeStore) -> None:
     """aria2 puts its key into the peer ID, where it does not count. In private mode the passkey identifies the
     owner."""
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     await store.users.add("7", ALICE)
     await store.announce(update(1, "s", passkey=ALICE))
     v6 = await store.announce(update(1, "s", passkey=ALICE, endpoint=endpoint(1, v6=True)))
@@ -145,7 +145,7 @@ async def test_both_families_of_a_user_without_a_key_are_one_peer(make_store: Ma
 
 
 async def test_the_same_user_without_a_key_moves_no_entry_to_another_address(make_store: MakeStore) -> None:
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     await store.users.add("7", ALICE)
     await store.announce(update(1, "s", passkey=ALICE))
     before = await store.dump()

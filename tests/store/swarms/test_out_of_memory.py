@@ -14,7 +14,13 @@ from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
 
 PEERS = 300
-RULES = {"private": True, "peer_memory": 3600, "hnr_min_bytes": 0, "hnr_threshold": 1000, "forget_after": 100}
+RULES = {
+    "accounts": "required",
+    "peer_memory": 3600,
+    "hnr_min_bytes": 0,
+    "hnr_threshold": 1000,
+    "forget_after": 100,
+}
 
 
 @pytest.fixture(params=["valkey", "redis"])

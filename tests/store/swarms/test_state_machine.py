@@ -5,7 +5,7 @@ import hashlib
 import uuid
 from collections.abc import Coroutine
 from dataclasses import dataclass, field, replace
-from typing import Any
+from typing import Any, get_args
 
 import pytest
 from hypothesis import strategies as st
@@ -21,12 +21,18 @@ from hypothesis.stateful import (
 from loadtest.invariants import check_invariants
 from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
-from tracker.bittorrent import PeerId
+from tracker.bittorrent import Accounts, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
 from tracker.store.swarms.rules import SwarmRules
 
-USERS = {"": "", "p" * 20: "7", "q" * 20: "8"}
+USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
+"""By passkey: nobody, nobody by an unknown one, and two users."""
+PASSKEYS: dict[Accounts, list[str]] = {
+    "off": list(USERS)[:1],
+    "optional": list(USERS),
+    "required": list(USERS)[2:],
+}
 MAX_PER_NETWORK = 4
 """Few: all IPv6 peers here are of one /64."""
 
@@ -56,6 +62,7 @@ def network(endpoint: bytes) -> bytes:
 
 @dataclass
 class Model:
+    accounts: Accounts = "off"
     active: dict[tuple[int, PeerId], Entry] = field(default_factory=dict)
     completed: set[tuple[int, str]] = field(default_factory=set)
     remembered: dict[tuple[int, PeerId], tuple[str, bytes]] = field(default_factory=dict)
@@ -83,7 +90,7 @@ class Model:
         owner = entry.user if entry else self.remembered.get(key, (user, b""))[0]
         if owner != user or (entry and u.key_digest and not self.belongs(entry, u)):
             return derived
-        if not entry and torrent in self.derived and (u.key_digest or user):
+        if not entry and torrent in self.derived and (u.key_digest or self.accounts != "off"):
             own = self.active.get(derived)
             if own and self.belongs(own, u):
                 return derived
@@ -127,19 +134,20 @@ class Model:
         if old == u.endpoint:
             return ""
         others = {k: e for k, e in self.active.items() if k[0] == key[0] and k != key}
-        same = [
-            k
-            for k, e in others.items()
-            if e.endpoints.get(family) == u.endpoint and e.user == USERS[u.passkey]
+        user = USERS[u.passkey]
+        holders = {k: e.user for k, e in others.items() if e.endpoints.get(family) == u.endpoint}
+        evicted = [
+            k for k, owner in holders.items() if (not owner and user) or (owner == user and u.event == b"s")
         ]
-        if same and u.event != b"s":
+        kept = [owner for k, owner in holders.items() if k not in evicted]
+        if user in kept or (kept and not user):
             return "displaced"
         near = network(u.endpoint)
         before = sum(network(e.endpoints.get(family, b"")) == near for e in others.values())
         moved = int(network(old) == near)
-        if before - len(same) + 1 > max(MAX_PER_NETWORK, before + moved):
+        if before - len(evicted) + 1 > max(MAX_PER_NETWORK, before + moved):
             return "over"
-        for k in same:
+        for k in evicted:
             del self.active[k].endpoints[family]
             if not self.active[k].endpoints:
                 self.forget(k)
@@ -165,7 +173,7 @@ class Model:
     def forget(self, key: tuple[int, PeerId]) -> None:
         entry = self.active.pop(key)
         torrent, peer_id = key
-        if entry.user:  # private mode remembers the peer
+        if entry.user:  # a user's peer is remembered
             self.remembered[key] = (entry.user, entry.digest)
         else:
             self.completed.discard((torrent, f"peer {peer_id!r} {entry.user}"))
@@ -195,19 +203,19 @@ places = st.tuples(st.booleans(), st.sampled_from([6881, 6881, 7000]), st.sample
 
 class SwarmMachine(RuleBasedStateMachine):
     redis_url = ""
-    private = False
+    accounts: Accounts = "off"
 
     def __init__(self) -> None:
         super().__init__()
         self.runner = asyncio.Runner()
-        self.model = Model()
+        self.model = Model(self.accounts)
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(coroutine)
 
     @initialize()
     def open_store(self) -> None:
-        rules = SwarmRules(private=self.private, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
+        rules = SwarmRules(accounts=self.accounts, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
         rules = replace(rules, max_per_network_in_swarm=MAX_PER_NETWORK)
         self.keys = Keys(f"machine{uuid.uuid4().hex[:8]}:")
         self.context = None
@@ -218,18 +226,19 @@ class SwarmMachine(RuleBasedStateMachine):
             for torrent in range(1, 4):  # torrents that registered themselves would be forgotten
                 await self.store.torrents.add(info_hash(torrent))
             for passkey, user in USERS.items():
-                if user and self.private:
+                if user and self.accounts != "off":
                     await self.store.users.add(user, passkey)
 
         self.run(start())
 
     def make(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> PeerUpdate:
         v6, port, shift = place
-        passkey = list(USERS)[user] if self.private else ""
+        passkeys = PASSKEYS[self.accounts]
+        passkey = passkeys[user % len(passkeys)]
         where = endpoint(peer + shift, v6=v6, port=port)
         return update(peer, torrent=torrent, endpoint=where, passkey=passkey, **values)
 
-    @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(1, 2))
+    @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(0, 3))
     def announce(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> None:
         u = self.make(torrent, peer, values, place, user)
         reply = self.run(self.store.swarms.announce(u))
@@ -263,7 +272,7 @@ class SwarmMachine(RuleBasedStateMachine):
 
     @rule(
         batch=st.lists(
-            st.tuples(torrents, peers, updates, places, st.integers(1, 2)), min_size=2, max_size=30
+            st.tuples(torrents, peers, updates, places, st.integers(0, 3)), min_size=2, max_size=30
         )
     )
     def announce_together(self, batch: list[Any]) -> None:
@@ -337,10 +346,10 @@ class SwarmMachine(RuleBasedStateMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("private", [False, True], ids=["public", "private"])
-def test_swarms_agree_with_the_model(redis_url: str, private: bool) -> None:
+@pytest.mark.parametrize("accounts", get_args(Accounts))
+def test_swarms_agree_with_the_model(redis_url: str, accounts: Accounts) -> None:
     """T19, T7, T8 and T17 under random concurrent announces, stops and reaps."""
-    machine = type("Machine", (SwarmMachine,), {"redis_url": redis_url, "private": private})
+    machine = type("Machine", (SwarmMachine,), {"redis_url": redis_url, "accounts": accounts})
     run_state_machine_as_test(
         machine,
         settings=examples(20, stateful_step_count=30),

@@ -150,7 +150,7 @@ async def test_ipv6_registrations_count_by_64_prefix(make_store: MakeStore) -> N
 
 async def test_refusals_change_nothing(make_store: MakeStore) -> None:
     """T2: each reason has its own code, and no key changes."""
-    store = await make_store(private=True, open=False)
+    store = await make_store(accounts="required", open=False)
     for number in (1, 2, 3):
         await store.torrents.add(info_hash(number))
     await store.torrents.edit(info_hash(2), {"enabled": "0", "reason": "taken down"})
@@ -160,8 +160,8 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
     await store.users.edit("disabled" * 5, {"enabled": False})
     await store.users.add("3", "seeder" * 5, can_leech=False)
     cases = [
-        (update(1, "s", passkey=""), Refused("unknown passkey", "")),
-        (update(1, "s", passkey="nobody" * 4), Refused("unknown passkey", "")),
+        (update(1, "s", passkey=""), Refused("unknown passkey", "", True)),
+        (update(1, "s", passkey="nobody" * 4), Refused("unknown passkey", "", True)),
         (update(1, "s", passkey="disabled" * 5), Refused("user disabled", "")),
         (update(1, "s", passkey="seeder" * 5), Refused("may not leech", "")),
         (update(1, "s", passkey="seeder" * 5, bytes_left=None), Refused("may not leech", "")),

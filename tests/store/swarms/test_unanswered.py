@@ -102,7 +102,7 @@ async def test_a_remembered_peer_that_joins_again_is_reported(
     make_store: MakeStore, any_server: Server
 ) -> None:
     """Its first announce was long ago; the time of its last join is kept too."""
-    store = await make_store(private=True, peer_memory=3600)
+    store = await make_store(accounts="required", peer_memory=3600)
     await store.users.add("7", ALICE)
     async with lossy(store, any_server) as (swarms, proxy, late):
         for event in ("s", "x"):

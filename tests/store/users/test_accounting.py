@@ -79,7 +79,7 @@ async def test_multipliers_apply_to_credit(private: Store, multiplier: str, cred
 
 
 async def test_credit_is_capped_by_the_rate_and_the_rest_is_counted(make_store: MakeStore) -> None:
-    store = await make_store(private=True, peer_memory=3600, max_credit=100)
+    store = await make_store(accounts="required", peer_memory=3600, max_credit=100)
     await store.users.add("7", ALICE)
     await store.announce(alice(event="s"))
     store.clock.now += 10

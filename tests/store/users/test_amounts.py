@@ -112,7 +112,7 @@ async def test_any_multiplier_leaves_an_announce_complete(
 async def test_credit_cut_from_one_user_fails_no_announce(make_store: MakeStore, held: str) -> None:
     """One user's claims took `stats:credit_cut` to the end of 64 bits. After that every announce with a cut was applied
     by half."""
-    store = await make_store(private=True, peer_memory=3600, max_credit=10)
+    store = await make_store(accounts="required", peer_memory=3600, max_credit=10)
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
     cut = store.keys.stat("credit_cut")
@@ -136,7 +136,7 @@ async def check_user_7(store: Store) -> None:
 
 
 async def test_a_counter_of_another_type_fails_no_announce(make_store: MakeStore) -> None:
-    store = await make_store(private=True, peer_memory=3600, max_credit=10)
+    store = await make_store(accounts="required", peer_memory=3600, max_credit=10)
     await store.users.add("7", ALICE)
     await store.redis.rpush(store.keys.stat("credit_cut"), "another program's")
     await moved(store)

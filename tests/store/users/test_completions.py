@@ -6,6 +6,7 @@ from typing import Any
 import pytest
 
 from loadtest.invariants import check_invariants
+from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, update
 
 DAY = 86400
@@ -141,6 +142,17 @@ async def test_the_last_twenty_users_who_completed_a_torrent_are_known(private: 
     assert await completers(private) == [(str(145 - n), now - 10 * n) for n in range(20)]
     await private.announce(update(145, "c", passkey=f"{145:020}", bytes_left=0))  # counts no second snatch
     assert (await completers(private))[0] == ("145", now)
+
+
+async def test_completers_stay_few_where_others_complete_the_torrent_too(make_store: MakeStore) -> None:
+    """Every second completion, and so each twentieth, is anonymous."""
+    store = await make_store(accounts="optional", peer_memory=3600)
+    for number in range(101, 180):
+        await complete_as(store, number)
+        await store.announce(update(1000 + number, "s"))
+        await store.announce(update(1000 + number, "c", bytes_left=0))
+        assert await store.redis.zcard(store.keys.completed(1)) <= 40
+    assert [user for user, _ in await completers(store)] == [str(179 - n) for n in range(20)]
 
 
 async def test_a_deleted_user_is_no_completer(private: Store) -> None:

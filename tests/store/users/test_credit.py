@@ -17,7 +17,11 @@ EXACT = 2**53 - 1
 async def limited(make_store: MakeStore) -> Store:
     """100 bytes a second per torrent, 250 a second in total, accumulated over at most 1000 s."""
     store = await make_store(
-        private=True, peer_memory=100_000, max_credit=RATE, max_user_credit=USER_RATE, credit_saved=1000
+        accounts="required",
+        peer_memory=100_000,
+        max_credit=RATE,
+        max_user_credit=USER_RATE,
+        credit_saved=1000,
     )
     await store.users.add("7", ALICE)
     await store.users.add("8", BOB)
@@ -122,7 +126,7 @@ async def test_the_current_rate_applies(limited: Store) -> None:
     limited.clock.now += 10
     await limited.announce(alice(uploaded=10 * RATE))
     slower = limited.rules.current.__class__(
-        private=True, peer_memory=3600, max_credit=10, max_user_credit=USER_RATE, credit_saved=1000
+        accounts="required", peer_memory=3600, max_credit=10, max_user_credit=USER_RATE, credit_saved=1000
     )
     limited.rules.current = slower
     limited.clock.now += 10

@@ -230,7 +230,7 @@ async def test_every_change_is_published(store: Store) -> None:
 
 
 async def test_totals_of_a_disabled_user_stay(make_store: MakeStore) -> None:
-    store = await make_store(private=True)
+    store = await make_store(accounts="required")
     await store.users.add("7", ALICE)
     await store.announce(update(1, "s", passkey=ALICE))
     store.clock.now = START + 10

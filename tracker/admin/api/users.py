@@ -1,4 +1,4 @@
-"""/users: the users of a private tracker. Passkeys are secrets: only scope full reads them."""
+"""/users: the users and their totals. Passkeys are secrets: only scope full reads them."""
 
 import asyncio
 from typing import Any, Literal
@@ -22,7 +22,7 @@ from tracker.errors import ClientError
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.users import User
 
-endpoints = Endpoints("users", "Users of a private tracker: passkeys, permissions, totals, hit-and-runs.")
+endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
 _UNKNOWN = {404: "Unknown user."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]

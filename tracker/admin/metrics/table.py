@@ -162,7 +162,7 @@ _STORE = (
         (),
         "store",
     ),
-    Metric("tracker_users", "gauge", "Users (private mode)", (), "store"),
+    Metric("tracker_users", "gauge", "Users", (), "store"),
     Metric("tracker_scored_torrents", "gauge", "Torrents in the ranking", (), "store"),
     Metric("tracker_scores_due", "gauge", "Torrents due for scoring", (), "store"),
     Metric(

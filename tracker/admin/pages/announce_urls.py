@@ -8,7 +8,7 @@ EVERYWHERE = ("0.0.0.0", "[::]", "*")
 def announce_urls(listen: Sequence[str], host: str, passkey: str = "") -> list[str]:
     """One URL per address in ``listen``. Wildcard addresses are replaced by ``host``, the Host header of the request.
 
-    ``passkey`` is part of the URL in private mode.
+    ``passkey`` is part of a user's URL.
     """
     path = f"/{passkey}/announce" if passkey else "/announce"
     return list(dict.fromkeys(f"http://{place}{path}" for place in _places(listen, _name(host))))

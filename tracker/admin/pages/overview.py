@@ -47,7 +47,7 @@ async def _variables(
         "views": VIEWS.values(),
         "server": context.server,
         "mode": context.settings.torrents.mode,
-        "private": context.settings.users.private,
+        "accounts": context.settings.users.private,
         "listen": context.listening,
         "announce_urls": announce_urls(context.listening, request.host),
         "texts": {},

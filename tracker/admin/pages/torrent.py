@@ -66,7 +66,7 @@ class TorrentPage:
             "error": error,
             "peers": peers,
             "after": cursor,
-            "private_mode": self._context.settings.users.private,
+            "accounts": self._context.settings.users.private,
             "place": await self._context.store.scores.place(torrent.torrent_id),
             "charted": len(await self._torrents.history(torrent)) >= MIN_POINTS,
             "scored_every": self._context.settings.scoring.interval_seconds,
@@ -90,13 +90,13 @@ class TorrentPage:
         return web.json_response({"x": [point.at for point in points], "series": series})
 
     async def file(self, request: web.Request) -> web.Response:
-        """The kept .torrent file, with an announce URL on a public tracker."""
+        """The kept .torrent file, with an announce URL unless announces need a passkey."""
         torrent = await self._torrent(request)
         data = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
         if data is None:
             raise Problem(404, detail="no .torrent file is kept")
         urls = announce_urls(self._context.listening, request.host)
-        if urls and not self._context.settings.users.private:
+        if urls and self._context.settings.users.private != "required":
             data = with_announce_url(data, urls[0])
         disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'
         return web.Response(body=data, content_type=MEDIA_TYPE, headers={"Content-Disposition": disposition})
@@ -110,7 +110,7 @@ class TorrentPage:
             "torrent": torrent,
             "peers": peers,
             "after": cursor,
-            "private_mode": self._context.settings.users.private,
+            "accounts": self._context.settings.users.private,
             "now": self._context.clock(),
         }
         return render(request, template, variables)

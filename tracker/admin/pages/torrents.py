@@ -101,7 +101,7 @@ class TorrentPages:
 
     def _announced_to(self, request: web.Request) -> dict[str, Any]:
         return {
-            "private_mode": self._context.settings.users.private,
+            "accounts": self._context.settings.users.private,
             "announce_urls": announce_urls(self._context.listening, request.host),
         }
 

@@ -19,7 +19,7 @@ from tracker.store.users.users import SETS, User
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
 """The user's sets of torrents, with their labels."""
-ROTATED = "New passkey created. Announces with the old one are refused."
+ROTATED = "New passkey created. The old one no longer works."
 _MAX_ID_LENGTH = 16
 
 

@@ -1,4 +1,4 @@
-"""The user pages of a private tracker: list, creation, and hit-and-runs."""
+"""The user pages: list, creation, and hit-and-runs."""
 
 from typing import Any
 
@@ -40,7 +40,7 @@ class UserPages:
         first = (number - 1) * PAGE
         total = await self._users.count()
         variables = {
-            "private_mode": self._context.settings.users.private,
+            "accounts": self._context.settings.users.private,
             "users": await self._users.page(first, PAGE),
             "missing": missing,
             "error": error,
@@ -54,7 +54,7 @@ class UserPages:
         number = page_number(request.query.get("page", ""))
         total = await self._users.hit_and_run_count()
         variables = {
-            "private_mode": self._context.settings.users.private,
+            "accounts": self._context.settings.users.private,
             "hit_and_runs": await self._users.hit_and_runs((number - 1) * PAGE, PAGE),
             "rules": self._context.settings.users,
             **_pages("/users/owing", number, total),

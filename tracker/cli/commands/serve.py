@@ -52,7 +52,7 @@ def serve(config: Config = None, workers: Workers = None) -> None:
     _warn_of_ignored(settings)
 
     def ready(banner: "Banner") -> None:
-        typer.echo(terminal.banner_text(banner, os.getpid(), private=settings.users.private))
+        typer.echo(terminal.banner_text(banner, os.getpid(), accounts=settings.users.private))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:

@@ -51,7 +51,7 @@ class UserSet(StrEnum):
 
 Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
 
-users = group("Manage users of a private tracker: passkeys, totals, hit-and-runs.")
+users = group("Manage users: passkeys, totals, hit-and-runs.")
 
 
 @users.command("add")

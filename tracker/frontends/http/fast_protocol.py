@@ -27,7 +27,7 @@ from tracker.wire.http_request import VISIBLE, parse_announce, parse_scrape, par
 
 _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 """Paths without a passkey: True for announces."""
-_PRIVATE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
+_WITH_PASSKEY = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
 _INCOMPLETE = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The start of a head with correct line ends, without its empty line."""
 _LAST = ParsedHead(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
@@ -134,11 +134,11 @@ class FastHttpProtocol(asyncio.Protocol):
             return
         passkey, announcing = None, _OPEN.get(path)
         if announcing is None:
-            private = _PRIVATE(path)
-            if private is None:
+            found = _WITH_PASSKEY(path)
+            if found is None:
                 self._wait_or_hand_over(data)
                 return
-            passkey, announcing = private[1].decode(), private[2] == b"announce"
+            passkey, announcing = found[1].decode(), found[2] == b"announce"
         self._head = head
         if server.log_request is not None:
             self._began = "announce" if announcing else "scrape", time.perf_counter(), self._client

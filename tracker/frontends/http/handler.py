@@ -20,7 +20,7 @@ from aiohttp.http_exceptions import (
     LineTooLong,
 )
 
-from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
+from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
 from tracker.errors import Busy, ClientError, RetryIn, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
 from tracker.frontends.http.aiohttp_protocol import Connection, Rules, describe
@@ -39,6 +39,8 @@ _INDEX = (
 _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /announce.\n"
 _HEALTH, _READY = "/health", "/ready"
 _PASSKEY = re.compile(r"[A-Za-z0-9._~=+-]{1,128}")
+_MALFORMED_PASSKEY = "?"
+"""Stands for every malformed passkey of an anonymous announce; no user has it."""
 
 log = structlog.get_logger()
 
@@ -90,8 +92,11 @@ _KINDS = {"announce": "announces", "scrape": "scrapes"}
 _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
 
 
-def find_route(path: str) -> Route:
-    """The route of a request path in origin or absolute form, not decoded. Raises ClientError for a malformed one."""
+def find_route(path: str, accounts: Accounts = "off") -> Route:
+    """The route of a request path in origin or absolute form, not decoded.
+
+    Raises ClientError for a malformed path. With optional accounts a request with a malformed passkey is anonymous.
+    """
     if not path.startswith("/"):
         path = path.partition("://")[2].partition("/")[2]
     segments = [_decode(segment) for segment in path.split("/") if segment]
@@ -101,6 +106,8 @@ def find_route(path: str) -> Route:
     if kind not in ("announce", "scrape") or len(segments) > 1:
         raise ClientError("no such path: announce to /announce or /<passkey>/announce", retry_in="never")
     if segments and not _PASSKEY.fullmatch(segments[0]):
+        if accounts == "optional":
+            return Route(kind, _MALFORMED_PASSKEY)
         raise ClientError("the passkey in the announce URL is malformed", retry_in="never")
     return Route(kind, segments[0] if segments else None)
 
@@ -143,7 +150,7 @@ class HttpHandler:
             return self._other_method(request)
         path, _, query = request.raw_path.partition("?")
         try:
-            route = _ROUTES.get(path) or find_route(path)
+            route = _ROUTES.get(path) or find_route(path, self._settings.current.users.private)
             request.kind = route.kind
             if route.kind == "announce":
                 return await self._announce(request, query, route.passkey)

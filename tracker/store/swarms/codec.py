@@ -7,7 +7,7 @@ from typing import Any, NamedTuple
 
 import structlog
 
-from tracker.bittorrent import Address, Digits, Endpoint, InfoHash, PeerId
+from tracker.bittorrent import Accounts, Address, Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.pipe import Argument
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 
@@ -25,6 +25,7 @@ _OUTCOMES = {
     b"d": "displaced",
     b"o": "over",
 }
+_ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
 
@@ -68,11 +69,19 @@ class Admitted(NamedTuple):
     over (the network has as many endpoints as it may)."""
 
 
+class AdmittedAnonymously(Admitted):
+    """The announce had an unknown passkey, and accounts are optional."""
+
+    __slots__ = ()
+
+
 class Refused(NamedTuple):
     """Nothing was changed. ``reason`` is an operator's own text, or empty."""
 
     code: str
     reason: str
+    unknown_passkey: bool = False
+    """The announce had an unknown passkey, whatever it was refused for."""
 
 
 class TrafficTotals(NamedTuple):
@@ -101,7 +110,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_gap,
         rules.min_timeout,
         rules.max_credit,
-        rules.private,
+        _ACCOUNTS[rules.accounts],
         rules.open,
         rules.max_torrents,
         rules.new_per_address_hour,
@@ -201,7 +210,7 @@ def parse_sender(packed: bytes) -> tuple[InfoHash, PeerId, Address]:
 def parse(reply: Any) -> Admitted | Refused:
     """The script's answer to one announce."""
     if type(reply) is not bytes:
-        return _refused(*reply[1:])
+        return _refused(*reply[1:]) if reply[0] == 1 else _with_unknown_passkey(parse(reply[1]))
     letter, seeders, leechers, completions, peers = reply.split(b" ", 4)
     peers6 = ids = ids6 = b""
     outcome = _OUTCOMES.get(letter)
@@ -227,7 +236,13 @@ def _refused(code: bytes, reason: bytes) -> Refused:
     if code == b"error":  # a key has a wrong type; nothing was changed
         log.error("announce failed in the store", error=text)
         text = ""
-    return Refused(code.decode(), text)
+    return Refused(code.decode(), text, code == b"unknown passkey")
+
+
+def _with_unknown_passkey(outcome: Admitted | Refused) -> Admitted | Refused:
+    if isinstance(outcome, Refused):
+        return outcome._replace(unknown_passkey=True)
+    return AdmittedAnonymously(*outcome)
 
 
 def parse_totals(numbers: bytes) -> TrafficTotals:

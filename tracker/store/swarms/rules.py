@@ -3,6 +3,8 @@
 from dataclasses import dataclass
 from math import inf
 
+from tracker.bittorrent import Accounts
+
 TIMEOUT_INTERVALS = 1.5
 """A peer times out after so many of its intervals without an announce."""
 
@@ -11,7 +13,7 @@ TIMEOUT_INTERVALS = 1.5
 class SwarmRules:
     """What the scripts need to know of the settings; seconds and bytes."""
 
-    private: bool = False
+    accounts: Accounts = "off"
     open: bool = True
     peer_memory: int = 0
     hnr_min_bytes: int = 0
@@ -41,8 +43,8 @@ class SwarmRules:
 
     @property
     def reaping(self) -> tuple[int, int, int]:
-        """(seconds that a peer is remembered, bytes and seconds that define a hit-and-run)"""
-        return self.peer_memory if self.private else 0, self.hnr_min_bytes, self.hnr_threshold
+        """(seconds that a user's peer is remembered, bytes and seconds that define a hit-and-run)"""
+        return 0 if self.accounts == "off" else self.peer_memory, self.hnr_min_bytes, self.hnr_threshold
 
 
 class LiveRules:

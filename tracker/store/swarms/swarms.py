@@ -25,7 +25,7 @@ MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
 Figures = dict[InfoHash, ScrapeFile]
-_NO_SCRAPE = (Refused("unknown passkey", ""), Refused("user disabled", ""))
+_NO_SCRAPE = (Refused("unknown passkey", "", True), Refused("user disabled", ""))
 """By the number in scrape.lua's reply."""
 
 
@@ -142,7 +142,7 @@ class Swarms:
         return files
 
     def _encode_scrapes(self, scrapes: list[_Scrape]) -> list[Argument]:
-        argv: list[Argument] = [int(self._rules.current.private)]
+        argv: list[Argument] = [int(self._rules.current.accounts == "required")]
         for info_hashes, passkey in scrapes:
             argv += (
                 passkey.encode()[:255],

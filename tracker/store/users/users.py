@@ -1,4 +1,4 @@
-"""The users of a private tracker: passkeys, permissions and totals."""
+"""The users: passkeys, permissions and totals."""
 
 import re
 import secrets

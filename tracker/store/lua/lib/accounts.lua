@@ -60,3 +60,13 @@ local function end_activity(a, decide)
     rank_hit_and_runs(a.uid)
   end
 end
+
+-- One of the user's peers left the swarm by no announce of the user's. A user who was deleted meanwhile has no account,
+-- and must not get one again; an account of a wrong type stays as it is.
+local function end_activity_of(uid, tid, decide)
+  if call('EXISTS', account_key(uid, tid)) == 0 then return end
+  local readable, a = pcall(load_account, uid, tid)
+  if not readable then return end
+  end_activity(a, decide)
+  save_account(a)
+end

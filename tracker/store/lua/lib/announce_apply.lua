@@ -66,7 +66,7 @@ local function stop(t, r, p, a)
   count_announce(t, true)
   save_torrent(t)
   add_traffic(p.up, p.down, p.elapsed, #r.endpoint == 6)
-  if memory > 0 then
+  if is_remembered(r.uid) then
     write_update(r, p)
     deactivate_peer(p.at)
     call('DEL', timeout)
@@ -77,5 +77,7 @@ local function stop(t, r, p, a)
     credit_user(t, r, p, a)
     end_activity(a, true)
     save_account(a)
+  elseif p.stored[12] then -- it joined before accounts were switched off
+    end_activity_of(p.stored[12], t.tid, true)
   end
 end

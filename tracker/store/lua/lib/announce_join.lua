@@ -131,7 +131,11 @@ local function write_join(r, p)
   add_field('active', '1')
   add_field(r.family, r.slot)
   if p.paused ~= r.paused then add_field('paused', r.paused) end
-  if r.uid ~= '' then add_field('user_id', r.uid) end
+  if r.uid ~= '' then
+    add_field('user_id', r.uid)
+  elseif p.known then -- its user left before accounts were switched off
+    call('HDEL', p.at, 'user_id')
+  end
   if r.digest ~= '' then add_field('key', r.digest) end
   if r.announced then add_field('peer_id', r.announced) end
   call('HSET', p.at, unpack(peer_fields, 1, field_count))

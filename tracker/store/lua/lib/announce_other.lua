@@ -1,5 +1,5 @@
--- announce_other.lua: joins, stops, completions, and all other announces that are not a regular one of public mode. A
--- fragment of announce.lua, after announce_apply.lua. Its tables: t is the torrent, r the request, p the peer, a the
+-- announce_other.lua: joins, stops, completions, and all other announces that are not a regular one. A fragment of
+-- announce.lua, after announce_apply.lua. Its tables: t is the torrent, r the request, p the peer, a the
 -- account of the user; P is the prefix of the keys. p.taken: the peer id belongs to another client.
 
 local OUTCOMES = {
@@ -29,7 +29,7 @@ local function find_peer(r, tid, derived)
   if p.taken and (r.digest ~= '' or not p.same_user) then
     derive_id(r)
     return load_peer(tid, r)
-  elseif derived and tid and not p.active and (r.digest ~= '' or private) then
+  elseif derived and tid and not p.active and (r.digest ~= '' or accounts) then
     return load_derived(tid, r, p.known)
   end
   return p
@@ -51,11 +51,7 @@ end
 
 -- `registered` and `denied` are the values of the torrent's keys before the batch. An earlier announce of the batch may
 -- have registered or deleted the torrent since.
-local function announce_other(packed, registered, denied)
-  local r = read_request(packed)
-  local uid, refusal = authorize(r.passkey, r.left, r.event)
-  r.uid = uid
-  if refusal then return refuse(refusal) end
+local function announce_of(r, registered, denied)
   if denied then return refuse('denied', denied) end
   if not registered or forgotten > 0 then registered = call('MGET', P .. 'info_hash:' .. r.ih)[1] end
   if not registered and not open then return refuse('unknown torrent') end
@@ -81,6 +77,7 @@ local function announce_other(packed, registered, denied)
   local old = #r.endpoint == 6 and old4 or old6
   if is_beyond(t, r, old) then return reply(t, r, 'over') end
   if not p.active or not registered then
+    local refusal
     tid, refusal = admit(t, r, registered and tid)
     if refusal then return refuse(refusal) end
     r.suffix = tid .. ':' .. r.pidx
@@ -91,4 +88,13 @@ local function announce_other(packed, registered, denied)
   apply(t, r, p, a)
   if not p.active then return reply(t, r, 'join') end
   return reply(t, r, p.elapsed < early and p.elapsed >= 0 and 'early' or 'update')
+end
+
+local function announce_other(packed, registered, denied)
+  local r = read_request(packed)
+  local uid, refusal, is_unknown = authorize(r.passkey, r.left, r.event)
+  r.uid = uid
+  if refusal then return refuse(refusal) end
+  local answer = announce_of(r, registered, denied)
+  return is_unknown and { 2, answer } or answer
 end

@@ -14,13 +14,13 @@ local function address_matches(endpoints, endpoint)
   return n == size and string.sub(endpoints, 1, -3) == string.sub(endpoint, 1, -3)
 end
 
--- True when the announce comes from the client of the peer at `key`, by the client's key. In private mode, when one of
--- them has no key, the user decides for an announce over the other family of a peer that has one family.
+-- True when the announce comes from the client of the peer at `key`, by the client's key. When one of them has no
+-- key, the user decides, if there is one, for an announce over the other family of a peer that has one family.
 local function has_key(key, endpoints, r)
-  if r.digest == '' and not private then return false end
+  if r.digest == '' and r.uid == '' then return false end
   local stored = call('HGET', key, 'key')
   if r.digest ~= '' and stored then return stored == r.digest end
-  return private and #endpoints < 24 and #endpoints ~= #r.endpoint
+  return r.uid ~= '' and #endpoints < 24 and #endpoints ~= #r.endpoint
 end
 
 -- The stored peer, whether it belongs to this client (`mine`), and what the announce adds. To read a field costs a walk
@@ -29,9 +29,9 @@ local function load_peer(tid, r)
   r.suffix = tid .. ':' .. r.pidx
   local key = P .. 'p:' .. r.suffix
   local v = call('HMGET', key, 'endpoints', 'left', 'uploaded', 'downloaded', 'last_announce', 'total_time', 'speed_up',
-    'paused', 'active', unpack(r.event == 'x' and { 'n4', 'n6' } or {}))
+    'paused', 'active', unpack(r.event == 'x' and { 'n4', 'n6', 'user_id' } or {}))
   local p, last = peer, tonumber(v[5] or '')
-  local same_user = not private or (last and call('HGET', key, 'user_id') == r.uid) or false
+  local same_user = not accounts or last and (call('HGET', key, 'user_id') or '') == r.uid or false
   p.at, p.active, p.known, p.endpoints, p.stored = key, v[9] == '1', last ~= nil and same_user, v[1] or '', v
   p.same_user = same_user or not last
   p.kind, p.left, p.paused = kind_of(v[2], v[8]), v[2], v[8] or '0'

@@ -1,11 +1,15 @@
 -- announce_request.lua: reads an announce that is not a regular one, and authorizes its user. A fragment of
 -- announce.lua.
 
--- The user of a passkey: the id, or false and the reason for the refusal.
+-- The user of a passkey: the id, '' for an anonymous announce, or false and the reason for the refusal. The third value
+-- is true for an anonymous announce with an unknown passkey.
 local function authorize(passkey, left, event)
-  if not private then return '' end
+  if not accounts or passkey == '' and not required then return '' end
   local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech')
-  if passkey == '' or not u[1] or u[1] == '' then return false, 'unknown passkey' end
+  if passkey == '' or not u[1] or u[1] == '' then
+    if required then return false, 'unknown passkey' end
+    return '', nil, true
+  end
   if u[2] == '0' then return false, 'user disabled' end
   if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
   return u[1]

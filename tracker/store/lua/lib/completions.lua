@@ -1,8 +1,8 @@
 -- completions.lua: which announces of `completed` count as a snatch. After credit.lua.
 --
 -- Some clients send `completed` at each start for a torrent that they have. It counts for a peer that was a leecher
--- here; in private mode for a user who was a leecher, once. Public mode deletes a peer that leaves, so a torrent keeps
--- the last completions for a day: 28 hex digits each, 10 of a digest of the peer id, 10 of one of the
+-- here; for a user who was a leecher on the torrent, once. An anonymous peer is deleted when it leaves, so a torrent
+-- keeps the last anonymous completions for a day: 28 hex digits each, 10 of a digest of the peer id, 10 of one of the
 -- endpoint, 8 of the time.
 local DAY, MAX_COMPLETIONS, COMPLETION_SIZE = 86400, 64, 28
 local COMPLETERS = 20 -- users kept in `completed:<tid>`
@@ -43,10 +43,11 @@ local function completed_recently(t, r)
   return false
 end
 
--- Notes who completed the torrent last. The set is cut every COMPLETERS snatches only: it may hold twice as many.
+-- Notes who completed the torrent last; `uid` is '' for an anonymous peer. The set is cut every COMPLETERS snatches
+-- only: it may hold twice as many.
 local function note_completer(t, uid)
   local key = P .. 'completed:' .. t.tid
-  redis.pcall('ZADD', key, now, uid)
+  if uid ~= '' then redis.pcall('ZADD', key, now, uid) end
   if t.snatches % COMPLETERS == 0 then redis.pcall('ZREMRANGEBYRANK', key, 0, -COMPLETERS - 1) end
 end
 
@@ -62,5 +63,5 @@ local function count_snatch(t, r, p, a)
   end
   t.snatches = add_bounded(t.key, 'snatches', 1)
   redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
-  if a then note_completer(t, r.uid) end
+  if accounts then note_completer(t, r.uid) end
 end

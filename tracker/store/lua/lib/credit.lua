@@ -9,8 +9,8 @@
 -- the times up to which the rate is used up. At most rate * (now - that time) bytes can be credited, and crediting
 -- bytes moves the time by bytes / rate.
 
--- The user's account on the torrent, with the user's own limits; false in public mode. It is read before the first
--- write, so that a key of a wrong type fails here.
+-- The user's account on the torrent, with the user's own limits; false for an anonymous announce. It is read before
+-- the first write, so that a key of a wrong type fails here.
 local function load_credited_account(r, tid)
   if r.uid == '' then return false end
   local a = load_account(r.uid, tid)

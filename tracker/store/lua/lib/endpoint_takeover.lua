@@ -1,5 +1,5 @@
 -- endpoint_takeover.lua: which peer of a swarm has an endpoint, and which peer takes it over. After
--- addresses_claim.lua, endpoint_limits.lua and leave_swarm.lua; needs `max_in_swarm`.
+-- addresses_claim.lua, endpoint_limits.lua, leave_swarm.lua and accounts.lua; needs `max_in_swarm`.
 
 -- Fails when an array is of a wrong type, before anything is written.
 local function check_arrays(t, r)
@@ -26,8 +26,9 @@ end
 
 -- Adds the peer's endpoint to its network, in place of `old`, the peer's endpoint of that family ('' for none). Returns
 -- nil, and sets `r.evicted` to the peers that lose the endpoint; or returns the outcome, and nothing has changed. A
--- peer that starts takes its endpoint over: it is a client with a new peer id. In private mode it has to be the same
--- user.
+-- peer that starts takes its endpoint over: it is a client with a new peer id. With accounts it has to be the same
+-- user; another user's peer stays beside it. An anonymous peer gives way to a user's, whatever the event, and never
+-- takes a user's endpoint: a client that announces both with and without its passkey is listed once.
 local function take_endpoint(t, r, old)
   local net, rest = split_endpoint(r.endpoint)
   local old_net, old_rest = split_endpoint(old)
@@ -42,12 +43,13 @@ local function take_endpoint(t, r, old)
     local at = find_entry(after, size, rest)
     while at do
       local holder = load_holder(t, string.sub(after, at + #rest, at + size - 1), r.endpoint)
-      local same = not private or holder.uid == r.uid
+      local same = not accounts or holder.uid == r.uid
+      local yields = same and r.event == 's' or r.uid ~= '' and holder.uid == ''
       local from = at + size
-      if holder.stale or holder.pid == r.pid or same and r.event == 's' then
+      if holder.stale or holder.pid == r.pid or yields then
         after, from = without_entry(after, at, size), at
         if not holder.stale and holder.pid ~= r.pid then evicted[#evicted + 1] = holder end
-      elseif same then
+      elseif same or r.uid == '' then
         return 'displaced'
       end
       at = find_entry(after, size, rest, from)
@@ -69,7 +71,8 @@ local function take_endpoint(t, r, old)
   if old ~= '' and old_net ~= net then remove_address(t, old, r.pid) end
 end
 
--- Takes the endpoint from the peers in `r.evicted`. Returns how many left the swarm because it was their only one.
+-- Takes the endpoint from the peers in `r.evicted`. Returns how many peers of the same user left the swarm because it
+-- was their only one.
 local function evict(t, r)
   local removed = 0
   for _, holder in ipairs(r.evicted or {}) do
@@ -83,13 +86,17 @@ local function evict(t, r)
     else
       leave_swarm(t, holder.pid, holder.pidx, holder.left, holder.paused, holder.n4, holder.n6)
       local timeout = P .. 'ptimeout:' .. t.tid .. ':' .. holder.pidx
-      if memory > 0 then
+      if is_remembered(holder.uid) then
         deactivate_peer(holder.at)
         call('DEL', timeout)
       else
         call('UNLINK', holder.at, timeout)
       end
-      removed = removed + 1
+      if holder.uid == r.uid then
+        removed = removed + 1
+      elseif holder.uid ~= '' then -- it joined before accounts were switched off
+        end_activity_of(holder.uid, t.tid, false)
+      end
     end
   end
   return removed

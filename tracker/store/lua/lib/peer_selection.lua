@@ -75,7 +75,7 @@ end
 local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived)
   local peers4, ids4, peers6, ids6 =
     select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6)
-  if crowded and crowded ~= '0' and (private or s4 + s6 + l4 + l6 > want) then
+  if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
     local functions = rare()
     if functions.is_uneven(peers4, 6) or functions.is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =

@@ -3,9 +3,8 @@
 local MAX_PER_NETWORK = 3 -- peers of one IPv4 address or /64 in a reply, while there are others
 local WINDOW_FACTOR = 4 -- slots read per peer wanted
 
--- True when a reply holds more than MAX_PER_NETWORK peers of a network, or an endpoint twice: users of private mode may
--- share one. In private mode it may be true without need, as find() also matches across two endpoints; that costs only
--- time.
+-- True when a reply holds more than MAX_PER_NETWORK peers of a network, or an endpoint twice: several users may share
+-- one. With accounts it may be true without need, as find() also matches across two endpoints; that costs only time.
 local function is_uneven(peers, size)
   local counts, net_size = {}, size == 6 and 4 or 8
   for at = 1, #peers, size do
@@ -13,7 +12,7 @@ local function is_uneven(peers, size)
     local before = counts[net]
     if not before then
       counts[net] = 1
-    elseif before == MAX_PER_NETWORK or private and find(peers, sub(peers, at, at + size - 1), 1, true) < at then
+    elseif before == MAX_PER_NETWORK or accounts and find(peers, sub(peers, at, at + size - 1), 1, true) < at then
       return true
     else
       counts[net] = before + 1

@@ -14,12 +14,6 @@ local function find_torrent(tid)
   return t
 end
 
--- An account of a wrong type must not keep its peers in their swarms.
-local function readable_account(uid, tid)
-  local readable, a = pcall(load_account, uid, tid)
-  return readable and a
-end
-
 -- Removes a peer whose timeout is gone. Returns 1, or 0 when another caller has removed it already, or when it may not
 -- have been able to announce because of an outage. `pid` is `pidx` in binary, and may be nil.
 local function remove_timed_out(tid, pid, pidx)
@@ -34,14 +28,9 @@ local function remove_timed_out(tid, pid, pidx)
     call('SREM', P .. 'p:' .. pidx .. ':torrents', tid)
     return 0
   end
-  -- A user who was deleted meanwhile has no account, and must not get one again.
-  local a = p[5] and call('EXISTS', account_key(p[5], tid)) == 1 and readable_account(p[5], tid)
   leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
-  if memory > 0 then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
-  if a then
-    end_activity(a, last > outage_until)
-    save_account(a)
-  end
+  if is_remembered(p[5]) then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
+  if p[5] then end_activity_of(p[5], tid, last > outage_until) end
   return 1
 end
 

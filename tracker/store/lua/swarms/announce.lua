@@ -8,7 +8,8 @@
 --   max gap between two announces that counts as time on a torrent (s)
 --   min timeout of an announce (s)
 --   max credit (bytes per second)
---   1 in private mode (a passkey is required)
+--   user accounts: 0 off, 1 optional (an announce with a known passkey has a user), 2 required (every announce has
+--   one)
 --   1 in open mode (unknown torrents register themselves)
 --   max torrents; max new torrents per hour of an address, and of a network (open mode)
 --   an announce is early if it comes sooner than this after the last one (s)
@@ -35,16 +36,18 @@
 --     peers: packed IPv4 endpoints. A capital letter when IPv6 peers or peer ids follow: then the packed lengths
 --       (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
+--   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch transferred since their last
 --   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless both are
 --   0: the number of torrents removed to make room, and of refused new torrents
 local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
-local memory, hnr_min, hnr_threshold, max_gap, min_timeout, max_credit, private, open, max_torrents, max_per_address,
+local memory, hnr_min, hnr_threshold, max_gap, min_timeout, max_credit, mode, open, max_torrents, max_per_address,
   max_per_network, early, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local =
   read('<ddddddddddddddddd', ARGV[3])
-private, open, bound_local = private == 1, open == 1, bound_local == 1
+local accounts, required = mode > 0, mode == 2
+open, bound_local = open == 1, bound_local == 1
 local forgotten, refused = 0, 0
 -- One command reads the registrations of all torrents of the batch.
 local argv, hashes, batch_keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
@@ -67,6 +70,17 @@ end
 --@ include lib/traffic.lua
 --@ include lib/announce_regular.lua
 
+-- An announce with a user is not a regular one, because its passkey is looked up. With optional accounts neither is an
+-- announce without a passkey for the peer id of a user's peer.
+local regular = not accounts and announce_regular
+if accounts and not required then
+  regular = function(packed, ih, tid)
+    if string.byte(packed, -2) ~= 0 then return end
+    if call('HGET', P .. 'p:' .. tid .. ':' .. sub(packed, 41, 80), 'user_id') then return end
+    return announce_regular(packed, ih, tid)
+  end
+end
+
 -- The functions for all other announces, created for the first such announce of a batch. Creating them costs half an
 -- announce, and most small batches never need them.
 local function other_announces()
@@ -84,9 +98,9 @@ local function other_announces()
 --@ include lib/addresses_claim.lua
 --@ include lib/leave_swarm.lua
 --@ include lib/endpoint_limits.lua
---@ include lib/endpoint_takeover.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
+--@ include lib/endpoint_takeover.lua
 --@ include lib/account_time.lua
 --@ include lib/credit.lua
 --@ include lib/completions.lua
@@ -115,8 +129,8 @@ local answers, other, finish = {}, nil, nil
 for i = 4, #argv do
   local packed, registered, denied = argv[i], batch_values[2 * i - 4], batch_values[2 * i - 3]
   local ok, reply = false, nil
-  if registered and not denied and not private then
-    ok, reply = pcall(announce_regular, packed, hashes[i], registered)
+  if registered and not denied and regular then
+    ok, reply = pcall(regular, packed, hashes[i], registered)
   end
   if not (ok and reply) then
     if not other then other, finish = other_announces() end

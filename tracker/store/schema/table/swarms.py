@@ -58,7 +58,7 @@ ROWS: tuple[KeySpec, ...] = (
         "a torrent. announces, leechers, seeders, snatches: counts; paused: partial seeds among the leechers; new: "
         "addresses first seen since the last scoring; s4, l4, s6, l6: lengths of the arrays (a dual-stack peer is in "
         "two arrays and counts once); tid: the id that its peers use; empty_since (epoch s); auto: 1 if it registered "
-        "itself; completions: the last 64 within a day, in public mode (28 hex digits each: digest of the peer id, "
+        "itself; completions: the last 64 within a day, of anonymous peers (28 hex digits each: digest of the peer id, "
         "digest of the endpoint, time); sole: the only address (IPv6: /64) that ever joined a torrent that registered "
         "itself; scored_at: the last scoring that counted as processed (epoch s); elsewhere: the largest number of "
         "peers that another tracker reported then; crowded: number of networks with more than 3 endpoints in "
@@ -73,13 +73,13 @@ ROWS: tuple[KeySpec, ...] = (
         "t:p:<tid>:<pid>",
         "HASH",
         "a peer. speed_up, speed_dn (bytes/s); completed (0/1); leeched: 1 if it was a leecher that has not sent "
-        "`completed` (public mode); user_id; first_announce, last_announce (epoch s); rejoined: the last join of a "
+        "`completed` (anonymous peers); user_id; first_announce, last_announce (epoch s); rejoined: the last join of a "
         "remembered peer (epoch s); total_time (s); active (0/1); uploaded, downloaded, left (bytes; left is empty if "
         "not sent); paused (0/1); endpoints (packed, 6, 18 or 24 bytes); key: 8 bytes of a keyed hash of the client's "
         "`key` at the join; peer_id: the announced id, if `<pid>` is a derived one because another client owns the "
         "announced id; n4, n6: its slots in the arrays. endpoints, n4 and n6 exist while it is active. An absent field "
         "is empty or 0; both speeds are stored, or neither",
-        "while the peer is active; in private mode `peer_memory_seconds` longer",
+        "while the peer is active; a user's peer `peer_memory_seconds` longer",
         _SWARM_SCRIPTS,
     ),
     KeySpec(
