@@ -47,8 +47,8 @@ def test_torrents_are_added_shown_listed_and_removed(tracker: Command, keys: "Re
     )
     listed = rows(tracker("torrent", "list"))
     assert sorted(listed) == [
-        [HASH, "0", "0", "0", "registered", "one"],
-        [OTHER, "0", "0", "0", "registered", ""],
+        [HASH, "0", "0", "0", "registered", "one", ""],
+        [OTHER, "0", "0", "0", "registered", "", ""],
     ]
     assert tracker("torrent", "remove", HASH, OTHER).stdout == f"removed {HASH}\nremoved {OTHER}\n"
     assert tracker("torrent", "list").stdout == ""
@@ -153,6 +153,8 @@ def test_in_a_terminal_pages_share_one_header(tracker: Command, tmp_path: Path) 
     tracker("torrent", "add", *(f"{number:040x}" for number in range(130)), HASH)
     lines = in_terminal(tmp_path, 110, "torrent", "list")
     assert sum("info hash" in line for line in lines) == 1
+    assert not any("size" in line for line in lines)
+    assert any("size" in line for line in in_terminal(tmp_path, 130, "torrent", "list"))
     starts = [line.index("registered") for line in lines if "registered" in line]
     assert (len(starts), len(set(starts))) == (131, 1)
     head, *narrow = in_terminal(tmp_path, 60, "torrent", "list")

@@ -72,11 +72,12 @@ def say_json(row: Row) -> None:
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """``width`` 0: the column shares the remaining width."""
+    """``width`` 0: the column shares the remaining width. ``optional``: left out of a table that would be too wide."""
 
     name: str
     width: int = 0
     right: bool = False
+    optional: bool = False
 
 
 def fitted(name: str, rows: Iterable[Row], *, right: bool = False, max_width: int | None = None) -> Column:
@@ -93,8 +94,10 @@ class Listing:
         self._as_json = as_json
         self._console = _console() if sys.stdout.isatty() and not as_json else None
         self._first = True
-        needed = sum((column.width or _MIN_WIDTH) + _GAP for column in columns)
-        if self._console is not None and self._console.width < needed:  # too narrow for readable cells
+        if self._console is not None and self._console.width < _needed_width(columns):
+            self._columns = [column for column in columns if not column.optional]
+        if self._console is not None and self._console.width < _needed_width(self._columns):
+            self._columns = columns
             self._console = None
             typer.echo("\t".join(column.name for column in columns))
 
@@ -130,6 +133,11 @@ class Listing:
         if table.row_count or self._first:
             console.print(table)
         self._first = False
+
+
+def _needed_width(columns: Sequence[Column]) -> int:
+    """For readable cells, in characters."""
+    return sum((column.width or _MIN_WIDTH) + _GAP for column in columns)
 
 
 def _console() -> "Console":

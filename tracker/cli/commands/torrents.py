@@ -249,10 +249,10 @@ def _columns(*, score: bool) -> list[Column]:
         Column("seeders", 8, right=True),
         Column("leechers", 8, right=True),
         Column("completions", 11, right=True),
-        Column("size", 14, right=True),
         *([Column("score", 6, right=True)] if score else []),
         Column("state", 12),
         Column("name"),
+        Column("size", 14, right=True, optional=True),
     ]
 
 
