@@ -72,7 +72,7 @@ def test_scores_are_shown_and_reset_only_on_request(tracker: Command, keys: "Red
 def test_a_hybrid_file_is_registered_under_both_hashes(tracker: Command, tmp_path: Path) -> None:
     hybrid_file(tmp_path / "a.torrent")
     assert len(tracker("torrent", "add", "a.torrent").stdout.splitlines()) == 2
-    assert [row[-1] for row in rows(tracker("torrent", "list"))] == ["both", "both"]
+    assert [row[5] for row in rows(tracker("torrent", "list"))] == ["both", "both"]
 
 
 def test_a_v2_hash_is_cut_to_what_clients_announce(tracker: Command) -> None:
@@ -88,7 +88,7 @@ def test_a_broken_torrent_file_is_reported_and_the_others_added(tracker: Command
     assert [line.split(":")[1].strip() for line in result.stderr.splitlines()] == [*words[:3], HASH[:-1]]
     assert all(line.startswith("error: ") for line in result.stderr.splitlines())
     assert [line.split()[0] for line in result.stdout.splitlines()] == ["added", "added"]
-    (good,) = (row for row in rows(tracker("torrent", "list")) if row[-1] == "good")
+    (good,) = (row for row in rows(tracker("torrent", "list")) if row[5] == "good")
     assert json.loads(tracker("torrent", "show", good[0], "--json").stdout)["private"] is True
 
 
