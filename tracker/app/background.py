@@ -26,9 +26,15 @@ from tracker.workers.reaper import Reaper
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Scorer
 from tracker.workers.upstreams import Upstreams
+from tracker.workers.work import policy as work_policy
+from tracker.workers.work.policy import WorkPolicy
 
-FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
-PERIODIC_SECONDS = {FLUSH_STATHAT: 60.0, CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS)}
+FLUSH_STATHAT, CLEAN_COUNTERS, WORK_POLICY = "flush_stathat", "clean_counters", "work_policy"
+PERIODIC_SECONDS = {
+    FLUSH_STATHAT: 60.0,
+    CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS),
+    WORK_POLICY: float(work_policy.EVERY_SECONDS),
+}
 
 
 @asynccontextmanager
@@ -124,6 +130,7 @@ def _jobs(
         CLEAN_COUNTERS: Queue(clean_up),
         SWEEP: Queue(sweep),
         FLUSH_STATHAT: Queue(sender.flush),
+        WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
     }
     periodic = {
         queue: s for queue, s in PERIODIC_SECONDS.items() if queue != FLUSH_STATHAT or receiver.enabled

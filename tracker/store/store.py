@@ -31,6 +31,7 @@ from tracker.store.users.users import Users
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
 from tracker.store.work.items import Items
+from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.work import Work
 
@@ -130,4 +131,6 @@ class Store:
 def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]) -> Work:
     projects = Projects(connection, scripts, keys)
     claims = Claims(connection, scripts, keys, clock)
-    return Work(projects, Items(scripts, projects), claims, Blocks(connection, scripts, keys, clock))
+    blocks = Blocks(connection, scripts, keys, clock)
+    policy = Policy(connection, scripts, keys, clock)
+    return Work(projects, Items(scripts, projects), claims, blocks, policy)

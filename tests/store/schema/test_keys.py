@@ -14,6 +14,7 @@ from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, p
 from tests.store.jobs.harness import some_jobs
 from tests.store.stats.outbox import export, outbox_of
 from tests.store.work.harness import some_work
+from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
@@ -278,6 +279,7 @@ async def everything(store: Store) -> None:
     await some_jobs(store)
     await some_users(store)
     await some_work(store)
+    await some_policy(store)
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()

@@ -206,6 +206,10 @@ class Keys:
     def work_own_queue(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:todo:d:{claimant}"
 
+    def work_policy(self, project: str) -> str:
+        """Items that the policy enqueued."""
+        return f"{self.prefix}w:{project}:policy"
+
     def work_asked(self, project: str) -> str:
         return f"{self.prefix}w:{project}:asked"
 

@@ -5,6 +5,7 @@ from dataclasses import dataclass
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
 from tracker.store.work.items import Items
+from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 
 
@@ -16,3 +17,4 @@ class Work:
     items: Items
     claims: Claims
     blocks: Blocks
+    policy: Policy

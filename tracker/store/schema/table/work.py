@@ -19,10 +19,11 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
         "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public; "
-        "of the policy: target, seed_hours, claim_days, min_size, max_size; outage_from, outage_until (epoch s): the "
-        "last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
+        "of the policy: target, seed_hours, claim_days, min_size, max_size, policy_at (where its next run goes "
+        "on); outage_from, outage_until (epoch s): "
+        "the last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
         "until deleted",
-        "work_save.lua, work_lapse.lua, work_claim.lua, work_delete.lua",
+        "work_save.lua, work_lapse.lua, work_claim.lua, work_fill.lua, work_delete.lua",
     ),
     KeySpec(
         "t:w:<p>:<todo>",
@@ -51,6 +52,14 @@ ROWS: tuple[KeySpec, ...] = (
         "item -> copies still to give out; without a field it is one for an item in a queue, else none",
         "until the last copy is claimed",
         "as of the queues",
+    ),
+    KeySpec(
+        "t:w:<p>:policy",
+        "HASH",
+        "item that the policy enqueued -> when the first users were asked to seed it again (epoch s); 0: none were. At "
+        "most 100,000",
+        "until the torrent has enough seeders, or nobody is to be asked",
+        "work_fill.lua",
     ),
     KeySpec("t:w:<p>:holders", "HASH", "item -> the claimants who have it", "with the claim", _CLAIMS),
     KeySpec(

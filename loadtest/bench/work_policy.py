@@ -1,0 +1,114 @@
+"""The cost of a run of the work policy in the store, by the processor time of its main thread.
+
+Of the torrents below the target, six of ten have no peer and no user who completed them, two have no seeder but a
+leecher or completers, and two have one or two seeders and a history of three days. The exit status is 1 if a run costs
+more than a second, or a script call with its reads more than a millisecond on average.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+from loadtest.bench.sections import Section
+from loadtest.servers import start_valkey
+from tracker.store.client.connection import Connection, connect
+from tracker.store.store import Store
+from tracker.store.work.records import Project
+from tracker.workers.work.policy import WorkPolicy
+
+_PREFIX, _STEP, _RUNS = "t:", 5000, 3
+_POPULATE = """
+local P, call, now, points = KEYS[1], redis.call, tonumber(ARGV[3]), {}
+for i = 1, 72 do points[i] = string.format('%d %d 0 9 0.5', now - (73 - i) * 3600, i % 3) end
+for n = tonumber(ARGV[1]), tonumber(ARGV[2]) do
+  local ih, kind = string.format('%040x', n), n % 10
+  local seeders, leechers = kind >= 8 and kind - 7 or 0, kind == 6 and 1 or 0
+  call('SET', P .. 'info_hash:' .. ih, n)
+  call('SET', P .. 'torrent_id:' .. n, ih)
+  call('HSET', P .. 't:' .. ih, 'tid', n, 'seeders', seeders, 'leechers', leechers, 'snatches', 9, 'size', 2 ^ 30)
+  call('ZADD', P .. 'i:seeders', seeders, n)
+  if kind >= 8 then
+    call('RPUSH', P .. 'history:' .. n, unpack(points))
+    call('ZADD', P .. 'i:score', 0.5, n)
+  elseif kind >= 6 then
+    call('RPUSH', P .. 'history:' .. n, now - 200000 .. ' 0 0 9 0')
+    if kind == 7 then call('ZADD', P .. 'completed:' .. n, now, 7) end
+  end
+end
+call('ZADD', P .. 'users', 7, 'a passkey of user 7')
+"""
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument(
+        "--torrents", type=int, default=1_000_000, help="torrents below the target (1,000,000)"
+    )
+    options = parser.parse_args()
+    with tempfile.TemporaryDirectory(prefix="policy-") as directory:
+        server = start_valkey(Path(directory), "--appendonly", "no")
+        try:
+            section = asyncio.run(measure(server.url, options.torrents))
+        finally:
+            server.stop()
+    print(section.as_markdown())
+    sys.exit(0 if all(finding.reached is not False for finding in section.findings) else 1)
+
+
+async def measure(url: str, torrents: int) -> Section:
+    section = Section(f"Work policy with {torrents:,} torrents below the target")
+    store = Store(Connection(connect(url, connect_timeout=60), timeout=60), _PREFIX)
+    try:
+        command = store.connection.command
+        for first in range(1, torrents + 1, _STEP):
+            last = min(torrents, first + _STEP - 1)
+            await command("EVAL", _POPULATE, 1, _PREFIX, first, last, int(time.time()))
+        await store.work.projects.create(
+            Project("seeds", kind="seeding", keep_done_days=7, verify="announce", order="weakest")
+        )
+        worst, total, calls, changes = 0.0, 0.0, 0, 0
+        policy = WorkPolicy(store.work.projects, store.work.policy)
+        began = await number(store, "memory", "used_memory")
+        for _ in range(_RUNS):
+            before, called = await seconds(store), await script_calls(store)
+            project = await store.work.projects.get("seeds")
+            changes += len([change async for change in policy.changes(project)])
+            spent = await seconds(store) - before
+            worst, total = max(worst, spent), total + spent
+            calls += await script_calls(store) - called
+        section.find("a run, the most expensive", worst, "s", 1.0)
+        section.find("a slice of torrents, on average", 1000 * total / max(1, calls), "ms", 1.0)
+        section.find("changes", changes, f"in {_RUNS} runs")
+        section.find(
+            "memory for the changes", (await number(store, "memory", "used_memory") - began) / 2**20, "MiB"
+        )
+    finally:
+        await store.connection.close()
+    return section
+
+
+async def seconds(store: Store) -> float:
+    """Processor time of the store's main thread so far. Other programs on this machine do not count."""
+    fields = ("used_cpu_user_main_thread", "used_cpu_sys_main_thread")
+    return sum([await number(store, "cpu", field) for field in fields])
+
+
+async def script_calls(store: Store) -> int:
+    text = (await store.connection.command("INFO", "commandstats")).decode()
+    found = re.search("cmdstat_evalsha:calls=([0-9]+)", text)
+    return int(found[1]) if found else 0
+
+
+async def number(store: Store, section: str, field: str) -> float:
+    text = (await store.connection.command("INFO", section)).decode()
+    return float(text.split(f"{field}:")[1].split()[0])
+
+
+if __name__ == "__main__":
+    main()
