@@ -100,7 +100,7 @@ BEYOND: dict[str, str] = {
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
     "work_claim": "count:* gap heartbeat known: lease t:* u:*:t:* w:* w:blocked",
     "work_done": "count:* known: w:* w:blocked",
-    "work_fill": "completed:* deny:* history:* i:score info_hash:* t:* users w:*",
+    "work_policy": "completed:* deny:* history:* i:score info_hash:* t:* users w:*",
     "work_release": "count:* known: w:* w:blocked",
     "work_save": "w w:*",
 }

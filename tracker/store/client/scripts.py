@@ -143,7 +143,7 @@ class Scripts:
     work_done: Script
     work_release: Script
     work_block: Script
-    work_fill: Script
+    work_policy: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

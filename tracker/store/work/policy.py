@@ -102,7 +102,7 @@ class Policy:
         past = await self._past(info_hashes, now)
         for info_hash, chance, seen in zip(info_hashes, chances, past, strict=True):
             argv += (info_hash.hex(), f"{chance:.6f}", seen.points, seen.first, f"{seen.average:.9f}")
-        answer = await self._scripts.work_fill(argv)
+        answer = await self._scripts.work_policy(argv)
         if answer is None:
             raise UnknownProject
         return [_change(*row) for row in answer]

@@ -23,14 +23,15 @@ ROWS: tuple[KeySpec, ...] = (
         "on); outage_from, outage_until (epoch s): "
         "the last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
         "until deleted",
-        "work_save.lua, work_lapse.lua, work_claim.lua, work_fill.lua, work_delete.lua",
+        "work_save.lua, work_lapse.lua, work_claim.lua, work_policy.lua, work_delete.lua",
     ),
     KeySpec(
         "t:w:<p>:<todo>",
         "ZSET",
         "items to give out, by place (lowest first); `<todo>` is todo, todo:secondary or todo:redo",
         "until claimed",
-        "work_add.lua, work_fill.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, work_purge.lua",
+        "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
+        "work_purge.lua",
     ),
     KeySpec(
         "t:w:<p>:todo:d:<c>",
@@ -59,7 +60,7 @@ ROWS: tuple[KeySpec, ...] = (
         "item that the policy enqueued -> when the first users were asked to seed it again (epoch s); 0: none were. At "
         "most 100,000",
         "until the torrent has enough seeders, or nobody is to be asked",
-        "work_fill.lua",
+        "work_policy.lua",
     ),
     KeySpec("t:w:<p>:holders", "HASH", "item -> the claimants who have it", "with the claim", _CLAIMS),
     KeySpec(
@@ -142,7 +143,8 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes",
         _PROJECT,
-        "work_add.lua, work_fill.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, work_purge.lua",
+        "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
+        "work_purge.lua",
     ),
     KeySpec(
         "t:w:<p>:log",

@@ -1,5 +1,5 @@
 #!lua
--- work_fill.lua: brings what a seeding project wants in line with the swarms of these torrents, also downwards. Items
+-- work_policy.lua: brings what a seeding project wants in line with the swarms of these torrents, also downwards. Items
 -- that were added by hand stay as they are.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch s)   ARGV[3] '1': write nothing   ARGV[4] max items that the policy manages
