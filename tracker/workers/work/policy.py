@@ -18,7 +18,7 @@ from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
 
 EVERY_SECONDS = 600
-MAX_MANAGED_A_RUN, MAX_WEAK_A_RUN = 4_000, 8_000
+MAX_MANAGED_A_RUN, MAX_WEAK_A_RUN = 3_000, 7_000
 """Torrents of a project that one run visits."""
 SLICE = 10
 """Torrents per script call. More would delay announces by more than a millisecond."""
