@@ -27,6 +27,7 @@ from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Scorer
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.work import policy as work_policy
+from tracker.workers.work.leases import LeaseWorker
 from tracker.workers.work.policy import WorkPolicy
 
 FLUSH_STATHAT, CLEAN_COUNTERS, WORK_POLICY = "flush_stathat", "clean_counters", "work_policy"
@@ -62,7 +63,8 @@ async def open_background(
         jobs = _jobs(settings, store, scorer, reaper, adoption)
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
-        async with running(jobs.run, adoption.run, markers.run, *scoring):
+        leases = LeaseWorker(store.work, store.connection, time.time)
+        async with running(jobs.run, adoption.run, markers.run, leases.run, *scoring):
             yield jobs
             await jobs.drain()
 

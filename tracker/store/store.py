@@ -31,6 +31,8 @@ from tracker.store.users.users import Users
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
 from tracker.store.work.items import Items
+from tracker.store.work.leaderboard import Leaderboard
+from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.work import Work
@@ -129,8 +131,13 @@ class Store:
 
 
 def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]) -> Work:
-    projects = Projects(connection, scripts, keys)
-    claims = Claims(connection, scripts, keys, clock)
-    blocks = Blocks(connection, scripts, keys, clock)
-    policy = Policy(connection, scripts, keys, clock)
-    return Work(projects, Items(scripts, projects), claims, blocks, policy)
+    projects = Projects(connection, scripts, keys, clock)
+    return Work(
+        projects,
+        Items(connection, scripts, keys, projects),
+        Claims(connection, scripts, keys, clock),
+        Blocks(connection, scripts, keys, clock),
+        Log(connection, scripts, keys, projects),
+        Leaderboard(connection, keys, clock),
+        Policy(connection, scripts, keys, clock),
+    )

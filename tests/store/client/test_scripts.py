@@ -42,6 +42,11 @@ LETS_OTHERS_SHRINK = {
     "purge",
     "acknowledge",
     "work_release",
+    "work_extend",
+    "work_lapse",
+    "work_purge",
+    "work_trim",
+    "work_delete",
 }
 """Jobs free memory, so their scripts must run in a full store."""
 SIGNS_IN = {"sign_in"}

@@ -98,11 +98,16 @@ BEYOND: dict[str, str] = {
     "totals": "i:* stats:*",
     "work_add": "w:*",
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
-    "work_claim": "count:* gap heartbeat known: lease t:* u:*:t:* w:* w:blocked",
-    "work_done": "count:* known: w:* w:blocked",
+    "work_claim": "gap heartbeat lease t:* u:*:t:* w:* w:blocked",
+    "work_delete": "count:* known: w w:*",
+    "work_done": "w:* w:blocked",
+    "work_extend": "gap heartbeat w:* w:blocked",
+    "work_lapse": "count:* gap heartbeat known: w:*",
     "work_policy": "completed:* deny:* history:* i:score info_hash:* t:* users w:*",
-    "work_release": "count:* known: w:* w:blocked",
+    "work_purge": "w:*",
+    "work_release": "w:* w:blocked",
     "work_save": "w w:*",
+    "work_trim": "w:*",
 }
 """Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 

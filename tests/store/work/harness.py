@@ -9,6 +9,8 @@ from tests.store.harness import Store
 from tracker.store.stats.months import month_of
 from tracker.store.work.records import Claim, NewItem, Project, Refusal
 
+CLAIMANTS = ("alice", "bob", "carol", "7", "8", "9")
+"""Who claims in tests with many."""
 FIGURES = ("downloader_count", "downloader_bytes", "downloader_seconds")
 
 
@@ -62,7 +64,7 @@ async def check_work(store: Store, name: str = "proj") -> Copies:
     assert counts.keys() <= places.keys()
     wanted = sum(int(counts.get(item, 1)) for item in places)
     assert all(int(number) > 0 for number in counts.values())
-    lapsed = {member.decode() for member in await redis.zrange(keys.work_lapsed(name), 0, -1)}
+    lapsed = {member.decode() for member in await redis.zrange(f"{keys.prefix}w:{name}:lapsed", 0, -1)}
     out = {member.decode() for member in await redis.zrange(keys.work_out(name), 0, -1)}
     assert set(text(await redis.hgetall(keys.work_tokens(name)))) == out
     assert set(text(await redis.hgetall(keys.work_claims(name)))) == out
@@ -71,9 +73,10 @@ async def check_work(store: Store, name: str = "proj") -> Copies:
     assert kind == b"items" or not lapsed & out
     assert {f"{item} {each}" for item, them in holders.items() for each in them.split()} == out
     by = set()
-    for claimant in await redis.zrange(keys.work_claimants(name), 0, -1):
-        for item in await redis.zrange(keys.work_claims_by(name, claimant.decode()), 0, -1):
-            by.add(f"{item.decode()} {claimant.decode()}")
+    begin = keys.work_claims_by(name, "")
+    async for key in redis.scan_iter(f"{begin}*", 1000):
+        for item in await redis.zrange(key, 0, -1):
+            by.add(f"{item.decode()} {key.decode().removeprefix(begin)}")
     assert by == out
     totals = {field: int(value) for field, value in text(await redis.hgetall(keys.work_totals(name))).items()}
     assert {member.decode() for member in await redis.zrange(keys.work_checks(name), 0, -1)} <= out

@@ -144,6 +144,11 @@ class Scripts:
     work_release: Script
     work_block: Script
     work_policy: Script
+    work_extend: Script
+    work_lapse: Script
+    work_purge: Script
+    work_trim: Script
+    work_delete: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

@@ -231,17 +231,11 @@ class Keys:
     def work_claims_by(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:by:{claimant}"
 
-    def work_claimants(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:claimants"
-
     def work_checks(self, project: str) -> str:
         return f"{self.prefix}w:{project}:checks"
 
     def work_trust(self, project: str) -> str:
         return f"{self.prefix}w:{project}:trust"
-
-    def work_lapsed(self, project: str) -> str:
-        return f"{self.prefix}w:{project}:lapsed"
 
     def work_done(self, project: str) -> str:
         return f"{self.prefix}w:{project}:done"

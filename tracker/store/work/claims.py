@@ -14,11 +14,15 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
 from tracker.store.stats.months import month_of
+from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
     MAX_TEXT,
+    Claim,
     ClaimReply,
     DoneResult,
+    Page,
     Refusal,
     Refused,
     UnknownProject,
@@ -31,6 +35,7 @@ from tracker.store.work.records import (
 MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits."""
 MAX_LAPSED_BY_CLAIM = 20
+_PAGE = 500
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
@@ -93,7 +98,7 @@ class Claims:
         Raises UnknownProject, and ClientError for an impossible name or number of bytes.
         """
         texts = (item, token, version[:MAX_TEXT], user_agent[:MAX_TEXT], id_text[:MAX_TEXT])
-        return await self._done(project, claimant, address, texts, reported or {}, verified=False, seconds=0)
+        return await self._done(project, claimant, address, texts, reported or {}, None)
 
     async def complete(
         self, project: str, claimant: str, item: str, *, seconds: int, uploaded: int = 0
@@ -104,9 +109,7 @@ class Claims:
         Raises UnknownProject.
         """
         texts = (item, "", "", "", "")
-        return await self._done(
-            project, claimant, "", texts, {"": uploaded}, verified=True, seconds=max(0, seconds)
-        )
+        return await self._done(project, claimant, "", texts, {}, (max(0, seconds), uploaded))
 
     async def _done(
         self,
@@ -115,17 +118,17 @@ class Claims:
         address: str,
         texts: Sequence[str],
         reported: Mapping[str, Any],
-        *,
-        verified: bool,
-        seconds: int,
+        verified: tuple[int, int] | None,
     ) -> DoneResult:
+        """``verified``: seconds and bytes, where the tracker itself reports."""
         by_domain = check_bytes(reported)
+        seconds, total = verified or (0, sum(by_domain.values()))
+        check_bytes({"": total})
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
-        argv += (month_of(self._clock()), int(verified), seconds, sum(by_domain.values()))
+        argv += (month_of(self._clock()), int(verified is not None), seconds, total)
         argv += (bytes_text(by_domain), domains_text(by_domain))
         for domain, number in by_domain.items():
-            if domain:
-                argv += (domain, number)
+            argv += (domain, number)
         answer = _known(await self._scripts.work_done(argv))
         return DoneResult(answer.decode())
 
@@ -139,6 +142,153 @@ class Claims:
         argv: list[Argument] = [project, self._now(), 0, *_sender(address)]
         argv += (item, check_claimant(claimant), token)
         return int(_known(await self._scripts.work_release(argv))) > 0
+
+    async def release_all(
+        self,
+        project: str,
+        *,
+        claimant: str | None = None,
+        item: str | None = None,
+        prefix: str = "",
+        older_than: float | None = None,
+    ) -> int:
+        """An admin takes claims back: those that match everything given, by the beginning of the item (``prefix``) and
+        by the seconds since the claim (``older_than``). Without anything, all. Returns how many.
+
+        Raises UnknownProject.
+        """
+        released, cursor = 0, ""
+        while True:
+            page = await self.page(
+                project,
+                cursor=cursor,
+                count=_PAGE,
+                claimant=claimant,
+                item=item,
+                prefix=prefix,
+                older_than=older_than,
+            )
+            released += await self._take_back(project, page.entries)
+            if not (cursor := page.cursor):
+                return released
+
+    async def _take_back(self, project: str, claims: Sequence[Claim]) -> int:
+        argv: list[Argument] = [project, self._now(), 1, "", ""]
+        for claim in claims:
+            argv += (claim.item, claim.claimant, claim.token)
+        return int(_known(await self._scripts.work_release(argv)))
+
+    async def extend(
+        self, project: str, claimant: str, item: str, token: str, *, address: str = ""
+    ) -> float | None:
+        """The claimant asks for more time: as much as for a new claim, and at most until ``claim_days`` after the
+        claim. In a project that verifies, only the tracker extends: the lease stays. Returns its end (epoch s); None
+        if the claim was lost, or the claimant is blocked.
+
+        Raises UnknownProject, and ClientError for an impossible name.
+        """
+        if not token:
+            return None
+        argv: list[Argument] = [
+            project,
+            self._now(),
+            check_claimant(claimant),
+            *_sender(address),
+            item,
+            token,
+            "",
+            "",
+        ]
+        return _end_of(await self._scripts.work_extend(argv))
+
+    async def check(
+        self, project: str, claimant: str, item: str, *, lease_ends: float | None = None, state: str = ""
+    ) -> float | None:
+        """The tracker has looked at a claim: sets the end of its lease (epoch s; None: unchanged) and its state.
+        Returns the end; None if the claim was lost.
+
+        Raises UnknownProject.
+        """
+        ends = "" if lease_ends is None else str(int(lease_ends * 1000))
+        argv: list[Argument] = [project, self._now(), check_claimant(claimant), "", "", item, "", ends, state]
+        return _end_of(await self._scripts.work_extend(argv))
+
+    async def lapse(self, project: str, max_claims: int = 500) -> int:
+        """Ends claims whose lease ended, at most ``max_claims``, and returns how many. Also writes the counters of
+        the project.
+
+        Raises UnknownProject.
+        """
+        return int(_known(await self._scripts.work_lapse([project, self._now(), max_claims])))
+
+    # Read
+
+    async def get(self, project: str, claimant: str, item: str) -> Claim | None:
+        return next(iter(await self._read(project, [f"{item} {claimant}".encode()])), None)
+
+    async def of_claimant(self, project: str, claimant: str) -> list[Claim]:
+        """The claimant's claims, the oldest first."""
+        items = await self._connection.command("ZRANGE", self._keys.work_claims_by(project, claimant), 0, -1)
+        return await self._read(project, [item + b" " + claimant.encode() for item in items])
+
+    async def due(self, project: str, count: int = 200) -> list[Claim]:
+        """Claims of a project that verifies, by their last check, the oldest first."""
+        names = await self._connection.command("ZRANGE", self._keys.work_checks(project), 0, count - 1)
+        return await self._read(project, names)
+
+    async def budget(self, project: str, claimant: str) -> int | None:
+        """How many claims at once the claimant may have; None before the first finished or lapsed claim."""
+        found = await self._connection.command("HGET", self._keys.work_trust(project), claimant)
+        return whole(found) if found is not None else None
+
+    async def page(
+        self,
+        project: str,
+        *,
+        cursor: str = "",
+        count: int = 100,
+        claimant: str | None = None,
+        item: str | None = None,
+        prefix: str = "",
+        older_than: float | None = None,
+    ) -> Page:
+        """Claims by the end of their leases. At most ``count`` are looked at, so a page may have fewer that match.
+
+        Raises ClientError for an invalid cursor.
+        """
+        entries, after = await page_of(self._connection, self._keys.work_out(project), cursor, count)
+        latest = None if older_than is None else self._clock() - older_than
+        claims = [
+            claim
+            for claim in await self._read(project, [name for name, _ in entries])
+            if claimant in (None, claim.claimant)
+            and item in (None, claim.item)
+            and claim.item.startswith(prefix)
+            and (latest is None or claim.claimed_at <= latest)
+        ]
+        return Page(claims, after)
+
+    async def _read(self, project: str, names: Sequence[bytes]) -> list[Claim]:
+        if not names:
+            return []
+        keys = self._keys
+        records, tokens, ends, outage = await self._connection.pipeline(
+            ("HMGET", keys.work_claims(project), *names),
+            ("HMGET", keys.work_tokens(project), *names),
+            ("ZMSCORE", keys.work_out(project), *names),
+            ("HGET", keys.work_project(project), "outage_ms"),
+        )
+        claims = (
+            claim_of(name, record, token, float(end) + whole(outage))
+            for name, record, token, end in zip(names, records, tokens, ends, strict=True)
+            if end is not None
+        )
+        return [claim for claim in claims if claim is not None]
+
+
+def _end_of(answer: Any) -> float | None:
+    ends = _known(answer)
+    return int(ends) / 1000 if ends.isdigit() else None
 
 
 def _known(answer: Any) -> Any:

@@ -2,17 +2,27 @@
 
 import random
 from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.work.paging import page_of
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import (
     QUEUES,
     Added,
+    ItemStatus,
     NewItem,
+    Page,
+    Place,
     Project,
+    Status,
     UnknownProject,
+    check_claimant,
     check_item,
     is_claimant,
 )
@@ -27,8 +37,15 @@ class Items:
     """``chance`` returns random numbers from 0 to 1, for the places of items."""
 
     def __init__(
-        self, scripts: Scripts, projects: Projects, chance: Callable[[], float] = random.random
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        projects: Projects,
+        chance: Callable[[], float] = random.random,
     ) -> None:
+        self._connection = connection
+        self._keys = keys
         self._scripts = scripts
         self._projects = projects
         self._chance = chance
@@ -47,11 +64,53 @@ class Items:
             for item in checked[first : first + MAX_BATCH]:
                 argv += (item.name, queue_key(item.queue), " ".join(item.claimants), item.copies)
                 argv.append(repr(self._place(definition, item)))
-            answer = await self._scripts.work_add(argv)
-            if answer is None:
-                raise UnknownProject
-            added += int(answer)
+            added += _known(await self._scripts.work_add(argv))
         return Added(len(checked), added)
+
+    async def purge(self, project: str, names: Sequence[str]) -> int:
+        """Removes items from the queues, and from those that are done. Claims stay. Returns how many were removed.
+
+        Raises UnknownProject.
+        """
+        removed = 0
+        for first in range(0, len(names), MAX_BATCH):
+            removed += _known(await self._scripts.work_purge([project, *names[first : first + MAX_BATCH]]))
+        return removed
+
+    async def status(self, project: str, name: str) -> ItemStatus:
+        """Where an item is: ``out`` while anybody has it, else ``todo``, ``done``, or None for no item."""
+        keys = self._keys
+        holders, asked, wanted, *places = await self._connection.pipeline(
+            ("HGET", keys.work_holders(project), name),
+            ("HEXISTS", keys.work_asked(project), name),
+            ("HGET", keys.work_wanted(project), name),
+            *(("ZSCORE", keys.work_queue(project, queue_key(queue)), name) for queue in QUEUES),
+            ("ZSCORE", keys.work_done(project), name),
+        )
+        *queued, done = places
+        is_wanted = bool(asked) or any(place is not None for place in queued)
+        copies = whole(wanted) if wanted is not None else int(is_wanted)
+        claimants = tuple(holders.decode().split()) if holders else ()
+        status: Status | None = "out" if claimants else "todo" if is_wanted else "done" if done else None
+        return ItemStatus(name, status, claimants, copies)
+
+    async def page(
+        self, project: str, place: Place, *, claimant: str = "", cursor: str = "", count: int = 100
+    ) -> Page:
+        """Items of a shared queue, of the own queue of ``claimant``, or done: lists of (item, score). The score is the
+        place in the queue, or when the item was done (epoch s).
+
+        Raises ClientError for an invalid cursor.
+        """
+        if claimant:
+            key = self._keys.work_own_queue(project, check_claimant(claimant))
+        elif place == "done":
+            key = self._keys.work_done(project)
+        else:
+            key = self._keys.work_queue(project, queue_key(place))
+        entries, after = await page_of(self._connection, key, cursor, count)
+        unit = 1000 if place == "done" and not claimant else 1
+        return Page([(item.decode("utf-8", "replace"), score / unit) for item, score in entries], after)
 
     def _place(self, project: Project, item: NewItem) -> float:
         if project.order == "random" or item.place is None:
@@ -62,6 +121,12 @@ class Items:
 def queue_key(queue: str) -> str:
     """The end of the key of a shared queue."""
     return "todo" if queue == "todo" else f"todo:{queue}"
+
+
+def _known(answer: Any) -> int:
+    if answer is None:
+        raise UnknownProject
+    return int(answer)
 
 
 def _checked(project: Project, item: NewItem) -> NewItem:

@@ -1,13 +1,15 @@
 """The projects of work distribution: what they are called, and their settings."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.stats.months import MONTHS_KEPT, month_start
 from tracker.store.work.records import (
     PROJECT_FIELDS,
     Project,
@@ -19,14 +21,28 @@ from tracker.store.work.records import (
     project_row,
 )
 
+KEPT_LOG = KEPT_ENTRIES = 100_000
+MAX_TRIMMED = 1000
+_DELETED_PER_CALL = 200
+
 
 class Projects:
-    """The projects under one key prefix."""
+    """The projects under one key prefix. ``clock`` returns epoch seconds; ``kept_log`` entries of a log are kept."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        clock: Callable[[], float],
+        *,
+        kept_log: int = KEPT_LOG,
+    ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
+        self._clock = clock
+        self._kept_log = kept_log
 
     async def create(self, project: Project) -> Project:
         """Raises ProjectExists, and ClientError for an invalid field."""
@@ -59,6 +75,54 @@ class Projects:
         names = await self._connection.command("SMEMBERS", self._keys.work_projects())
         return await self._read(sorted(name.decode("utf-8", "replace") for name in names))
 
+    async def trim(self, name: str) -> int:
+        """Deletes what the project no longer keeps: old finished items, lapses, months and log entries. Returns how
+        many of one kind at most; MAX_TRIMMED: there may be more.
+
+        Raises UnknownProject.
+        """
+        months = months_ago(self._clock(), range(MONTHS_KEPT + 1, 2 * MONTHS_KEPT))
+        argv: list[Argument] = [
+            name,
+            int(self._clock() * 1000),
+            self._kept_log,
+            KEPT_ENTRIES,
+            MAX_TRIMMED,
+            *months,
+        ]
+        answer = await self._scripts.work_trim(argv)
+        if answer is None:
+            raise UnknownProject
+        return int(answer)
+
+    async def delete(self, name: str) -> None:
+        """Deletes a project with all its keys and counters, and nothing else. It is gone at once; an interrupted
+        deletion is completed by ``finish_deletions``.
+
+        Raises UnknownProject.
+        """
+        await self.get(name)
+        await self._delete(name)
+
+    async def finish_deletions(self) -> int:
+        """Completes deletions that were interrupted. Returns how many."""
+        names = await self._connection.command("SMEMBERS", self._keys.work_projects())
+        answers = await self._connection.pipeline(
+            *(
+                ("HGET", self._keys.work_project(name.decode("utf-8", "replace")), "deleting")
+                for name in names
+            )
+        )
+        begun = [name.decode() for name, flag in zip(names, answers, strict=True) if flag == b"1"]
+        for name in begun:
+            await self._delete(name)
+        return len(begun)
+
+    async def _delete(self, name: str) -> None:
+        months = months_ago(self._clock(), range(-1, 2 * MONTHS_KEPT))
+        while await self._scripts.work_delete([name, _DELETED_PER_CALL, *months]) == 0:
+            pass
+
     async def _read(self, names: Sequence[str]) -> list[Project]:
         rows = await self._connection.pipeline(
             *(("HMGET", self._keys.work_project(name), *PROJECT_FIELDS, "deleting") for name in names)
@@ -69,3 +133,8 @@ class Projects:
             if not isinstance(row, Exception) and row[-1] is None
         )
         return [project for project in found if project is not None]
+
+
+def months_ago(now: float, numbers: Iterable[int]) -> list[str]:
+    """UTC months as ``YYYY-MM``, counted back from that of ``now`` (epoch s)."""
+    return [month_start(now, -number).strftime("%Y-%m") for number in numbers]

@@ -20,6 +20,7 @@ Queue = Literal["todo", "secondary", "redo"]
 Refused = Literal["blocked", "outdated", "budget", "rate", "empty"]
 DoneOutcome = Literal["done", "duplicate", "unknown", "stranger", "unverified", "domains", "blocked"]
 Status = Literal["todo", "out", "done"]
+Place = Literal["todo", "secondary", "redo", "done"]
 
 QUEUES: tuple[Queue, ...] = get_args(Queue)
 MAX_EXACT = 2**53 - 1
@@ -120,6 +121,18 @@ class Added:
 
     processed: int
     added: int
+
+
+@dataclass(frozen=True, slots=True)
+class ItemStatus:
+    """Where an item is."""
+
+    name: str
+    status: Status | None
+    claimants: tuple[str, ...]
+    """Who has it."""
+    copies: int
+    """How many more are to be given out."""
 
 
 @dataclass(frozen=True, slots=True)

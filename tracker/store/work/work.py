@@ -5,6 +5,8 @@ from dataclasses import dataclass
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
 from tracker.store.work.items import Items
+from tracker.store.work.leaderboard import Leaderboard
+from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 
@@ -17,4 +19,6 @@ class Work:
     items: Items
     claims: Claims
     blocks: Blocks
+    log: Log
+    leaderboard: Leaderboard
     policy: Policy

@@ -23,11 +23,11 @@ local function remove_holder(item, claimant)
 end
 
 -- Removes the claim. Returns how many others hold the item.
-local function end_claim(item, claimant)
+local function end_claim(fields, item, claimant)
   local name = item .. ' ' .. claimant
   release_lease(W .. ':out', name)
   call('HDEL', W .. ':claims', name)
   call('ZREM', W .. ':by:' .. claimant, item)
-  call('ZREM', W .. ':checks', name)
+  if fields.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
   return remove_holder(item, claimant)
 end

@@ -5,14 +5,19 @@
 -- ARGV[3..] five each: item, queue ('todo', 'todo:secondary' or 'todo:redo'), claimants asked ('': all), copies, place
 -- Answer    the number of items added; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
 --@ include lib/work_project.lua
---@ include lib/work_totals.lua
+--@ include lib/work_types.lua
+--@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
 --@ include lib/work_queue_of.lua
 
 local fields = read_project()
 if not fields then return nil end
+check_types()
 
 local function is_known(item)
   if queue_of(item) or call('HEXISTS', W .. ':holders', item) == 1 then return true end
@@ -31,5 +36,5 @@ for i = 3, #ARGV, 5 do
     added, copies_added = added + 1, copies_added + copies
   end
 end
-if added > 0 then add_to_total('added', copies_added) end
+if added > 0 then count_work('added', string.format('%.0f', copies_added)) end
 return added

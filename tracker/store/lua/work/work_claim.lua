@@ -14,11 +14,11 @@ local now = math.floor(now_ms / 1000)
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
---@ include lib/slices.lua
 --@ include lib/outage.lua
 --@ include lib/lease.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_project.lua
+--@ include lib/work_types.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
@@ -27,7 +27,8 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_trust.lua
---@ include lib/work_lapse.lua
+--@ include lib/work_outage.lua
+--@ include lib/work_lapses.lua
 --@ include lib/work_version.lua
 
 local claimant = ARGV[3]
@@ -38,6 +39,7 @@ if not fields then return nil end
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return { 'blocked' } end
 if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
 local held_by = W .. ':by:' .. claimant
+apply_outage(fields)
 lapse_ended(fields, ARGV[9])
 if call('ZCARD', held_by) >= budget_of(fields, claimant) then return { 'budget' } end
 
@@ -48,7 +50,7 @@ local function rate()
   local limit = tonumber(fields.per_minute) or 0
   if limit <= 0 then return nil end
   local burst = math.max(1, math.floor(limit / 10))
-  local interval = math.ceil(60000000 / (limit - burst + 1)) / 1000
+  local interval = math.ceil(60001000 / (limit - burst + 1)) / 1000 -- ms; `now_ms` may be up to 1 ms early
   local next_ms = tonumber(call('GET', W .. ':rate') or '') or 0
   if next_ms > now_ms + burst * interval + 60000 then next_ms = 0 end
   local wait = next_ms - (burst - 1) * interval - now_ms
@@ -102,19 +104,23 @@ local item, place, shared, queue = find()
 if not item then return { 'empty' } end
 
 local name = item .. ' ' .. claimant
-local asked = call('HGET', W .. ':asked', item) or nil
+local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
 local account = { false, false }
 if fields.kind == 'seeding' then
   local tid = call('HGET', P .. 't:' .. item, 'tid') or ''
   account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded')
 end
+-- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type.
 call('GET', P .. 'lease')
-call('ZCARD', W .. ':claimants')
-call('ZCARD', W .. ':checks')
-call('HLEN', W .. ':lapsed:claims')
+call('HLEN', W .. ':out:tokens')
+call('HLEN', W .. ':claims')
+if fields.verify ~= 'none' then
+  call('ZCARD', W .. ':checks')
+  call('HLEN', W .. ':lapsed:claims')
+end
 
-if not shared or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then dequeue_item(item, queue, asked) end
+if not shared or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then dequeue_item(item, queue, asked, shared) end
 local ends = string.format('%.0f', lease_clock(fields) + 1000 * (tonumber(fields.lease_seconds) or 1))
 local token = take_lease(W .. ':out', name, ends)
 local record = cjson.encode({
@@ -125,10 +131,9 @@ local record = cjson.encode({
 call('HSET', W .. ':claims', name, record)
 call('ZADD', held_by, now_ms, item)
 call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
-call('ZADD', W .. ':claimants', now_ms, claimant)
-if fields.verify ~= 'none' then call('ZADD', W .. ':checks', now_ms, name) end
-if fields.kind == 'seeding' then
-  call('ZREM', W .. ':lapsed', name)
+if fields.kind == 'seeding' then call('ZREM', W .. ':lapsed', name) end
+if fields.verify ~= 'none' then
+  call('ZADD', W .. ':checks', now_ms, name)
   call('HDEL', W .. ':lapsed:claims', name)
 end
 if next_ms then call('SET', W .. ':rate', next_ms, 'PX', 120000) end

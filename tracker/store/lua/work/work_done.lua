@@ -15,10 +15,9 @@ local now = math.floor(now_ms / 1000)
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
---@ include lib/slices.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_project.lua
---@ include lib/work_totals.lua
+--@ include lib/work_types.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
@@ -32,6 +31,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 
 local claimant, item, month, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == '1'
 local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
+local CHART_KEPT = 400 * 86400 -- seconds after the last point
 
 local fields = read_project()
 if not fields then return nil end
@@ -49,11 +49,11 @@ if fields.verify ~= 'none' and not verified then return 'unverified' end
 local claim = held and read_claim(name) or late and cjson.decode(late)
 if not claim then return 'stranger' end
 call('ZCARD', W .. ':by:' .. claimant)
-call('ZCARD', W .. ':checks')
-call('XLEN', W .. ':blocked:log')
 
 if not verified and fields.domains ~= '' and fields.domains ~= ARGV[16] then
-  end_claim(item, claimant)
+  check_types()
+  call('XLEN', W .. ':blocked:log')
+  end_claim(fields, item, claimant)
   give_back(item, claim)
   count_work('released', '1')
   if fields.block_wrong_domains == '1' and ARGV[4] ~= '' then call('SADD', W .. ':blocked', ARGV[4]) end
@@ -62,45 +62,47 @@ if not verified and fields.domains ~= '' and fields.domains ~= ARGV[16] then
   return 'domains'
 end
 
+-- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type.
+for _, index in ipairs({ ':out', ':done', ':done:by' }) do call('ZCARD', W .. index) end
+for _, hash in ipairs({ ':holders', ':trust' }) do call('HLEN', W .. hash) end
 call('XLEN', W .. ':log')
-call('HLEN', W .. ':downloader_version')
-call('HLEN', W .. ':domain_bytes')
-local chart = W .. ':chart:' .. claimant
-local last_point = call('LINDEX', chart, -1)
-open_rankings(month)
+if fields.verify ~= 'none' or claim.shared then check_types() end
 
 -- A lapsed claim's copy is wanted or out again, or was done by another: then this is one more than was added.
 local holders_left = 0
 if held then
-  holders_left = end_claim(item, claimant)
+  holders_left = end_claim(fields, item, claimant)
 else
   call('HDEL', W .. ':lapsed:claims', name)
   local queue, _, asked = queue_of(item)
   if not queue then
-    add_to_total('added', 1)
+    count_work('added', '1')
   elseif not call('HGET', W .. ':wanted', item) or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then
-    dequeue_item(item, queue, asked)
+    dequeue_item(item, queue, asked, true)
   end
   if call('HEXISTS', W .. ':holders', item) == 1 then holders_left = 1 end
 end
-if holders_left == 0 and not queue_of(item) then call('ZADD', W .. ':done', now_ms, item) end
+if holders_left == 0 and not (claim.shared and queue_of(item)) then call('ZADD', W .. ':done', now_ms, item) end
 call('ZADD', W .. ':done:by', now_ms, name)
 call('HSET', W .. ':trust', claimant, math.min(tonumber(fields.budget) or 1, budget_of(fields, claimant) + 1))
 
 local items, bytes, seconds = add_to_rankings(month, claimant, ARGV[14], ARGV[13])
-if ARGV[8] ~= '' then call('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
+if ARGV[8] ~= '' then redis.pcall('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
 for i = 17, #ARGV, 2 do add_bounded(W .. ':domain_bytes', ARGV[i], ARGV[i + 1]) end
 call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
   'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
   'claimed', claim.at or '', 'late', late and '1' or '0')
 
 -- One point for each ten minutes: the claimant's sums at its end.
+local chart = W .. ':chart:' .. claimant
 local slot = string.format('%.0f', now - now % CHART_SECONDS)
 local point = slot .. ' ' .. items .. ' ' .. bytes .. ' ' .. seconds
-if last_point and string.match(last_point, '^%d+') == slot then
+local last_point = redis.pcall('LINDEX', chart, -1)
+if type(last_point) == 'string' and string.match(last_point, '^%d+') == slot then
   call('LSET', chart, -1, point)
-elseif call('RPUSH', chart, point) > CHART_POINTS then
-  call('LTRIM', chart, -CHART_POINTS, -1)
+elseif type(last_point) ~= 'table' then
+  if call('RPUSH', chart, point) > CHART_POINTS then call('LTRIM', chart, -CHART_POINTS, -1) end
+  call('EXPIRE', chart, CHART_KEPT)
 end
 count_work('done', '1')
 if ARGV[14] ~= '0' then count_work('bytes', ARGV[14]) end

@@ -7,13 +7,12 @@
 -- ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
-local now = math.floor(tonumber(ARGV[2]) / 1000)
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
---@ include lib/slices.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_project.lua
+--@ include lib/work_types.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
@@ -21,8 +20,9 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
 
-if not read_project() then return nil end
-call('ZCARD', W .. ':checks')
+local fields = read_project()
+if not fields then return nil end
+check_types()
 local ended = 0
 for i = 6, #ARGV, 3 do
   local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -32,7 +32,7 @@ for i = 6, #ARGV, 3 do
   local claim = held and (token == '' or token == held) and read_claim(name)
   if claim then
     call('ZCARD', W .. ':by:' .. claimant)
-    end_claim(item, claimant)
+    end_claim(fields, item, claimant)
     give_back(item, claim)
     count_work('released', '1')
     ended = ended + 1

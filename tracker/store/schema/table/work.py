@@ -23,7 +23,7 @@ ROWS: tuple[KeySpec, ...] = (
         "on); outage_from, outage_until (epoch s): "
         "the last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
         "until deleted",
-        "work_save.lua, work_lapse.lua, work_claim.lua, work_policy.lua, work_delete.lua",
+        "work_save.lua, work_lapse.lua, work_claim.lua, work_extend.lua, work_policy.lua, work_delete.lua",
     ),
     KeySpec(
         "t:w:<p>:<todo>",
@@ -90,13 +90,6 @@ ROWS: tuple[KeySpec, ...] = (
         _CLAIMS,
     ),
     KeySpec(
-        "t:w:<p>:claimants",
-        "ZSET",
-        "claimants by their last claim (epoch ms)",
-        "13 months after the last claim, at most 100,000",
-        "work_claim.lua; work_trim.lua deletes",
-    ),
-    KeySpec(
         "t:w:<p>:checks",
         "ZSET",
         "`<item> <c>` of each claim that is to be verified, by its last check (epoch ms)",
@@ -107,7 +100,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:trust",
         "HASH",
         "`<c>` -> how many claims at once the claimant may have",
-        "as in `t:w:<p>:claimants`",
+        "with the project; beyond 100,000, without those who finished or have nothing",
         "work_done.lua, work_lapse.lua, work_claim.lua; work_trim.lua deletes",
     ),
     KeySpec(
@@ -141,7 +134,8 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:totals",
         "HASH",
-        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes",
+        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes; sliced_claimed "
+        "and so on: how much of each is in the counters `work.<p>.claimed` and so on",
         _PROJECT,
         "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
         "work_purge.lua",
@@ -178,7 +172,7 @@ ROWS: tuple[KeySpec, ...] = (
         "LIST",
         "`time items bytes seconds`: the claimant's sums of all time at the end of ten minutes, by their start "
         "(epoch s)",
-        "the last 1,000; as in `t:w:<p>:claimants`",
+        "the last 1,000; 400 days after the last one",
         "work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(

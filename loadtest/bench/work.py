@@ -1,0 +1,202 @@
+"""The cost of work distribution in the store: claims and finished items, by the time the store measures for scripts.
+
+Beside them stand regular announces of one peer in the same store: they show how fast this machine is right now.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import sys
+import tempfile
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from pathlib import Path
+from typing import Any
+
+from loadtest.bench.sections import Section
+from loadtest.servers import start_valkey
+from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
+from tracker.store.client.connection import Connection, connect
+from tracker.store.store import Store
+from tracker.store.swarms.codec import PeerUpdate
+from tracker.store.work.records import Claim, NewItem, Project, Verify
+
+GOAL_MICROSECONDS = 70.0
+_CLAIMANTS, _AT_ONCE = 1000, 8
+_ADDRESS, _VERSION, _AGENT = "192.0.2.1", "20260101.01", "ArchiveTeam Warrior/0.10.3"
+
+
+def main() -> None:
+    options = parse_options()
+    with tempfile.TemporaryDirectory(prefix="work-") as directory:
+        server = start_valkey(Path(directory), "--appendonly", "no")
+        try:
+            section = asyncio.run(measure(server.url, options.items, options.calls, options.rounds))
+        finally:
+            server.stop()
+    print(section.as_markdown())
+    sys.exit(0 if all(finding.reached is not False for finding in section.findings) else 1)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--items", type=int, default=200_000, help="items in the project (200,000)")
+    parser.add_argument("--calls", type=int, default=500, help="calls of each kind in a round (500)")
+    parser.add_argument(
+        "--rounds",
+        type=int,
+        default=10,
+        help="rounds; the fastest one counts, as others disturb the machine (10)",
+    )
+    return parser.parse_args()
+
+
+async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
+    section = Section(f"Work distribution with {items:,} items, {_CLAIMANTS:,} claimants")
+    found: dict[str, list[float]] = {}
+    async with opened(url) as store:
+        names = [f"{number:040x}" for number in range(items)]
+        before = await memory(store)
+        for kind in ("items", "seeding"):
+            await fill(store, kind, names)
+            if kind == "items":
+                section.find("memory", (await memory(store) - before) / items, "bytes an item of kind items")
+        for _ in range(rounds):
+            for kind in ("items", "seeding"):
+                claims: list[Claim] = []
+                found.setdefault(f"claim, {kind}", []).append(
+                    await cost(store, claim_all(store, kind, calls, claims))
+                )
+                found.setdefault(f"done, {kind}", []).append(
+                    await cost(store, finish_all(store, kind, claims))
+                )
+            found.setdefault("regular announce", []).append(await cost(store, announce_all(store, calls)))
+    for what, values in found.items():
+        section.find(what, min(values), "µs", None if "announce" in what else GOAL_MICROSECONDS)
+    return section
+
+
+@contextlib.asynccontextmanager
+async def opened(url: str) -> AsyncIterator[Store]:
+    connection = Connection(connect(url, connect_timeout=20), timeout=20)
+    store = Store(connection, "t:")
+    try:
+        async with asyncio.TaskGroup() as tasks:
+            batches = tasks.create_task(store.swarms.run())
+            yield store
+            batches.cancel()
+    finally:
+        await connection.close()
+
+
+async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
+    verify: Verify = "announce" if kind == "seeding" else "none"
+    domains = () if kind == "seeding" else ("data",)
+    project = Project(
+        kind,
+        kind,
+        domains=domains,
+        verify=verify,
+        keep_done_days=30,
+        per_minute=10**9,
+        budget=10**6,
+        start_budget=10**6,
+    )
+    await store.work.projects.create(project)
+    await store.work.items.add(kind, [NewItem(name) for name in names])
+
+
+async def memory(store: Store) -> int:
+    text: bytes = await store.connection.command("INFO", "memory")
+    return next(int(line[12:]) for line in text.splitlines() if line.startswith(b"used_memory:"))
+
+
+async def cost(store: Store, run: Callable[[], Awaitable[None]]) -> float:
+    """Microseconds of script for each call."""
+    await store.connection.command("CONFIG", "RESETSTAT")
+    await run()
+    text: bytes = await store.connection.command("INFO", "commandstats")
+    for line in text.decode().splitlines():
+        if line.startswith("cmdstat_evalsha:"):
+            row = dict(part.split("=") for part in line.partition(":")[2].split(","))
+            return float(row["usec"]) / int(row["calls"])
+    raise AssertionError("no script was called")
+
+
+def claimant_of(kind: str, number: int) -> str:
+    return str(1 + number % _CLAIMANTS) if kind == "seeding" else f"volunteer_{number % _CLAIMANTS}"
+
+
+def claim_all(store: Store, kind: str, calls: int, claims: list[Claim]) -> Callable[[], Awaitable[None]]:
+    free = 10**12 if kind == "seeding" else None
+
+    async def claim(number: int) -> None:
+        who = claimant_of(kind, number)
+        reply = await store.work.claims.claim(kind, who, address=_ADDRESS, version=_VERSION, free_bytes=free)
+        assert isinstance(reply, Claim), reply
+        claims.append(reply)
+
+    return lambda: together(claim(number) for number in range(calls))
+
+
+def finish_all(store: Store, kind: str, claims: Sequence[Claim]) -> Callable[[], Awaitable[None]]:
+    work = store.work.claims
+
+    async def finish(claim: Claim) -> None:
+        who = (kind, claim.claimant, claim.item)
+        if kind == "seeding":
+            done = await work.complete(*who, seconds=86_400, uploaded=10**9)
+        else:
+            done = await work.done(
+                *who,
+                token=claim.token,
+                address=_ADDRESS,
+                version=_VERSION,
+                user_agent=_AGENT,
+                reported={"data": 10**6},
+            )
+        assert done.counted
+
+    return lambda: together(finish(claim) for claim in claims)
+
+
+async def together(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """A few at a time, so that the server does not fall asleep between two of them."""
+    calls = iter(calls)
+
+    async def some() -> None:
+        for call in calls:
+            await call
+
+    async with asyncio.TaskGroup() as tasks:
+        for _ in range(_AT_ONCE):
+            tasks.create_task(some())
+
+
+def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
+    update = PeerUpdate(
+        info_hash=InfoHash(b"i" * 20),
+        peer_id=PeerId(b"-XX0001-123456789012"),
+        event=b"u",
+        uploaded=Digits(b"0"),
+        downloaded=Digits(b"0"),
+        bytes_left=Digits(b"1"),
+        endpoint=Endpoint(b"\x0b\0\0\1\x1a\xe1"),
+        peers_wanted=50,
+        key_digest=b"",
+        passkey="",
+        timeout_seconds=2700.0,
+        random=7,
+        with_ids=False,
+        unbounded=False,
+    )
+
+    async def announce() -> None:
+        await store.swarms.announce(update)
+
+    return lambda: together(announce() for _ in range(calls))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,181 @@
+"""Work distribution as plain Python: which item each claim gets, and what becomes of it."""
+
+from collections import Counter
+from dataclasses import dataclass, field, replace
+
+KEPT_OUT = 7 * 86_400
+QUEUES = ("todo", "todo:secondary", "todo:redo")
+
+
+@dataclass(frozen=True)
+class Wanted:
+    """An item in a queue."""
+
+    copies: int
+    queue: str
+    place: float
+    asked: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class Held:
+    """A claim. ``ends`` is on the clock that stands still during outages."""
+
+    token: str
+    ends: float
+    at: float
+    shared: bool
+    source: Wanted
+
+
+@dataclass
+class Model:
+    seeding: bool
+    redo: bool
+    lease: int
+    start_budget: int
+    budget: int
+    now: float
+    outages: float = 0.0
+    wanted: dict[str, Wanted] = field(default_factory=dict)
+    counted: set[str] = field(default_factory=set)
+    """Items whose copies are counted: more than one, or any in a seeding project."""
+    held: dict[tuple[str, str], Held] = field(default_factory=dict)
+    lapsed: dict[tuple[str, str], float] = field(default_factory=dict)
+    late: set[tuple[str, str]] = field(default_factory=set)
+    done: set[str] = field(default_factory=set)
+    done_by: set[tuple[str, str]] = field(default_factory=set)
+    trust: dict[str, int] = field(default_factory=dict)
+    finished: Counter[str] = field(default_factory=Counter)
+    totals: Counter[str] = field(default_factory=Counter)
+
+    @property
+    def lease_clock(self) -> float:
+        return self.now - self.outages
+
+    def holders(self, item: str) -> list[str]:
+        return [claimant for held, claimant in self.held if held == item]
+
+    def used(self, claimant: str) -> int:
+        return sum(who == claimant for _, who in self.held)
+
+    def trusted(self, claimant: str) -> int:
+        return max(1, min(self.trust.get(claimant, self.start_budget), self.budget))
+
+    def add(self, item: str, wanted: Wanted, *, again: bool) -> bool:
+        if item in self.wanted or self.holders(item) or (item in self.done and not again):
+            return False
+        self.done.discard(item)
+        self.want(item, wanted)
+        if wanted.copies > 1 or self.seeding:
+            self.counted.add(item)
+        self.totals["added"] += wanted.copies
+        return True
+
+    def want(self, item: str, wanted: Wanted) -> None:
+        self.wanted[item] = replace(wanted, queue="own") if wanted.asked else wanted
+
+    def purge(self, item: str) -> bool:
+        was_done = item in self.done
+        self.done.discard(item)
+        self.counted.discard(item)
+        before = self.wanted.pop(item, None)
+        self.totals["added"] -= before.copies if before else 0
+        return before is not None or was_done
+
+    def claim(self, claimant: str) -> str:
+        """The item, or the refusal."""
+        self.lapse()
+        if self.used(claimant) >= self.trusted(claimant):
+            return "budget"
+        for queue in ("own", *QUEUES):
+            for item, wanted in sorted(self.wanted.items(), key=lambda each: (each[1].place, each[0])):
+                mine = queue != "own" or claimant in wanted.asked
+                if wanted.queue == queue and mine and self.may_have(item, claimant, queue):
+                    return item
+        return "empty"
+
+    def may_have(self, item: str, claimant: str, queue: str) -> bool:
+        key = (item, claimant)
+        if item in self.counted and (key in self.held or key in self.done_by):
+            return False
+        lapsed_at = self.lapsed.get(key)
+        if lapsed_at is None or not (self.seeding or queue == "todo:redo"):
+            return True
+        return self.seeding and lapsed_at <= self.now - KEPT_OUT
+
+    def granted(self, item: str, claimant: str, token: str) -> None:
+        source = self.wanted[item]
+        shared = item in self.counted
+        self.take_copy(item)
+        ends = self.lease_clock + self.lease
+        self.held[item, claimant] = Held(token, ends, self.now, shared, source)
+        if self.seeding:
+            self.lapsed.pop((item, claimant), None)
+            self.late.discard((item, claimant))
+        self.totals["claimed"] += 1
+
+    def take_copy(self, item: str) -> None:
+        source = self.wanted[item]
+        if source.copies > 1:
+            self.wanted[item] = replace(source, copies=source.copies - 1)
+        else:
+            del self.wanted[item]
+            self.counted.discard(item)
+
+    def give_back(self, item: str, claim: Held, *, redo: bool = False) -> None:
+        if item in self.wanted:
+            self.wanted[item] = replace(self.wanted[item], copies=self.wanted[item].copies + 1)
+            return
+        source = replace(claim.source, copies=1)
+        self.wanted[item] = replace(source, queue="todo:redo", asked=()) if redo else source
+        if claim.shared:
+            self.counted.add(item)
+
+    def release(self, item: str, claimant: str) -> bool:
+        claim = self.held.pop((item, claimant), None)
+        if claim:
+            self.give_back(item, claim)
+            self.totals["released"] += 1
+        return claim is not None
+
+    def lapse(self) -> int:
+        due = sorted(
+            (c.ends, f"{i} {w}", i, w) for (i, w), c in self.held.items() if c.ends <= self.lease_clock
+        )
+        for _, _, item, claimant in due:
+            claim = self.held.pop((item, claimant))
+            self.give_back(item, claim, redo=self.redo)
+            self.trust[claimant] = max(1, self.trusted(claimant) // 2)
+            self.lapsed[item, claimant] = self.now
+            if self.seeding:
+                self.late.add((item, claimant))
+            self.totals["lapsed"] += 1
+        return len(due)
+
+    def report(self, item: str, claimant: str, token: str, *, verified: bool) -> str:
+        """The outcome of a report that the item is done."""
+        key = (item, claimant)
+        claim = self.held.get(key)
+        if claim is None and not (verified and key in self.late):
+            known = item in self.wanted or item in self.done or self.holders(item)
+            return "duplicate" if key in self.done_by else "stranger" if known else "unknown"
+        if claim and token not in ("", claim.token):
+            return "stranger"
+        if self.seeding and not verified:
+            return "unverified"
+        if claim:
+            del self.held[key]
+        else:
+            self.late.discard(key)
+            if item in self.wanted:
+                self.take_copy(item)
+            else:
+                self.totals["added"] += 1
+        if item not in self.wanted and not self.holders(item):
+            self.done.add(item)
+        self.done_by.add(key)
+        self.trust[claimant] = min(self.budget, self.trusted(claimant) + 1)
+        self.finished[claimant] += 1
+        self.totals["done"] += 1
+        return "done"

@@ -1,0 +1,100 @@
+"""The log and its drain (row W15), leaderboards and charts (row W14)."""
+
+import pytest
+from redis.exceptions import ResponseError
+
+from tests.store.harness import Store
+from tests.store.work.harness import add, check_sums, claimed, project
+from tracker.store.work.projects import Projects
+
+
+async def finish(store: Store, claimant: str, count: int, **reported: int) -> None:
+    await add(store, *(f"{claimant} {store.clock.now} {number}" for number in range(count)))
+    for _ in range(count):
+        claim = await claimed(store, claimant)
+        await store.work.claims.done("proj", claimant, claim.item, reported=reported, version="1.0")
+
+
+async def test_sums_follow_the_log_over_months(store: Store) -> None:
+    await project(store)
+    await store.reaping.heartbeat()
+    for claimant, count in (("alice", 3), ("bob", 2), ("alice", 1)):
+        await finish(store, claimant, count, data=2**40, other=0)
+        await store.pass_time(20 * 86_400)
+    await check_sums(store)
+    top = await store.work.leaderboard.top("proj")
+    assert [(each.claimant, each.value) for each in top] == [("alice", 4), ("bob", 2)]
+    assert [each.value for each in await store.work.leaderboard.top("proj", "bytes")] == [
+        4 * 2**40,
+        2 * 2**40,
+    ]
+    month = (await store.work.leaderboard.top("proj", month="2027-02"))[0]
+    assert (month.claimant, month.value) == ("bob", 2)
+    points = await store.work.leaderboard.chart("proj", "alice")
+    assert [(point.items, point.bytes) for point in points] == [(3, 3 * 2**40), (4, 4 * 2**40)]
+    assert await store.work.leaderboard.versions("proj") == {"alice": "1.0", "bob": "1.0"}
+
+
+async def test_counters_equal_the_sums_of_the_log(store: Store) -> None:
+    await project(store)
+    for _ in range(2):
+        await finish(store, "alice", 3, data=5)
+        await store.work.claims.lapse("proj")
+        await store.work.claims.lapse("proj")
+        await store.pass_time(1)
+    for what, expected in (("done", 6), ("claimed", 6), ("bytes", 30)):
+        for precision in (1, 86_400):
+            slices = await store.redis.hvals(store.keys.counter(precision, f"work.proj.{what}"))
+            assert sum(map(int, slices)) == expected
+
+
+async def test_a_drain_that_dies_loses_no_line(store: Store) -> None:
+    """It dies after reading, or after writing: what it did not acknowledge comes again."""
+    await project(store)
+    await finish(store, "alice", 7)
+    log, written = store.work.log, list[str]()
+    with pytest.raises(ResponseError, match="NOGROUP"):
+        await log.read_drain("proj")
+    for _ in range(2):
+        await log.open_drain("proj")
+    assert len(await log.read_drain("proj", 3)) == 3
+    step = 0
+    while batch := await log.read_drain("proj", 3):
+        written += [entry.fields["item"] for entry in batch]
+        step += 1
+        if step % 2 == 0:
+            await log.acknowledge("proj", batch)
+    everything = [entry.fields["item"] for entry in reversed(await log.newest("proj", 100))]
+    assert len(everything) == 7 and set(written) == set(everything) and len(written) == 14
+
+
+async def test_trimming_never_passes_what_is_not_drained(store: Store) -> None:
+    await project(store)
+    await finish(store, "alice", 6)
+    log = store.work.log
+    projects = Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2)
+    await log.open_drain("proj")
+    await projects.trim("proj")
+    assert await store.redis.xlen(store.keys.work_log("proj")) == 6
+    first = await log.read_drain("proj", 2)
+    await projects.trim("proj")
+    assert await store.redis.xlen(store.keys.work_log("proj")) == 6
+    await log.acknowledge("proj", first)
+    await log.read_drain("proj", 2)
+    await projects.trim("proj")
+    left = await log.newest("proj", 10)
+    assert len(left) in (4, 5) and not {entry.id for entry in left} & {first[0].id}
+    await log.close_drain("proj")
+    await projects.trim("proj")
+    assert [entry.id for entry in await log.newest("proj", 10)] == [entry.id for entry in left[:2]]
+
+
+async def test_the_log_is_read_on_from_an_id(store: Store) -> None:
+    await project(store)
+    await finish(store, "alice", 5)
+    newest = await store.work.log.newest("proj", 2)
+    older = await store.work.log.newest("proj", 10, before=newest[-1].id)
+    assert len(newest) + len(older) == 5
+    assert [entry.id for entry in await store.work.log.after("proj", older[0].id)] == [
+        entry.id for entry in reversed(newest)
+    ]

@@ -1,0 +1,182 @@
+"""Projects beside each other (row W20), lists of items and claims, and what is no longer kept."""
+
+import asyncio
+import random
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Any
+
+import pytest
+
+from loadtest.servers import Server
+from tests.store.harness import Store, running
+from tests.store.users.test_deletion import Dying
+from tests.store.work.harness import CLAIMANTS, add, check_sums, check_work, claimed, project, some_work
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.store.work.projects import Projects
+from tracker.store.work.records import Claim, NewItem, Project, ProjectExists, UnknownProject
+
+
+async def test_a_project_is_stored_as_it_was_given(store: Store) -> None:
+    given = Project("p-1_X", title='Ä "b"', domains=("a", "b"), per_minute=60, passkeys=True, order="weakest")
+    assert await store.work.projects.create(given) == await store.work.projects.get("p-1_X") == given
+    with pytest.raises(ProjectExists):
+        await store.work.projects.create(given)
+    changed = await store.work.projects.edit("p-1_X", {"title": "", "domains": (), "passkeys": False})
+    assert (
+        await store.work.projects.all() == [changed] == [replace(given, title="", domains=(), passkeys=False)]
+    )
+    with pytest.raises(ClientError, match="no such field"):
+        await store.work.projects.edit("p-1_X", {"kind": "seeding"})
+    with pytest.raises(UnknownProject):
+        await store.work.projects.edit("other", {"title": ""})
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"name": "blocked"}, {"name": "a b"}, {"name": "x" * 31}, {"name": "a:b"}, {"kind": "x"}, {"budget": 0},
+        {"per_minute": -1}, {"title": "a\nb"}, {"domains": ("",)}, {"kind": "seeding"}, {"verify": "announce"},
+    ],
+)  # fmt: skip
+async def test_an_invalid_project_is_an_error(store: Store, fields: dict[str, Any]) -> None:
+    with pytest.raises(ClientError):
+        await store.work.projects.create(Project(**{"name": "proj", **fields}))
+    assert await store.work.projects.all() == []
+
+
+async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:
+    """W20: also when it is interrupted after each of its commands; until then the project is gone for all others."""
+    await store.reaping.heartbeat()
+    await project(store, "proj2")
+    await add(store, "a", project="proj2")
+    before = await store.dump()
+    for commands in range(9):
+        await some_work(store)
+        await store.work.projects.delete("other")
+        await add(store, *(f"more {number}" for number in range(300)))
+        await store.work.claims.lapse("proj")
+        dying = Dying(store.url, commands)
+        projects = Projects(dying, Scripts(dying, store.keys.prefix), store.keys, store.clock)
+        try:
+            await projects.delete("proj")
+            ended = True
+        except StoreUnavailable:
+            ended = False
+        finally:
+            await dying.close()
+        if not ended and await store.work.projects.finish_deletions() == 0:
+            await store.work.projects.delete("proj")
+        await store.work.blocks.unblock("192.0.2.2")
+        after = await store.dump()
+        for key in (f"{store.keys.prefix}{name}" for name in ("heartbeat", "lease", "gap")):
+            before.pop(key.encode(), None), after.pop(key.encode(), None)
+        assert after == before
+        if ended:
+            return
+    pytest.fail("the deletion never ended")
+
+
+async def test_a_project_that_is_being_deleted_is_gone(store: Store) -> None:
+    await project(store)
+    await store.redis.hset(store.keys.work_project("proj"), "deleting", "1")
+    work = store.work
+    for call in (work.claims.claim("proj", "alice"), work.claims.lapse("proj"), work.projects.trim("proj")):
+        with pytest.raises(UnknownProject):
+            await call
+    with pytest.raises(ProjectExists):
+        await project(store)
+    assert await work.projects.all() == []
+    assert await work.projects.finish_deletions() == 1
+    await project(store)
+
+
+async def test_lists_go_on_at_their_cursor(store: Store) -> None:
+    await project(store, start_budget=50, budget=50, order="weakest")
+    items = [NewItem(f"item {number}", place=float(number // 3)) for number in range(25)]
+    await store.work.items.add("proj", items)
+    found, cursor = list[str](), ""
+    while True:
+        page = await store.work.items.page("proj", "todo", cursor=cursor, count=4)
+        found += [name for name, _ in page.entries]
+        if not (cursor := page.cursor):
+            break
+    assert sorted(found) == sorted(item.name for item in items) and len(found) == 25
+    for number in range(12):
+        await claimed(store, CLAIMANTS[number % 2])
+        await store.pass_time(10)
+    claims, cursor = list[str](), ""
+    while True:
+        part = await store.work.claims.page("proj", claimant="bob", cursor=cursor, count=5)
+        claims += [claim.item for claim in part.entries]
+        if not (cursor := part.cursor):
+            break
+    assert claims == [claim.item for claim in await store.work.claims.of_claimant("proj", "bob")]
+    for bad in ("x", "nan y", "1e999 \ud800"):
+        with pytest.raises(ClientError, match="cursor"):
+            await store.work.claims.page("proj", cursor=bad)
+    assert await store.work.claims.release_all("proj", older_than=100) == 3
+    assert await store.work.claims.release_all("proj", prefix="item 1") == 2
+    stats = await store.work.leaderboard.stats("proj")
+    assert (stats.todo, stats.out, stats.released, stats.added) == (18, 7, 5, 25)
+
+
+async def test_old_entries_are_deleted(store: Store) -> None:
+    await project(store, keep_done_days=2)
+    await store.reaping.heartbeat()
+    for claimant in ("alice", "bob"):
+        await add(store, claimant)
+        await claimed(store, claimant)
+        await store.work.claims.done("proj", claimant, claimant)
+        await store.pass_time(86_400 * 1.5)
+    await store.work.projects.trim("proj")
+    assert [name for name, _ in (await store.work.items.page("proj", "done")).entries] == ["bob"]
+    month = store.keys.work_ranking_of_month("proj", "downloader_count", "2027-01")
+    assert await store.redis.exists(month)
+    await store.pass_time(86_400 * 31 * 14)
+    await store.work.projects.trim("proj")
+    assert not await store.redis.exists(month)
+    assert (await store.work.leaderboard.top("proj"))[0].value == 1
+
+
+async def test_nothing_is_lost_when_the_server_is_killed(start_server: Callable[..., Server]) -> None:
+    """W1: killed amid calls of eight claimants, again and again."""
+    server, chance = start_server(), random.Random(7)
+    for number in range(4):
+        async with running(Store(server.url, Keys("x:"), SwarmRules())) as store:
+            if number == 0:
+                await project(store, start_budget=9, budget=9, lease_seconds=60)
+            else:
+                await check_work(store)
+                await check_sums(store)
+            store.clock.now += 40 * number
+            await store.reaping.heartbeat()
+
+            async def work(who: str, store: Store = store) -> None:
+                claims = store.work.claims
+                while True:
+                    await add(store, *(f"item {chance.randrange(500)}" for _ in range(5)), copies=2)
+                    claim = await claims.claim("proj", who)
+                    if isinstance(claim, Claim) and chance.random() < 0.5:
+                        await claims.done("proj", who, claim.item, token=claim.token, reported={"data": 3})
+                    elif chance.random() < 0.3:
+                        await claims.release_all("proj", claimant=who)
+
+            async def kill(store: Store = store) -> None:
+                while await store.redis.hget(store.keys.work_totals("proj"), "claimed") is None:
+                    await asyncio.sleep(0)
+                for _ in range(chance.randrange(50, 200)):
+                    await store.redis.ping()
+                server.kill()
+
+            calls = (*(work(who) for who in (*CLAIMANTS, "alice", "bob")), kill())
+            *results, killed = await asyncio.gather(*calls, return_exceptions=True)
+            assert killed is None
+            assert all(isinstance(result, StoreUnavailable) for result in results), results
+        server.start()
+    async with running(Store(server.url, Keys("x:"), SwarmRules())) as store:
+        assert (await check_work(store)).done > 0
+        await check_sums(store)

@@ -1,0 +1,203 @@
+"""Who gets no item, and what is refused (rows W2, W8 to W10, W18, W19)."""
+
+import random
+from collections import Counter
+
+import pytest
+
+from tests.store.harness import START, Store
+from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal
+from tracker.errors import ClientError
+from tracker.store.work.items import Items
+from tracker.store.work.records import Added, Claim, NewItem, Refusal
+
+
+async def test_adding_twice_adds_once(store: Store) -> None:
+    """W18."""
+    await project(store)
+    items = [NewItem("a"), NewItem("b", claimants=("alice",)), NewItem("a")]
+    assert await store.work.items.add("proj", items) == Added(3, 2)
+    assert await store.work.items.add("proj", items) == Added(3, 0)
+    await claimed(store, "alice")
+    assert await store.work.items.add("proj", items, again=True) == Added(3, 0)
+    await store.work.claims.done("proj", "alice", "b")
+    assert await store.work.items.add("proj", items) == Added(3, 0)
+    assert await store.work.items.add("proj", items, again=True) == Added(3, 1)
+    assert (await check_work(store)).added == 3
+
+
+@pytest.mark.parametrize("name", ["", "x" * 256, "a\nb", " a", "a\x7f", "\ud800", "a\u2028"])
+async def test_an_invalid_item_adds_nothing(store: Store, name: str) -> None:
+    await project(store)
+    with pytest.raises(ClientError, match="item"):
+        await add(store, "good", name)
+    assert (await store.work.leaderboard.stats("proj")).added == 0
+
+
+@pytest.mark.parametrize("name", ["", "a b", "x" * 31, "a:b", "a\n", "é"])
+async def test_an_impossible_claimant_is_an_error(store: Store, name: str) -> None:
+    await project(store)
+    for call in (store.work.claims.claim("proj", name), store.work.claims.done("proj", name, "a")):
+        with pytest.raises(ClientError, match="claimant"):
+            await call
+
+
+async def test_queues_come_in_order_and_places_within_them(store: Store) -> None:
+    """W2."""
+    await project(store, order="weakest", start_budget=9)
+    for name, place, options in (
+        ("redo", 0, {"queue": "redo"}),
+        ("late", 1, {"queue": "secondary"}),
+        ("weak", 2, {}),
+        ("weakest", 1, {}),
+        ("own", 5, {"claimants": ("alice",)}),
+    ):
+        await add(store, name, place=place, **options)
+    assert [(await claimed(store, "alice")).item for _ in range(5)] == [
+        "own",
+        "weakest",
+        "weak",
+        "late",
+        "redo",
+    ]
+    assert await refusal(store, "alice") == Refusal("empty")
+
+
+async def test_every_order_is_equally_likely(store: Store) -> None:
+    """W2. 600 times three items: each of the six orders comes 100 times, give or take four deviations."""
+    await project(store, "random", start_budget=2000, budget=2000)
+    chance = random.Random(7).random
+    items = Items(store.connection, store.scripts, store.keys, store.work.projects, chance)
+    orders: Counter[str] = Counter()
+    for number in range(600):
+        await items.add("random", [NewItem(f"{number}{letter}", place=1.0) for letter in "abc"])
+        orders["".join([(await claimed(store, "alice", "random")).item[-1] for _ in range(3)])] += 1
+    assert len(orders) == 6 and max(abs(times - 100) for times in orders.values()) < 4 * 9.2
+
+
+async def test_versions_are_compared_by_numbers(store: Store) -> None:
+    """W19."""
+    await project(store, min_version="20260101.02", start_budget=20)
+    await add(store, *"abcdefg")
+    for version in ("20260101.01", "20260101", "9", "", "x", "20260101.x", "020260101.1.9"):
+        assert await refusal(store, "alice", version=version) == Refusal(
+            "outdated", min_version="20260101.02"
+        )
+    for version in ("20260101.2", "20260101.10", "20260101.02.0", "100000000000000000000000", "20260102"):
+        await claimed(store, "alice", version=version)
+    await store.work.projects.edit("proj", {"min_version": "beta-2"})
+    assert (await refusal(store, "alice", version="99")).reason == "outdated"
+    await claimed(store, "alice", version="beta-2")
+
+
+@pytest.mark.parametrize("limit", [1, 2, 7, 10, 60, 600])
+async def test_the_rate_never_exceeds_its_limit(store: Store, limit: int) -> None:
+    """W9, for five minutes of simulated time."""
+    await project(store, per_minute=limit, start_budget=10**6, budget=10**6)
+    await add(store, *(f"item {number}" for number in range(5 * limit + 50)))
+    await store.reaping.heartbeat()
+    granted: list[float] = []
+    chance = random.Random(limit)
+    while store.clock.now < START + 300:
+        reply = await store.work.claims.claim("proj", "alice")
+        if isinstance(reply, Claim):
+            granted.append(store.clock.now)
+            continue
+        assert reply.reason == "rate" and 0 < reply.retry_seconds <= 61
+        wait = reply.retry_seconds if chance.random() < 0.8 else chance.random() * 30 / limit
+        await store.pass_time(wait)
+    for first in range(len(granted) - limit):
+        assert granted[first + limit] - granted[first] >= 60
+    assert len(granted) >= 0.8 * 5 * limit
+
+
+async def test_a_claim_that_finds_nothing_costs_no_rate(store: Store) -> None:
+    await project(store, per_minute=1)
+    for _ in range(5):
+        assert await refusal(store, "alice") == Refusal("empty")
+    await add(store, "a", "b")
+    await claimed(store, "alice")
+    assert (await refusal(store, "alice")).reason == "rate"
+
+
+async def test_a_refusal_changes_nothing(store: Store) -> None:
+    await project(store, min_version="2", start_budget=1)
+    await add(store, "a", "b")
+    await store.work.blocks.block("mallory", "proj")
+    await claimed(store, "alice", version="2")
+    before = await store.dump()
+    assert (await refusal(store, "alice", version="2")).reason == "budget"
+    assert (await refusal(store, "bob", version="1")).reason == "outdated"
+    assert (await refusal(store, "mallory", version="2")).reason == "blocked"
+    for token in ("", "1-1"):
+        assert (await store.work.claims.done("proj", "bob", "a", token=token)).outcome == "stranger"
+        assert (await store.work.claims.done("proj", "bob", "none", token=token)).outcome == "unknown"
+    assert await store.dump() == before
+
+
+@pytest.mark.parametrize("everywhere", [False, True])
+@pytest.mark.parametrize("who", ["alice", "192.0.2.1", "2001:db8:0:1::/64", "2001:DB8:0:1:0::9"])
+async def test_the_blocked_get_nothing_until_unblocked(store: Store, who: str, everywhere: bool) -> None:
+    """W10."""
+    address = "2001:db8:0:1::9" if ":" in who else "192.0.2.1"
+    await project(store)
+    await add(store, "a", "b")
+    claim = await claimed(store, "alice", address=address)
+    where = None if everywhere else "proj"
+    assert await store.work.blocks.block(who, where)
+    assert not await store.work.blocks.block(who, where)
+    before = await store.dump()
+    claims, token = store.work.claims, claim.token
+    assert await refusal(store, "alice", address=address) == Refusal("blocked")
+    assert (await claims.done("proj", "alice", claim.item, token=token, address=address)).outcome == "blocked"
+    assert not await claims.release("proj", "alice", claim.item, token=token, address=address)
+    assert await claims.extend("proj", "alice", claim.item, token, address=address) is None
+    assert await store.dump() == before
+    assert len(await store.work.blocks.all(where)) == 1
+    assert await store.work.blocks.unblock(who, where)
+    assert (await claims.done("proj", "alice", claim.item, token=token, address=address)).counted
+    whats = [event.what for event in await store.work.blocks.log("proj")]
+    assert whats == ([] if everywhere else ["unblocked", "blocked"])
+
+
+@pytest.mark.parametrize("who", ["a b", "192.0.2.0/24", "2001:db8::/48", "1.2.3", ":", ""])
+async def test_what_cannot_be_blocked_is_an_error(store: Store, who: str) -> None:
+    with pytest.raises(ClientError):
+        await store.work.blocks.block(who)
+
+
+@pytest.mark.parametrize("blocks", [False, True])
+async def test_wrong_domains_release_the_item(store: Store, blocks: bool) -> None:
+    """W8: the sender is blocked only where the project says so."""
+    await project(store, domains=("data", "more"), block_wrong_domains=blocks)
+    await add(store, "a")
+    for wrong in ({"data": 1}, {}, {"data": 1, "more": 2, "x": 3}):
+        if blocks:
+            await store.work.blocks.unblock("192.0.2.1", "proj")
+        claim = await claimed(store, "alice", address="192.0.2.1")
+        result = await store.work.claims.done("proj", "alice", "a", address="192.0.2.1", reported=wrong)
+        assert result.outcome == "domains"
+        assert (await store.work.items.status("proj", claim.item)).status == "todo"
+    assert await store.work.blocks.all("proj") == (["192.0.2.1"] if blocks else [])
+    events = [event for event in await store.work.blocks.log("proj") if event.what == "wrong domains"]
+    assert [event.who for event in events] == ["alice"] * 3
+    await claimed(store, "bob")
+    assert (await store.work.claims.done("proj", "bob", "a", reported={"more": 2, "data": 0})).counted
+    await check_work(store)
+    await check_sums(store)
+
+
+async def test_large_items_are_passed_over(store: Store) -> None:
+    """The first 50 of a queue are looked at."""
+    await project(store, "seed", kind="seeding", verify="announce", keep_done_days=1, order="weakest")
+    hashes = [f"{number:040x}" for number in range(60)]
+    for number, item in enumerate(hashes):
+        await store.redis.hset(
+            f"{store.keys.prefix}t:{item}", mapping={"size": 1000 - number, "tid": number + 1}
+        )
+        await store.work.items.add("seed", [NewItem(item, place=float(number))])
+    account = store.keys.user_torrent("7", "41")
+    await store.redis.hset(account, mapping={"seed_time": 77, "uploaded": 2**53 - 1})
+    assert await refusal(store, "7", "seed", free_bytes=949) == Refusal("empty")
+    claim = await claimed(store, "7", "seed", free_bytes=960)
+    assert (claim.item, claim.seed_time, claim.uploaded) == (hashes[40], 77, 2**53 - 1)

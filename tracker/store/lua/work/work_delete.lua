@@ -1,0 +1,48 @@
+#!lua flags=allow-oom
+-- work_delete.lua: deletes a project, step by step: it is gone for all others after the first step.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] max claims, items and claimants to delete in this step
+-- ARGV[3..] months that may have leaderboards (YYYY-MM)
+-- Answer    1 when nothing is left, else 0; nil when there is no such project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+local W, last = P .. 'w:' .. project, tonumber(ARGV[2]) - 1
+if call('EXISTS', W) == 0 then return nil end
+call('HSET', W, 'deleting', '1')
+
+local claims = call('ZRANGE', W .. ':out', 0, last)
+for _, name in ipairs(claims) do
+  call('UNLINK', W .. ':by:' .. string.match(name, '%S+$'))
+  call('ZREM', W .. ':out', name)
+end
+local asked = call('HRANDFIELD', W .. ':asked', last + 1, 'WITHVALUES')
+for i = 1, #asked, 2 do
+  for claimant in string.gmatch(asked[i + 1], '%S+') do call('UNLINK', W .. ':todo:d:' .. claimant) end
+  call('HDEL', W .. ':asked', asked[i])
+end
+local ranked = call('ZRANGE', W .. ':downloader_count', 0, last)
+for _, claimant in ipairs(ranked) do
+  call('UNLINK', W .. ':chart:' .. claimant)
+  call('ZREM', W .. ':downloader_count', claimant)
+end
+if #claims + #asked + #ranked > 0 then return 0 end
+
+local boards = { ':downloader_count', ':downloader_bytes', ':downloader_seconds' }
+for _, board in ipairs(boards) do
+  for i = 3, #ARGV do call('UNLINK', W .. board .. ':' .. ARGV[i]) end
+  call('UNLINK', W .. board)
+end
+for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :out:tokens :claims :checks '
+    .. ':trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
+    .. ':blocked:log :rate :policy', '%S+') do
+  call('UNLINK', W .. key)
+end
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes' }) do
+  for _, precision in ipairs({ 1, 5, 60, 300, 3600, 18000, 86400 }) do
+    local counter = precision .. ':work.' .. project .. '.' .. what
+    call('UNLINK', P .. 'count:' .. counter)
+    call('ZREM', P .. 'known:', counter)
+  end
+end
+call('SREM', P .. 'w', project)
+call('UNLINK', W)
+return 1

@@ -1,0 +1,39 @@
+#!lua flags=allow-oom
+-- work_lapse.lua: ends claims whose lease ended, and moves what was counted since the last call to the counters
+-- `work.<project>.<what>`. It also works in a full store.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] max claims to end
+-- Answer    the number of claims that ended; nil when there is no such project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+local now_ms = tonumber(ARGV[2])
+local now = math.floor(now_ms / 1000)
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/slices.lua
+--@ include lib/outage.lua
+--@ include lib/lease_release.lua
+--@ include lib/work_project.lua
+--@ include lib/work_types.lua
+--@ include lib/work_counts.lua
+--@ include lib/work_queues.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_claim_end.lua
+--@ include lib/work_give_back.lua
+--@ include lib/work_trust.lua
+--@ include lib/work_outage.lua
+--@ include lib/work_lapses.lua
+
+local fields = read_project()
+if not fields then return nil end
+apply_outage(fields)
+local ended = lapse_ended(fields, ARGV[3])
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes' }) do
+  local v = call('HMGET', W .. ':totals', what, 'sliced_' .. what)
+  local more = whole(v[1]) - whole(v[2])
+  if more > 0 then
+    call('HSET', W .. ':totals', 'sliced_' .. what, v[1])
+    add_to_slices('work.' .. project .. '.' .. what, now, decimal(more))
+  end
+end
+return ended

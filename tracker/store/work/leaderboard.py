@@ -1,0 +1,126 @@
+"""Leaderboards, charts and sums of a project: all from indexes."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Literal
+
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.stats.months import month_of
+
+Board = Literal["count", "bytes", "seconds"]
+
+
+@dataclass(frozen=True, slots=True)
+class Standing:
+    """A claimant's place in a leaderboard."""
+
+    claimant: str
+    value: int
+
+
+@dataclass(frozen=True, slots=True)
+class ChartPoint:
+    """A claimant's sums of all time at the end of the ten minutes that begin at ``at`` (epoch s)."""
+
+    at: int
+    items: int
+    bytes: int
+    seconds: int
+
+
+@dataclass(frozen=True, slots=True)
+class WorkStats:
+    """The state of a project. Items in a queue, claims, finished items; sums of all time."""
+
+    todo: int
+    out: int
+    done: int
+    claimants: int
+    """Claimants who ever finished an item."""
+    added: int
+    """Copies wanted so far, less those removed."""
+    claimed: int
+    finished: int
+    lapsed: int
+    released: int
+    bytes: int
+    domain_bytes: dict[str, int]
+
+
+class Leaderboard:
+    """``clock`` returns epoch seconds."""
+
+    def __init__(self, connection: Connection, keys: Keys, clock: Callable[[], float]) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._clock = clock
+
+    async def top(
+        self,
+        project: str,
+        board: Board = "count",
+        month: str | None = None,
+        count: int = 100,
+        offset: int = 0,
+    ) -> list[Standing]:
+        """The first claimants by finished items, bytes reported or seconds verified: of all time, or of a UTC month
+        (``YYYY-MM``, or ``now``)."""
+        key = self._keys.work_ranking(project, f"downloader_{board}")
+        if month is not None:
+            month = month_of(self._clock()) if month == "now" else month
+            key = self._keys.work_ranking_of_month(project, f"downloader_{board}", month)
+        flat = await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
+        return [Standing(claimant, value) for claimant, value in ranked(flat)]
+
+    async def chart(self, project: str, claimant: str) -> list[ChartPoint]:
+        points = await self._connection.command("LRANGE", self._keys.work_chart(project, claimant), 0, -1)
+        rows = (point.split() for point in points)
+        return [ChartPoint(*map(whole, row)) for row in rows if len(row) == 4]
+
+    async def versions(self, project: str) -> dict[str, str]:
+        """The version that each claimant used last."""
+        flat = await self._connection.command("HGETALL", self._keys.work_versions(project))
+        texts = [text.decode("utf-8", "replace") for text in flat]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+    async def stats(self, project: str) -> WorkStats:
+        keys = self._keys
+        sizes = await self._connection.pipeline(
+            *(
+                ("ZCARD", keys.work_queue(project, queue))
+                for queue in ("todo", "todo:secondary", "todo:redo")
+            ),
+            ("HLEN", keys.work_asked(project)),
+            ("ZCARD", keys.work_out(project)),
+            ("ZCARD", keys.work_done(project)),
+            ("ZCARD", keys.work_ranking(project, "downloader_count")),
+        )
+        totals, domains = await self._connection.pipeline(
+            ("HGETALL", keys.work_totals(project)), ("HGETALL", keys.work_domain_bytes(project))
+        )
+        sums, by_domain = _numbers(totals), _numbers(domains)
+        *queued, out, done, claimants = (0 if isinstance(size, Exception) else int(size) for size in sizes)
+        return WorkStats(
+            todo=sum(queued),
+            out=out,
+            done=done,
+            claimants=claimants,
+            added=sums.get("added", 0),
+            claimed=sums.get("claimed", 0),
+            finished=sums.get("done", 0),
+            lapsed=sums.get("lapsed", 0),
+            released=sums.get("released", 0),
+            bytes=sums.get("bytes", 0),
+            domain_bytes=by_domain,
+        )
+
+
+def _numbers(flat: list[bytes] | Exception) -> dict[str, int]:
+    if isinstance(flat, Exception):
+        return {}
+    return {
+        name.decode("utf-8", "replace"): whole(value)
+        for name, value in zip(flat[::2], flat[1::2], strict=True)
+    }

@@ -1,0 +1,118 @@
+"""The log of finished items: pages for people, and a drain that loses no line.
+
+Whoever drains reads a batch, writes it to disk with fsync, and only then acknowledges it. A batch that was not
+acknowledged is read again, so a line may come twice, under the same id, and is never lost.
+"""
+
+import re
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.work.projects import Projects
+
+GROUP = CONSUMER = "drain"
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class LogEntry:
+    """A finished item. ``fields`` is as in `t:w:<p>:log` of docs/keys.md."""
+
+    id: str
+    fields: dict[str, str]
+
+
+class Log:
+    """The logs of all projects."""
+
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, projects: Projects) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+        self._projects = projects
+
+    async def newest(self, project: str, count: int = 20, before: str = "") -> list[LogEntry]:
+        """The newest entries first, older than the one with the id ``before``."""
+        end = f"({check_id(before)}" if before else "+"
+        return _entries(
+            await self._connection.command(
+                "XREVRANGE", self._keys.work_log(project), end, "-", "COUNT", count
+            )
+        )
+
+    async def after(self, project: str, id: str, count: int = 100) -> list[LogEntry]:
+        """The entries that follow the one with this id, the oldest first."""
+        start = f"({check_id(id)}"
+        return _entries(
+            await self._connection.command("XRANGE", self._keys.work_log(project), start, "+", "COUNT", count)
+        )
+
+    async def open_drain(self, project: str) -> None:
+        """Keeps the log from here on until it is drained. What is in the log already will be drained too. Raises
+        UnknownProject."""
+        await self._projects.get(project)
+        try:
+            await self._connection.command(
+                "XGROUP", "CREATE", self._keys.work_log(project), GROUP, "0", "MKSTREAM"
+            )
+        except ResponseError as error:
+            if not str(error).startswith("BUSYGROUP"):
+                raise
+
+    async def close_drain(self, project: str) -> None:
+        """Nobody drains this log any more: it is cut to its usual length."""
+        await self._connection.command("XGROUP", "DESTROY", self._keys.work_log(project), GROUP)
+
+    async def read_drain(self, project: str, count: int = 500) -> list[LogEntry]:
+        """The next entries to drain: first those that were read before, and not acknowledged. Empty at the end.
+
+        Raises redis.exceptions.ResponseError without ``open_drain``.
+        """
+        for start in ("0", ">"):
+            answer = await self._connection.command(
+                *("XREADGROUP", "GROUP", GROUP, CONSUMER, "COUNT", count),
+                *("STREAMS", self._keys.work_log(project), start),
+            )
+            entries = _entries(_of_one_stream(answer))
+            if entries:
+                return entries
+        return []
+
+    async def acknowledge(self, project: str, entries: Sequence[LogEntry]) -> None:
+        """The entries are safe: they are not read again, and may be deleted."""
+        if entries:
+            await self._connection.command(
+                "XACK", self._keys.work_log(project), GROUP, *(entry.id for entry in entries)
+            )
+
+
+def check_id(text: str) -> str:
+    """Raises ClientError."""
+    if not _ID.fullmatch(text):
+        raise ClientError("not an id of a log entry")
+    return text
+
+
+def _of_one_stream(answer: Any) -> Any:
+    """The entries in a reply of XREADGROUP: RESP2 has pairs of key and entries, RESP3 a map."""
+    if not answer:
+        return []
+    if isinstance(answer, dict):
+        return next(iter(answer.values()))
+    return answer[0][1]
+
+
+def _entries(rows: Any) -> list[LogEntry]:
+    """A pending entry that was deleted has no fields: there is nothing to drain of it but its acknowledgement."""
+    entries = []
+    for id, flat in rows:
+        texts = [text.decode("utf-8", "replace") for text in flat or ()]
+        entries.append(LogEntry(id.decode(), dict(zip(texts[::2], texts[1::2], strict=True))))
+    return entries

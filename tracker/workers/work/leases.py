@@ -1,0 +1,78 @@
+"""Ends claims of work distribution whose lease ended, and keeps projects small.
+
+Any number of trackers may do this on one store: each step is one script.
+"""
+
+import asyncio
+from collections.abc import Callable
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.work.projects import MAX_TRIMMED
+from tracker.store.work.records import UnknownProject
+from tracker.store.work.work import Work
+
+EVERY_SECONDS = 10.0
+"""A claim is back in its queue within a minute, also when a run fails, or when many lapse at once."""
+TRIM_EVERY_SECONDS = 600.0
+_BATCH = 200
+"""Claims that one script call ends: announces wait for it."""
+_PAUSE_SECONDS = 0.001
+
+log = structlog.get_logger("tracker.work")
+
+
+class LeaseWorker:
+    """``clock`` gives epoch seconds."""
+
+    def __init__(self, work: Work, connection: Connection, clock: Callable[[], float]) -> None:
+        self._work = work
+        self._connection = connection
+        self._clock = clock
+        self._trimmed_at = 0.0
+
+    async def run(self) -> None:
+        """Runs until cancelled; survives errors of the store."""
+        while True:
+            try:
+                await self.run_once()
+            except StoreUnavailable:
+                await self._connection.until_available()
+                continue
+            except RedisError as error:
+                log.error("cannot end claims of work distribution", error=str(error))
+            await asyncio.sleep(EVERY_SECONDS)
+
+    async def run_once(self) -> int:
+        """Ends what has ended in all projects; from time to time, also deletes what is no longer kept. Returns how
+        many claims ended."""
+        now = self._clock()
+        trims = not 0 <= now - self._trimmed_at < TRIM_EVERY_SECONDS
+        ended = 0
+        for project in await self._work.projects.all():
+            try:
+                ended += await self._end_claims(project.name)
+                if trims:
+                    await self._trim(project.name)
+            except UnknownProject:  # deleted meanwhile
+                continue
+        if trims:
+            await self._work.projects.finish_deletions()
+            self._trimmed_at = now
+        return ended
+
+    async def _end_claims(self, project: str) -> int:
+        ended = 0
+        while True:
+            some = await self._work.claims.lapse(project, _BATCH)
+            ended += some
+            if some < _BATCH:
+                return ended
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+    async def _trim(self, project: str) -> None:
+        while await self._work.projects.trim(project) >= MAX_TRIMMED:
+            await asyncio.sleep(_PAUSE_SECONDS)
