@@ -7,6 +7,8 @@ import pytest
 from loadtest.bench.baseline import ANSWER
 from loadtest.bench.open_loop import Load, is_last, is_success, is_whole
 
+pytestmark = pytest.mark.serial  # it measures rates
+
 WHOLE = f"HTTP/1.1 200 OK\r\nContent-Length: {len(ANSWER)}\r\n\r\n{ANSWER}".encode()
 SECONDS, RATE = 0.3, 300.0
 RUNS = [(True, b""), (False, b"Connection: close\r\n")]

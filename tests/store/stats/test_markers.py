@@ -109,6 +109,7 @@ async def test_deleting_markers_makes_room_and_flags_the_counts(own: Store) -> N
     assert await check_invariants(own.redis, own.keys) == 1
 
 
+@pytest.mark.serial
 async def test_no_call_occupies_the_store_longer_than_a_slice(own: Store) -> None:
     """Announces run between the calls. The slow log lists commands that took longer than a millisecond; on a busy
     machine there may be a few."""

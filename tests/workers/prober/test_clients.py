@@ -127,7 +127,8 @@ class TestLibtorrent:
             pass
         halve()
         with Peer(tmp_path / "it.torrent", own) as leecher:
-            await eventually(lambda: 50 < leecher.handle.status().num_pieces < 150)
+            await eventually(lambda: leecher.handle.status().state == lt.torrent_status.downloading)
+            assert 50 < leecher.handle.status().num_pieces < 150
             half = Shared(loopback(leecher.session.listen_port()), shared.info_hash, shared.pieces)
             for level in Level:
                 assert await half.probe(level) == (Status.LIED, "bitfield lacks pieces")
