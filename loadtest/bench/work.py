@@ -21,7 +21,7 @@ from tracker.store.swarms.codec import PeerUpdate
 from tracker.store.work.records import Claim, NewItem, Project, Verify
 
 GOAL_MICROSECONDS = 70.0
-_CLAIMANTS, _AT_ONCE = 1000, 8
+_CLAIMANTS = 1000
 _ADDRESS, _VERSION, _AGENT = "192.0.2.1", "20260101.01", "ArchiveTeam Warrior/0.10.3"
 
 
@@ -137,7 +137,7 @@ def claim_all(store: Store, kind: str, calls: int, claims: list[Claim]) -> Calla
         assert isinstance(reply, Claim), reply
         claims.append(reply)
 
-    return lambda: together(claim(number) for number in range(calls))
+    return lambda: in_turn(claim(number) for number in range(calls))
 
 
 def finish_all(store: Store, kind: str, claims: Sequence[Claim]) -> Callable[[], Awaitable[None]]:
@@ -158,20 +158,13 @@ def finish_all(store: Store, kind: str, claims: Sequence[Claim]) -> Callable[[],
             )
         assert done.counted
 
-    return lambda: together(finish(claim) for claim in claims)
+    return lambda: in_turn(finish(claim) for claim in claims)
 
 
-async def together(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """A few at a time, so that the server does not fall asleep between two of them."""
-    calls = iter(calls)
-
-    async def some() -> None:
-        for call in calls:
-            await call
-
-    async with asyncio.TaskGroup() as tasks:
-        for _ in range(_AT_ONCE):
-            tasks.create_task(some())
+async def in_turn(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
+    """One after the other: announces that wait together would share a script call."""
+    for call in calls:
+        await call
 
 
 def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
@@ -195,7 +188,7 @@ def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
     async def announce() -> None:
         await store.swarms.announce(update)
 
-    return lambda: together(announce() for _ in range(calls))
+    return lambda: in_turn(announce() for _ in range(calls))
 
 
 if __name__ == "__main__":
