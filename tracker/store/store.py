@@ -35,6 +35,7 @@ from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
+from tracker.store.work.statistics import Statistics
 from tracker.store.work.work import Work
 
 
@@ -140,4 +141,5 @@ def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[
         Log(connection, scripts, keys, projects),
         Leaderboard(connection, keys, clock),
         Policy(connection, scripts, keys, clock),
+        Statistics(connection, keys),
     )

@@ -143,6 +143,13 @@ class Torrents:
         found = await self._get_all([info_hash])
         return found[0] if found else None
 
+    async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:
+        """Returns those of ``info_hashes`` that are not registered, in order."""
+        if not info_hashes:
+            return []
+        ids = await self._connection.command("MGET", *map(self._keys.info_hash, info_hashes))
+        return [each for each, found in zip(info_hashes, ids, strict=True) if found is None]
+
     async def _get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
         keys = self._keys
         commands: list[tuple[str, ...]] = []

@@ -2,11 +2,11 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
-from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.stats.months import month_of
 
 Board = Literal["count", "bytes", "seconds"]
@@ -18,6 +18,16 @@ class Standing:
 
     claimant: str
     value: int
+
+
+@dataclass(frozen=True, slots=True)
+class Rank:
+    """A claimant's results in a period."""
+
+    claimant: str
+    items: int
+    bytes: int
+    seconds: int
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,12 +77,30 @@ class Leaderboard:
     ) -> list[Standing]:
         """The first claimants by finished items, bytes reported or seconds verified: of all time, or of a UTC month
         (``YYYY-MM``, or ``now``)."""
-        key = self._keys.work_ranking(project, f"downloader_{board}")
-        if month is not None:
-            month = month_of(self._clock()) if month == "now" else month
-            key = self._keys.work_ranking_of_month(project, f"downloader_{board}", month)
+        key = self._key(project, board, month)
         flat = await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
         return [Standing(claimant, value) for claimant, value in ranked(flat)]
+
+    async def table(
+        self, project: str, by: Board, month: str | None, count: int, offset: int
+    ) -> tuple[list[Rank], int]:
+        """All results of the claimants in the order of one board, and their number. ``month`` as in ``top``."""
+        boards = [self._key(project, board, month) for board in get_args(Board)]
+        key = self._key(project, by, month)
+        claimants, total = await self._connection.pipeline(
+            ("ZRANGE", key, offset, offset + count - 1, "REV"), ("ZCARD", key)
+        )
+        numbers = await self._connection.pipeline(
+            *(("ZMSCORE", board, *claimants) for board in boards if claimants)
+        )
+        return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
+
+    def _key(self, project: str, board: Board, month: str | None) -> str:
+        ranking = f"downloader_{board}"
+        if month is None:
+            return self._keys.work_ranking(project, ranking)
+        month = month_of(self._clock()) if month == "now" else month
+        return self._keys.work_ranking_of_month(project, ranking, month)
 
     async def chart(self, project: str, claimant: str) -> list[ChartPoint]:
         points = await self._connection.command("LRANGE", self._keys.work_chart(project, claimant), 0, -1)
@@ -124,3 +152,8 @@ def _numbers(flat: list[bytes] | Exception) -> dict[str, int]:
         name.decode("utf-8", "replace"): whole(value)
         for name, value in zip(flat[::2], flat[1::2], strict=True)
     }
+
+
+def _rank(claimant: bytes, *numbers: bytes | None) -> Rank:
+    items, reported, seconds = (0 if number is None else score(number) for number in numbers)
+    return Rank(claimant.decode("utf-8", "replace"), items, reported, seconds)

@@ -10,7 +10,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
 from typing import Any, Literal, get_args
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict, NotFound
 from tracker.store.schema.lenient_numbers import whole
 
 Kind = Literal["items", "seeding"]
@@ -38,14 +38,14 @@ _INFO_HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
-class UnknownProject(ClientError):
+class UnknownProject(NotFound):
     """There is no such project, or it is being deleted."""
 
     def __init__(self) -> None:
         super().__init__("there is no such project")
 
 
-class ProjectExists(ClientError):
+class ProjectExists(Conflict):
     """A project of that name exists, or is being deleted."""
 
     def __init__(self) -> None:

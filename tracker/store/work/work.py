@@ -9,6 +9,7 @@ from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
+from tracker.store.work.statistics import Statistics
 
 
 @dataclass(frozen=True, slots=True)
@@ -22,3 +23,4 @@ class Work:
     log: Log
     leaderboard: Leaderboard
     policy: Policy
+    statistics: Statistics

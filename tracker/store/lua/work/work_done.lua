@@ -30,6 +30,8 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_ranking.lua
 
 local claimant, item, month, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == '1'
+-- Bounds (s) of the histogram of times from claim to done; store/work/statistics.py has the same list.
+local CLAIM_SECONDS = { 60, 600, 3600, 21600, 86400, 172800, 345600, 604800, 1209600 }
 local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
 local CHART_KEPT = 400 * 86400 -- seconds after the last point
 
@@ -106,4 +108,12 @@ elseif type(last_point) ~= 'table' then
 end
 count_work('done', '1')
 if ARGV[14] ~= '0' then count_work('bytes', ARGV[14]) end
+if ARGV[13] ~= '0' then count_work('seconds', ARGV[13]) end
+if not verified then count_work('unverified', '1') end
+local took, bucket = math.max(0, math.floor((now_ms - (tonumber(claim.at) or now_ms)) / 1000)), 'more'
+for i = #CLAIM_SECONDS, 1, -1 do
+  if took <= CLAIM_SECONDS[i] then bucket = CLAIM_SECONDS[i] end
+end
+count_work('took_' .. bucket, '1')
+count_work('took', string.format('%.0f', took))
 return 'done'

@@ -134,8 +134,9 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:totals",
         "HASH",
-        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes; sliced_claimed "
-        "and so on: how much of each is in the counters `work.<p>.claimed` and so on",
+        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes, seconds (verified), "
+        "unverified (finished claims that nothing verified); took (s) and took_<bound>: a histogram of the times from "
+        "claim to done; sliced_claimed and so on: how much of each is in the counters `work.<p>.claimed` and so on",
         _PROJECT,
         "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
         "work_purge.lua",
