@@ -53,7 +53,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "runtime": (*NOUNS, "settings", "store", "system", "valkey"),
     "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
     # Operations of the API, the dashboard and the command line.
-    "operations": (*NOUNS, "geoip", "store", "system", "wire"),
+    "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),
     # The admin port.
     "admin.http": (*NOUNS, "system"),
     "admin.world": ("geoip",),
@@ -134,6 +134,21 @@ ONLY: dict[str, tuple[str, ...]] = {
 """Library -> the only modules that may import it. The longest matching name decides."""
 
 TESTED_BY: dict[str, str] = {
+    "admin.api.work_blocked": "admin/api/test_work.py",
+    "admin.api.work_claims": "admin/api/test_work.py",
+    "admin.api.work_items": "admin/api/test_work.py",
+    "admin.api.work_policy": "admin/api/test_work.py",
+    "admin.api.work_results": "admin/api/test_work.py",
+    "admin.pages.work_project": "admin/pages/test_work.py",
+    "cli.commands.work": "cli/test_work.py",
+    "cli.commands.work.claims": "cli/test_work.py",
+    "cli.commands.work.drain": "cli/test_work.py",
+    "cli.commands.work.group": "cli/test_work.py",
+    "cli.commands.work.items": "cli/test_work.py",
+    "cli.commands.work.policy": "cli/test_work.py",
+    "cli.commands.work.projects": "cli/test_work.py",
+    "store.work.finished": "admin/api/test_work.py",
+    "store.work.statistics": "admin/api/test_work.py",
     "admin.pages": "admin/pages/test_pages.py",
     "admin.world": "admin/pages/test_world_data.py",
     "settings.http": "settings/test_model.py",

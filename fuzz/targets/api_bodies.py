@@ -6,13 +6,13 @@ from collections.abc import Iterable, Iterator
 from pydantic import ValidationError
 
 from tracker.admin.api import GROUPS
-from tracker.admin.api.contract import Body, Form
+from tracker.admin.api.contract import BodyModel
 from tracker.admin.api.reading import _listed, invalid
 
 MAX_LENGTH = 600
 
 
-def _models() -> Iterator[type[Body] | type[Form]]:
+def _models() -> Iterator[BodyModel]:
     yield from {
         endpoint.body: None for group in GROUPS for endpoint in group.all if endpoint.body is not None
     }

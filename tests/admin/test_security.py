@@ -32,7 +32,7 @@ async def routes(admin: Admin) -> list[tuple[str, str]]:
     """(method, path) of every operation of the API document, and of the pages."""
     async with admin.client("full") as client:
         described = await (await client.get("/api/openapi.json")).json()
-    values = {"info_hash": HASH, "user_id": "1", "token_id": "0" * 12}
+    values = {"info_hash": HASH, "user_id": "1", "token_id": "0" * 12, "project": "proj"}
     found = []
     for path, methods in described["paths"].items():
         for method in methods:
@@ -48,6 +48,7 @@ async def routes(admin: Admin) -> list[tuple[str, str]]:
         "/torrents",
         "/world",
         "/users",
+        "/work",
         "/jobs",
         "/clients",
         "/settings",

@@ -25,6 +25,7 @@ SECTIONS: Sections = {
         "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
         "client": Entry("clients:clients", "Manage allowed clients; show client statistics."),
+        "work": Entry("work:commands", "Give work to volunteers: projects, items and claims."),
     },
     "Monitoring": {
         "stats": Entry("stats:show_stats", "Print counters and distributions."),

@@ -12,6 +12,7 @@ from tracker.store.access.tokens import Scope
 from tracker.store.swarms.rules import SwarmRules
 
 JSON = "application/json"
+TEXT = "text/plain; charset=utf-8"
 PROBLEM = "application/problem+json"
 
 

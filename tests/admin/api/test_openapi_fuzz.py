@@ -15,6 +15,7 @@ from tracker.admin.api import GROUPS
 from tracker.bittorrent import InfoHash
 from tracker.store.jobs.records import SWEEP
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.work.records import NewItem, Project
 
 KNOWN = InfoHash(bytes.fromhex("c12fe1c06bba254a9dc9f519b335aa7c1367a88a"))
 """The example of the document."""
@@ -35,9 +36,13 @@ positive_data_acceptance.enabled = true
 unsupported_method.enabled = true
 
 # A sorted search, a file that is no torrent, a min above the max, a name that is not printable: schemas cannot express
-# that these are refused.
+# that these are refused. Of work distribution: a setting or an item of the other kind of project, who is neither a name
+# nor an address, a cursor that no page had, a filter without a field.
 [[operations]]
-include-operation-id = ["torrents_list_all", "torrents_create", "torrents_upload", "jobs_reprocess", "tokens_create"]
+include-operation-id = ["torrents_list_all", "torrents_create", "torrents_upload", "jobs_reprocess", "tokens_create",
+  "work_create", "work_edit", "work_items_list_all", "work_items_add", "work_items_add_list", "work_claims_list_all",
+  "work_claims_release", "work_policy_preview", "work_blocked_block", "work_blocked_unblock",
+  "work_blocked_block_everywhere", "work_blocked_unblock_everywhere"]
 checks.positive_data_acceptance.enabled = false
 """
 
@@ -51,6 +56,8 @@ async def _fill(admin: Admin, url: str) -> None:
     await store.torrents.allow(KNOWN)
     for _ in range(42):
         await store.jobs.enqueue(SWEEP, {"number": _})
+    await store.work.projects.create(Project("archive"))
+    await store.work.items.add("archive", [NewItem(KNOWN.hex())])
     rules = SwarmRules()
     async with running(Store(url, store.keys, rules)) as announcing:
         await announcing.announce(update(1, info_hash=KNOWN, event="s"))

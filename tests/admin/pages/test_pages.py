@@ -7,6 +7,7 @@ from tests.admin.pages.page import Page, get
 from tracker.admin.pages.rendering import NAVIGATION, NOTICES
 from tracker.bittorrent import InfoHash
 from tracker.store.jobs.records import Result
+from tracker.store.work.records import Claim, NewItem, Project
 
 EVIL = "<script>alert(1)</script>\"'><img src=x onerror=alert(2)>&amp;"
 PATHS = [link.href for _, links in NAVIGATION for link in links]
@@ -16,6 +17,17 @@ QUERIES = [
     "/jobs?queue=q&status=failed",
     "/clients?period=2027-01&page=9",
     "/jobs?page=x",
+]
+WORK = [
+    "/work/proj",
+    "/work/proj?by=bytes&period=2027-01&page=2",
+    "/work/proj/items",
+    "/work/proj/items?list=done",
+    "/work/proj/items?list=nonsense&cursor=x&item=%3Cb%3E",
+    "/work/proj/claims",
+    "/work/proj/claims?claimant=alice&item=%3Cb%3E",
+    "/work/proj/blocked",
+    "/work/proj/settings",
 ]
 
 
@@ -37,6 +49,23 @@ async def fill(admin: Admin) -> None:
     (job,) = await store.jobs.claim({"q": (1, 1)})
     await store.jobs.finish([Result(job, "fatal", EVIL)])
     await store.tokens.create("grafana & <co>", "read")
+    await fill_work(admin)
+
+
+async def fill_work(admin: Admin) -> None:
+    work = admin.store.work
+    await work.projects.create(Project("proj", title=EVIL, item_type=EVIL, domains=(EVIL,)))
+    await work.items.add("proj", [NewItem(f"{EVIL}{number}") for number in range(3)])
+    first = await work.claims.claim("proj", "alice", address="192.0.2.1", version=EVIL)
+    assert isinstance(first, Claim)
+    reported = {EVIL: 5}
+    await work.claims.done("proj", "alice", first.item, address="192.0.2.1", reported=reported, id_text=EVIL)
+    await work.claims.claim("proj", "alice", address="192.0.2.1")
+    wrong = await work.claims.claim("proj", "alice", address="192.0.2.1")
+    assert isinstance(wrong, Claim)
+    await work.claims.done("proj", "alice", wrong.item, address="192.0.2.1", reported={f"{EVIL}!": 5})
+    await work.blocks.block("192.0.2.9", "proj")
+    await work.blocks.block("2001:db8::/64")
 
 
 @pytest.mark.parametrize("full", [False, True], ids=["empty", "full"])
@@ -44,7 +73,7 @@ async def test_pages_have_no_inline_scripts_and_escape_their_data(admin: Admin, 
     if full:
         await fill(admin)
     async with admin.browser() as browser:
-        for path in [*PATHS, *QUERIES]:
+        for path in [*PATHS, *QUERIES, *(WORK if full else ())]:
             page = await get(browser, path)
             assert not page.inline(), path
             assert not [e for e in page.all("script") if "alert" in e.text], path
@@ -58,7 +87,8 @@ async def test_pages_have_no_inline_scripts_and_escape_their_data(admin: Admin, 
 async def test_hostile_names_are_shown_as_text(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
-        for path in ("/", "/jobs", "/clients", "/jobs/1"):
+        work = ("/work", "/work/proj", "/work/proj/items", "/work/proj/claims", "/work/proj/blocked")
+        for path in ("/", "/jobs", "/clients", "/jobs/1", *work):
             assert EVIL[:25] in (await get(browser, path)).text, path
 
 
@@ -84,14 +114,14 @@ async def test_every_link_has_a_target(admin: Admin, full: bool) -> None:
 async def test_fields_have_labels_and_forms_have_a_csrf_token(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser() as browser:
-        for path in PATHS:
+        for path in [*PATHS, *WORK[:1], *WORK[2:]]:
             page = await get(browser, path)
             tokens = page.all("input", name="csrf")
             posts = [e for e in page.all("form") if e.attributes.get("method") == "post"]
             assert len(tokens) == len(posts), path
             assert all(token.attributes["value"] for token in tokens), path
             named = {e.attributes.get("for") for e in page.all("label")}
-            for field in page.all("input") + page.all("select"):
+            for field in page.all("input") + page.all("select") + page.all("textarea"):
                 if field.attributes.get("type") != "hidden":
                     labelled = "aria-label" in field.attributes or field.attributes.get("id") in named
                     assert labelled or page.all("label"), (path, field.attributes)
@@ -102,7 +132,7 @@ async def test_fields_have_labels_and_forms_have_a_csrf_token(admin: Admin) -> N
 async def test_scope_read_sees_no_buttons(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
-        for path in (path for path in PATHS if path != "/tokens"):  # hidden for scope read
+        for path in (path for path in [*PATHS, *WORK] if path != "/tokens"):  # hidden for scope read
             page = await get(browser, path)
             actions = {
                 e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"

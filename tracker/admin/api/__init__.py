@@ -23,6 +23,12 @@ from tracker.admin.api import (
     torrents,
     unique_users,
     users,
+    work,
+    work_blocked,
+    work_claims,
+    work_items,
+    work_policy,
+    work_results,
 )
 from tracker.admin.api.contract import Endpoints
 from tracker.admin.api.openapi import document
@@ -40,6 +46,12 @@ GROUPS: Sequence[Endpoints] = [
         statistics,
         unique_users,
         scores,
+        work,
+        work_items,
+        work_claims,
+        work_results,
+        work_policy,
+        work_blocked,
         jobs,
         tokens,
         system,

@@ -4,9 +4,10 @@
     async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails: ...
 
 A parameter named in the path is a path parameter. ``query`` is a model of the query string, ``body`` a model of the
-body: a ``Body`` is JSON, a ``Form`` is multipart/form-data. Each operation takes one kind of body, because some client
-generators cannot handle two. The reply is a model, or None for 204. The route (routing.py), the validation of requests
-(reading.py) and the OpenAPI document (openapi.py) come from this declaration. The docstring is the description.
+body: a ``Body`` is JSON, a ``Form`` is multipart/form-data, ``Lines`` are text/plain. Each operation takes one kind of
+body, because some client generators cannot handle two. The reply is a model, or None for 204. The route (routing.py),
+the validation of requests (reading.py) and the OpenAPI document (openapi.py) come from this declaration. The docstring
+is the description.
 """
 
 import inspect
@@ -15,7 +16,7 @@ from collections.abc import Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar, cast
 
-from pydantic import BaseModel, ConfigDict, create_model
+from pydantic import BaseModel, ConfigDict, RootModel, create_model
 
 from tracker.admin.auth.auth import Identity
 from tracker.admin.context import AdminContext
@@ -59,6 +60,15 @@ class Form(BaseModel):
     model_config = ConfigDict(extra="forbid", frozen=True)
 
 
+class Lines(RootModel[str]):
+    """A body of text/plain in UTF-8."""
+
+    model_config = ConfigDict(frozen=True)
+
+
+BodyModel = type[Body] | type[Form] | type[Lines]
+
+
 class Reply(BaseModel):
     """The JSON that an endpoint sends back."""
 
@@ -91,7 +101,7 @@ class Endpoint:
     reply: type[Reply] | None
     path_model: type[BaseModel] | None
     query: type[Query] | None
-    body: type[Body] | type[Form] | None
+    body: BodyModel | None
     errors: Mapping[int, str]
     full_only: bool
     known: str

@@ -25,7 +25,7 @@ need scope `full`. Times are epoch seconds (UTC). Info hashes and peer ids are h
 Unknown parameters and fields are refused.
 """
 _BODY_ERRORS = {
-    400: "The body is not valid JSON or not a valid form.",
+    400: "The body is not valid JSON, not a valid form or not UTF-8.",
     413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES; for JSON, larger than 64 KiB.",
     415: "Unsupported content type.",
 }

@@ -12,13 +12,14 @@ from aiohttp.http_exceptions import HttpProcessingError
 from multidict import MultiDict, MultiMapping
 from pydantic import BaseModel, ValidationError
 
-from tracker.admin.api.contract import Body, Endpoint, Form
+from tracker.admin.api.contract import Body, BodyModel, Endpoint, Form, Lines
 from tracker.admin.http.connections import check_size
 from tracker.admin.http.form_body import MULTIPART
 from tracker.admin.http.multipart import File, parse_form
 from tracker.admin.http.problems import Problem
 
 JSON = "application/json"
+TEXT = "text/plain"
 MAX_JSON_BYTES = 65_536
 """A valid body has at most half of this. Listing the errors of a larger body would take seconds."""
 
@@ -45,14 +46,18 @@ async def read(endpoint: Endpoint, request: web.Request) -> dict[str, Any]:
     return arguments
 
 
-def media_type(model: type[Body] | type[Form]) -> str:
+def media_type(model: BodyModel) -> str:
     """The content type of a body of this model."""
+    if issubclass(model, Lines):
+        return TEXT
     return MULTIPART if issubclass(model, Form) else JSON
 
 
-async def _body(model: type[Body] | type[Form], request: web.Request) -> Body | Form:
+async def _body(model: BodyModel, request: web.Request) -> Body | Form | Lines:
     if request.content_type != media_type(model):
         raise Problem(415, detail=f"send a body of type {media_type(model)}")
+    if issubclass(model, Lines):
+        return await _lines(model, request)
     if issubclass(model, Form):
         return _checked(model, await _fields(request), "body")
     return await _json(model, request)
@@ -81,6 +86,13 @@ async def _fields(request: web.Request) -> dict[str, Any]:
         raise Problem(400, detail="malformed form body") from None
     contents = [(name, field.content if isinstance(field, File) else field) for name, field in found]
     return _single(MultiDict(contents), "body")
+
+
+async def _lines(model: type[Lines], request: web.Request) -> Lines:
+    try:
+        return model((await _data(request)).decode())
+    except UnicodeDecodeError:
+        raise Problem(400, detail="the body is not UTF-8 text") from None
 
 
 async def _data(request: web.Request) -> bytes:

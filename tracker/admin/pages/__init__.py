@@ -14,6 +14,8 @@ from tracker.admin.pages import (
     torrents,
     user,
     users,
+    work,
+    work_project,
     world,
 )
 from tracker.admin.pages.error_pages import error_page_middleware
@@ -39,6 +41,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *users.routes(context),
         *user.routes(context),
         *world.routes(context),
+        *work.routes(context),
+        *work_project.routes(context),
         *jobs.routes(context),
         *clients.routes(context),
         *system.routes(context),

@@ -17,10 +17,10 @@ class Form:
     def __init__(self, fields: MultiDictProxy[Field]) -> None:
         self._fields = fields
 
-    def text(self, name: str) -> str:
+    def text(self, name: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
         """Empty if missing or a file."""
         value = self._fields.get(name, "")
-        return clean(value) if isinstance(value, str) else ""
+        return clean(value, max_length) if isinstance(value, str) else ""
 
     def ticked(self, name: str) -> bool:
         return bool(self.text(name))

@@ -39,6 +39,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("/torrents", "Torrents", "swarm"),
             Link("/world", "World", "globe"),
             Link("/users", "Users", "user"),
+            Link("/work", "Work", "swarm"),
         ),
     ),
     ("Operations", (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug"))),
@@ -62,6 +63,7 @@ NOTICES: dict[str, str] = {
     "purged": "Jobs deleted.",
     "reprocess": "Rescoring started.",
     "sweep": "Sweep started.",
+    "released": "Claims released.",
     "revoked": "Token revoked. Everyone signed in with it is signed out.",
 }
 """The notices of pages, by the value of ``notice`` in the query."""

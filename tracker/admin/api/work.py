@@ -1,0 +1,230 @@
+"""/work/projects: the projects of work distribution."""
+
+from typing import Annotated, Any, Literal
+
+from pydantic import Field
+
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
+from tracker.admin.api.models import LineText
+from tracker.store.work.records import PROJECT_FIELDS, Project
+from tracker.store.work.statistics import ProjectStatistics
+
+endpoints = Endpoints(
+    "work", "Work distribution: projects whose items are given to claimants, each for a limited time."
+)
+
+UNKNOWN_PROJECT = {404: "Unknown project."}
+
+ProjectText = Annotated[
+    str,
+    Field(pattern="^[-_0-9A-Za-z]{1,30}$", description="Name of a project.", examples=["archive"]),
+]
+ItemText = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=255,
+        description="An info hash in a project of kind `seeding`, else a text of one line, at most 255 bytes.",
+        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
+    ),
+]
+ClaimantText = Annotated[
+    str,
+    Field(
+        pattern="^[-_0-9A-Za-z]{1,30}$",
+        description="A claimant: the user ID in a project of kind `seeding`, else a name of 3 to 30 characters.",
+        examples=["volunteer_1"],
+    ),
+]
+Address = Annotated[str | None, Field(description="Null if unknown, and for scope `read`.")]
+EntryId = Annotated[
+    str,
+    Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"]),
+]
+Cursor = Annotated[
+    str, Field(max_length=400, description="`next_cursor` of the previous page; empty for the first.")
+]
+NextCursor = Annotated[str | None, Field(description="`cursor` of the next page; null on the last.")]
+Number = Annotated[int, Field(ge=0, le=10**15)]
+Positive = Annotated[int, Field(ge=1, le=10**15)]
+ShortText = Annotated[LineText, Field(max_length=255)]
+KindName = Literal["items", "seeding"]
+OrderName = Literal["random", "weakest"]
+VerifyName = Literal["none", "announce", "handshake", "piece", "address"]
+
+
+class ProjectPatch(Body):
+    """Settings of a project. Missing and null fields stay unchanged."""
+
+    title: ShortText | None = None
+    item_type: ShortText | None = Field(None, description="What an item is, for people.")
+    domains: list[ShortText] | None = Field(
+        None,
+        max_length=100,
+        description="The names under which a finished item reports bytes: exactly these. Empty: any.",
+    )
+    min_version: ShortText | None = Field(
+        None, description="The oldest version of a claimant's program. Empty: any."
+    )
+    per_minute: Number | None = Field(
+        None, description="Max claims in any 60 s, by all claimants; 0: no limit."
+    )
+    start_budget: Positive | None = Field(None, description="Max claims at once of a new claimant.")
+    budget: Positive | None = Field(None, description="Max claims at once of any claimant.")
+    lease_seconds: Positive | None = Field(None, description="How long a new claim lasts.")
+    verify: VerifyName | None = Field(
+        None, description="How the tracker verifies a claim. `none`: the claimant's report counts."
+    )
+    passkeys: bool | None = Field(None, description="Claimants identify by passkey.")
+    order: OrderName | None = None
+    lapsed_to_redo: bool | None = Field(
+        None, description="The item of a lapsed claim goes to the queue `redo` instead of its own."
+    )
+    block_wrong_domains: bool | None = Field(
+        None, description="An address that reports wrong domains is blocked."
+    )
+    keep_done_days: Number | None = Field(
+        None, description="How long finished items are kept; 0: for ever, only in kind `items`."
+    )
+    public: bool | None = Field(None, description="The list of needed torrents is served to everyone.")
+    target: Positive | None = Field(None, description="Seeders that each torrent should have.")
+    seed_hours: Number | None = Field(None, description="Verified seed time of a finished claim.")
+    claim_days: Number | None = Field(None, description="A claim ends after these days at the latest.")
+    min_size: Number | None = Field(None, description="Smaller torrents (bytes) are not wanted.")
+    max_size: Number | None = Field(None, description="Larger torrents (bytes) are not wanted; 0: no limit.")
+
+
+class ProjectNew(ProjectPatch):
+    """A new project. The kind decides the defaults of the other fields, and cannot be changed later."""
+
+    name: ProjectText
+    kind: KindName = "items"
+
+
+class Queues(Reply):
+    """Items and claims of a project, by state."""
+
+    todo: int = Field(description="Items in the queue `todo`.")
+    secondary: int
+    redo: int
+    asked: int = Field(description="Items that only certain claimants are asked for.")
+    out: int = Field(description="Claims.")
+    done: int = Field(description="Finished items that are kept.")
+
+
+class Totals(Reply):
+    """Totals of a project since its creation."""
+
+    added: int = Field(description="Copies of items wanted so far.")
+    claimed: int
+    done: int = Field(description="Finished claims.")
+    lapsed: int
+    released: int
+    bytes: int = Field(description="Bytes reported by claimants.")
+    seconds: int = Field(description="Verified seed time.")
+
+
+class ProjectRow(Reply):
+    """A project."""
+
+    name: str
+    kind: KindName
+    title: str
+    item_type: str
+    domains: list[str]
+    min_version: str
+    per_minute: int
+    start_budget: int
+    budget: int
+    lease_seconds: int
+    verify: VerifyName
+    passkeys: bool
+    order: OrderName
+    lapsed_to_redo: bool
+    block_wrong_domains: bool
+    keep_done_days: int
+    public: bool
+    target: int
+    seed_hours: int
+    claim_days: int
+    min_size: int
+    max_size: int
+    claimants: int = Field(description="Claimants who ever finished an item.")
+    items: Queues
+    totals: Totals
+
+
+class ProjectDetails(ProjectRow):
+    """A project with its bytes by domain."""
+
+    domain_bytes: dict[str, int]
+
+
+class ProjectList(Reply):
+    """All projects by name."""
+
+    items: list[ProjectRow]
+
+
+@endpoints.get("/work/projects", "List projects")
+async def list_all(call: Call) -> ProjectList:
+    work = call.store.work
+    projects = await work.projects.all()
+    found = await work.statistics.read([project.name for project in projects])
+    return ProjectList(
+        items=[ProjectRow(**_row(project, each)) for project, each in zip(projects, found, strict=True)]
+    )
+
+
+@endpoints.post(
+    "/work/projects",
+    "Create a project",
+    status=201,
+    errors={409: "The name is taken."},
+    location="/work/projects/{reply.name}",
+)
+async def create(call: Call, body: ProjectNew) -> ProjectDetails:
+    project = await operations.create_project(call.store, body.name, body.kind, _given(body))
+    return await _details(call, project)
+
+
+@endpoints.get("/work/projects/{project}", "Show a project", errors=UNKNOWN_PROJECT)
+async def show(call: Call, project: ProjectText) -> ProjectDetails:
+    return await _details(call, await call.store.work.projects.get(project))
+
+
+@endpoints.patch("/work/projects/{project}", "Edit a project", errors=UNKNOWN_PROJECT)
+async def edit(call: Call, project: ProjectText, body: ProjectPatch) -> ProjectDetails:
+    """Applies from the next call of a claimant on. The kind cannot be changed."""
+    return await _details(call, await call.store.work.projects.edit(project, _given(body)))
+
+
+@endpoints.delete("/work/projects/{project}", "Delete a project", errors=UNKNOWN_PROJECT)
+async def delete(call: Call, project: ProjectText) -> None:
+    """Deletes its items, claims, log and leaderboards. Other projects are unchanged."""
+    await call.store.work.projects.delete(project)
+
+
+def _given(body: ProjectPatch) -> dict[str, Any]:
+    """The settings that are not null."""
+    given = body.model_dump(exclude_none=True, exclude={"name", "kind"})
+    if "domains" in given:
+        given["domains"] = tuple(given["domains"])
+    return given
+
+
+async def _details(call: Call, project: Project) -> ProjectDetails:
+    work = call.store.work
+    (found,) = await work.statistics.read([project.name])
+    return ProjectDetails(
+        **_row(project, found), domain_bytes=await work.statistics.domain_bytes(project.name)
+    )
+
+
+def _row(project: Project, found: ProjectStatistics) -> dict[str, Any]:
+    fields = {name: getattr(project, name) for name in ("name", *PROJECT_FIELDS)}
+    fields["domains"] = list(project.domains)
+    items = Queues(**{name: getattr(found, name) for name in Queues.model_fields})
+    totals = Totals(**{name: found.totals.get(name, 0) for name in Totals.model_fields})
+    return {**fields, "claimants": found.claimants, "items": items, "totals": totals}

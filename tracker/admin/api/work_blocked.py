@@ -1,0 +1,139 @@
+"""/work/blocked and /work/projects/{project}/blocked: who gets nothing."""
+
+from typing import Annotated
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Limit, Moment
+from tracker.admin.api.routing import not_found
+from tracker.admin.api.work import UNKNOWN_PROJECT, EntryId, ProjectText
+from tracker.store.work.blocks import BlockEvent
+
+endpoints = Endpoints("work-blocked", "Claimants and addresses that get no work.")
+
+WhoText = Annotated[
+    str,
+    Field(
+        min_length=1,
+        max_length=64,
+        description="A claimant's name or user ID, an IP address, or the /64 of IPv6 addresses.",
+        examples=["volunteer_1", "192.0.2.1"],
+    ),
+]
+NOT_BLOCKED = {404: "Unknown project, or not blocked."}
+
+
+class BlockedList(Reply):
+    """Blocked claimants, addresses and networks."""
+
+    items: list[str]
+
+
+class Block(Body):
+    """Whom to block."""
+
+    who: WhoText
+
+
+class BlockedOne(Reply):
+    """A blocked claimant, address or network."""
+
+    who: str
+    new: bool = Field(description="false: it was blocked before.")
+
+
+class UnblockQuery(Query):
+    who: WhoText
+
+
+class BlockRow(Reply):
+    """A change of the list, or a report with wrong domains."""
+
+    id: str
+    at: Moment
+    what: str = Field(description="`blocked`, `unblocked` or `wrong domains`.")
+    who: str
+    address: str | None
+    item: str | None
+    reported: str | None = Field(description="Bytes by domain, as reported (JSON).")
+
+
+class BlockLog(Reply):
+    """A page of the log, newest first."""
+
+    items: list[BlockRow]
+    next_before: str | None = Field(description="`before` of the next page; null on the last.")
+
+
+class BlockLogQuery(Query):
+    before: EntryId | None = Field(
+        None, description="Only older entries: `next_before` of the previous page."
+    )
+    limit: Limit = Field(100, description="Max entries per page.")
+
+
+@endpoints.get("/work/blocked", "List who is blocked in all projects", full_only=True)
+async def list_everywhere(call: Call) -> BlockedList:
+    return BlockedList(items=await call.store.work.blocks.all())
+
+
+@endpoints.post("/work/blocked", "Block in all projects")
+async def block_everywhere(call: Call, body: Block) -> BlockedOne:
+    """Applies from the next request on. Claims stay until they end."""
+    new = await call.store.work.blocks.block(body.who)
+    return BlockedOne(who=body.who, new=new)
+
+
+@endpoints.delete("/work/blocked", "Unblock in all projects")
+async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
+    """Blocks of single projects stay."""
+    await call.store.work.blocks.unblock(query.who)
+
+
+@endpoints.get(
+    "/work/projects/{project}/blocked",
+    "List who is blocked in a project",
+    full_only=True,
+    errors=UNKNOWN_PROJECT,
+)
+async def list_all(call: Call, project: ProjectText) -> BlockedList:
+    await call.store.work.projects.get(project)
+    return BlockedList(items=await call.store.work.blocks.all(project))
+
+
+@endpoints.post("/work/projects/{project}/blocked", "Block in a project", errors=UNKNOWN_PROJECT)
+async def block(call: Call, project: ProjectText, body: Block) -> BlockedOne:
+    """Applies from the next request on. Claims stay until they end."""
+    new = await call.store.work.blocks.block(body.who, project)
+    return BlockedOne(who=body.who, new=new)
+
+
+@endpoints.delete("/work/projects/{project}/blocked", "Unblock in a project", errors=NOT_BLOCKED)
+async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None:
+    """A block in all projects stays."""
+    if not await call.store.work.blocks.unblock(query.who, project):
+        raise not_found("block")
+
+
+@endpoints.get(
+    "/work/projects/{project}/blocked-log", "List changes of blocks", full_only=True, errors=UNKNOWN_PROJECT
+)
+async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLog:
+    """And reports with wrong domains. About the last 1,000 entries are kept."""
+    await call.store.work.projects.get(project)
+    found = await call.store.work.blocks.log(project, query.limit, query.before or "+")
+    more = found[-1].id if len(found) == query.limit else None
+    return BlockLog(items=[_row(each) for each in found], next_before=more)
+
+
+def _row(event: BlockEvent) -> BlockRow:
+    return BlockRow(
+        id=event.id,
+        at=int(event.at),
+        what=event.what,
+        who=event.who,
+        address=event.address or None,
+        item=event.item or None,
+        reported=event.reported or None,
+    )

@@ -1,0 +1,112 @@
+"""/work/projects/{project}/claims: who has what."""
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Count, Limit, Moment, Whole
+from tracker.admin.api.work import (
+    UNKNOWN_PROJECT,
+    Address,
+    ClaimantText,
+    Cursor,
+    ItemText,
+    NextCursor,
+    ProjectText,
+)
+from tracker.errors import ClientError
+from tracker.store.work.records import Claim
+
+endpoints = Endpoints(
+    "work-claims", "Claims of work distribution: items that claimants have, for a limited time."
+)
+
+
+class ClaimRow(Reply):
+    """A claim."""
+
+    item: str
+    claimant: str
+    address: Address
+    claimed_at: Moment
+    lease_ends: Moment
+    state: str = Field(description="`claimed`, `seen` (in the swarm) or `seeding`.")
+    queue: str = Field(description="Where the item came from.")
+    version: str = Field(description="Version of the claimant's program, as it says.")
+    checked_at: Moment | None = Field(description="When the claim was last verified.")
+
+
+class ClaimPage(Reply):
+    """A page of claims; those whose lease ends first come first."""
+
+    items: list[ClaimRow]
+    next_cursor: NextCursor
+
+
+class ClaimQuery(Query):
+    claimant: ClaimantText | None = None
+    item: ItemText | None = None
+    min_age: Whole = Field(0, description="Only claims at least this old (s).")
+    cursor: Cursor = ""
+    limit: Limit = Field(100, description="How many claims are read per page; fewer may match.")
+
+
+class ReleaseFilter(Body):
+    """Which claims to release: those that match all fields. At least one is needed."""
+
+    claimant: ClaimantText | None = None
+    item: ItemText | None = None
+    item_prefix: ItemText | None = Field(None, description="Items that begin with this text.")
+    min_age: Count | None = Field(None, description="Claims at least this old (s); 0: all.")
+
+
+class Released(Reply):
+    """Number of released claims."""
+
+    released: int
+
+
+@endpoints.get("/work/projects/{project}/claims", "List claims", errors=UNKNOWN_PROJECT)
+async def list_all(call: Call, project: ProjectText, query: ClaimQuery) -> ClaimPage:
+    """With a filter, a page may have fewer claims than `limit`, or none, before the end."""
+    work = call.store.work
+    await work.projects.get(project)
+    found = await work.claims.page(
+        project,
+        cursor=query.cursor,
+        count=query.limit,
+        claimant=query.claimant,
+        item=query.item,
+        older_than=query.min_age or None,
+    )
+    return ClaimPage(items=[_claim(call, each) for each in found.entries], next_cursor=found.cursor or None)
+
+
+@endpoints.post("/work/projects/{project}/claims/release", "Release claims", errors=UNKNOWN_PROJECT)
+async def release(call: Call, project: ProjectText, body: ReleaseFilter) -> Released:
+    """Their items are wanted again, in the queues that they came from."""
+    if body == ReleaseFilter():
+        raise ClientError("choose the claims to release: min_age 0 selects all")
+    work = call.store.work
+    await work.projects.get(project)
+    released = await work.claims.release_all(
+        project,
+        claimant=body.claimant,
+        item=body.item,
+        prefix=body.item_prefix or "",
+        older_than=body.min_age or None,
+    )
+    return Released(released=released)
+
+
+def _claim(call: Call, claim: Claim) -> ClaimRow:
+    return ClaimRow(
+        item=claim.item,
+        claimant=claim.claimant,
+        address=(claim.address or None) if call.is_full else None,
+        claimed_at=int(claim.claimed_at),
+        lease_ends=int(claim.lease_ends),
+        state=claim.state,
+        queue=claim.queue,
+        version=claim.version,
+        checked_at=int(claim.checked_at) or None,
+    )

@@ -1,0 +1,168 @@
+"""/work/projects/{project}/items: what a project gives to claimants."""
+
+from typing import Annotated, Literal
+
+from pydantic import BeforeValidator, Field
+
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Lines, Query, Reply
+from tracker.admin.api.models import Flag, Limit, Moment, Whole, number
+from tracker.admin.api.routing import not_found
+from tracker.admin.api.work import UNKNOWN_PROJECT, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.store.work.items import MAX_BATCH
+from tracker.store.work.records import Added, NewItem
+
+endpoints = Endpoints("work-items", "Items of work distribution: what a project gives to claimants.")
+
+QueueName = Literal["todo", "secondary", "redo"]
+ListName = Annotated[
+    Literal["todo", "secondary", "redo", "done"], Field(description="A queue, or the finished items.")
+]
+UNKNOWN_ITEM = {404: "Unknown project or item."}
+Copies = Annotated[int, Field(ge=1, le=1000, description="How many claimants get each item.")]
+
+
+class ItemRow(Reply):
+    """An item of a list."""
+
+    item: str
+    place: float | None = Field(description="In a queue: the lowest goes first. Null if done.")
+    done_at: Moment | None
+
+
+class ItemPage(Reply):
+    """A page of items: queues in their order, finished items oldest first."""
+
+    items: list[ItemRow]
+    next_cursor: NextCursor
+
+
+class ItemQuery(Query):
+    list: ListName = "todo"
+    claimant: ClaimantText | None = Field(None, description="Items that this claimant is asked for instead.")
+    cursor: Cursor = ""
+    limit: Limit = Field(100, description="Max items per page.")
+
+
+class ItemDetails(Reply):
+    """An item and its state."""
+
+    item: str
+    status: Literal["todo", "out", "done"]
+    copies: int = Field(description="Copies still to give out.")
+    claimants: list[str] = Field(description="Claimants who have it.")
+
+
+class ItemsNew(Body):
+    """Items to add."""
+
+    items: list[ItemText] = Field(min_length=1, max_length=MAX_BATCH)
+    queue: QueueName = "todo"
+    claimants: list[ClaimantText] = Field(
+        [], max_length=10, description="Only these may claim the items. Empty: everyone."
+    )
+    copies: Copies = 1
+    place: float | None = Field(
+        None,
+        ge=-1e15,
+        le=1e15,
+        allow_inf_nan=False,
+        description="Position in the queue, lowest first. Null, and in projects with random order: random.",
+    )
+    again: bool = Field(False, description="Also add items that are done.")
+
+
+class ListQuery(Query):
+    """How the items of a text are added."""
+
+    queue: QueueName = "todo"
+    claimant: ClaimantText | None = Field(None, description="Only this claimant may claim the items.")
+    copies: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(
+        1, description="How many claimants get each item."
+    )
+    again: Flag = Field(False, description="Also add items that are done.")
+
+
+class ItemsAdded(Reply):
+    """How many items were processed and added."""
+
+    processed: int
+    added: int = Field(description="The others were wanted, claimed or done already.")
+
+
+class PurgeQuery(Query):
+    list: ListName
+    before: Whole | None = Field(None, description="Only items done before this time (epoch s).")
+
+
+class ItemsPurged(Reply):
+    """Number of removed items."""
+
+    removed: int
+
+
+class ItemName(Query):
+    name: ItemText
+
+
+@endpoints.get("/work/projects/{project}/items", "List items", errors=UNKNOWN_PROJECT)
+async def list_all(call: Call, project: ProjectText, query: ItemQuery) -> ItemPage:
+    """Claimed items are listed under claims."""
+    work = call.store.work
+    await work.projects.get(project)
+    found = await work.items.page(
+        project, query.list, claimant=query.claimant or "", cursor=query.cursor, count=query.limit
+    )
+    is_done = query.list == "done" and query.claimant is None
+    rows = [_row(item, score, is_done=is_done) for item, score in found.entries]
+    return ItemPage(items=rows, next_cursor=found.cursor or None)
+
+
+@endpoints.post("/work/projects/{project}/items", "Add items", errors=UNKNOWN_PROJECT)
+async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
+    """Items that are wanted, claimed or done already are skipped. In a project of kind `seeding` they must be
+    registered torrents."""
+    new = [NewItem(name, body.queue, tuple(body.claimants), body.copies, body.place) for name in body.items]
+    return _added(await operations.add_items(call.store, project, new, again=body.again))
+
+
+@endpoints.post("/work/projects/{project}/item-list", "Add items of a text", errors=UNKNOWN_PROJECT)
+async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lines) -> ItemsAdded:
+    """The body is text, one item a line. Empty lines are ignored. If one item is invalid, none is added."""
+    asked = (query.claimant,) if query.claimant else ()
+    new = [NewItem(name, query.queue, asked, query.copies) for name in operations.items_of(body.root)]
+    return _added(await operations.add_items(call.store, project, new, again=query.again))
+
+
+@endpoints.delete("/work/projects/{project}/items", "Remove items of a list", errors=UNKNOWN_PROJECT)
+async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPurged:
+    """Removes all items of a queue, or forgets finished ones. Claims stay."""
+    removed = await operations.purge_items(call.store, project, query.list, before=query.before)
+    return ItemsPurged(removed=removed)
+
+
+@endpoints.get("/work/projects/{project}/item", "Show an item", errors=UNKNOWN_ITEM)
+async def show(call: Call, project: ProjectText, query: ItemName) -> ItemDetails:
+    await call.store.work.projects.get(project)
+    found = await call.store.work.items.status(project, query.name)
+    if found.status is None:
+        raise not_found("item")
+    return ItemDetails(
+        item=found.name, status=found.status, copies=found.copies, claimants=list(found.claimants)
+    )
+
+
+@endpoints.delete("/work/projects/{project}/item", "Remove an item", errors=UNKNOWN_ITEM)
+async def remove(call: Call, project: ProjectText, query: ItemName) -> None:
+    """Its copies in queues are removed; if it is done, that is forgotten. Claims stay."""
+    if not await call.store.work.items.purge(project, [query.name]):
+        raise not_found("item")
+
+
+def _row(item: str, score: float, *, is_done: bool) -> ItemRow:
+    """``score``: when the item was done (epoch s), or its place."""
+    return ItemRow(item=item, place=None if is_done else score, done_at=int(score) if is_done else None)
+
+
+def _added(added: Added) -> ItemsAdded:
+    return ItemsAdded(processed=added.processed, added=added.added)

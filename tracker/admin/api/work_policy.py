@@ -1,0 +1,61 @@
+"""/work/projects/{project}/policy: what the policy would enqueue now, and why."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from tracker import operations
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
+from tracker.admin.api.models import number
+from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
+
+endpoints = Endpoints("work-policy", "The policy of projects of kind `seeding`: which torrents need seeders.")
+
+
+class PolicyQuery(Query):
+    max_torrents: Annotated[int, Field(ge=1, le=2000), BeforeValidator(number)] = Field(
+        500, description="How many torrents are looked at, those with the fewest seeders first."
+    )
+
+
+class PolicyRow(Reply):
+    """A torrent whose demand the policy would change."""
+
+    info_hash: str
+    reason: str = Field(
+        description="Such as `weak`, `below target`, `reseed request` (only users who completed it are asked), "
+        "`no seeder`, `enough`, `denied`, `nowork` (a label)."
+    )
+    copies_before: int
+    copies: int = Field(description="Copies to give out from now on; 0: no longer wanted.")
+    queue: str = Field(description="Empty if only certain users are asked.")
+    asked: list[str] = Field(description="IDs of the users who are asked.")
+    average: float = Field(description="Seeders, on average over the last three days.")
+    seeders: int = Field(description="Seeders now.")
+
+
+class PolicyPreview(Reply):
+    """What the policy would change."""
+
+    items: list[PolicyRow]
+
+
+@endpoints.get("/work/projects/{project}/policy", "Preview the policy", errors=UNKNOWN_PROJECT)
+async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
+    """Changes nothing. The tracker runs the policy every ten minutes."""
+    found = await operations.policy_preview(call.store, project, max_torrents=query.max_torrents)
+    return PolicyPreview(
+        items=[
+            PolicyRow(
+                info_hash=each.info_hash.hex(),
+                reason=each.reason,
+                copies_before=each.copies_before,
+                copies=each.copies,
+                queue=each.queue,
+                asked=list(each.asked),
+                average=each.average,
+                seeders=each.seeders,
+            )
+            for each in found
+        ]
+    )

@@ -1,0 +1,103 @@
+"""/work/projects/{project}/log and leaderboard: finished claims, and who finished them."""
+
+from typing import Literal
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Limit, Moment, OffsetPage, Paged, Period, page_of
+from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
+from tracker.store.work.finished import FinishedClaim, finished_claim
+
+endpoints = Endpoints("work-results", "Results of work distribution: finished claims, and leaderboards.")
+
+
+class LogRow(Reply):
+    """A finished claim."""
+
+    id: str
+    at: Moment
+    item: str
+    claimant: str
+    address: Address
+    user_agent: str
+    version: str
+    bytes: dict[str, int] = Field(description="Bytes by domain, as reported.")
+    total_bytes: int
+    seconds: int = Field(description="Verified seed time.")
+    claimed_at: Moment | None
+    late: bool = Field(description="Verified after the claim had lapsed.")
+    note: str = Field(description="What the claimant sent as `id`.")
+
+
+class LogPage(Reply):
+    """A page of the log, newest first."""
+
+    items: list[LogRow]
+    next_before: str | None = Field(description="`before` of the next page; null on the last.")
+
+
+class LogQuery(Query):
+    before: EntryId | None = Field(
+        None, description="Only older entries: `next_before` of the previous page."
+    )
+    limit: Limit = Field(100, description="Max entries per page.")
+
+
+class RankRow(Reply):
+    """A claimant's results in the period."""
+
+    claimant: str
+    items: int
+    bytes: int = Field(description="As reported.")
+    seconds: int = Field(description="Verified seed time.")
+
+
+class RankPage(OffsetPage[RankRow]):
+    """A page of the leaderboard, highest first."""
+
+
+class RankQuery(Paged):
+    by: Literal["count", "bytes", "seconds"] = Field("count", description="`count`: finished items.")
+    period: Period = "all"
+
+
+@endpoints.get("/work/projects/{project}/log", "List finished claims", errors=UNKNOWN_PROJECT)
+async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
+    work = call.store.work
+    await work.projects.get(project)
+    found = await work.log.newest(project, query.limit, query.before or "")
+    more = found[-1].id if len(found) == query.limit else None
+    return LogPage(items=[_row(call, finished_claim(each)) for each in found], next_before=more)
+
+
+@endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results", errors=UNKNOWN_PROJECT)
+async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> RankPage:
+    """Months are kept for 13 months."""
+    month = None if query.period == "all" else query.period
+    work = call.store.work
+    await work.projects.get(project)
+    found, total = await work.leaderboard.table(project, query.by, month, query.limit, query.offset)
+    rows = [
+        RankRow(claimant=each.claimant, items=each.items, bytes=each.bytes, seconds=each.seconds)
+        for each in found
+    ]
+    return RankPage(**page_of(query, rows, total))
+
+
+def _row(call: Call, entry: FinishedClaim) -> LogRow:
+    return LogRow(
+        id=entry.id,
+        at=int(entry.at),
+        item=entry.item,
+        claimant=entry.claimant,
+        address=(entry.address or None) if call.is_full else None,
+        user_agent=entry.user_agent,
+        version=entry.version,
+        bytes=entry.bytes,
+        total_bytes=entry.total_bytes,
+        seconds=entry.seconds,
+        claimed_at=int(entry.claimed_at) or None,
+        late=entry.late,
+        note=entry.note,
+    )

@@ -1,0 +1,219 @@
+"""The pages of work distribution: all projects, and the settings of one."""
+
+from dataclasses import fields
+from typing import Any, NamedTuple, get_args
+
+from aiohttp import web
+
+from tracker import operations
+from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
+from tracker.admin.pages.forms import Form, read_form
+from tracker.admin.pages.rendering import done, render
+from tracker.errors import ClientError
+from tracker.store.work.records import Kind, Order, Project, UnknownProject, Verify
+from tracker.store.work.work import Work
+
+_TABS = {
+    "": "Results",
+    "/items": "Items",
+    "/claims": "Claims",
+    "/policy": "Policy",
+    "/blocked": "Blocked",
+    "/settings": "Settings",
+}
+_PREVIEWED = 200
+"""Torrents that the preview of the policy looks at."""
+
+
+class Setting(NamedTuple):
+    """A field of the settings form. ``choices``: empty for text and numbers."""
+
+    name: str
+    label: str
+    hint: str = ""
+    choices: tuple[str, ...] = ()
+
+
+SETTINGS = (
+    Setting("title", "Title"),
+    Setting("item_type", "Item type", "What an item is, for people."),
+    Setting("domains", "Domains", "Names under which finished items report bytes, separated by commas."),
+    Setting("min_version", "Min version", "Oldest version of a claimant's program."),
+    Setting("per_minute", "Claims per minute", "By all claimants; 0: no limit."),
+    Setting("start_budget", "Claims of a new claimant", "At once."),
+    Setting("budget", "Claims of any claimant", "At once."),
+    Setting("lease_seconds", "Lease (s)", "How long a new claim lasts."),
+    Setting("verify", "Verification", choices=get_args(Verify)),
+    Setting("passkeys", "Passkeys needed", choices=("no", "yes")),
+    Setting("order", "Order", choices=get_args(Order)),
+    Setting("lapsed_to_redo", "Lapsed items to the queue redo", choices=("no", "yes")),
+    Setting("block_wrong_domains", "Block addresses with wrong domains", choices=("no", "yes")),
+    Setting("keep_done_days", "Keep finished items (days)", "0: for ever, in kind items."),
+    Setting("public", "Public list of needed torrents", choices=("no", "yes")),
+    Setting("target", "Seeders per torrent"),
+    Setting("seed_hours", "Seed time of a finished claim (h)"),
+    Setting("claim_days", "Longest claim (days)"),
+    Setting("min_size", "Smallest torrent (bytes)"),
+    Setting("max_size", "Largest torrent (bytes)", "0: no limit."),
+)
+_NUMBERS = frozenset(each.name for each in fields(Project) if each.type is int)
+
+
+class WorkPages:
+    """Handlers of all projects, and of the settings of one."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._store = context.store
+        self._work = context.store.work
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.get("/work", self.show),
+            web.post("/work", self.create),
+            web.post("/work/blocked", self.block),
+            web.post("/work/unblock", self.unblock),
+            web.get("/work/{project}/policy", self.policy),
+            web.get("/work/{project}/settings", self.settings),
+            web.post("/work/{project}/settings", self.edit),
+            web.post("/work/{project}/delete", self.delete),
+        ]
+
+    async def show(self, request: web.Request) -> web.Response:
+        return await self._page(request)
+
+    async def _page(self, request: web.Request, error: str = "", **given: str) -> web.Response:
+        projects = await self._work.projects.all()
+        found = await self._work.statistics.read([project.name for project in projects])
+        variables = {
+            "projects": list(zip(projects, found, strict=True)),
+            "blocked": await self._work.blocks.all(),
+            "kinds": get_args(Kind),
+            "error": error,
+            "given": given,
+        }
+        return render(request, "work.html", variables, status=422 if error else 200)
+
+    async def create(self, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        name = form.text("name")
+        kind: Kind = "seeding" if form.text("kind") == "seeding" else "items"
+        try:
+            await operations.create_project(self._store, name, kind, {"title": form.text("title")})
+        except ClientError as error:
+            return await self._page(request, str(error), name=name, title=form.text("title"))
+        return done(request, f"/work/{name}/settings", "added")
+
+    async def block(self, request: web.Request) -> web.Response:
+        who = (await read_form(request)).text("who")
+        try:
+            await self._work.blocks.block(who)
+        except ClientError as error:
+            return await self._page(request, str(error), who=who)
+        return done(request, "/work", "added")
+
+    async def unblock(self, request: web.Request) -> web.Response:
+        who = (await read_form(request)).text("who")
+        try:
+            await self._work.blocks.unblock(who)
+        except ClientError as error:
+            return await self._page(request, str(error), who=who)
+        return done(request, "/work", "removed")
+
+    async def policy(self, request: web.Request) -> web.Response:
+        frame = await project_frame(self._work, request, "/policy")
+        try:
+            changes = await operations.policy_preview(
+                self._store, project_name(request), max_torrents=_PREVIEWED
+            )
+        except ClientError as error:
+            raise Problem(404, detail=str(error)) from error
+        variables = {**frame, "changes": changes, "previewed": _PREVIEWED, "error": ""}
+        return render(request, "work_policy.html", variables)
+
+    async def settings(self, request: web.Request) -> web.Response:
+        return await self._settings_page(request)
+
+    async def _settings_page(self, request: web.Request, error: str = "") -> web.Response:
+        frame = await project_frame(self._store.work, request, "/settings")
+        variables = {
+            **frame,
+            "settings": SETTINGS,
+            "values": {each.name: _shown(getattr(frame["project"], each.name)) for each in SETTINGS},
+            "error": error,
+        }
+        return render(request, "work_settings.html", variables, status=422 if error else 200)
+
+    async def edit(self, request: web.Request) -> web.Response:
+        name = project_name(request)
+        form = await read_form(request)
+        try:
+            await self._work.projects.edit(name, _changes(form))
+        except UnknownProject as error:
+            raise unknown_project() from error
+        except ClientError as error:
+            return await self._settings_page(request, str(error))
+        return done(request, f"/work/{name}/settings", "saved")
+
+    async def delete(self, request: web.Request) -> web.Response:
+        try:
+            await self._work.projects.delete(project_name(request))
+        except UnknownProject as error:
+            raise unknown_project() from error
+        return done(request, "/work", "removed")
+
+
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return WorkPages(context).routes()
+
+
+def project_name(request: web.Request) -> str:
+    return str(request.match_info["project"])
+
+
+def unknown_project() -> Problem:
+    return Problem(404, detail="unknown project")
+
+
+async def project_frame(work: Work, request: web.Request, tab: str) -> dict[str, Any]:
+    """The variables of work_project.html. Raises Problem for an unknown project."""
+    try:
+        project = await work.projects.get(project_name(request))
+    except UnknownProject as error:
+        raise unknown_project() from error
+    (numbers,) = await work.statistics.read([project.name])
+    here = f"/work/{project.name}"
+    return {
+        "project": project,
+        "numbers": numbers,
+        "here": here,
+        "tabs": [
+            (here + path, label, path == tab)
+            for path, label in _TABS.items()
+            if path != "/policy" or project.kind == "seeding"
+        ],
+    }
+
+
+def _shown(value: Any) -> str:
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    return ", ".join(value) if isinstance(value, tuple) else str(value)
+
+
+def _changes(form: Form) -> dict[str, Any]:
+    """The settings of the form. Raises ClientError for text in place of a number."""
+    changes: dict[str, Any] = {}
+    for setting in SETTINGS:
+        text = form.text(setting.name)
+        if setting.choices == ("no", "yes"):
+            changes[setting.name] = text == "yes"
+        elif setting.name == "domains":
+            changes["domains"] = tuple(filter(None, (each.strip() for each in text.split(","))))
+        elif setting.name in _NUMBERS:
+            if not (text.isascii() and text.isdigit() and len(text) <= 16):
+                raise ClientError(f"{setting.label}: must be a whole number")
+            changes[setting.name] = int(text)
+        else:
+            changes[setting.name] = text
+    return changes

@@ -1,0 +1,273 @@
+"""The pages of one project: results, items, claims, and who is blocked."""
+
+from typing import Any, cast, get_args
+from urllib.parse import urlencode
+
+from aiohttp import web
+
+from tracker import operations
+from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.context import AdminContext
+from tracker.admin.pages.forms import clean, page_number, read_form
+from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.work import project_frame, project_name, unknown_project
+from tracker.errors import ClientError
+from tracker.store.stats.months import MONTHS_KEPT, month_start
+from tracker.store.work.finished import finished_claim
+from tracker.store.work.leaderboard import Board
+from tracker.store.work.records import QUEUES, ItemStatus, NewItem, Place, Queue, UnknownProject
+
+PAGE = 50
+_LOGGED = 20
+_MAX_CURSOR = 400
+_MAX_LIST = 2**30
+"""The limit of a form's size is lower: TRACKER_ADMIN__MAX_UPLOAD_BYTES."""
+_MAX_HOURS = 10**6
+
+
+class ProjectPages:
+    """Handlers."""
+
+    def __init__(self, context: AdminContext) -> None:
+        self._store = context.store
+        self._work = context.store.work
+        self._clock = context.clock
+
+    def routes(self) -> list[web.AbstractRouteDef]:
+        return [
+            web.get("/work/{project}", self.results),
+            web.get("/work/{project}/items", self.items),
+            web.post("/work/{project}/items", self.add),
+            web.post("/work/{project}/items/remove", self.remove),
+            web.post("/work/{project}/items/purge", self.purge),
+            web.get("/work/{project}/claims", self.claims),
+            web.post("/work/{project}/claims/release", self.release),
+            web.get("/work/{project}/blocked", self.blocked),
+            web.post("/work/{project}/blocked", self.block),
+            web.post("/work/{project}/unblock", self.unblock),
+        ]
+
+    async def results(self, request: web.Request) -> web.Response:
+        """The query has ``by``, ``period`` and ``page``."""
+        frame = await project_frame(self._work, request, "")
+        name, here = project_name(request), frame["here"]
+        months = [month_start(self._clock(), -ago).strftime("%Y-%m") for ago in range(MONTHS_KEPT)]
+        period = request.query.get("period", "")
+        period = period if period in months else "all"
+        by = request.query.get("by", "")
+        board: Board = cast("Board", by) if by in get_args(Board) else "count"
+        number = page_number(request.query.get("page", ""))
+        first = (number - 1) * PAGE
+        month = None if period == "all" else period
+        ranks, total = await self._work.leaderboard.table(name, board, month, PAGE, first)
+        query = {"by": board, "period": period}
+        variables = {
+            **frame,
+            "ranks": ranks,
+            "board": board,
+            "boards": [
+                (each, f"{here}?{urlencode({**query, 'by': each})}", each == board)
+                for each in get_args(Board)
+            ],
+            "period": period,
+            "months": months,
+            "first": first + 1,
+            "total": total,
+            "previous_url": f"{here}?{urlencode({**query, 'page': number - 1})}" if number > 1 else "",
+            "next_url": f"{here}?{urlencode({**query, 'page': number + 1})}" if first + PAGE < total else "",
+            "log": [finished_claim(entry) for entry in await self._work.log.newest(name, _LOGGED)],
+            "domain_bytes": await self._work.statistics.domain_bytes(name),
+            "now": self._clock(),
+            "sees_addresses": _is_full(request),
+            "error": "",
+        }
+        return render(request, "work_results.html", variables)
+
+    async def items(self, request: web.Request) -> web.Response:
+        """The query has ``list``, ``claimant``, ``cursor`` and ``item``, to find one."""
+        return await self._items_page(request)
+
+    async def _items_page(self, request: web.Request, error: str = "", text: str = "") -> web.Response:
+        frame = await project_frame(self._work, request, "/items")
+        name = project_name(request)
+        place = _place(request.query.get("list", ""))
+        claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
+        try:
+            page = await self._work.items.page(
+                name, place, claimant=claimant, cursor=cursor[:_MAX_CURSOR], count=PAGE
+            )
+        except ClientError:  # no such cursor or claimant
+            page, claimant, cursor = await self._work.items.page(name, place, count=PAGE), "", ""
+        query = {"list": place, **({"claimant": claimant} if claimant else {})}
+        variables = {
+            **frame,
+            "place": place,
+            "places": _places(frame["here"], frame["numbers"], place if not claimant else ""),
+            "claimant": claimant,
+            "entries": page.entries,
+            "is_done": place == "done" and not claimant,
+            "first_url": f"{frame['here']}/items?{urlencode(query)}" if cursor else "",
+            "next_url": _next(f"{frame['here']}/items", query, page.cursor),
+            "wanted": clean(request.query.get("item", ""), 300),
+            "found": await self._find(name, request.query.get("item", "")),
+            "queues": QUEUES,
+            "error": error,
+            "text": text,
+            "now": self._clock(),
+        }
+        return render(request, "work_items.html", variables, status=422 if error else 200)
+
+    async def _find(self, project: str, item: str) -> ItemStatus | None:
+        item = clean(item, 300)
+        return await self._work.items.status(project, item) if item else None
+
+    async def add(self, request: web.Request) -> web.Response:
+        name, form = project_name(request), await read_form(request)
+        text = form.text("items", _MAX_LIST)
+        queue = form.text("queue")
+        claimant = form.text("claimant")
+        try:
+            new = [
+                NewItem(item, cast("Queue", queue), (claimant,) if claimant else ())
+                for item in operations.items_of(text)
+            ]
+            await operations.add_items(self._store, name, new, again=form.ticked("again"))
+        except UnknownProject as error:
+            raise unknown_project() from error
+        except ClientError as error:
+            return await self._items_page(request, str(error), text)
+        return done(request, f"/work/{name}/items", "added", list=queue)
+
+    async def remove(self, request: web.Request) -> web.Response:
+        name, form = project_name(request), await read_form(request)
+        try:
+            await self._work.items.purge(name, [form.text("item")])
+        except UnknownProject as error:
+            raise unknown_project() from error
+        return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
+
+    async def purge(self, request: web.Request) -> web.Response:
+        name, place = project_name(request), _place((await read_form(request)).text("list"))
+        try:
+            await operations.purge_items(self._store, name, place)
+        except UnknownProject as error:
+            raise unknown_project() from error
+        return done(request, f"/work/{name}/items", "removed", list=place)
+
+    async def claims(self, request: web.Request) -> web.Response:
+        """The query has ``claimant``, ``item`` and ``cursor``."""
+        return await self._claims_page(request)
+
+    async def _claims_page(self, request: web.Request, error: str = "") -> web.Response:
+        frame = await project_frame(self._work, request, "/claims")
+        name, here = project_name(request), f"{frame['here']}/claims"
+        claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
+        cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
+        try:
+            page = await self._work.claims.page(
+                name, cursor=cursor, count=PAGE, claimant=claimant or None, item=item or None
+            )
+        except ClientError:  # no such cursor
+            page, cursor = await self._work.claims.page(name, count=PAGE), ""
+        query = {key: value for key, value in (("claimant", claimant), ("item", item)) if value}
+        variables = {
+            **frame,
+            "claims": page.entries,
+            "claimant": claimant,
+            "item": item,
+            "first_url": f"{here}?{urlencode(query)}" if cursor else "",
+            "next_url": _next(here, query, page.cursor),
+            "error": error,
+            "now": self._clock(),
+            "sees_addresses": _is_full(request),
+        }
+        return render(request, "work_claims.html", variables, status=422 if error else 200)
+
+    async def release(self, request: web.Request) -> web.Response:
+        """Of one claim, or of all that match."""
+        name, form = project_name(request), await read_form(request)
+        hours = form.text("hours")
+        try:
+            await self._work.projects.get(name)
+            await self._work.claims.release_all(
+                name,
+                claimant=form.text("claimant") or None,
+                item=form.text("item") or None,
+                prefix=form.text("prefix"),
+                older_than=_hours(hours) * 3600 if hours else None,
+            )
+        except UnknownProject as error:
+            raise unknown_project() from error
+        except ClientError as error:
+            return await self._claims_page(request, str(error))
+        return done(request, f"/work/{name}/claims", "released")
+
+    async def blocked(self, request: web.Request) -> web.Response:
+        return await self._blocked_page(request)
+
+    async def _blocked_page(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
+        frame = await project_frame(self._work, request, "/blocked")
+        name, is_full = project_name(request), _is_full(request)
+        blocked = await self._work.blocks.all(name)
+        shown = blocked if is_full else [each for each in blocked if not operations.is_address(each)]
+        variables = {
+            **frame,
+            "blocked": shown,
+            "hidden": len(blocked) - len(shown),
+            "log": await self._work.blocks.log(name, PAGE) if is_full else [],
+            "error": error,
+            "who": who,
+            "now": self._clock(),
+        }
+        return render(request, "work_blocked.html", variables, status=422 if error else 200)
+
+    async def block(self, request: web.Request) -> web.Response:
+        return await self._change_block(request, "added")
+
+    async def unblock(self, request: web.Request) -> web.Response:
+        return await self._change_block(request, "removed")
+
+    async def _change_block(self, request: web.Request, notice: str) -> web.Response:
+        name, who = project_name(request), (await read_form(request)).text("who")
+        change = self._work.blocks.block if notice == "added" else self._work.blocks.unblock
+        try:
+            await change(who, name)
+        except UnknownProject as error:
+            raise unknown_project() from error
+        except ClientError as error:
+            return await self._blocked_page(request, str(error), who)
+        return done(request, f"/work/{name}/blocked", notice)
+
+
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    return ProjectPages(context).routes()
+
+
+def _is_full(request: web.Request) -> bool:
+    return request[IDENTITY].scope == "full"
+
+
+def _place(text: str) -> Place:
+    return cast("Place", text) if text in get_args(Place) else "todo"
+
+
+def _places(here: str, numbers: Any, chosen: str) -> list[tuple[str, str, bool]]:
+    return [
+        (f"{here}/items?list={place}", f"{place} ({getattr(numbers, place):,})", place == chosen)
+        for place in get_args(Place)
+    ]
+
+
+def _next(path: str, query: dict[str, str], cursor: str) -> str:
+    return f"{path}?{urlencode({**query, 'cursor': cursor})}" if cursor else ""
+
+
+def _hours(text: str) -> float:
+    """Raises ClientError."""
+    try:
+        hours = float(text)
+    except ValueError:
+        hours = -1
+    if not 0 <= hours <= _MAX_HOURS:
+        raise ClientError("the age must be a number of hours")
+    return hours

@@ -1,0 +1,194 @@
+"""``tracker work add``, ``list``, ``show``, ``remove`` and ``purge``."""
+
+import sys
+import time
+from pathlib import Path
+from typing import Annotated, cast
+
+import typer
+
+from tracker import operations
+from tracker.cli.commands import AsJson, Config, Yes, with_store
+from tracker.cli.commands.paging import EVERYTHING, PAGE
+from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, check_choice, commands
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe, say
+from tracker.errors import ClientError
+from tracker.store.store import Store
+from tracker.store.work.records import QUEUES, Claim, NewItem, Place
+from tracker.store.work.records import Queue as QueueName
+
+
+@commands.command("add")
+def add_items(
+    project: Project,
+    file: Annotated[
+        Path | None,
+        typer.Argument(metavar="[FILE]", help="Text file with an item a line; `-` or none: standard input."),
+    ] = None,
+    queue: Queue = "todo",
+    claimants: Annotated[
+        list[str] | None,
+        typer.Option("--for", metavar="CLAIMANT", help="Only this claimant may have the items; repeatable."),
+    ] = None,
+    copies: Annotated[int, typer.Option(min=1, max=1000, help="How many claimants get each item.")] = 1,
+    again: Annotated[bool, typer.Option("--again", help="Also add items that are done.")] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Add items. Those that are wanted, claimed or done already are skipped."""
+    check_choice("--queue", queue, QUEUES)
+    names = operations.items_of(_text(file))
+    new = [NewItem(name, cast("QueueName", queue), tuple(claimants or ()), copies) for name in names]
+
+    async def work(store: Store) -> None:
+        done = await operations.add_items(store, project, new, again=again)
+        if as_json:
+            describe({"processed": done.processed, "added": done.added}, as_json=True)
+        else:
+            say(f"processed {done.processed}, added {done.added}")
+
+    with_store(config, work)
+
+
+def _text(file: Path | None) -> str:
+    data = sys.stdin.buffer.read() if file is None or str(file) == "-" else file.read_bytes()
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        raise ClientError("the items are not UTF-8 text") from error
+
+
+@commands.command("list")
+def list_items(
+    project: Project,
+    status: Annotated[str, typer.Option(help="One of todo, out, done.")] = "todo",
+    queue: Queue = "todo",
+    claimant: Annotated[
+        str | None, typer.Option("--for", metavar="CLAIMANT", help="Items that this claimant is asked for.")
+    ] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of lines.", show_default="all")
+    ] = EVERYTHING,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List items of a queue in its order, claims by the end of their lease, or finished items, oldest first."""
+    check_choice("--status", status, ("todo", "out", "done"))
+    check_choice("--queue", queue, QUEUES)
+    columns = {
+        "todo": [Column("item"), Column("place", 12, right=True)],
+        "out": [*_CLAIM_COLUMNS, Column("address", 39)],
+        "done": [Column("item"), Column("done", MOMENT)],
+    }
+    listing = Listing(columns[status], as_json=as_json)
+    place = cast("Place", queue if status == "todo" else "done")
+
+    async def work(store: Store) -> None:
+        await store.work.projects.get(project)
+        left, cursor = limit, ""
+        while left:
+            count = min(PAGE, left)
+            if status == "out":
+                page = await store.work.claims.page(project, cursor=cursor, count=count)
+                listing.page(_claim_row(claim) for claim in page.entries)
+            else:
+                page = await store.work.items.page(
+                    project, place, claimant=claimant or "", cursor=cursor, count=count
+                )
+                listing.page(_item_row(item, score, status) for item, score in page.entries)
+            left -= len(page.entries)
+            cursor = page.cursor
+            if not cursor:
+                return
+
+    with_store(config, work)
+
+
+_CLAIM_COLUMNS = [
+    Column("item"),
+    Column("claimant", 30),
+    Column("state", 8),
+    Column("claimed", MOMENT),
+    Column("lease_ends", MOMENT),
+]
+
+
+def _claim_row(claim: Claim) -> Row:
+    return {
+        "item": claim.item,
+        "claimant": claim.claimant,
+        "state": claim.state,
+        "claimed": Moment(claim.claimed_at),
+        "lease_ends": Moment(claim.lease_ends),
+        "address": claim.address,
+        "queue": claim.queue,
+        "version": claim.version,
+    }
+
+
+def _item_row(item: str, score: float, status: str) -> Row:
+    return {"item": item, "place": score} if status == "todo" else {"item": item, "done": Moment(score)}
+
+
+@commands.command("show")
+def show_item(
+    project: Project,
+    item: Annotated[str, typer.Argument(metavar="ITEM")],
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Show where an item is, and who has it."""
+
+    async def work(store: Store) -> None:
+        await store.work.projects.get(project)
+        found = await store.work.items.status(project, item)
+        if found.status is None:
+            raise ClientError("unknown item")
+        row: Row = {
+            "item": found.name,
+            "status": found.status,
+            "copies": found.copies,
+            "claimants": " ".join(found.claimants),
+        }
+        describe(row, as_json=as_json)
+
+    with_store(config, work)
+
+
+@commands.command("remove")
+def remove_items(project: Project, items: Items, config: Config = None) -> None:
+    """Remove items from their queues, or forget that they are done. Claims stay."""
+
+    async def work(store: Store) -> None:
+        say(f"removed {await store.work.items.purge(project, items)}")
+
+    with_store(config, work)
+
+
+@commands.command("purge")
+def purge_items(
+    project: Project,
+    status: Annotated[str, typer.Option(help="One of todo, done.")] = "done",
+    queue: Queue = "todo",
+    older_than: OlderThan = None,
+    yes: Yes = False,
+    config: Config = None,
+) -> None:
+    """Remove all items of a queue, or forget finished items. Claims stay."""
+    check_choice("--status", status, ("todo", "done"))
+    check_choice("--queue", queue, QUEUES)
+    if older_than is not None and status != "done":
+        raise typer.BadParameter("--older-than needs --status done")
+    if not yes:
+        which = "finished items" if status == "done" else f"items of the queue {queue}"
+        which += "" if older_than is None else f" of more than {older_than:g} hours ago"
+        typer.confirm(f"Remove the {which} of {project}?", abort=True)
+    before = None if older_than is None else time.time() - older_than * 3600
+
+    place = cast("Place", queue if status == "todo" else "done")
+
+    async def work(store: Store) -> None:
+        removed = await operations.purge_items(store, project, place, before=before)
+        say(f"removed {removed}")
+
+    with_store(config, work)
