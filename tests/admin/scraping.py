@@ -34,6 +34,7 @@ from tracker.settings.background import GeoIPSettings
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings
 from tracker.store.jobs.records import SWEEP
 from tracker.store.store import Store
+from tracker.store.work.records import Claim, NewItem, Project
 from tracker.system.event_loop import running
 
 SECONDS = 30.0
@@ -143,6 +144,12 @@ async def _used(running: Running) -> None:
     await running.announce(4, port="nonsense")
     await running.ask("/scrape", info_hash="%01" * 20)
     await running.store.jobs.enqueue(SWEEP)
+    work = running.store.work
+    await work.projects.create(Project("proj"))
+    await work.items.add("proj", [NewItem("a"), NewItem("b")])
+    claim = await work.claims.claim("proj", "alice")
+    assert isinstance(claim, Claim)
+    await work.claims.done("proj", "alice", claim.item, reported={"data": 5})
 
 
 async def scrapes(directory: Path) -> Scrapes:

@@ -68,6 +68,13 @@ def test_events_are_counted(scrapes: Scrapes) -> None:
     assert value(samples, "tracker_store_up") == 1
     assert value(samples, "tracker_ready") == 1
     assert value(samples, "tracker_geoip_usable") == 1
+    assert value(samples, "tracker_work_items", project="proj", state="todo") == 1
+    assert value(samples, "tracker_work_items", project="proj", state="done") == 1
+    assert value(samples, "tracker_work_claims_total", project="proj", outcome="claimed") == 1
+    assert value(samples, "tracker_work_reported_bytes_total", project="proj") == 5
+    assert value(samples, "tracker_work_unverified_done_total", project="proj") == 1
+    assert value(samples, "tracker_work_verified_seconds_total", project="proj") == 0
+    assert value(samples, "tracker_work_claim_seconds_bucket", le="60.0") == 1
     assert value(samples, "tracker_store_round_trips_total", outcome="answered") > 10
 
 

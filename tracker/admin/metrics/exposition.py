@@ -1,7 +1,7 @@
 """Converts telemetry into the metric families of prometheus-client."""
 
 import platform
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 
@@ -41,7 +41,12 @@ class Scrape(Collector):
         yield from PROCESS.collect()
         values = {**_counted(self.snapshot), **_gauges(self.snapshot), **self.about, **self.store.values}
         values["tracker_store_up", ()] = int(self.store.up)
-        yield from _families(values, self.snapshot)
+        histograms = {
+            HISTOGRAMS[name]: (BOUNDS[name], found)
+            for name, found in self.snapshot.histograms.items()
+            if name in HISTOGRAMS
+        }
+        yield from _families(values, {**histograms, **self.store.histograms})
 
 
 def about(context: AdminContext, started: float) -> dict[Source, float]:
@@ -123,17 +128,17 @@ def _gauges(snapshot: Snapshot) -> dict[Source, float]:
     return values
 
 
-def _families(values: dict[Source, float], snapshot: Snapshot) -> Iterator[Metric]:
+def _families(
+    values: dict[Source, float], histograms: Mapping[str, tuple[Sequence[float], Histogram]]
+) -> Iterator[Metric]:
     """In the order of the table, without metrics that have no value."""
     samples: dict[str, list[tuple[Sequence[str], float]]] = {}
     for (name, labels), value in values.items():
         samples.setdefault(name, []).append((labels, value))
-    histograms = {metric: name for name, metric in HISTOGRAMS.items()}
     for metric in METRICS:
         if metric.kind == "histogram":
-            name = histograms[metric.name]
-            if name in snapshot.histograms:
-                yield _histogram(metric.name, metric.help, BOUNDS[name], snapshot.histograms[name])
+            if metric.name in histograms:
+                yield _histogram(metric.name, metric.help, *histograms[metric.name])
             continue
         if metric.name in samples:
             yield _family(metric.name, metric.kind, metric.help, metric.labels, samples[metric.name])

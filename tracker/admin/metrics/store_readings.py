@@ -1,18 +1,24 @@
 """Metrics read from the store at each scrape, with a deadline; partial if the store fails meanwhile."""
 
 import asyncio
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
 from tracker.admin.metrics.table import EVENTS, Source
 from tracker.errors import StoreUnavailable
+from tracker.runtime.telemetry import Histogram
 from tracker.store.client.server_info import bytes_in, read_info
 from tracker.store.store import Store
+from tracker.store.work.statistics import CLAIM_SECONDS
 
 MAX_QUEUES = 50
 """A queue is a label, and the number of labels is bounded; further queues are left out."""
+MAX_PROJECTS = 50
+"""The same of the projects of work distribution."""
+_WORK_STATES = ("todo", "secondary", "redo", "asked", "out", "done")
+_CLAIM_OUTCOMES = ("claimed", "done", "lapsed", "released")
 READ_SECONDS = 2.0
 """The default scrape timeout of Prometheus is 10 s."""
 
@@ -23,6 +29,8 @@ class StoreReadings:
 
     up: bool = True
     values: dict[Source, float] = field(default_factory=dict)
+    histograms: dict[str, tuple[Sequence[float], Histogram]] = field(default_factory=dict)
+    """Bounds and counts, by metric."""
 
     def put(self, metric: str, value: float, *labels: str) -> None:
         self.values[metric, labels] = value
@@ -33,7 +41,7 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
     readings = StoreReadings()
     try:
         async with asyncio.timeout(seconds):
-            for part in (_totals, _sizes, _scores, _jobs, _memory):
+            for part in (_totals, _sizes, _scores, _jobs, _work, _memory):
                 await _read(part, store, readings)
     except (StoreUnavailable, TimeoutError):
         readings.up = False
@@ -78,6 +86,23 @@ async def _jobs(store: Store, readings: StoreReadings) -> None:
     for queue in (await store.jobs.queues())[:MAX_QUEUES]:
         for status, size in (await store.jobs.sizes(queue)).items():
             readings.put("tracker_jobs", size, queue, status)
+
+
+async def _work(store: Store, readings: StoreReadings) -> None:
+    names = [project.name for project in await store.work.projects.all()][:MAX_PROJECTS]
+    took = Histogram([0] * (len(CLAIM_SECONDS) + 1))
+    for name, found in zip(names, await store.work.statistics.read(names), strict=True):
+        for state in _WORK_STATES:
+            readings.put("tracker_work_items", getattr(found, state), name, state)
+        for outcome in _CLAIM_OUTCOMES:
+            readings.put("tracker_work_claims_total", found.totals.get(outcome, 0), name, outcome)
+        readings.put("tracker_work_reported_bytes_total", found.totals.get("bytes", 0), name)
+        readings.put("tracker_work_verified_seconds_total", found.totals.get("seconds", 0), name)
+        readings.put("tracker_work_unverified_done_total", found.totals.get("unverified", 0), name)
+        took.counts = [a + b for a, b in zip(took.counts, found.durations, strict=True)]
+        took.sum += found.duration_sum
+    if names:
+        readings.histograms["tracker_work_claim_seconds"] = CLAIM_SECONDS, took
 
 
 async def _memory(store: Store, readings: StoreReadings) -> None:

@@ -174,6 +174,38 @@ _STORE = (
         "tracker_figures_waiting", "gauge", "Samples waiting to be sent to StatHat or StatsD", (), "store"
     ),
     Metric(
+        "tracker_work_items",
+        "gauge",
+        "Items of work distribution, by queue; out: claims; done: finished items that are kept",
+        ("project", "state"),
+        "store",
+    ),
+    Metric(
+        "tracker_work_claims_total",
+        "counter",
+        "Claims given out, and how they ended",
+        ("project", "outcome"),
+        "store",
+    ),
+    Metric(
+        "tracker_work_reported_bytes_total", "counter", "Bytes reported by claimants", ("project",), "store"
+    ),
+    Metric(
+        "tracker_work_verified_seconds_total",
+        "counter",
+        "Verified seed time of claims",
+        ("project",),
+        "store",
+    ),
+    Metric(
+        "tracker_work_unverified_done_total",
+        "counter",
+        "Finished claims that only the claimant vouches for",
+        ("project",),
+        "store",
+    ),
+    Metric("tracker_work_claim_seconds", "histogram", "Time from claim to done", (), "store"),
+    Metric(
         "tracker_store_events_total",
         "counter",
         "Events on all trackers of the store, since its creation",
