@@ -38,7 +38,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.torrents": STORE_BASE,
     "store.users": STORE_BASE,
     "store.swarms": (*STORE_BASE, "store.torrents"),
-    "store.work": (*STORE_BASE, "store.stats", "store.torrents"),
+    "store.work": (*STORE_BASE, "store.stats", "store.swarms", "store.torrents"),
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
     # Decisions on announces and scrapes.

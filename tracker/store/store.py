@@ -36,6 +36,7 @@ from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.statistics import Statistics
+from tracker.store.work.verification import Verification
 from tracker.store.work.work import Work
 
 
@@ -109,7 +110,7 @@ class Store:
         self.client_software = ClientSoftware(connection, scripts, keys)
         counters = self.counters
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
-        self.work = _work(connection, scripts, keys, clock)
+        self.work = _work(connection, scripts, keys, self.rules, clock)
         self.maintenance = Maintenance(
             connection,
             scripts,
@@ -131,15 +132,19 @@ class Store:
         self.unique_users.use_secret(secret)
 
 
-def _work(connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float]) -> Work:
+def _work(
+    connection: Connection, scripts: Scripts, keys: Keys, rules: LiveRules, clock: Callable[[], float]
+) -> Work:
     projects = Projects(connection, scripts, keys, clock)
+    claims = Claims(connection, scripts, keys, clock)
     return Work(
         projects,
         Items(connection, scripts, keys, projects),
-        Claims(connection, scripts, keys, clock),
+        claims,
         Blocks(connection, scripts, keys, clock),
         Log(connection, scripts, keys, projects),
         Leaderboard(connection, keys, clock),
         Policy(connection, scripts, keys, clock),
         Statistics(connection, keys),
+        Verification(connection, scripts, keys, claims, rules, clock),
     )

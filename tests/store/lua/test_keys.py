@@ -108,6 +108,7 @@ BEYOND: dict[str, str] = {
     "work_release": "w:* w:blocked",
     "work_save": "w w:*",
     "work_trim": "w:*",
+    "work_verify": "gap heartbeat t:* u:*:t:* w:*",
 }
 """Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 

@@ -149,6 +149,7 @@ class Scripts:
     work_purge: Script
     work_trim: Script
     work_delete: Script
+    work_verify: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

@@ -196,21 +196,7 @@ class Claims:
             *_sender(address),
             item,
             token,
-            "",
-            "",
         ]
-        return _end_of(await self._scripts.work_extend(argv))
-
-    async def check(
-        self, project: str, claimant: str, item: str, *, lease_ends: float | None = None, state: str = ""
-    ) -> float | None:
-        """The tracker has looked at a claim: sets the end of its lease (epoch s; None: unchanged) and its state.
-        Returns the end; None if the claim was lost.
-
-        Raises UnknownProject.
-        """
-        ends = "" if lease_ends is None else str(int(lease_ends * 1000))
-        argv: list[Argument] = [project, self._now(), check_claimant(claimant), "", "", item, "", ends, state]
         return _end_of(await self._scripts.work_extend(argv))
 
     async def lapse(self, project: str, max_claims: int = 500) -> int:
@@ -230,11 +216,6 @@ class Claims:
         """The claimant's claims, the oldest first."""
         items = await self._connection.command("ZRANGE", self._keys.work_claims_by(project, claimant), 0, -1)
         return await self._read(project, [item + b" " + claimant.encode() for item in items])
-
-    async def due(self, project: str, count: int = 200) -> list[Claim]:
-        """Claims of a project that verifies, by their last check, the oldest first."""
-        names = await self._connection.command("ZRANGE", self._keys.work_checks(project), 0, count - 1)
-        return await self._read(project, names)
 
     async def budget(self, project: str, claimant: str) -> int | None:
         """How many claims at once the claimant may have; None before the first finished or lapsed claim."""

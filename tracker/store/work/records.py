@@ -183,6 +183,8 @@ class DoneResult:
     """
 
     outcome: DoneOutcome
+    missing_seconds: int = 0
+    """``unverified``: seed time that is missing."""
 
     @property
     def counted(self) -> bool:

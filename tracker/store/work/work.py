@@ -10,6 +10,7 @@ from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
 from tracker.store.work.statistics import Statistics
+from tracker.store.work.verification import Verification
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,3 +25,4 @@ class Work:
     leaderboard: Leaderboard
     policy: Policy
     statistics: Statistics
+    verification: Verification

@@ -102,9 +102,10 @@ local function credit_user(t, r, p, a)
   add_bounded(user, 'announces', 1)
   if fall ~= down + first then note_unreported(user, a, fall - down - first) end
   if up + down + first > 0 then
-    local multipliers = call('HMGET', t.key, 'multi_up', 'multi_dn')
+    local multipliers = call('HMGET', t.key, 'multi_up', 'multi_dn', 'user_downloaded')
     if first > 0 then credit(user, 'downloaded', first, multipliers[2], MAX_EXACT) end
     if up + down > 0 then credit_transfer(user, a, up, down, multipliers, p.elapsed) end
+    if multipliers[3] and down + first > 0 then add_bounded(t.key, 'user_downloaded', decimal(down + first)) end
   end
   if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(moment, 0, 1) end
   if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end

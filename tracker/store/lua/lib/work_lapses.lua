@@ -1,7 +1,7 @@
 -- work_lapses.lua: ends claims whose lease ended. After work_outage.lua, work_types.lua, work_claim_end.lua,
 -- work_give_back.lua, work_counts.lua and work_trust.lua.
 
--- The record of a verified project's claim is kept: what was seeded may be verified late.
+-- The record of a verified project's claim is kept, and looked at as before: what was seeded may be verified late.
 local function lapse(fields, name)
   local item, claimant = string.match(name, '^(.*) (%S+)$')
   local claim, record = read_claim(name)
@@ -10,7 +10,10 @@ local function lapse(fields, name)
   give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
   call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
   call('ZADD', W .. ':lapsed', now_ms, name)
-  if fields.verify ~= 'none' then call('HSET', W .. ':lapsed:claims', name, record) end
+  if fields.verify ~= 'none' then
+    call('HSET', W .. ':lapsed:claims', name, record)
+    call('ZADD', W .. ':checks', now_ms, name)
+  end
   count_work('lapsed', '1')
 end
 

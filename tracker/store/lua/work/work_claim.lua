@@ -106,10 +106,12 @@ if not item then return { 'empty' } end
 local name = item .. ' ' .. claimant
 local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
-local account = { false, false }
+local account, others = {}, false
 if fields.kind == 'seeding' then
-  local tid = call('HGET', P .. 't:' .. item, 'tid') or ''
-  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded')
+  local torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded')
+  local tid = torrent[1] or ''
+  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded', 'downloaded')
+  others = torrent[1] and (torrent[2] or '0')
 end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type.
 call('GET', P .. 'lease')
@@ -126,12 +128,14 @@ local token = take_lease(W .. ':out', name, ends)
 local record = cjson.encode({
   item = item, by = claimant, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
-  uploaded = account[2] or nil, checked = '0',
+  uploaded = account[2] or nil, downloaded = account[3] or nil, others = others or nil,
+  outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
 })
 call('HSET', W .. ':claims', name, record)
 call('ZADD', held_by, now_ms, item)
 call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
 if fields.kind == 'seeding' then call('ZREM', W .. ':lapsed', name) end
+if others then call('HSETNX', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
 if fields.verify ~= 'none' then
   call('ZADD', W .. ':checks', now_ms, name)
   call('HDEL', W .. ':lapsed:claims', name)

@@ -77,10 +77,12 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:claims",
         "HASH",
         "`<item> <c>` -> JSON: item, by, ip, at (epoch ms), queue, place, asked, shared (1: has more copies), version, "
-        "state (claimed, seen or seeding), seed_time (s) and uploaded (bytes) of the account when it was claimed, "
-        "checked (epoch ms)",
+        "state (claimed, seen or seeding); seed_time (s), uploaded and downloaded (bytes) of the account when it was "
+        "claimed, others: `user_downloaded` of the torrent then, outage: `outage_ms` then; checked (epoch ms); of the "
+        "last check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when the "
+        "progress last changed, and the last sign of life (epoch ms, less `outage_ms`)",
         "until the claim ends",
-        f"work_extend.lua, {_CLAIMS}",
+        f"work_verify.lua, {_CLAIMS}",
     ),
     KeySpec(
         "t:w:<p>:by:<c>",
@@ -92,9 +94,10 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:checks",
         "ZSET",
-        "`<item> <c>` of each claim that is to be verified, by its last check (epoch ms)",
-        "until the claim ends",
-        f"work_extend.lua, {_CLAIMS}",
+        "`<item> <c>` of each claim that is to be verified, also of those in `t:w:<p>:lapsed:claims`, by its last "
+        "check (epoch ms)",
+        "until the claim ends, or is no longer kept",
+        f"work_verify.lua, work_lapse.lua, {_CLAIMS}",
     ),
     KeySpec(
         "t:w:<p>:trust",
@@ -115,7 +118,7 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "`<item> <c>` -> the record of the lapsed claim, in a project that verifies: it may be verified late",
         "with the entry in `t:w:<p>:lapsed`, until counted",
-        "work_lapse.lua, work_claim.lua, work_done.lua; work_trim.lua deletes",
+        "work_lapse.lua, work_verify.lua, work_claim.lua, work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:done",

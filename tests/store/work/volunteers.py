@@ -1,0 +1,60 @@
+"""Volunteers under test: users 7 and 8 announce to a project that verifies, while its job runs every minute."""
+
+from typing import Any
+
+from tests.store.harness import ALICE, BOB, Store, info_hash, update
+from tests.store.work.harness import add, project
+from tracker.store.swarms.codec import Admitted
+from tracker.store.work.records import Project
+from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
+
+ITEM = info_hash(1).hex()
+INTERVAL = 1800
+"""Announce interval (s): a quarter of the gap that the rules of the store `private` allow."""
+PASSKEYS = {"7": ALICE, "8": BOB, "": ""}
+
+
+async def seeding_project(store: Store, **fields: Any) -> Project:
+    """A project with an item: torrent 1, which has a leecher that belongs to nobody here."""
+    await store.pass_time(0)
+    await store.torrents.add(info_hash(1))
+    values: dict[str, Any] = {"kind": "seeding", "verify": "announce", "keep_done_days": 30, "seed_hours": 2}
+    made = await project(store, **(values | fields))
+    await add(store, ITEM)
+    return made
+
+
+async def announce(
+    store: Store, user: str = "7", peer: int = 1, event: str = "u", **changes: Any
+) -> Admitted:
+    """An announce of a user's peer, which is a seeder unless ``changes`` say something else."""
+    return await store.announce(update(peer, event, passkey=PASSKEYS[user], **{"bytes_left": 0, **changes}))
+
+
+async def verify(store: Store) -> None:
+    """The job runs once, and so does the one that ends leases."""
+    await WorkVerification(store.work.projects, store.work.verification, store.clock).handle()
+    await store.work.claims.lapse("proj")
+
+
+async def wait(store: Store, seconds: float) -> None:
+    """Time passes, and the jobs run every minute."""
+    for _ in range(int(seconds // EVERY_SECONDS)):
+        await store.pass_time(EVERY_SECONDS)
+        await verify(store)
+
+
+async def seed(store: Store, intervals: int, user: str = "7", peer: int = 1, **changes: Any) -> None:
+    """The peer is there for so many intervals, and announces after each."""
+    for _ in range(intervals):
+        await wait(store, INTERVAL)
+        await announce(store, user, peer, **changes)
+    await wait(store, EVERY_SECONDS)
+
+
+async def state(store: Store, user: str = "7") -> str:
+    """The state of the user's claim; ``done`` or ``gone`` without one."""
+    claim = await store.work.claims.get("proj", user, ITEM)
+    if claim is not None:
+        return claim.state
+    return "done" if await store.redis.zscore(store.keys.work_done("proj"), ITEM) else "gone"

@@ -1,0 +1,94 @@
+"""Verification of claims: what a claimant has seeded, by the accounts of users."""
+
+from collections.abc import Callable
+from dataclasses import dataclass
+
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import LiveRules
+from tracker.store.work.claims import Claims
+from tracker.store.work.records import DoneResult, UnknownProject
+
+MAX_BATCH = 200
+"""Claims in one script call."""
+_LEASE_OF_MAX_GAP = 3 / 4
+"""A lease lasts three announce intervals after the last sign of life; the rules hold four of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Checked:
+    """What a claim has come to."""
+
+    item: str
+    claimant: str
+    verified: bool
+    seconds: int
+    """Seed time since the claim."""
+    missing_seconds: int
+    uploaded: int
+    """Bytes since the claim, as reported."""
+
+
+class Verification:
+    """``clock`` returns epoch seconds. Every coroutine raises UnknownProject."""
+
+    def __init__(
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        claims: Claims,
+        rules: LiveRules,
+        clock: Callable[[], float],
+    ) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+        self._claims = claims
+        self._rules = rules
+        self._clock = clock
+
+    async def count(self, project: str) -> int:
+        """The number of claims that are looked at: those out, and those that lapsed and may be verified late."""
+        return int(await self._connection.command("ZCARD", self._keys.work_checks(project)))
+
+    async def check(self, project: str, before: float, count: int = MAX_BATCH) -> list[Checked]:
+        """Looks at claims that were last checked before then (epoch s), the longest unchecked first: notes their
+        state and extends or shortens their leases."""
+        return await self._verify(project, before, count, "")
+
+    async def complete(self, project: str, checked: Checked) -> DoneResult:
+        """Counts a verified claim as done, once."""
+        return await self._claims.complete(
+            project, checked.claimant, checked.item, seconds=checked.seconds, uploaded=checked.uploaded
+        )
+
+    async def ask(self, project: str, claimant: str, item: str) -> DoneResult:
+        """A claimant says that an item is done: counts it if it is verified by now. Otherwise the result is what
+        Claims.done answers, with the seconds missing if it is ``unverified``."""
+        result = await self._claims.done(project, claimant, item)
+        if result.outcome != "unverified":
+            return result
+        found = await self._verify(project, 0.0, 1, f"{item} {claimant}")
+        if not found:
+            return DoneResult("stranger")  # it ended meanwhile
+        if found[0].verified:
+            return await self.complete(project, found[0])
+        return DoneResult("unverified", found[0].missing_seconds)
+
+    async def _verify(self, project: str, before: float, count: int, alone: str) -> list[Checked]:
+        rules = self._rules.current
+        argv: list[Argument] = [project, int(self._clock() * 1000), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
+        argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
+        rows = await self._scripts.work_verify(argv)
+        if rows is None:
+            raise UnknownProject
+        return [_checked(row) for row in rows]
+
+
+def _checked(row: list[bytes]) -> Checked:
+    name, verified, seconds, missing, uploaded = (value.decode() for value in row)
+    item, _, claimant = name.rpartition(" ")
+    return Checked(item, claimant, verified == "1", int(seconds), int(missing), int(uploaded))
