@@ -21,6 +21,7 @@ from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.readiness import NO_WEB_PROCESS, Readiness
 from tracker.app.web import open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
+from tracker.app.work import open_work
 from tracker.errors import StartupError, StoreUnavailable
 from tracker.runtime.context import RuntimeContext, open_context
 from tracker.runtime.store import open_connection
@@ -57,6 +58,8 @@ class Banner:
     """The secret of a link that signs in once on the admin port; empty if a token exists."""
     admin_url: str = ""
     """The URL of the admin port for browsers; empty if it is not set."""
+    work: tuple[str, ...] = ()
+    """The addresses where claimants ask for work."""
 
 
 async def serve(
@@ -87,6 +90,7 @@ async def serve(
             running(reaper.run),
             _web(context, joins, url, problems) as web,
             _admin(context, joins, web, version, reload) as (admin, tokens),
+            open_work(context, web.addresses) as work,
             running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
             addresses = web.addresses
@@ -97,7 +101,7 @@ async def serve(
                 if admin and server.private
                 else ""
             )
-            ready(Banner(addresses, store, server.data, admin, link, settings.admin.url or ""))
+            ready(Banner(addresses, store, server.data, admin, link, settings.admin.url or "", work))
             log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")

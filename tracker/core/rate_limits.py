@@ -87,9 +87,18 @@ def subject_key(text: str) -> bytes:
     return host + bytes.fromhex(rest)
 
 
-def _whole_networks(exempt: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
+def whole_network(exempt: IPv4Network | IPv6Network) -> IPv4Network | IPv6Network:
     """IPv6 is counted by /64, so a smaller network cannot be exempt alone."""
     return exempt.supernet(new_prefix=64) if exempt.version == 6 and exempt.prefixlen > 64 else exempt
+
+
+def is_exempt(key: bytes, exempt: Sequence[IPv4Network | IPv6Network]) -> bool:
+    """Whether the address or /64 at the start of a subject's key is in one of these networks."""
+    if not exempt:
+        return False
+    net = _net_of(key)
+    host = ip_address(net if len(net) == 4 else net + bytes(8))
+    return any(host in each for each in exempt)
 
 
 def _net6(net: bytes) -> str:
@@ -139,7 +148,7 @@ class Limits:
             return
         self._settings = settings
         self.enabled = settings.enabled
-        self._exempt = tuple(map(_whole_networks, settings.exempt))
+        self._exempt = tuple(map(whole_network, settings.exempt))
         self.exempts = bool(self._exempt)
         self._all_addresses = settings.private_addresses
         self.max |= {
@@ -288,7 +297,7 @@ class Limits:
         hits = [
             Hit(limit, subject_text(key), number)
             for (limit, key), number in largest
-            if not self._is_exempt(key)
+            if not is_exempt(key, self._exempt)
         ]
         self._local.add(hits)
         return hits
@@ -300,14 +309,7 @@ class Limits:
 
     def is_exempt(self, address: Address) -> bool:
         """Whether the address is in a network without limits."""
-        return self._is_exempt(network(address))
-
-    def _is_exempt(self, key: bytes) -> bool:
-        if not self._exempt:
-            return False
-        net = _net_of(key)
-        host = ip_address(net if len(net) == 4 else net + bytes(8))
-        return any(host in exempt for exempt in self._exempt)
+        return is_exempt(network(address), self._exempt)
 
     def learn(self, states: Sequence[RateLimitState]) -> None:
         """Replaces the stages in force by those of the store, which has the hits of all processes."""

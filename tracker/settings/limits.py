@@ -44,6 +44,13 @@ class LimitSettings(Section):
         description="How many different unknown passkeys one address may try per minute. Beyond that, passkeys not "
         "seen as valid recently are refused without a lookup.",
     )
+    work_requests_minute: int = Field(
+        60,
+        ge=1,
+        le=1_000_000_000,
+        description="Requests per minute from one address to the listener of work distribution. Beyond that they are "
+        "refused with status 429.",
+    )
     address_entries_per_torrent: int = Field(
         400,
         ge=1,

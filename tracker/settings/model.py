@@ -26,6 +26,7 @@ from tracker.settings.limits import LimitSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
 from tracker.settings.users import ClientSettings, UserSettings
+from tracker.settings.work import WorkSettings
 
 __all__ = [
     "FIELDS",
@@ -49,6 +50,7 @@ __all__ = [
     "TorrentSettings",
     "UniqueSettings",
     "UserSettings",
+    "WorkSettings",
     "variable",
 ]
 
@@ -74,6 +76,7 @@ class Settings(Section):
     probe: ProbeSettings = ProbeSettings()
     stathat: StatHatSettings = StatHatSettings()
     statsd: StatsDSettings = StatsDSettings()
+    work: WorkSettings = WorkSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
 

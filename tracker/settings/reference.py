@@ -116,6 +116,11 @@ GROUPS = (
     ),
     Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
     Group(
+        "Work distribution",
+        "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
+        ("work", "limits.work_requests_minute"),
+    ),
+    Group(
         "Admin port",
         "Dashboard, API and metrics. Everything but `/health` and `/ready` requires a token.",
         ("admin",),

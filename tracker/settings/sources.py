@@ -193,8 +193,17 @@ def _foreign(name: str, value: str) -> bool:
 def _nearest(name: str, names: list[str]) -> str:
     # Compared without the prefix, which would make all names look alike.
     bare = {known.removeprefix(PREFIX): known for known in names}
-    found = difflib.get_close_matches(name.removeprefix(PREFIX), bare, n=1, cutoff=0.5)
-    return f"; did you mean {bare[found[0]]}?" if found else "; `tracker settings` lists them all"
+    wrong = name.removeprefix(PREFIX)
+    found = difflib.get_close_matches(wrong, bare, n=len(bare), cutoff=0.5)
+    if not found:
+        return "; `tracker settings` lists them all"
+    # Of equally near names the first setting: TRACKER_LISTEN means the one of http.
+    nearest = max(filter(found.__contains__, bare), key=lambda known: _likeness(known, wrong))
+    return f"; did you mean {bare[nearest]}?"
+
+
+def _likeness(known: str, wrong: str) -> float:
+    return difflib.SequenceMatcher(None, known, wrong).ratio()
 
 
 def _invalid(error: ValidationError, names: Mapping[tuple[str, ...], str]) -> list[str]:

@@ -146,3 +146,14 @@ class GuardedServer(web.Server):
             auto_decompress=False,  # neither port takes compressed bodies, and a small body stays small
             **options,
         )
+
+
+def describe(error: BaseException | None) -> dict[str, str]:
+    """What may be logged of an error: its type and where it was raised. Its text may contain a passkey."""
+    frames = []
+    trace = error.__traceback__ if error is not None else None
+    while trace is not None:
+        code = trace.tb_frame.f_code
+        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
+        trace = trace.tb_next
+    return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}

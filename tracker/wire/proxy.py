@@ -51,6 +51,13 @@ class TrustedNetworks:
         return any(size == length and number >> bits in numbers for length, bits, numbers in self._prefixes)
 
 
+class TrustedProxies(TrustedNetworks):
+    """The trusted networks, and clients on a unix socket, whose address is empty."""
+
+    def __contains__(self, address: Address) -> bool:
+        return not address or super().__contains__(address)
+
+
 @dataclass(frozen=True, slots=True)
 class ProxyHeader:
     """A complete PROXY header. The request begins after its ``length`` bytes."""

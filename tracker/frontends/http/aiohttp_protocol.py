@@ -32,7 +32,7 @@ from tracker.frontends.http.aiohttp_messages import Answer, Request, with_host
 from tracker.frontends.http.connection_table import NO_ADDRESS, ConnectionTable
 from tracker.frontends.http.request_heads import MAX_HEADERS
 from tracker.settings.model import HttpSettings
-from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
 from tracker.wire.proxy import TrustedNetworks, parse_proxy_header
 
 _MAX_READ_AHEAD = 32768
@@ -337,14 +337,3 @@ class Server(GuardedServer):
     def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
         super().connection_lost(handler, exc)
         self.table.remove(cast(Connection, handler))
-
-
-def describe(error: BaseException | None) -> dict[str, str]:
-    """What may be logged of an error: its type and where it was raised. Its text may contain a passkey."""
-    frames = []
-    trace = error.__traceback__ if error is not None else None
-    while trace is not None:
-        code = trace.tb_frame.f_code
-        frames.append(f"{code.co_filename.rpartition('/')[2]}:{trace.tb_lineno} {code.co_name}")
-        trace = trace.tb_next
-    return {"error": type(error).__name__, "at": " > ".join(frames[-6:])}

@@ -23,14 +23,15 @@ from aiohttp.http_exceptions import (
 from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
 from tracker.errors import Busy, ClientError, RetryIn, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
-from tracker.frontends.http.aiohttp_protocol import Connection, Rules, describe
+from tracker.frontends.http.aiohttp_protocol import Connection, Rules
 from tracker.frontends.http.connection_table import NO_ADDRESS
 from tracker.frontends.http.full_scrapes import FullScrapes
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
+from tracker.system.aiohttp_connection import describe
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
 from tracker.wire.http_request import parse_announce, parse_scrape
-from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.proxy import TrustedProxies
 from tracker.wire.proxy import client_address as forwarded_address
 
 _INDEX = (
@@ -116,13 +117,6 @@ def _decode(segment: str) -> str:
     return unquote_to_bytes(segment).decode("latin-1") if "%" in segment else segment
 
 
-class Proxies(TrustedNetworks):
-    """The trusted networks, and clients on a unix socket, which have no address."""
-
-    def __contains__(self, address: Address) -> bool:
-        return address == NO_ADDRESS or super().__contains__(address)
-
-
 class HttpHandler:
     """Handles the requests that aiohttp reads. The fast protocol uses its address rules and its refusals."""
 
@@ -135,7 +129,7 @@ class HttpHandler:
         self.tracker = tracker
         self._problems = problems
         self._settings, http = settings, settings.current.http
-        self._proxies = Proxies(http.trusted_proxies)
+        self._proxies = TrustedProxies(http.trusted_proxies)
         self._full_scrapes = FullScrapes()
         self._ip_from_private = http.ip_parameter_from_private
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)

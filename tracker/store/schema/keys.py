@@ -240,6 +240,9 @@ class Keys:
     def work_done(self, project: str) -> str:
         return f"{self.prefix}w:{project}:done"
 
+    def work_done_by(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:done:by"
+
     def work_totals(self, project: str) -> str:
         return f"{self.prefix}w:{project}:totals"
 

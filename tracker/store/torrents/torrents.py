@@ -140,7 +140,7 @@ class Torrents:
 
     async def get(self, info_hash: InfoHash) -> Torrent | None:
         """Returns a torrent that is registered, denied or still has peers. None for any other."""
-        found = await self._get_all([info_hash])
+        found = await self.get_all([info_hash])
         return found[0] if found else None
 
     async def unregistered(self, info_hashes: Sequence[InfoHash]) -> list[InfoHash]:
@@ -150,7 +150,8 @@ class Torrents:
         ids = await self._connection.command("MGET", *map(self._keys.info_hash, info_hashes))
         return [each for each, found in zip(info_hashes, ids, strict=True) if found is None]
 
-    async def _get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
+    async def get_all(self, info_hashes: Sequence[InfoHash]) -> list[Torrent]:
+        """Returns the same for several torrents, in order. Others are left out."""
         keys = self._keys
         commands: list[tuple[str, ...]] = []
         for info_hash in info_hashes:
@@ -217,13 +218,20 @@ class Torrents:
         """
         async with self._searches:
             after, found = await Search(self._connection, self._scripts, self._keys, text).page(count, cursor)
-        return after, await self._get_all(found) if found else []
+        return after, await self.get_all(found) if found else []
 
     async def history(self, torrent: Torrent) -> list[Point]:
         """Returns the torrent's history of scorings, oldest first. Empty if no history is kept."""
         key = self._keys.history(torrent.torrent_id)
         entries = await self._connection.command("LRANGE", key, 0, -1)
         return [point for entry in entries if (point := point_of(entry)) is not None]
+
+    async def history_entries(self, torrents: Sequence[Torrent]) -> list[list[bytes]]:
+        """Returns the stored history of several torrents, in order; work/history.py averages it."""
+        rows = await self._connection.pipeline(
+            *(("LRANGE", self._keys.history(torrent.torrent_id), 0, -1) for torrent in torrents)
+        )
+        return [[] if isinstance(row, Exception) else row for row in rows]
 
     async def completers(self, torrent: Torrent) -> list[tuple[str, int]]:
         """Returns the last 20 users who completed the torrent, latest first, as (user id, epoch s).
@@ -244,7 +252,7 @@ class Torrents:
         if not ids:
             return []
         hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i) for i in ids))
-        return await self._get_all([found for text in hexed if (found := info_hash_of(text)) is not None])
+        return await self.get_all([found for text in hexed if (found := info_hash_of(text)) is not None])
 
     async def peers(self, torrent: Torrent, cursor: int = 0, count: int = 100) -> tuple[int, list[Peer]]:
         """Returns (next cursor, about ``count`` active peers), unordered. Cursor 0 begins and ends the walk."""

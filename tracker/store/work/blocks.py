@@ -57,6 +57,16 @@ class Blocks:
             raise UnknownProject
         return bool(answer)
 
+    async def is_blocked(self, project: str, claimant: str, address: str) -> bool:
+        """Whether the claimant, the address or its /64 is blocked, in ``project`` or everywhere."""
+        address = check_blockable(address)
+        who = [claimant, address, *([str(ip_network((address, 64), strict=False))] if ":" in address else [])]
+        found = await self._connection.pipeline(
+            ("SMISMEMBER", self._keys.work_blocked(project), *who),
+            ("SMISMEMBER", self._keys.work_blocked_everywhere(), *who),
+        )
+        return any(any(each) for each in found if not isinstance(each, Exception))
+
     async def all(self, project: str | None = None) -> list[str]:
         """Who is blocked in ``project``, or everywhere, in order."""
         key = self._keys.work_blocked(project) if project else self._keys.work_blocked_everywhere()

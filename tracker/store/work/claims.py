@@ -217,6 +217,14 @@ class Claims:
         items = await self._connection.command("ZRANGE", self._keys.work_claims_by(project, claimant), 0, -1)
         return await self._read(project, [item + b" " + claimant.encode() for item in items])
 
+    async def finished(self, project: str, claimant: str, items: Sequence[str]) -> list[str]:
+        """Those of ``items`` that the claimant has finished."""
+        if not items:
+            return []
+        key = self._keys.work_done_by(project)
+        at = await self._connection.command("ZMSCORE", key, *(f"{item} {claimant}" for item in items))
+        return [item for item, when in zip(items, at, strict=True) if when is not None]
+
     async def budget(self, project: str, claimant: str) -> int | None:
         """How many claims at once the claimant may have; None before the first finished or lapsed claim."""
         found = await self._connection.command("HGET", self._keys.work_trust(project), claimant)

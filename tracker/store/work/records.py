@@ -27,7 +27,10 @@ MAX_EXACT = 2**53 - 1
 MAX_ITEM_BYTES = 255
 MAX_TEXT = 4096
 RESERVED = frozenset(
-    {"blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"}
+    {
+        *("blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"),
+        *("items", "static"),
+    }
 )
 """Names that are a key beside the projects, or a path of the claimants' listener."""
 _PROJECT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)

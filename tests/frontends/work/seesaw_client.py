@@ -1,0 +1,74 @@
+"""Runs one item through a pipeline of seesaw 0.10.3, in an environment of its own: get an item, count it, report it.
+
+Called with a JSON object: url, name, version, domains (bytes by name), id, report (of another item), attempts. Prints
+the item's log; ends when the item is complete, or after so many attempts that failed.
+"""
+
+import collections
+import collections.abc
+import json
+import sys
+
+for _name in collections.abc.__all__:  # moved there by Python 3.10
+    setattr(collections, _name, getattr(collections.abc, _name))
+
+from seesaw.item import Item, ItemValue  # type: ignore[import-not-found]  # noqa: E402
+from seesaw.pipeline import Pipeline  # type: ignore[import-not-found]  # noqa: E402
+from seesaw.task import SimpleTask  # type: ignore[import-not-found]  # noqa: E402
+from seesaw.tracker import (  # type: ignore[import-not-found]  # noqa: E402
+    GetItemFromTracker,
+    SendDoneToTracker,
+    TrackerRequest,
+)
+from tornado.ioloop import IOLoop  # type: ignore[import-not-found]  # noqa: E402
+
+RETRY_SECONDS = 0.05
+"""Instead of a minute, and 10 s more after each failure."""
+
+
+class Count(SimpleTask):  # type: ignore[misc]
+    """Writes what is reported; ``report`` names another item."""
+
+    def __init__(self, options: dict[str, object]) -> None:
+        super().__init__("Count")
+        self._options = options
+
+    def process(self, item: Item) -> None:
+        options = self._options
+        item["stats"] = {
+            "downloader": options["name"],
+            "version": options["version"],
+            "item": options.get("report") or item["item_name"],
+            "bytes": options["domains"],
+            "id": options["id"],
+        }
+
+
+def main() -> None:
+    options = json.loads(sys.argv[1])
+    TrackerRequest.DEFAULT_RETRY_DELAY = RETRY_SECONDS
+    TrackerRequest.increment_retry_delay = lambda _self, max_delay=300: None
+    pipeline = Pipeline(
+        GetItemFromTracker(options["url"], options["name"], options["version"]),
+        Count(options),
+        SendDoneToTracker(options["url"], ItemValue("stats")),
+    )
+    item = Item(pipeline, "1", 1)
+    failures = 0
+
+    def on_output(_item: Item, text: str) -> None:
+        nonlocal failures
+        sys.stdout.write(text)
+        failures += "Retrying" in text
+        if failures >= options["attempts"]:
+            IOLoop.instance().stop()
+
+    item.on_output.handle(on_output)
+    pipeline.on_finish_item.handle(lambda _pipeline, _item: IOLoop.instance().stop())
+    IOLoop.instance().add_callback(pipeline.enqueue, item)
+    IOLoop.instance().start()
+    sys.stdout.write(json.dumps({"state": item.item_state, "properties": item.properties}))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,254 @@
+"""What everybody may see: figures, items, needed torrents, the feed, the page."""
+
+import asyncio
+import json
+import re
+import subprocess
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+
+from tests.frontends.work.conftest import Serve, Site
+from tests.frontends.work.environments import environment
+from tests.frontends.work.test_calls import ASK, claimed, report
+from tests.store.harness import ALICE, BOB, START, info_hash
+from tracker.frontends.work.rendering import days_text, size_text
+
+HOSTILE = "<script>alert(1)</script>&\"'"
+
+
+async def finish(site: Site, item: str, name: str = "volunteer_1", **numbers: int) -> None:
+    await site.add(item)
+    await claimed(site, downloader=name)
+    assert (await report(site, item, downloader=name, bytes=numbers)).text == "OK\n"
+
+
+async def test_stats_have_the_fields_of_2020(site: Site) -> None:
+    await finish(site, "one", data=5, more=2)
+    await finish(site, "two", "volunteer_2")
+    await site.add("three", "four")
+    await claimed(site)
+    reply = await site.ask("/proj/stats.json")
+    assert reply.json == {
+        "domain_bytes": {"data": 5, "more": 2},
+        "downloader_bytes": {"volunteer_1": 7, "volunteer_2": 0},
+        "downloader_count": {"volunteer_1": 1, "volunteer_2": 1},
+        "downloaders": ["volunteer_2", "volunteer_1"],
+        "counts": {"todo": 1, "out": 1, "done": 2},
+        "total_items": 4,
+        "total_items_done": 2,
+        "total_items_out": 1,
+        "total_bytes": 7,
+    }
+    assert reply.headers["cache-control"] == "public, max-age=10"
+
+
+async def test_figures_are_read_every_ten_seconds(site: Site) -> None:
+    async def added() -> int:
+        found: int = (await site.ask("/proj/stats.json")).json["total_items"]
+        return found
+
+    assert await added() == 0
+    await site.add("one")
+    site.store.clock.now += 9
+    assert await added() == 0
+    site.store.clock.now += 2
+    assert await added() == 1
+
+
+async def test_an_item_says_where_it_is(site: Site) -> None:
+    async def state(item: str) -> Any:
+        return (await site.ask(f"/proj/items/{item}.json")).json
+
+    await site.add("a/b c.json")
+    path = "a%2Fb%20c.json"
+    assert await state(path) == {"status": "todo", "downloader": None}
+    await claimed(site)
+    assert await state("a/b%20c.json") == {"status": "out", "downloader": "volunteer_1"}
+    await report(site, "a/b c.json")
+    assert await state(path) == {"status": "done", "downloader": None}
+    assert await state("nothing") == {"status": None, "downloader": None}
+
+
+async def test_the_page_shows_everything_escaped(serve: Serve) -> None:
+    """W11, and W16: items of 0 bytes show."""
+    site = await serve()
+    await site.project(title=HOSTILE, item_type=HOSTILE)
+    await finish(site, HOSTILE)
+    reply = await site.ask("/proj/")
+    assert reply.status == 200 and reply.headers["content-type"] == "text/html; charset=utf-8"
+    assert "default-src 'none'" in reply.headers["content-security-policy"]
+    assert "<script>alert" not in reply.text
+    assert reply.text.count("&lt;script&gt;alert(1)&lt;/script&gt;&amp;&#34;&#39;") == 4
+    assert re.search(r"<td>volunteer_1</td><td>&lt;script.*</td><td>0 B</td><td>0.0 d</td>", reply.text)
+    for path in re.findall(r'(?:href|src)="([^"]+)"', reply.text):
+        assert (await site.ask(path)).status == 200
+    assert (await site.ask("/static/server.py")).status == 404
+    reply = await site.ask("/proj")
+    assert (reply.status, reply.headers["location"]) == (308, "/proj/")
+
+
+async def test_the_page_shows_the_leaderboards_of_the_month_and_of_all_time(site: Site) -> None:
+    await finish(site, "one", data=5 * 2**30)
+    site.store.clock.now += 40 * 86_400
+    await finish(site, "two", "volunteer_2", data=2**20)
+    text = (await site.ask("/proj/")).text
+    month, everything = text.split("Leaderboards: ")[1:]
+    assert "volunteer_2" in month and "volunteer_1" not in month and "1.0 MiB" in month
+    assert everything.count("volunteer_1") == 2 and "5.0 GiB" in everything
+
+
+def test_sizes_and_days_are_readable() -> None:
+    assert [size_text(n) for n in (0, 1, 1023, 1024, 5 * 2**30, 2**53)] == [
+        *("0 B", "1 B", "1,023 B", "1.0 KiB", "5.0 GiB", "8.0 PiB")
+    ]
+    assert days_text(86_400 * 1.25) == "1.2 d"
+
+
+@pytest.fixture
+async def torrents(seeding: Site) -> Site:
+    """Needed torrents 1 (open) and 2 (private), and 3, which is disabled."""
+    for number, fields in (
+        (1, {"name": HOSTILE + "\x01\ufffe", "size": "5000"}),
+        (2, {"name": "private", "size": "9000", "private": "1"}),
+        (3, {"enabled": "0"}),
+    ):
+        await seeding.store.torrents.add(info_hash(number), fields)
+        await seeding.add(info_hash(number).hex(), project="seeds", place=number)
+    return seeding
+
+
+async def test_the_open_list_is_for_projects_that_have_one(torrents: Site) -> None:
+    """W30: private torrents are not in it."""
+    assert (await torrents.ask("/seeds/needy.json")).status == 404
+    await torrents.store.work.projects.edit("seeds", {"public": True})
+    await torrents.store.redis.rpush(
+        torrents.store.keys.history("1"), *(f"{START - 3600 * n} 2 5 7 1.5" for n in range(6, 0, -1))
+    )
+    (found,) = (await torrents.ask("/seeds/needy.json")).json
+    assert found.pop("name").startswith(HOSTILE)
+    assert found == {
+        "info_hash": info_hash(1).hex(),
+        "size": 5000,
+        "seeders": 0,
+        "average": 2.0,
+        "leechers": 0,
+    }
+
+
+async def test_the_feed_is_for_owners_of_passkeys(torrents: Site) -> None:
+    for query in ("", "?passkey=", f"?passkey={'x' * 20}"):
+        assert (await torrents.ask(f"/seeds/feed.rss{query}")).status == 401
+    assert (await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}&max_size=x")).status == 400
+    reply = await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}")
+    assert reply.headers["content-type"] == "application/rss+xml; charset=utf-8"
+    assert reply.headers["cache-control"] == "private, no-store"
+    assert len(items(reply.body)) == 2
+    assert len(items((await torrents.ask(f"/seeds/feed.rss?passkey={BOB}&max_size=5000")).body)) == 1
+    await torrents.store.work.blocks.block("7", "seeds")
+    assert (await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}")).status == 403
+
+
+async def test_a_public_feed_names_no_private_torrent(torrents: Site) -> None:
+    """W30."""
+    await torrents.store.work.projects.edit("seeds", {"public": True})
+    (entry,) = items((await torrents.ask("/seeds/feed.rss")).body)
+    assert entry.findtext("guid") == info_hash(1).hex()
+    assert f"6969{'%2F'}announce" in (entry.findtext("link") or "")
+
+
+async def test_the_feed_is_valid_whatever_names_contain(torrents: Site) -> None:
+    """W11, W29: RSS 2.0, escaped, with one enclosure for each item."""
+    reply = await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}")
+    root = parsed(reply.body)
+    assert (root.tag, root.attrib) == ("rss", {"version": "2.0"})
+    (channel,) = root
+    assert all(channel.findtext(name) for name in ("title", "link", "description"))
+    entry = items(reply.body)[0]
+    assert entry.findtext("title") == HOSTILE + "\ufffd\ufffd"
+    (enclosure,) = entry.findall("enclosure")
+    assert enclosure.attrib == {
+        "url": entry.findtext("link"),
+        "length": "5000",
+        "type": "application/x-bittorrent;x-scheme-handler/magnet",
+    }
+    assert enclosure.attrib["url"].startswith(f"magnet:?xt=urn:btih:{info_hash(1).hex()}&dn=%3Cscript")
+
+
+READ = """
+import feedparser, json, sys
+feed = feedparser.parse(sys.stdin.buffer.read())
+rows = [[e.title, e.id, e.enclosures[0].href, e.enclosures[0].length] for e in feed.entries]
+print(json.dumps([feed.bozo, feed.version, rows]))
+"""
+
+
+def read_with(python: Path, body: bytes) -> bytes:
+    return subprocess.run(
+        [python, "-c", READ], input=body, capture_output=True, check=True, timeout=60
+    ).stdout
+
+
+@pytest.mark.long
+async def test_a_reader_of_feeds_takes_the_feed(torrents: Site, tmp_path: Path) -> None:
+    """W29: feedparser, as many programs use it."""
+    python = environment(tmp_path, "feedparser")
+    body = (await torrents.ask(f"/seeds/feed.rss?passkey={ALICE}")).body
+    malformed, version, rows = json.loads(await asyncio.to_thread(read_with, python, body))
+    assert not malformed and version == "rss20"
+    assert [row[1] for row in rows] == [info_hash(1).hex(), info_hash(2).hex()]
+    assert [row[3] for row in rows] == ["5000", "9000"]
+    assert all(row[2].startswith("magnet:?xt=urn:btih:") for row in rows)
+
+
+async def test_the_feed_links_torrent_files_where_they_are(serve: Serve) -> None:
+    site = await serve(work={"torrent_url": "https://site.example/t?id={info_hash}&x=1"})
+    await site.project("seeds", kind="seeding", keep_done_days=30, public=True)
+    await site.store.torrents.add(info_hash(1), {})
+    await site.add(info_hash(1).hex(), project="seeds")
+    (entry,) = items((await site.ask("/seeds/feed.rss")).body)
+    url = f"https://site.example/t?id={info_hash(1).hex()}&x=1"
+    assert (entry.findtext("title"), entry.findtext("link")) == (info_hash(1).hex(), url)
+    assert entry.find("enclosure").attrib["type"] == "application/x-bittorrent"  # type: ignore[union-attr]
+
+
+async def test_own_requests_come_first_in_the_feed(torrents: Site) -> None:
+    await torrents.store.torrents.add(info_hash(4), {})
+    await torrents.add(info_hash(4).hex(), project="seeds", claimants=("8",))
+    for passkey, numbers in ((ALICE, [1, 2]), (BOB, [4, 1, 2])):
+        reply = await torrents.ask(f"/seeds/feed.rss?passkey={passkey}")
+        assert [each.findtext("guid") for each in items(reply.body)] == [info_hash(n).hex() for n in numbers]
+
+
+async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) -> None:
+    """W29."""
+    await torrents.store.work.projects.edit("seeds", {"public": True})
+    for path in ("/", "/stats.json", "/needy.json", f"/items/{info_hash(1).hex()}.json"):
+        reply = await torrents.ask(f"/seeds{path}", headers={"Authorization": f"Bearer {ALICE}"})
+        assert reply.status == 200 and ALICE not in reply.text
+    for path in ("/feed.rss?passkey=" + ALICE, "/mine"):
+        reply = await torrents.ask(f"/seeds{path}", headers={"Authorization": f"Bearer {ALICE}"})
+        assert reply.status == 200 and "private" in reply.headers["cache-control"]
+
+
+async def test_projects_of_kind_items_have_no_feed(site: Site) -> None:
+    for path in ("/proj/feed.rss", "/proj/needy.json"):
+        assert (await site.ask(path)).status == 404
+
+
+async def test_the_default_project_has_short_paths_too(serve: Serve) -> None:
+    site = await serve(work={"default": "proj"})
+    await site.project()
+    await site.add("one")
+    for path in ("/stats.json", "/items/one.json", "/", f"/mine?downloader={ASK['downloader']}"):
+        assert (await site.ask(path)).status == 200
+
+
+def items(body: bytes) -> list[ElementTree.Element]:
+    return parsed(body).findall("channel/item")
+
+
+def parsed(body: bytes) -> ElementTree.Element:
+    return ElementTree.fromstring(body)  # noqa: S314  # our own reply

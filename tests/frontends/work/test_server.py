@@ -1,0 +1,236 @@
+"""The claimants' listener over real sockets: limits, proxies, headers, errors, logs."""
+
+import asyncio
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from structlog.testing import capture_logs
+
+from loadtest.servers import Server
+from tests.frontends.work.conftest import Serve, Site
+from tests.raw_http import ask, connect, request
+from tests.store.harness import ALICE
+from tracker.errors import StartupError
+from tracker.frontends.work.connections import Limits
+from tracker.settings.model import WorkSettings
+
+BODY = '{"downloader": "volunteer_1"}'
+
+
+def post(path: str, *lines: str, body: str = BODY) -> bytes:
+    return request(path, f"Content-Length: {len(body)}", *lines, method="POST") + body.encode()
+
+
+def test_the_listener_is_off_unless_a_setting_names_its_address() -> None:
+    """W17."""
+    assert WorkSettings().listen == ()
+
+
+@pytest.mark.parametrize(
+    ("url", "valid"),
+    [
+        ("", True),
+        ("https://site.example/{info_hash}.torrent", True),
+        ("https://site.example/t?id={info_hash}", True),
+        ("https://site.example/x.torrent", False),
+        ("ftp://site.example/{info_hash}", False),
+        ("https://site.example/{info_hash}/{name}", False),
+        ('https://site.example/"{info_hash}', False),
+    ],
+)
+def test_a_torrent_url_holds_the_info_hash_once(url: str, valid: bool) -> None:
+    if valid:
+        assert WorkSettings(torrent_url=url).torrent_url == url
+    else:
+        with pytest.raises(ValueError, match="torrent_url"):
+            WorkSettings(torrent_url=url)
+
+
+async def test_without_a_project_all_paths_are_404(serve: Serve) -> None:
+    """W17."""
+    site = await serve(work={"default": "proj"})
+    for path in ("/proj/request", "/proj/done", "/request", "/done", "/release", "/done+request"):
+        assert (await site.ask(path, {"downloader": "volunteer_1", "item": "one"})).status == 404
+    for path in ("/", "/proj", "/proj/nothing", "/favicon.ico"):
+        assert (await site.ask(path)).status == 404
+
+
+async def test_replies_are_private_and_name_no_software(site: Site) -> None:
+    for path, body in (("/proj/request", {"downloader": "volunteer_1"}), ("/nothing/at/all", None)):
+        reply = await site.ask(path, body)
+        assert "private" in reply.headers["cache-control"]
+        assert reply.headers["x-content-type-options"] == "nosniff"
+        assert "server" not in reply.headers
+
+
+async def test_other_methods_are_405(site: Site) -> None:
+    reply = await site.ask("/proj/request", method="PUT")
+    assert (reply.status, reply.headers["allow"]) == (405, "POST")
+
+
+async def test_an_address_has_60_requests_a_minute(serve: Serve) -> None:
+    """Counted by the tracker's own limiter: over all trackers, and by address or /64."""
+    site = await serve(http={"trusted_proxies": ("127.0.0.0/8",)})
+    await site.project()
+
+    async def status(address: str) -> int:
+        reply = await site.ask(
+            "/proj/request", {"downloader": "volunteer_1"}, headers={"X-Forwarded-For": address}
+        )
+        if reply.status == 429:
+            assert 1 <= int(reply.headers["retry-after"]) <= 120
+        return reply.status
+
+    for address, neighbour in (("198.51.7.9", ""), ("11.0.0.9", ""), ("2600:1:2:3::1", "2600:1:2:3:4::5")):
+        for _ in range(59):
+            assert await status(address) == 404
+        await site.share_limits()
+        assert await status(address) == 404
+        await site.share_limits()
+        assert await status(neighbour or address) == 429
+        assert await status("11.0.0.200") == 404
+    site.store.clock.now += 200
+    await site.share_limits()
+    assert await status("11.0.0.9") == 404
+
+
+async def test_limits_can_be_changed_exempted_and_disabled(serve: Serve) -> None:
+    headers = {"X-Forwarded-For": "11.0.0.9"}
+    trusted = {"trusted_proxies": ("127.0.0.0/8",)}
+    for limits, status in (
+        ({"work_requests_minute": 5}, 429),
+        ({"work_requests_minute": 5, "exempt": ("11.0.0.0/24",)}, 404),
+        ({"work_requests_minute": 5, "enabled": False}, 404),
+    ):
+        site = await serve(http=trusted, limits=limits)
+        await site.store.redis.delete(site.store.keys.limits())
+        for _ in range(9):
+            await site.ask("/nothing", headers=headers)
+        await site.share_limits()
+        assert (await site.ask("/nothing", headers=headers)).status == status
+
+
+async def test_while_the_store_is_away_a_process_limits_alone(serve: Serve) -> None:
+    site = await serve(http={"trusted_proxies": ("127.0.0.0/8",)}, limits={"work_requests_minute": 5})
+    headers = {"X-Forwarded-For": "11.0.0.9"}
+    for _ in range(9):
+        assert (await site.ask("/nothing", headers=headers)).status == 404
+    site.limits.decide_alone(site.limits.take(), site.store.clock.now)
+    assert (await site.ask("/nothing", headers=headers)).status == 429
+
+
+async def test_proxies_name_the_client_and_others_cannot(serve: Serve) -> None:
+    """As at the announce port: the rightmost address that is not a trusted proxy."""
+    site = await serve(http={"trusted_proxies": ("127.0.0.1/32",)})
+    await site.project()
+    await site.add("one", "two", "three")
+    for headers in ({"X-Forwarded-For": "203.0.113.9, 11.0.0.5"}, {"Forwarded": 'for="[2600::5]:80"'}):
+        assert (await site.ask("/proj/request", {"downloader": "volunteer_1"}, headers=headers)).status == 200
+    other = await serve()
+    await other.ask("/proj/request", {"downloader": "volunteer_2"}, headers={"X-Forwarded-For": "11.0.0.66"})
+    claims = b" ".join(await site.store.redis.hvals(site.store.keys.work_claims("proj")))
+    assert b'"ip":"11.0.0.5"' in claims and b'"ip":"2600::5"' in claims and b'"ip":"127.0.0.1"' in claims
+    assert b"11.0.0.66" not in claims and b"203.0.113.9" not in claims
+
+
+async def test_a_unix_socket_needs_a_trusted_proxy(serve: Serve, short_directory: Path) -> None:
+    listen = {"listen": (f"unix:{short_directory}/work",)}
+    for trusted, status in (((), 400), (("10.0.0.0/8",), 404)):
+        site = await serve(work=listen, http={"trusted_proxies": trusted})
+        async with connect(site.addresses[0]) as line:
+            line.send(post("/proj/request", "X-Forwarded-For: 11.0.0.5"))
+            assert (await line.receive()).status == status
+            if trusted:
+                line.send(post("/proj/request"))
+                assert (await line.receive()).status == 400
+        listen = {"listen": (f"unix:{short_directory}/work2",)}
+
+
+async def test_a_proxy_header_is_required_of_trusted_proxies_and_removed(serve: Serve) -> None:
+    site = await serve(http={"trusted_proxies": ("127.0.0.1/32",), "proxy_protocol": True})
+    await site.project()
+    await site.add("one")
+    async with connect(site.addresses[0]) as line:
+        line.send(b"PROXY TCP4 11.0.0.5 11.0.0.1 5000 80\r\n"[:20])
+        await line.flushed()
+        line.send(b"PROXY TCP4 11.0.0.5 11.0.0.1 5000 80\r\n"[20:] + post("/proj/request"))
+        assert (await line.receive()).body == b"one"
+    (claim,) = await site.store.redis.hvals(site.store.keys.work_claims("proj"))
+    assert b'"ip":"11.0.0.5"' in claim
+    async with connect(site.addresses[0]) as line:
+        line.send(post("/proj/request"))
+        assert await line.is_closed()
+
+
+async def test_slow_heads_and_bodies_are_cut(serve: Serve) -> None:
+    site = await serve(connections=Limits(idle_seconds=0.1, body_seconds=0.1))
+    async with connect(site.addresses[0]) as line:
+        assert await line.is_closed()
+    async with connect(site.addresses[0]) as line:
+        line.send(b"GET /proj HTTP/1.1\r\nHo")
+        assert await line.is_closed()
+    async with connect(site.addresses[0]) as line:
+        line.send(post("/proj/request")[:-3])
+        assert (await line.receive()).status == 408
+
+
+async def test_connections_are_limited_in_all_and_by_address(serve: Serve) -> None:
+    """In all, the oldest idle one is closed; of one address, the new one."""
+    site = await serve(connections=Limits(connections=2))
+    async with connect(site.addresses[0]) as first, connect(site.addresses[0]) as second:
+        for line in (first, second):
+            assert (await line.get("/nothing")).status == 404
+        async with connect(site.addresses[0]) as third:
+            assert (await third.get("/nothing")).status == 404
+            async with asyncio.TaskGroup() as tasks:
+                closed = [tasks.create_task(line.reader.read(1)) for line in (first, second)]
+                await asyncio.wait(closed, return_when=asyncio.FIRST_COMPLETED)
+                assert sum(task.done() for task in closed) == 1
+                for task in closed:
+                    task.cancel()
+    site = await serve(connections=Limits(per_network=1))
+    async with connect(site.addresses[0]) as first:
+        assert (await first.get("/nothing")).status == 404
+        async with connect(site.addresses[0]) as second:
+            assert await second.is_closed()
+        assert (await first.get("/nothing")).status == 404
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "NONSENSE",
+        "GET / HTTP/1.1\nHost: a\nHost: b",
+        "POST /proj/request HTTP/1.1\nHost: a\nContent-Length: -1",
+    ],
+)
+async def test_malformed_requests_are_400_and_log_nothing(site: Site, text: str) -> None:
+    with capture_logs() as lines:
+        reply = await ask(site.addresses[0], text)
+    assert reply.status == 400 and not lines
+
+
+async def test_errors_are_logged_without_what_was_sent(seeding: Site) -> None:
+    """W29: no passkey is in a log."""
+    await seeding.store.redis.set(seeding.store.keys.work_queue("seeds", "todo"), "not a queue")
+    with capture_logs() as lines:
+        reply = await seeding.ask("/seeds/request", {"passkey": ALICE})
+    assert (reply.status, reply.text) == (500, "internal error\n")
+    (line,) = lines
+    assert ALICE not in str(line) and line["route"] == "POST /{project}/request"
+
+
+async def test_while_the_store_is_away_claimants_wait(
+    serve: Serve, start_server: Callable[..., Server]
+) -> None:
+    server = start_server()
+    site = await serve(url=server.url)
+    server.kill()
+    reply = await site.ask("/proj/request", {"downloader": "volunteer_1"})
+    assert (reply.status, reply.headers["retry-after"]) == (503, "2")
+
+
+async def test_a_taken_address_is_a_startup_error(site: Site, serve: Serve) -> None:
+    with pytest.raises(StartupError):
+        await serve(work={"listen": (site.addresses[0],)})

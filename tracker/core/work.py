@@ -1,0 +1,257 @@
+"""What claimants may ask of the projects of work distribution: who they are, what they get, and why not.
+
+In projects of kind ``seeding``, and where the project asks for passkeys, a claimant is the user of a passkey. Elsewhere
+it is the name that the claimant gives.
+"""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from tracker.bittorrent import InfoHash
+from tracker.core.work_holdings import Held, holdings, judged, kept_torrents
+from tracker.errors import ClientError
+from tracker.store.store import Store
+from tracker.store.torrents.records import Torrent
+from tracker.store.work.records import (
+    Claim,
+    DoneOutcome,
+    Project,
+    Refusal,
+    UnknownProject,
+    check_item,
+    is_claimant,
+)
+
+Reason = Literal[
+    "malformed",
+    "no project",
+    "no passkey",
+    "blocked",
+    "outdated",
+    "rate",
+    "budget",
+    "empty",
+    "lost",
+    "unknown item",
+    "unverified",
+    "domains",
+]
+__all__ = ["Claimant", "Granted", "Held", "Reason", "Refused", "Sender", "WorkRequests"]
+_MAX_PASSKEY = 64
+_NEVER: Mapping[DoneOutcome, tuple[Reason, str]] = {
+    "unknown": ("unknown item", "there is no such item"),
+    "stranger": ("lost", "you do not have this item"),
+    "domains": ("domains", "the project wants bytes of other domains"),
+}
+"""Why a report can never be counted."""
+
+
+class Refused(Exception):
+    """A claimant does not get what it asks for. ``text`` is fixed, or empty; ``seconds`` says when to ask again, or how
+    much seed time is missing (``unverified``)."""
+
+    def __init__(self, reason: Reason, text: str = "", seconds: float = 0.0) -> None:
+        super().__init__(reason)
+        self.reason: Reason = reason
+        self.text = text
+        self.seconds = seconds
+
+
+@dataclass(frozen=True, slots=True)
+class Sender:
+    """Who sends a request. ``address`` is an IP address as text, ``name`` the field ``downloader``."""
+
+    address: str
+    name: str = ""
+    passkey: str = ""
+    user_agent: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Claimant:
+    """A claimant of a project. ``passkey`` is empty where the name alone counts."""
+
+    project: Project
+    id: str
+    address: str
+    user_agent: str
+    passkey: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class Granted:
+    """An item under a lease that ends at ``lease_ends`` (epoch s). ``torrent`` is None in kind ``items``, and for a
+    torrent that was deleted meanwhile."""
+
+    item: str
+    token: str
+    lease_ends: float
+    seeding: bool
+    seed_seconds: int
+    passkey: str
+    torrent: Torrent | None
+
+
+class WorkRequests:
+    """Answers claimants. Every coroutine raises Refused for what it does not grant, and StoreUnavailable."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+
+    async def project(self, name: str) -> Project:
+        try:
+            return await self._store.work.projects.get(name)
+        except UnknownProject:
+            raise Refused("no project", "no such project") from None
+
+    async def claimant(self, project_name: str, sender: Sender) -> Claimant:
+        """Identifies the sender."""
+        project = await self.project(project_name)
+        address, agent = sender.address, sender.user_agent
+        if project.kind != "seeding" and not project.passkeys:
+            if not is_claimant(project.kind, sender.name):
+                raise Refused("malformed", "downloader has 3 to 30 letters, digits, - and _")
+            return Claimant(project, sender.name, address, agent)
+        known = 0 < len(sender.passkey) <= _MAX_PASSKEY and sender.passkey.isascii()
+        user = await self._store.users.get(sender.passkey) if known else None
+        if user is None:
+            raise Refused("no passkey", "send a valid passkey")
+        if not user.enabled:
+            raise Refused("blocked")
+        return Claimant(project, user.user_id, address, agent, sender.passkey)
+
+    async def request(self, claimant: Claimant, version: str, free_bytes: int | None) -> Granted:
+        """Claims an item."""
+        with _checked():
+            reply = await self._store.work.claims.claim(
+                claimant.project.name,
+                claimant.id,
+                address=claimant.address,
+                version=version,
+                free_bytes=free_bytes,
+            )
+        if isinstance(reply, Refusal):
+            raise Refused(reply.reason, seconds=reply.retry_seconds)
+        return await self._granted(claimant, reply)
+
+    async def _granted(self, claimant: Claimant, claim: Claim) -> Granted:
+        project = claimant.project
+        seeding = project.kind == "seeding"
+        return Granted(
+            item=claim.item,
+            token=claim.token,
+            lease_ends=claim.lease_ends,
+            seeding=seeding,
+            seed_seconds=3600 * project.seed_hours,
+            passkey=claimant.passkey,
+            torrent=await self._store.torrents.get(InfoHash(bytes.fromhex(claim.item))) if seeding else None,
+        )
+
+    async def done(
+        self,
+        claimant: Claimant,
+        item: str,
+        *,
+        token: str,
+        version: str,
+        reported: Mapping[str, Any],
+        id_text: str,
+    ) -> None:
+        """Takes the report that an item is done; a repeated report too.
+
+        A client without tokens (of 2012 to 2020) repeats a report until it is accepted. So one that can never be
+        counted is accepted without a token, and only counted as refused.
+        """
+        project = claimant.project
+        self._check_item(project, item)
+        with _checked():
+            result = await self._store.work.claims.done(
+                project.name,
+                claimant.id,
+                item,
+                token=token,
+                address=claimant.address,
+                version=version,
+                user_agent=claimant.user_agent,
+                reported=reported,
+                id_text=id_text,
+            )
+        if result.outcome in ("done", "duplicate"):
+            return
+        if result.outcome == "unverified":
+            raise Refused("unverified", seconds=await self._missing_seconds(claimant, item))
+        if result.outcome == "blocked":
+            raise Refused("blocked")
+        self._store.counters.count("work.refused", f"work.{project.name}.refused")
+        if token:
+            raise Refused(*_NEVER[result.outcome])
+
+    async def _missing_seconds(self, claimant: Claimant, item: str) -> float:
+        """Seed time that is missing until the claim is verified."""
+        project, store = claimant.project, self._store
+        claim = await store.work.claims.get(project.name, claimant.id, item)
+        if claim is None:
+            return 3600.0 * project.seed_hours
+        (held,) = await holdings(store, project, [claim])
+        return float(max(0, 3600 * project.seed_hours - held.seconds))
+
+    async def mine(self, claimant: Claimant) -> list[Held]:
+        """The claims of the claimant, and what it keeps seeding of what it has finished."""
+        await self.check_blocked(claimant)
+        store, project = self._store, claimant.project
+        claims = await store.work.claims.of_claimant(project.name, claimant.id)
+        held = await holdings(store, project, claims)
+        if project.kind != "seeding":
+            return held
+        kept = await kept_torrents(store, project, claimant.id, {claim.item for claim in claims})
+        return await judged(store, project, claimant.id, [*held, *kept], self._clock())
+
+    async def check_blocked(self, claimant: Claimant) -> None:
+        """Raises Refused for a claimant who is blocked."""
+        with _checked():
+            blocked = await self._store.work.blocks.is_blocked(
+                claimant.project.name, claimant.id, claimant.address
+            )
+        if blocked:
+            raise Refused("blocked")
+
+    async def extend(self, claimant: Claimant, item: str, token: str) -> float:
+        """Asks for more time. Returns the end of the lease (epoch s)."""
+        self._check_item(claimant.project, item)
+        await self.check_blocked(claimant)
+        with _checked():
+            ends = await self._store.work.claims.extend(
+                claimant.project.name, claimant.id, item, token, address=claimant.address
+            )
+        if ends is None:
+            raise Refused("lost", "you do not have this item")
+        return ends
+
+    async def release(self, claimant: Claimant, item: str, token: str) -> bool:
+        """Gives an item back. False when the claimant does not have it."""
+        self._check_item(claimant.project, item)
+        await self.check_blocked(claimant)
+        with _checked():
+            return await self._store.work.claims.release(
+                claimant.project.name, claimant.id, item, token=token, address=claimant.address
+            )
+
+    @staticmethod
+    def _check_item(project: Project, item: str) -> None:
+        with _checked():
+            check_item(project.kind, item)
+
+
+@contextmanager
+def _checked() -> Iterator[None]:
+    """The store refuses impossible values with a ClientError."""
+    try:
+        yield
+    except UnknownProject:  # deleted meanwhile
+        raise Refused("no project", "no such project") from None
+    except ClientError as error:
+        raise Refused("malformed", error.text) from error

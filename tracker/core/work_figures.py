@@ -1,0 +1,196 @@
+"""What a project shows to everybody: its figures, its leaderboards, its log, and what it needs most."""
+
+import asyncio
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import orjson
+
+from tracker.bittorrent import InfoHash
+from tracker.core.work_holdings import average_seeders
+from tracker.store.stats.months import month_of
+from tracker.store.store import Store
+from tracker.store.torrents.records import Torrent
+from tracker.store.work.leaderboard import Board, Standing, WorkStats
+from tracker.store.work.log import LogEntry
+from tracker.store.work.records import Project, Queue
+
+CACHED_SECONDS = 10.0
+LISTED_CLAIMANTS = 1000
+"""Claimants in stats.json."""
+SHOWN_CLAIMANTS = 20
+"""Claimants of a leaderboard on the page."""
+SHOWN_ENTRIES = 20
+"""Entries of the log on the page."""
+MAX_CACHED = 256
+BOARDS: tuple[Board, ...] = ("seconds", "count", "bytes")
+
+
+@dataclass(frozen=True, slots=True)
+class Finished:
+    """A finished item, for everybody: without address."""
+
+    id: str
+    """Of the log's stream."""
+    at: int
+    """Epoch seconds."""
+    item: str
+    claimant: str
+    bytes: int
+    """As reported."""
+    domain_bytes: Mapping[str, int]
+    seconds: int
+    """Seed time verified."""
+    version: str
+
+
+@dataclass(frozen=True, slots=True)
+class Figures:
+    """``boards``: standings by (board, month); the month is empty for all time."""
+
+    project: Project
+    stats: WorkStats
+    boards: Mapping[tuple[Board, str], Sequence[Standing]]
+    month: str
+    last: Sequence[Finished]
+    """The newest first."""
+
+
+@dataclass(frozen=True, slots=True)
+class Needy:
+    """A torrent that needs seeders. ``average`` is None without a history."""
+
+    torrent: Torrent
+    average: float | None
+
+
+class WorkFigures:
+    """``clock`` returns epoch seconds. Figures are at most CACHED_SECONDS old."""
+
+    def __init__(self, store: Store, clock: Callable[[], float] = time.time) -> None:
+        self._store = store
+        self._clock = clock
+        self._reading = asyncio.Lock()
+        self._cached: dict[tuple[str, str], tuple[float, Any]] = {}
+
+    async def figures(self, project: Project) -> Figures:
+        """For the page."""
+        found: Figures = await self._recent("figures", project, self._read_figures)
+        return found
+
+    async def _recent(self, kind: str, project: Project, read: Callable[[Project], Awaitable[Any]]) -> Any:
+        key = kind, project.name
+        async with self._reading:  # many who ask together cause one reading
+            now = self._clock()
+            found = self._cached.get(key)
+            if found is None or not 0 <= now - found[0] < CACHED_SECONDS:
+                if len(self._cached) >= MAX_CACHED:
+                    self._cached.clear()
+                self._cached[key] = found = now, await read(project)
+            return found[1]
+
+    async def _read_figures(self, project: Project) -> Figures:
+        board = self._store.work.leaderboard
+        month = month_of(self._clock())
+        boards = {
+            (each, when): await board.top(project.name, each, when or None, SHOWN_CLAIMANTS)
+            for when in (month, "")
+            for each in BOARDS
+        }
+        entries = await self._store.work.log.newest(project.name, SHOWN_ENTRIES)
+        return Figures(
+            project, await board.stats(project.name), boards, month, [finished_of(entry) for entry in entries]
+        )
+
+    async def stats(self, project: Project) -> dict[str, Any]:
+        """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""
+        found: dict[str, Any] = await self._recent("stats", project, self._read_stats)
+        return found
+
+    async def _read_stats(self, project: Project) -> dict[str, Any]:
+        board = self._store.work.leaderboard
+        stats = await board.stats(project.name)
+        counts = await board.top(project.name, "count", count=LISTED_CLAIMANTS)
+        by_bytes = await board.top(project.name, "bytes", count=LISTED_CLAIMANTS)
+        return {
+            "domain_bytes": stats.domain_bytes,
+            "downloader_bytes": {each.claimant: each.value for each in by_bytes},
+            "downloader_count": {each.claimant: each.value for each in counts},
+            "downloaders": [each.claimant for each in counts],
+            "counts": {"todo": stats.todo, "out": stats.out, "done": stats.done},
+            "total_items": stats.todo + stats.out + stats.done,
+            "total_items_done": stats.done,
+            "total_items_out": stats.out,
+            "total_bytes": stats.bytes,
+        }
+
+    async def item(self, project: Project, item: str) -> tuple[str | None, str | None]:
+        """(todo, out, done or None; who has it)."""
+        found = await self._store.work.items.status(project.name, item)
+        return found.status, (found.claimants[0] if found.claimants else None)
+
+    async def finished_after(self, project: Project, id: str, count: int) -> list[Finished]:
+        """The log after the entry ``id``, the oldest first."""
+        return [finished_of(entry) for entry in await self._store.work.log.after(project.name, id, count)]
+
+    async def newest_id(self, project: Project) -> str:
+        """The id of the newest entry of the log; ``0-0`` when it is empty."""
+        return next((each.id for each in await self._store.work.log.newest(project.name, 1)), "0-0")
+
+    async def needy(
+        self, project: Project, count: int, *, claimant: str = "", max_size: int | None = None
+    ) -> list[Needy]:
+        """The first torrents of the queues, those that ask for ``claimant`` first. Without a claimant: no private
+        torrents. Torrents larger than ``max_size`` bytes are left out."""
+        names = await self._queued(project, "todo", count, claimant) if claimant else []
+        queues: tuple[Queue, ...] = ("todo", "secondary")
+        for queue in queues:
+            names += await self._queued(project, queue, count)
+        hashes = [InfoHash(bytes.fromhex(name)) for name in dict.fromkeys(names)]
+        torrents = [
+            torrent
+            for torrent in await self._store.torrents.get_all(hashes)
+            if torrent.enabled
+            and torrent.denied is None
+            and (claimant or not torrent.private)
+            and (max_size is None or (torrent.size or 0) <= max_size)
+        ][:count]
+        averages = await average_seeders(self._store, torrents, self._clock())
+        return [Needy(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
+
+    async def _queued(self, project: Project, queue: Queue, count: int, claimant: str = "") -> list[str]:
+        page = await self._store.work.items.page(project.name, queue, claimant=claimant, count=count)
+        return [name for name, _ in page.entries]
+
+
+def finished_of(entry: LogEntry) -> Finished:
+    fields = entry.fields
+
+    def number(name: str) -> int:
+        text = fields.get(name, "")
+        return int(text) if text.isascii() and text.isdigit() else 0
+
+    return Finished(
+        id=entry.id,
+        at=number("at") // 1000,
+        item=fields.get("item", ""),
+        claimant=fields.get("by", ""),
+        bytes=number("total"),
+        domain_bytes=_domains(fields.get("bytes", "")),
+        seconds=number("seconds"),
+        version=fields.get("version", ""),
+    )
+
+
+def _domains(text: str) -> dict[str, int]:
+    try:
+        found = orjson.loads(text or "{}")
+    except ValueError:
+        return {}
+    return (
+        {name: n for name, n in found.items() if name and isinstance(n, int)}
+        if isinstance(found, dict)
+        else {}
+    )

@@ -1,0 +1,125 @@
+"""The calls of claimants: request, done, done+request, release, extend, mine."""
+
+import math
+
+from aiohttp import web
+
+from tracker.core.work import Claimant, Granted, Held, WorkRequests
+from tracker.frontends.work.links import Links
+from tracker.frontends.work.replies import json_reply
+from tracker.frontends.work.requests import Fields, Senders, read_fields
+
+OK = "OK\n"
+
+
+class Calls:
+    """``default`` is the project of paths without a name, ``body_seconds`` the time for a body."""
+
+    def __init__(
+        self, work: WorkRequests, senders: Senders, links: Links, default: str, body_seconds: float
+    ) -> None:
+        self._work = work
+        self._senders = senders
+        self._links = links
+        self._default = default
+        self._body_seconds = body_seconds
+
+    def project(self, request: web.Request) -> str:
+        return request.match_info.get("project", self._default)
+
+    async def _read(self, request: web.Request) -> tuple[Claimant, Fields]:
+        fields = await read_fields(request, self._body_seconds)
+        return await self._work.claimant(self.project(request), self._senders.sender(request, fields)), fields
+
+    async def request(self, request: web.Request) -> web.Response:
+        claimant, fields = await self._read(request)
+        return await self._grant(request, claimant, fields)
+
+    async def _grant(self, request: web.Request, claimant: Claimant, fields: Fields) -> web.Response:
+        granted = await self._work.request(claimant, fields.text("version"), fields.free_bytes)
+        if fields.text("api_version") != "2":
+            return web.Response(text=granted.item)
+        return json_reply(self._described(request, granted))
+
+    def _described(self, request: web.Request, granted: Granted) -> dict[str, object]:
+        """What a client of version 2 gets. Clients of 2019 take each field as a property of the item."""
+        reply: dict[str, object] = {
+            "item_name": granted.item,
+            "token": granted.token,
+            "lease_ends": math.floor(granted.lease_ends),
+        }
+        if not granted.seeding:
+            return reply
+        torrent = granted.torrent
+        name, size = (torrent.name, torrent.size) if torrent else ("", None)
+        announce_url = self._links.announce_url(request, granted.passkey)
+        return reply | {
+            "info_hash": granted.item,
+            "name": name,
+            "size": size,
+            "seeders": torrent.seeders if torrent else 0,
+            "leechers": torrent.leechers if torrent else 0,
+            "magnet": self._links.magnet(granted.item, name, size, announce_url),
+            "torrent_url": self._links.torrent_url(granted.item),
+            "announce_url": announce_url,
+            "seed_seconds": granted.seed_seconds,
+        }
+
+    async def done(self, request: web.Request) -> web.Response:
+        claimant, fields = await self._read(request)
+        await self._done(claimant, fields)
+        return web.Response(text=OK)
+
+    async def _done(self, claimant: Claimant, fields: Fields) -> None:
+        await self._work.done(
+            claimant,
+            fields.required("item"),
+            token=fields.text("token"),
+            version=fields.text("version"),
+            reported=fields.reported,
+            id_text=fields.id_text,
+        )
+
+    async def done_and_request(self, request: web.Request) -> web.Response:
+        claimant, fields = await self._read(request)
+        await self._done(claimant, fields)
+        return await self._grant(request, claimant, fields)
+
+    async def release(self, request: web.Request) -> web.Response:
+        claimant, fields = await self._read(request)
+        released = await self._work.release(claimant, fields.required("item"), fields.text("token"))
+        return web.Response(text="Released OK.\n" if released else "Invalid item.\n")
+
+    async def extend(self, request: web.Request) -> web.Response:
+        claimant, fields = await self._read(request)
+        ends = await self._work.extend(claimant, fields.required("item"), fields.required("token"))
+        return json_reply({"lease_ends": math.floor(ends)})
+
+    async def mine(self, request: web.Request) -> web.Response:
+        sender = self._senders.sender(request, Fields(), name=request.query.get("downloader", ""))
+        claimant = await self._work.claimant(self.project(request), sender)
+        return json_reply({"items": [_held(each, claimant) for each in await self._work.mine(claimant)]})
+
+
+def _held(held: Held, claimant: Claimant) -> dict[str, object]:
+    """Tokens are for the owners of passkeys only: anybody can give a name."""
+    row: dict[str, object] = {"item_name": held.item, "state": held.state}
+    if held.claim is not None:
+        row |= {
+            "claimed_at": math.floor(held.claim.claimed_at),
+            "lease_ends": math.floor(held.claim.lease_ends),
+        }
+        if claimant.passkey:
+            row["token"] = held.claim.token
+    if claimant.project.kind != "seeding":
+        return row
+    torrent = held.torrent
+    return row | {
+        "info_hash": held.item,
+        "name": torrent.name if torrent else "",
+        "size": torrent.size if torrent else None,
+        "verified_seconds": held.seconds,
+        "seeders": torrent.seeders if torrent else 0,
+        "average": None if held.average is None else round(held.average, 2),
+        "needed": held.needed,
+    }

@@ -1,0 +1,205 @@
+"""The connections of the claimants' listener, with limits on their number and time.
+
+Heads, idle connections and stalled readers are guarded by system/aiohttp_connection.py. This adds the number of
+connections, a deadline for each head, and the PROXY header of trusted proxies.
+"""
+
+import asyncio
+import socket
+from collections import Counter
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
+from typing import Any, cast
+
+import structlog
+from aiohttp import web
+from aiohttp.web_protocol import RequestHandler
+
+from tracker.bittorrent import Address
+from tracker.system.aiohttp_connection import ConnectionLimits, GuardedConnection, GuardedServer, describe
+from tracker.wire.endpoint import pack_address
+from tracker.wire.proxy import TrustedProxies, parse_proxy_header
+
+MAX_LINE_BYTES = 8190
+MAX_HEADER_BYTES = 8190
+MAX_HEADERS = 64
+NO_ADDRESS = Address(b"")
+
+log = structlog.get_logger("tracker.work")
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """``idle_seconds``: between requests, for a head, and for a stalled reader; ``body_seconds``: for a body;
+    ``stop_seconds``: for requests in flight when the port closes."""
+
+    connections: int = 1024
+    per_network: int = 64
+    """Of one IPv4 address or /64; trusted proxies have no limit."""
+    idle_seconds: float = 30.0
+    body_seconds: float = 10.0
+    stop_seconds: float = 2.0
+
+
+class Connection(GuardedConnection):
+    """``address`` is that of the other end, or of the client that a PROXY header names; ``trusted``: it is a trusted
+    proxy."""
+
+    __slots__ = ("_head_timer", "_preface", "_server", "address", "counted", "trusted")
+
+    def __init__(self, server: "Server", **options: Any) -> None:
+        super().__init__(server, **options)
+        self._server = server
+        self._head_timer: asyncio.TimerHandle | None = None
+        self._preface: bytes | None = None
+        self.address = NO_ADDRESS
+        self.trusted = False
+        self.counted = b""
+        """The network that the connection counts for; empty for none."""
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        self.address, self.trusted = self._server.origin(transport)
+        if self.trusted and self._server.proxy_protocol:
+            self._preface = b""
+        super().connection_made(transport)
+        self._start_head_timer()
+
+    def connection_lost(self, exc: BaseException | None) -> None:
+        self._stop_head_timer()
+        super().connection_lost(exc)
+
+    def data_received(self, data: bytes) -> None:
+        if self._preface is not None:
+            data = self._take_preface(data)
+        if not data:
+            return
+        requests = self._request_count
+        super().data_received(data)
+        if self._request_count != requests:
+            self._stop_head_timer()
+        elif self._head_bytes and self._head_timer is None:
+            self._start_head_timer()
+
+    def _take_preface(self, data: bytes) -> bytes:
+        """Removes the PROXY header; returns what follows, nothing while it is incomplete or when it is malformed."""
+        self._preface = buffer = (self._preface or b"") + data
+        try:
+            header = parse_proxy_header(buffer)
+        except ValueError:
+            self.force_close()
+            return b""
+        if header is None:
+            return b""
+        self._preface = None
+        if header.source is not None:
+            self.address, self.trusted = header.source, header.source in self._server.proxies
+        return buffer[header.length :]
+
+    def _start_head_timer(self) -> None:
+        self._head_timer = self._loop.call_later(self._limits.idle_seconds, self.force_close)
+
+    def _stop_head_timer(self) -> None:
+        if self._head_timer is not None:
+            self._head_timer.cancel()
+            self._head_timer = None
+
+    def malformed_reply(self, error: BaseException | None) -> web.StreamResponse:
+        return _closing(400, "malformed request\n")
+
+    def crash_reply(self, request: web.BaseRequest, error: BaseException | None) -> web.StreamResponse:
+        if isinstance(error, ConnectionError):
+            raise error  # the client disconnected
+        self.log_failure(error)
+        return _closing(500, "internal error\n")
+
+    def log_failure(self, error: Any) -> None:
+        log.error("work connection failed", **describe(error))
+
+
+def _closing(status: int, text: str) -> web.Response:
+    reply = web.Response(status=status, text=text)
+    reply.force_close()
+    return reply
+
+
+class Server(GuardedServer):
+    """Limits the number of connections. Beyond the limit the oldest idle one is closed, else the new one."""
+
+    def __init__(
+        self,
+        handler: Callable[[Any], Awaitable[web.StreamResponse]],
+        limits: Limits,
+        proxies: TrustedProxies,
+        *,
+        proxy_protocol: bool,
+        **options: Any,
+    ) -> None:
+        self.proxies = proxies
+        self.proxy_protocol = proxy_protocol
+        self._own_limits = limits
+        self._by_network: Counter[bytes] = Counter()
+        super().__init__(
+            handler,
+            ConnectionLimits(MAX_LINE_BYTES, MAX_HEADER_BYTES, MAX_HEADERS, limits.idle_seconds),
+            access_log=None,
+            **options,
+        )
+
+    def __call__(self) -> Connection:
+        return Connection(self, loop=self._loop, **self._kwargs)
+
+    def origin(self, transport: asyncio.BaseTransport) -> tuple[Address, bool]:
+        """The packed address of the other end, and whether it is a trusted proxy."""
+        peer, sock = transport.get_extra_info("peername"), transport.get_extra_info("socket")
+        trusts = bool(self.proxies)
+        if isinstance(peer, tuple):
+            address = pack_address(peer[0].partition("%")[0]) or NO_ADDRESS
+            return address, trusts and bool(address) and address in self.proxies
+        return NO_ADDRESS, trusts and sock is not None and sock.family == socket.AF_UNIX
+
+    def connection_made(self, handler: RequestHandler, transport: asyncio.Transport) -> None:
+        super().connection_made(handler, transport)
+        connection = cast(Connection, handler)
+        if connection.address and not connection.trusted:
+            connection.counted = bytes(connection.address[:8])
+            self._by_network[connection.counted] += 1
+            if self._by_network[connection.counted] > self._own_limits.per_network:
+                transport.abort()
+                return
+        if len(self._connections) > self._own_limits.connections:
+            others = (cast(Connection, one) for one in self._connections if one is not handler)
+            idle = next((one for one in others if one.waits_for_request), None)
+            if idle is not None:
+                idle.force_close()
+            else:
+                transport.abort()
+
+    def connection_lost(self, handler: RequestHandler, exc: BaseException | None = None) -> None:
+        super().connection_lost(handler, exc)
+        counted = cast(Connection, handler).counted
+        if counted:
+            self._by_network[counted] -= 1
+            if not self._by_network[counted]:
+                del self._by_network[counted]
+
+
+class Runner(web.AppRunner):
+    """Runs an application on this Server."""
+
+    def __init__(
+        self, app: web.Application, limits: Limits, proxies: TrustedProxies, *, proxy_protocol: bool
+    ) -> None:
+        super().__init__(app, shutdown_timeout=limits.stop_seconds)
+        self._limits = limits
+        self._proxies = proxies
+        self._proxy_protocol = proxy_protocol
+
+    async def _make_server(self) -> web.Server:
+        made = await super()._make_server()
+        return Server(
+            cast(Any, made.request_handler),
+            self._limits,
+            self._proxies,
+            proxy_protocol=self._proxy_protocol,
+            request_factory=made.request_factory,
+        )

@@ -1,0 +1,165 @@
+"""The live view: finished items as server-sent events. ``Last-Event-ID`` is an id of the log, so none is missed.
+
+All streams of a project share one reading of the log per second.
+"""
+
+import asyncio
+import re
+from collections import Counter, deque
+from collections.abc import Awaitable, Callable, Sequence
+from contextlib import suppress
+
+import orjson
+from aiohttp import web
+
+from tracker.bittorrent import Address
+from tracker.core.work import Refused, WorkRequests
+from tracker.core.work_figures import Finished, WorkFigures
+from tracker.errors import StoreUnavailable
+from tracker.frontends.work.requests import Senders
+
+MAX_STREAMS = 256
+MAX_PER_NETWORK = 8
+PERIOD_SECONDS = 1.0
+QUIET_PERIODS = 15
+"""After as many periods without an event a comment is sent, so that proxies keep the stream open."""
+KEPT = 500
+"""The newest entries that are kept for streams that are a little behind."""
+PAGE = 100
+WRITE_SECONDS = 15.0
+"""A client that reads nothing for this long is disconnected."""
+RECONNECT_MILLISECONDS = 3000
+STOPPING = web.AppKey("work_stopping", asyncio.Event)
+_ID = re.compile(r"[0-9]{1,20}-[0-9]{1,20}", re.ASCII)
+
+Read = Callable[[str, int], Awaitable[Sequence[Finished]]]
+"""(id, count): the entries after that id, the oldest first."""
+
+
+def order_of(id: str) -> tuple[int, int]:
+    at, _, number = id.partition("-")
+    return int(at), int(number)
+
+
+class Tail:
+    """The end of a project's log. ``timer`` returns seconds."""
+
+    def __init__(self, read: Read, newest: str, timer: Callable[[], float]) -> None:
+        self._read = read
+        self._timer = timer
+        self._from = self._to = newest
+        self._entries: deque[Finished] = deque()
+        self._reading = asyncio.Lock()
+        self._read_at = float("-inf")
+
+    async def after(self, id: str) -> Sequence[Finished]:
+        """At most PAGE entries that follow ``id``, or more of the newest ones."""
+        async with self._reading:
+            if self._timer() - self._read_at >= PERIOD_SECONDS * 0.9:
+                self._read_at = self._timer()
+                await self._read_new()
+        if order_of(id) >= order_of(self._from):
+            return [entry for entry in self._entries if order_of(entry.id) > order_of(id)]
+        return await self._read(id, PAGE)
+
+    async def _read_new(self) -> None:
+        while entries := await self._read(self._to, PAGE):
+            self._entries += entries
+            self._to = entries[-1].id
+            while len(self._entries) > KEPT:
+                self._from = self._entries.popleft().id
+            if len(entries) < PAGE:
+                return
+
+
+class Live:
+    """GET live. ``default`` is the project of paths without a name."""
+
+    def __init__(self, work: WorkRequests, figures: WorkFigures, senders: Senders, default: str) -> None:
+        self._work = work
+        self._figures = figures
+        self._senders = senders
+        self._default = default
+        self._tails: dict[str, tuple[Tail, int]] = {}
+        self._streams: Counter[Address] = Counter()
+
+    async def handle(self, request: web.Request) -> web.StreamResponse:
+        project = await self._work.project(request.match_info.get("project", self._default))
+        last = request.headers.get("Last-Event-ID", "")
+        if last and not _ID.fullmatch(last):
+            raise Refused("malformed", "Last-Event-ID is no id of the log")
+        address = self._senders.address(request)
+        net = Address(address if len(address) == 4 else address[:8])
+        stopping = request.app[STOPPING]
+        if stopping.is_set() or self._streams.total() >= MAX_STREAMS or self._streams[net] >= MAX_PER_NETWORK:
+            raise web.HTTPServiceUnavailable
+        self._streams[net] += 1
+        try:
+            newest = await self._figures.newest_id(project)
+
+            async def read(id: str, count: int) -> Sequence[Finished]:
+                return await self._figures.finished_after(project, id, count)
+
+            tail = self._open_tail(project.name, read, newest)
+            return await _stream(request, tail, last or newest, stopping)
+        finally:
+            self._streams -= Counter([net])
+            self._close_tail(project.name)
+
+    def _open_tail(self, project: str, read: Read, newest: str) -> Tail:
+        tail, users = self._tails.get(project) or (
+            Tail(read, newest, asyncio.get_running_loop().time),
+            0,
+        )
+        self._tails[project] = tail, users + 1
+        return tail
+
+    def _close_tail(self, project: str) -> None:
+        tail, users = self._tails.pop(project, (None, 0))
+        if tail is not None and users > 1:
+            self._tails[project] = tail, users - 1
+
+
+async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio.Event) -> web.StreamResponse:
+    response = web.StreamResponse()
+    response.content_type = "text/event-stream"
+    response.headers["Cache-Control"] = "no-store"
+    response.headers["X-Accel-Buffering"] = "no"  # otherwise nginx buffers events
+    await response.prepare(request)
+    with suppress(ConnectionError, TimeoutError):
+        await _send(response, b"retry: %d\nid: %b\n\n" % (RECONNECT_MILLISECONDS, last.encode()))
+        quiet = 0
+        while not stopping.is_set():
+            entries: Sequence[Finished] = ()
+            with suppress(StoreUnavailable):
+                entries = await tail.after(last)
+            for entry in entries:
+                await _send(response, event(entry))
+                last = entry.id
+            quiet = 0 if entries else quiet + 1
+            if quiet == QUIET_PERIODS:
+                quiet = 0
+                await _send(response, b": still here\n\n")
+            if not entries or len(entries) < PAGE:
+                with suppress(TimeoutError):
+                    async with asyncio.timeout(PERIOD_SECONDS):
+                        await stopping.wait()
+    return response
+
+
+async def _send(response: web.StreamResponse, data: bytes) -> None:
+    async with asyncio.timeout(WRITE_SECONDS):
+        await response.write(data)
+
+
+def event(entry: Finished) -> bytes:
+    row = {
+        "item": entry.item,
+        "downloader": entry.claimant,
+        "at": entry.at,
+        "bytes": entry.bytes,
+        "domain_bytes": entry.domain_bytes,
+        "seconds": entry.seconds,
+        "version": entry.version,
+    }
+    return b"id: %b\nevent: done\ndata: %b\n\n" % (entry.id.encode(), orjson.dumps(row))

@@ -1,0 +1,127 @@
+"""Reads what claimants send: a JSON object whatever its Content-Type, a passkey, the address behind proxies."""
+
+import asyncio
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any, cast
+
+import orjson
+from aiohttp import web
+from aiohttp.http_exceptions import HttpProcessingError
+from aiohttp.web_protocol import RequestPayloadError
+
+from tracker.bittorrent import Address
+from tracker.core.work import Refused, Sender
+from tracker.frontends.work.connections import Connection
+from tracker.wire.endpoint import format_address
+from tracker.wire.proxy import TrustedProxies, client_address
+
+MAX_BODY_BYTES = 65_536
+_FIELDS: Mapping[str, tuple[type, ...]] = {
+    "downloader": (str,),
+    "passkey": (str,),
+    "version": (str,),
+    "api_version": (str,),
+    "item": (str,),
+    "token": (str,),
+    "bytes": (dict,),
+    "id": (str, dict),
+    "free_bytes": (int,),
+}
+"""The fields that are read, and their types. All others are ignored."""
+_BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
+
+
+@dataclass(frozen=True, slots=True)
+class Fields:
+    """The fields of a body; text fields are empty where they are missing."""
+
+    values: Mapping[str, Any] = field(default_factory=dict)
+
+    def text(self, name: str) -> str:
+        return cast(str, self.values.get(name, ""))
+
+    def required(self, name: str) -> str:
+        """Raises Refused."""
+        if not self.text(name):
+            raise Refused("malformed", f"{name} is missing")
+        return self.text(name)
+
+    @property
+    def reported(self) -> Mapping[str, Any]:
+        """Bytes by domain."""
+        return cast(Mapping[str, Any], self.values.get("bytes", {}))
+
+    @property
+    def free_bytes(self) -> int | None:
+        return self.values.get("free_bytes")
+
+    @property
+    def id_text(self) -> str:
+        """The claimant's id of the result; an object as JSON."""
+        found = self.values.get("id", "")
+        return found if isinstance(found, str) else orjson.dumps(found).decode()
+
+
+async def read_fields(request: web.Request, seconds: float) -> Fields:
+    """The fields of the body. Raises Refused, HTTPRequestEntityTooLarge, and HTTPRequestTimeout after ``seconds``."""
+    if (request.content_length or 0) > MAX_BODY_BYTES:
+        raise web.HTTPRequestEntityTooLarge(max_size=MAX_BODY_BYTES, actual_size=request.content_length or 0)
+    try:
+        async with asyncio.timeout(seconds):
+            body = await request.read()
+    except TimeoutError:
+        raise web.HTTPRequestTimeout from None
+    except (RequestPayloadError, HttpProcessingError):
+        raise Refused("malformed", "malformed body") from None
+    return parse_fields(body)
+
+
+def parse_fields(body: bytes) -> Fields:
+    """Raises Refused for anything but a JSON object, and for a field of a wrong type. A field that is null counts as
+    missing."""
+    try:
+        row = orjson.loads(body)
+    except ValueError:
+        raise Refused("malformed", "the body is not JSON") from None
+    if not isinstance(row, dict):
+        raise Refused("malformed", "the body is not a JSON object")
+    values = {name: row[name] for name in _FIELDS if row.get(name) is not None}
+    for name, value in values.items():
+        if not isinstance(value, _FIELDS[name]) or isinstance(value, bool):
+            raise Refused("malformed", f"{name} has a wrong type")
+    if values.get("free_bytes", 0) < 0:
+        raise Refused("malformed", "free_bytes is negative")
+    return Fields(values)
+
+
+class Senders:
+    """Finds out who sends a request. ``proxies`` are the networks whose forwarding headers are trusted."""
+
+    def __init__(self, proxies: TrustedProxies) -> None:
+        self._proxies = proxies
+
+    def address(self, request: web.Request) -> Address:
+        """The packed address of the client. Raises Refused when a proxy does not name it."""
+        connection, headers = cast(Connection, request.protocol), request.headers
+        address = connection.address
+        if connection.trusted:
+            forwarded_for, forwarded = headers.getall("X-Forwarded-For", []), headers.getall("Forwarded", [])
+            address = client_address(address, forwarded_for, forwarded, self._proxies)
+        if not address:
+            raise Refused(
+                "malformed", "the tracker cannot see your address: its proxy must send X-Forwarded-For"
+            )
+        return address
+
+    def sender(self, request: web.Request, fields: Fields, *, name: str = "", passkey: str = "") -> Sender:
+        """The sender of a call with these fields. ``name`` and ``passkey`` are those of the query, for the calls that
+        take them from there."""
+        bearer = _BEARER.fullmatch(request.headers.get("Authorization", "").strip())
+        return Sender(
+            address=format_address(self.address(request)),
+            name=fields.text("downloader") or name,
+            passkey=bearer[1] if bearer else fields.text("passkey") or passkey,
+            user_agent=request.headers.get("User-Agent", ""),
+        )

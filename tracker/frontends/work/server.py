@@ -1,0 +1,190 @@
+"""The listener of work distribution: its aiohttp application and sockets."""
+
+import asyncio
+import contextlib
+import math
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+from typing import Protocol
+
+import structlog
+from aiohttp import web
+from aiohttp.typedefs import Handler, Middleware
+
+from tracker.bittorrent import Address
+from tracker.core.work import Refused, WorkRequests
+from tracker.core.work_figures import WorkFigures
+from tracker.errors import StoreUnavailable
+from tracker.frontends.work.calls import Calls
+from tracker.frontends.work.connections import Limits, Runner
+from tracker.frontends.work.links import Links
+from tracker.frontends.work.live import STOPPING, Live
+from tracker.frontends.work.public import Public
+from tracker.frontends.work.replies import PRIVATE, refusal
+from tracker.frontends.work.requests import MAX_BODY_BYTES, Senders
+from tracker.settings.model import HttpSettings
+from tracker.settings.work import WorkSettings
+from tracker.system.aiohttp_connection import describe
+from tracker.system.listeners import Listener, open_listeners
+from tracker.wire.proxy import TrustedProxies
+
+RETRY_SECONDS = 2
+"""Retry-After while the store is unavailable."""
+PROJECT = "/{project:[-_0-9A-Za-z]+}"
+
+log = structlog.get_logger("tracker.work")
+
+
+class AddressLimit(Protocol):
+    """The part of core/work_limits.py that is used here."""
+
+    def wait_seconds(self, address: Address, now: float) -> float: ...
+
+
+@contextlib.asynccontextmanager
+async def serve_work(
+    work: WorkRequests,
+    figures: WorkFigures,
+    settings: WorkSettings,
+    http: HttpSettings,
+    address_limit: AddressLimit,
+    *,
+    listening: Sequence[str] = (),
+    clock: Callable[[], float] = time.time,
+    limits: Limits | None = None,
+) -> AsyncIterator[tuple[str, ...]]:
+    """Serves until the block is left; yields the addresses, with real ports in place of 0.
+
+    ``http`` names the trusted proxies, ``listening`` the addresses where peers announce. Raises StartupError for an
+    address that is not available.
+    """
+    limits = limits or Limits()
+    proxies = TrustedProxies(http.trusted_proxies)
+    app = make_app(
+        work, figures, settings, Senders(proxies), address_limit, Links(settings, listening), clock, limits
+    )
+    listeners = await open_listeners(settings.listen)
+    runner = Runner(app, limits, proxies, proxy_protocol=http.proxy_protocol)
+    async with _accepting(runner, listeners):
+        yield tuple(listener.address for listener in listeners)
+
+
+@contextlib.asynccontextmanager
+async def _accepting(runner: Runner, listeners: Sequence[Listener]) -> AsyncIterator[None]:
+    """Leaving the block closes the sockets and gives requests in flight a few seconds."""
+    async with contextlib.AsyncExitStack() as stack:
+        stack.push_async_callback(runner.cleanup)
+        for listener in listeners:
+            stack.callback(listener.close)
+        await runner.setup()
+        assert runner.server is not None
+        for listener in listeners:
+            stack.callback((await listener.accept(runner.server)).close)
+        yield
+
+
+def make_app(
+    work: WorkRequests,
+    figures: WorkFigures,
+    settings: WorkSettings,
+    senders: Senders,
+    address_limit: AddressLimit,
+    links: Links,
+    clock: Callable[[], float],
+    limits: Limits,
+) -> web.Application:
+    guard = _guard(senders, address_limit, clock, legacy_status=settings.legacy_status)
+    app = web.Application(middlewares=[guard], client_max_size=MAX_BODY_BYTES)
+    app[STOPPING] = stopping = asyncio.Event()
+
+    async def stop(_app: web.Application) -> None:
+        stopping.set()
+
+    app.on_shutdown.append(stop)
+    calls = Calls(work, senders, links, settings.default, limits.body_seconds)
+    public = Public(work, figures, senders, links, settings.default)
+    live = Live(work, figures, senders, settings.default)
+    app.add_routes(
+        [
+            web.get("/static/{file}", public.static),
+            web.get(PROJECT, public.to_page),
+            web.post(PROJECT, _nothing),  # /request and the like, without a default project
+        ]
+    )
+    for base in (PROJECT, *([""] if settings.default else [])):
+        app.add_routes(_routes(base, calls, public, live))
+    app.on_response_prepare.append(_add_headers)
+    return app
+
+
+def _routes(base: str, calls: Calls, public: Public, live: Live) -> list[web.AbstractRouteDef]:
+    return [
+        web.post(f"{base}/request", calls.request),
+        web.post(f"{base}/done", calls.done),
+        web.post(f"{base}/done+request", calls.done_and_request),
+        web.post(f"{base}/release", calls.release),
+        web.post(f"{base}/extend", calls.extend),
+        web.get(f"{base}/mine", calls.mine),
+        web.get(f"{base}/stats.json", public.stats),
+        web.get(f"{base}/items/{{item:.+}}.json", public.item),
+        web.get(f"{base}/feed.rss", public.feed),
+        web.get(f"{base}/needy.json", public.needy),
+        web.get(f"{base}/live", live.handle, allow_head=False),
+        web.get(f"{base}/", public.page),
+    ]
+
+
+async def _nothing(_request: web.Request) -> web.Response:
+    raise web.HTTPNotFound
+
+
+async def _add_headers(_request: web.Request, response: web.StreamResponse) -> None:
+    response.headers.setdefault("Cache-Control", PRIVATE)
+    response.headers["X-Content-Type-Options"] = "nosniff"
+    response.headers["Referrer-Policy"] = "no-referrer"
+    response.headers.popall("Server", None)
+
+
+def _guard(
+    senders: Senders, address_limit: AddressLimit, clock: Callable[[], float], *, legacy_status: bool
+) -> Middleware:
+    @web.middleware
+    async def guard(request: web.Request, handler: Handler) -> web.StreamResponse:
+        """The only middleware: limits requests by address, and turns every exception into a response."""
+        try:
+            wait = address_limit.wait_seconds(senders.address(request), clock())
+            if wait > 0:
+                return _too_many(wait)
+            return await handler(request)
+        except Refused as error:
+            return refusal(error, legacy_status=legacy_status)
+        except StoreUnavailable:
+            reply = web.Response(status=503, text="store unavailable; try again later\n")
+            reply.headers["Retry-After"] = str(RETRY_SECONDS)
+            return reply
+        except web.HTTPException as error:
+            if error.status < 400:
+                raise
+            headers = {name: error.headers[name] for name in ("Allow",) if name in error.headers}
+            return web.Response(status=error.status, text=f"{error.reason}\n", headers=headers)
+        except ConnectionError:  # the client disconnected
+            raise
+        except Exception as error:  # logged without its text, which may contain a passkey
+            if request.writer.output_size > 0:
+                raise ConnectionAbortedError("the response has already begun") from error
+            log.error("work request failed", route=_route(request), **describe(error))
+            return web.Response(status=500, text="internal error\n")
+
+    return guard
+
+
+def _too_many(seconds: float) -> web.Response:
+    reply = web.Response(status=429, text="too many requests from your address\n")
+    reply.headers["Retry-After"] = str(math.ceil(seconds))
+    return reply
+
+
+def _route(request: web.Request) -> str:
+    """The route without the path: a client may have put a passkey there."""
+    resource = request.match_info.route.resource
+    return f"{request.method} {resource.canonical if resource is not None else '-'}"
