@@ -46,3 +46,14 @@ async def test_no_item_and_bad_numbers(store: Store) -> None:
     for wrong in (-1, 1.5, True, 2**53, "1", None):
         with pytest.raises(ClientError, match="bytes"):
             await store.work.claims.done("proj", "alice", "a", reported={"data": wrong})
+
+
+async def test_who_finished_much_still_gets_the_rest_of_a_queue(store: Store) -> None:
+    """Copies that others shall have may fill the head of a queue."""
+    await project(store, order="weakest")
+    await add(store, *(f"item{number:02}" for number in range(60)), copies=2, place=1)
+    for _ in range(60):
+        claim = await claimed(store, "alice")
+        assert (await store.work.claims.done("proj", "alice", claim.item)).counted
+    assert await refusal(store, "alice") == Refusal("empty")
+    assert (await check_work(store)).wanted == 60

@@ -33,7 +33,7 @@ from tracker.store.work.records import (
 )
 
 MAX_LOOKED_AT = 50
-"""Items of a queue that a claim looks at for one that fits."""
+"""Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
 MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}

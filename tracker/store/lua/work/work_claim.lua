@@ -4,7 +4,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
--- ARGV[8]   max items of a queue to look at      ARGV[9] max claims to end
+-- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
 --   project
@@ -33,6 +33,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 
 local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
+local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and in all
 
 local fields = read_project()
 if not fields then return nil end
@@ -72,25 +73,35 @@ local function fits(item)
   return (tonumber(call('HGET', P .. 't:' .. item, 'size') or '') or 0) <= tonumber(ARGV[7])
 end
 
--- An item with more copies may be this claimant's already.
-local function may_have(item, queue, shared)
-  if shared and (call('ZSCORE', held_by, item) or call('ZSCORE', W .. ':done:by', item .. ' ' .. claimant)) then
-    return false
+-- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
+local function read_page(queue, from, to)
+  local page, items, names, own = call('ZRANGE', W .. ':' .. queue, from, to, 'WITHSCORES'), {}, {}, {}
+  if #page == 0 then return page, items end
+  for i = 1, #page, 2 do
+    items[#items + 1], names[#names + 1] = page[i], page[i] .. ' ' .. claimant
   end
-  return not is_kept_out(item, queue) and fits(item)
+  local copies = call('HMGET', W .. ':wanted', unpack(items))
+  local held = call('ZMSCORE', held_by, unpack(items))
+  local finished = call('ZMSCORE', W .. ':done:by', unpack(names))
+  for i in ipairs(items) do own[i] = copies[i] and (held[i] or finished[i]) end
+  return page, items, copies, own
 end
 
--- The first item of a queue that the claimant may have: item, place, and the copies wanted where that is counted.
+-- The first item of a queue that the claimant may have: item, place, and the copies wanted where that is counted. What
+-- is the claimant's already does not count as looked at: who has finished much would get nothing from a long queue.
 local function first_of(queue)
-  local from, to = 0, 0
+  local from, to, looked_at, max_looked_at = 0, 0, 0, tonumber(ARGV[8])
   repeat
-    local page = call('ZRANGE', W .. ':' .. queue, from, to, 'WITHSCORES')
-    for i = 1, #page, 2 do
-      local shared = call('HGET', W .. ':wanted', page[i])
-      if may_have(page[i], queue, shared) then return page[i], page[i + 1], shared end
+    local page, items, copies, own = read_page(queue, from, to)
+    for i, item in ipairs(items) do
+      if not own[i] then
+        if not is_kept_out(item, queue) and fits(item) then return item, page[2 * i], copies[i] end
+        looked_at = looked_at + 1
+        if looked_at >= max_looked_at then return nil end
+      end
     end
-    from, to = to + 1, tonumber(ARGV[8]) - 1
-  until #page == 0 or from > to
+    from, to = to + 1, to + PAGE
+  until #page == 0 or from > MAX_OWN
 end
 
 local function find()
