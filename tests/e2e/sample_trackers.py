@@ -3,7 +3,10 @@
 Names that other people choose are long and without spaces.
 """
 
+import asyncio
 import json
+import time
+from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
 from pathlib import Path
@@ -14,8 +17,12 @@ from loadtest.geoip_databases import make_city, record
 from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker
 from tests.e2e.requests import announce_path, get
+from tests.store.harness import Clock, Store
 from tests.waiting import until
 from tracker.admin.pages.rendering import NAVIGATION
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.store.work.records import Claim
 
 LONG = "Llanfairpwllgwyngyllgogerychwyrndrobwllllantysiliogogogoch" * 2
 """A long word, as a name in a database or a .torrent file."""
@@ -65,7 +72,9 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
     details = (f"/torrents/{named}", f"/torrents/{denied}", f"/torrents/{disabled}", "/torrents/0")
     boards = tuple(f"/world/{board}" for board in ("countries", "cities", "postcodes", "torrents"))
     more = ("/torrents/add", "/torrents/denied", "/torrents?q=nothing", "/jobs/1", "/clients?period=2020-01")
-    sample = _sample(tracker, (*_MENU, *details, *boards, *more))
+    tabs = ("", "/items", "/items?list=done&item=none", "/claims", "/blocked", "/settings")
+    work = (*(f"/work/archive{tab}" for tab in tabs), "/work/seeds/policy")
+    sample = _sample(tracker, (*_MENU, *details, *boards, *more, *work))
     sample.call_api("POST", "/torrents", {"info_hash": named, "name": LONG})
     sample.call_api("POST", "/torrents", {"info_hash": denied, "private": True})
     sample.call_api("PUT", f"/denials/{denied}", {"reason": LONG})
@@ -83,7 +92,34 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
     until(lambda: len(sample.call_api("GET", "/uniques/countries")["items"]) == len(NETWORKS))
     sample.call_api("POST", "/sweep")
     sample.call_api("POST", "/reprocess", {})
+    _distribute_work(sample)
     return sample
+
+
+def _distribute_work(sample: SampleTracker) -> None:
+    """A project with items, a claim, a finished claim and blocks; and one that seeds."""
+    sample.call_api("POST", "/work/projects", {"name": "archive", "title": LONG, "item_type": LONG[:100]})
+    sample.call_api("POST", "/work/projects", {"name": "seeds", "kind": "seeding"})
+    items = [LONG, *(f"item {number}" for number in range(60))]
+    sample.call_api("POST", "/work/projects/archive/items", {"items": items})
+    for who in ("volunteer-with-the-longest-name", "192.0.2.99"):
+        sample.call_api("POST", "/work/projects/archive/blocked", {"who": who[:30]})
+    sample.call_api("POST", "/work/blocked", {"who": "2001:db8:1234:5678::/64"})
+    socket = sample.tracker.log_file.parent / "data" / "valkey.sock"
+    with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
+        pool.submit(lambda: asyncio.run(_claim(socket))).result()
+
+
+async def _claim(socket: Path) -> None:
+    """In the store: the API hands out no claims."""
+    store = Store(f"unix://{socket}", Keys("t:"), SwarmRules(), Clock(time.time()))
+    try:
+        await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
+        claim = await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
+        assert isinstance(claim, Claim)
+        await store.work.claims.done("archive", "volunteer_1", claim.item, reported={LONG: 2**50})
+    finally:
+        await store.connection.close()
 
 
 def private_tracker(start_tracker: StartTracker) -> SampleTracker:
