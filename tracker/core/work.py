@@ -180,24 +180,17 @@ class WorkRequests:
                 reported=reported,
                 id_text=id_text,
             )
+            if result.outcome == "unverified":  # the tracker looks at the claim now
+                result = await self._store.work.verification.ask(project.name, claimant.id, item)
         if result.outcome in ("done", "duplicate"):
             return
         if result.outcome == "unverified":
-            raise Refused("unverified", seconds=await self._missing_seconds(claimant, item))
+            raise Refused("unverified", seconds=result.missing_seconds)
         if result.outcome == "blocked":
             raise Refused("blocked")
         self._store.counters.count("work.refused", f"work.{project.name}.refused")
         if token:
             raise Refused(*_NEVER[result.outcome])
-
-    async def _missing_seconds(self, claimant: Claimant, item: str) -> float:
-        """Seed time that is missing until the claim is verified."""
-        project, store = claimant.project, self._store
-        claim = await store.work.claims.get(project.name, claimant.id, item)
-        if claim is None:
-            return 3600.0 * project.seed_hours
-        (held,) = await holdings(store, project, [claim])
-        return float(max(0, 3600 * project.seed_hours - held.seconds))
 
     async def mine(self, claimant: Claimant) -> list[Held]:
         """The claims of the claimant, and what it keeps seeding of what it has finished."""

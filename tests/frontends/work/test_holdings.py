@@ -88,12 +88,17 @@ async def test_mine_shows_seconds_since_the_claim(one_claim: Site) -> None:
     assert reply.json == {"items": []}
 
 
-async def test_a_report_says_how_much_seed_time_is_missing(one_claim: Site) -> None:
+async def test_a_report_asks_for_the_verification_now(one_claim: Site) -> None:
+    """It says how much seed time is missing, and finishes the claim when none is."""
     await seed_time(one_claim, 4600)
     body = {"passkey": ALICE, "item": HASH}
     assert (await one_claim.ask("/seeds/done", body)).json == {"missing_seconds": 86_400 - 3600}
-    await one_claim.store.work.claims.complete("seeds", "7", HASH, seconds=86_400)
-    assert (await one_claim.ask("/seeds/done", body)).text == "OK\n"
+    await seed_time(one_claim, 1000 + 86_400)
+    assert (await one_claim.ask("/seeds/done", {**body, "token": "1"})).status == 410
+    for _ in range(2):
+        assert (await one_claim.ask("/seeds/done", body)).text == "OK\n"
+    (entry,) = await one_claim.store.work.log.newest("seeds")
+    assert (entry.fields["by"], entry.fields["seconds"]) == ("7", "86400")
 
 
 async def test_what_was_finished_is_kept_while_it_is_seeded(one_claim: Site) -> None:
