@@ -166,7 +166,6 @@ ONLY_IN_LUA = {
     "t:swarm:<ih>:<array>i",
     "t:torrent_id",
     "t:user_id",
-    "t:w:<p>:done:by",
     "t:w:<p>:lapsed",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
