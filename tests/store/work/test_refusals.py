@@ -2,6 +2,7 @@
 
 import random
 from collections import Counter
+from collections.abc import Iterable
 
 import pytest
 
@@ -201,3 +202,41 @@ async def test_large_items_are_passed_over(store: Store) -> None:
     assert await refusal(store, "7", "seed", free_bytes=949) == Refusal("empty")
     claim = await claimed(store, "7", "seed", free_bytes=960)
     assert (claim.item, claim.seed_time, claim.uploaded) == (hashes[40], 77, 2**53 - 1)
+
+
+async def test_what_claimants_may_add_to_a_project_is_bounded(store: Store) -> None:
+    await project(store, budget=500, start_budget=500)
+    await add(store, *(f"item{number}" for number in range(12)))
+    for first in range(12):
+        claim = await claimed(store, "alice")
+        domains = {f"domain{10 * first + number}": 1 for number in range(10)}
+        sent = {"version": "1" * 9999, "user_agent": "\udcff" * 9999, "id_text": "x" * 9999}
+        assert (await store.work.claims.done("proj", "alice", claim.item, reported=domains, **sent)).counted
+    assert len((await store.work.leaderboard.stats("proj")).domain_bytes) == 100
+    (entry,) = await store.work.log.newest("proj", 1)
+    assert len(str(entry.fields)) < 2000
+
+
+@pytest.mark.parametrize("names", [range(21), ["x" * 65], [""], ["a\nb"], ["\ud800"]])
+async def test_a_report_of_impossible_domains_is_an_error(store: Store, names: Iterable[object]) -> None:
+    await project(store)
+    await add(store, "a")
+    await claimed(store, "alice")
+    with pytest.raises(ClientError, match="domains"):
+        await store.work.claims.done("proj", "alice", "a", reported={str(name): 1 for name in names})
+    with pytest.raises(ClientError, match="domains"):
+        await store.work.projects.edit("proj", {"domains": tuple(map(str, names))})
+
+
+async def test_domains_of_a_project_differ(store: Store) -> None:
+    """Otherwise no report would match them."""
+    with pytest.raises(ClientError, match="different"):
+        await project(store, domains=("data", "data"))
+
+
+async def test_a_claim_verified_with_impossible_bytes_still_counts(store: Store) -> None:
+    """A site may have written the account. Other claims would wait behind it."""
+    await project(store, kind="seeding", verify="announce", keep_done_days=1)
+    await add(store, "1" * 40)
+    await claimed(store, "7")
+    assert (await store.work.claims.complete("proj", "7", "1" * 40, seconds=1, uploaded=2**60)).counted

@@ -7,7 +7,7 @@ from pydantic import Field
 from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import LineText
-from tracker.store.work.records import PROJECT_FIELDS, Project
+from tracker.store.work.records import MAX_DOMAINS, PROJECT_FIELDS, Project
 from tracker.store.work.statistics import ProjectStatistics
 
 endpoints = Endpoints(
@@ -61,7 +61,7 @@ class ProjectPatch(Body):
     item_type: ShortText | None = Field(None, description="What an item is, for people.")
     domains: list[ShortText] | None = Field(
         None,
-        max_length=100,
+        max_length=MAX_DOMAINS,
         description="The names under which a finished item reports bytes: exactly these. Empty: any.",
     )
     min_version: ShortText | None = Field(

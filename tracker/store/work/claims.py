@@ -18,7 +18,7 @@ from tracker.store.schema.lenient_numbers import whole
 from tracker.store.stats.months import month_of
 from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
-    MAX_TEXT,
+    MAX_EXACT,
     Claim,
     ClaimReply,
     DoneResult,
@@ -30,6 +30,7 @@ from tracker.store.work.records import (
     check_claimant,
     claim_of,
     domains_text,
+    kept_text,
 )
 
 MAX_LOOKED_AT = 50
@@ -70,7 +71,7 @@ class Claims:
         """
         who = (check_claimant(claimant), *_sender(address))
         room = "" if free_bytes is None else str(max(0, free_bytes))
-        argv: list[Argument] = [project, self._now(), *who, version[:MAX_TEXT], room]
+        argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
         outcome, *rest = _known(await self._scripts.work_claim([*argv, MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM]))
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
@@ -97,7 +98,7 @@ class Claims:
 
         Raises UnknownProject, and ClientError for an impossible name or number of bytes.
         """
-        texts = (item, token, version[:MAX_TEXT], user_agent[:MAX_TEXT], id_text[:MAX_TEXT])
+        texts = (item, token, *map(kept_text, (version, user_agent, id_text)))
         return await self._done(project, claimant, address, texts, reported or {}, None)
 
     async def complete(
@@ -109,7 +110,9 @@ class Claims:
         Raises UnknownProject.
         """
         texts = (item, "", "", "", "")
-        return await self._done(project, claimant, "", texts, {}, (max(0, seconds), uploaded))
+        return await self._done(
+            project, claimant, "", texts, {}, (max(0, seconds), min(max(0, uploaded), MAX_EXACT))
+        )
 
     async def _done(
         self,
@@ -123,7 +126,6 @@ class Claims:
         """``verified``: seconds and bytes, where the tracker itself reports."""
         by_domain = check_bytes(reported)
         seconds, total = verified or (0, sum(by_domain.values()))
-        check_bytes({"": total})
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
         argv += (month_of(self._clock()), int(verified is not None), seconds, total)
         argv += (bytes_text(by_domain), domains_text(by_domain))

@@ -25,7 +25,10 @@ Place = Literal["todo", "secondary", "redo", "done"]
 QUEUES: tuple[Queue, ...] = get_args(Queue)
 MAX_EXACT = 2**53 - 1
 MAX_ITEM_BYTES = 255
-MAX_TEXT = 4096
+MAX_TEXT = 255
+"""Characters of a text of a claimant's that is kept, such as a version."""
+MAX_DOMAINS = 20
+_MAX_DOMAIN = 64
 RESERVED = frozenset(
     {
         *("blocked", "request", "done", "release", "extend", "mine", "upload", "uploaded", "live"),
@@ -38,6 +41,7 @@ _CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
 _NAME = re.compile(r"[-_a-zA-Z0-9]{3,30}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _INFO_HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
+_DOMAINS = f"domains are at most {MAX_DOMAINS} different names of 1 to {_MAX_DOMAIN} characters"
 _CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
@@ -236,13 +240,27 @@ def is_text_item(item: str) -> bool:
 
 
 def check_bytes(reported: Mapping[str, Any]) -> dict[str, int]:
-    """Bytes by domain. Raises ClientError for anything but whole numbers from 0 to 2^53-1, in total too."""
+    """Bytes by domain. Raises ClientError for anything but whole numbers from 0 to 2^53-1, in total too, and for names
+    that are too many or too long: each report is kept in the log."""
+    if not _are_domains(tuple(reported)):
+        raise ClientError(_DOMAINS)
     for number in reported.values():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_EXACT:
             raise ClientError("bytes are whole numbers from 0 to 9007199254740991")
     if sum(reported.values()) > MAX_EXACT:
         raise ClientError("bytes are at most 9007199254740991 in total")
     return dict(reported)
+
+
+def _are_domains(names: Sequence[str]) -> bool:
+    return len(names) <= MAX_DOMAINS and all(
+        len(name) <= _MAX_DOMAIN and is_text_item(name) for name in names
+    )
+
+
+def kept_text(text: str) -> str:
+    """A claimant's text as it is kept: its start, and ``?`` for what is not Unicode."""
+    return text[:MAX_TEXT].encode("utf-8", "replace").decode()
 
 
 def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
@@ -281,8 +299,8 @@ def check_project(project: Project) -> Project:
             raise ClientError(f"{each.name} is out of range")
         if isinstance(value, str) and (len(value) > MAX_ITEM_BYTES or _CONTROL.search(value)):
             raise ClientError(f"{each.name} is too long, or has control characters")
-    if len(project.domains) > 100 or not all(is_text_item(domain) for domain in project.domains):
-        raise ClientError("domains are at most 100 names")
+    if not _are_domains(project.domains) or len(set(project.domains)) < len(project.domains):
+        raise ClientError(_DOMAINS)
     if project.kind == "seeding" and not project.keep_done_days:
         raise ClientError("keep_done_days is at least 1 in a seeding project")
     if project.kind == "items" and project.verify != "none":

@@ -33,10 +33,22 @@ local claimant, item, month, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == 
 -- Bounds (s) of the histogram of times from claim to done; store/work/statistics.py has the same list.
 local CLAIM_SECONDS = { 60, 600, 3600, 21600, 86400, 172800, 345600, 604800, 1209600 }
 local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
+local MAX_DOMAINS = 100
 local CHART_KEPT = 400 * 86400 -- seconds after the last point
 
 local fields = read_project()
 if not fields then return nil end
+
+-- Where the project has no list of domains, claimants choose the names: then only the first MAX_DOMAINS are kept.
+local function add_to_domain(domain, bytes)
+  local key = W .. ':domain_bytes'
+  if fields.domains == '' and redis.pcall('HEXISTS', key, domain) ~= 1 then
+    local count = redis.pcall('HLEN', key)
+    if type(count) ~= 'number' or count >= MAX_DOMAINS then return end
+  end
+  add_bounded(key, domain, bytes)
+end
+
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return 'blocked' end
 local name = item .. ' ' .. claimant
 local held = call('HGET', W .. ':out:tokens', name)
@@ -90,7 +102,7 @@ call('HSET', W .. ':trust', claimant, math.min(tonumber(fields.budget) or 1, bud
 
 local items, bytes, seconds = add_to_rankings(month, claimant, ARGV[14], ARGV[13])
 if ARGV[8] ~= '' then redis.pcall('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
-for i = 17, #ARGV, 2 do add_bounded(W .. ':domain_bytes', ARGV[i], ARGV[i + 1]) end
+for i = 17, #ARGV, 2 do add_to_domain(ARGV[i], ARGV[i + 1]) end
 call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
   'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
   'claimed', claim.at or '', 'late', late and '1' or '0')

@@ -170,7 +170,13 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:downloader_version", "HASH", "`<c>` -> the version last seen", _PROJECT, "work_done.lua"
     ),
-    KeySpec("t:w:<p>:domain_bytes", "HASH", "domain -> bytes reported", _PROJECT, "work_done.lua"),
+    KeySpec(
+        "t:w:<p>:domain_bytes",
+        "HASH",
+        "domain -> bytes reported; the first 100 where the project has no list of domains",
+        _PROJECT,
+        "work_done.lua",
+    ),
     KeySpec(
         "t:w:<p>:chart:<c>",
         "LIST",
