@@ -111,8 +111,10 @@ soak: $(VENV)/.dev
 lock: $(VENV)/.dev
 	$(LOCK) requirements/build.in --output-file requirements/build.txt
 	$(LOCK) pyproject.toml --constraint requirements/build.txt --output-file requirements/run.txt
-	$(LOCK) pyproject.toml --extra dev --constraint requirements/build.txt --constraint requirements/run.txt \
-		--output-file requirements/dev.txt
+	$(LOCK) pyproject.toml --extra seed --constraint requirements/build.txt --constraint requirements/run.txt \
+		--output-file requirements/seed.txt
+	$(LOCK) pyproject.toml --extra dev --extra seed --constraint requirements/build.txt --constraint requirements/run.txt \
+		--constraint requirements/seed.txt --output-file requirements/dev.txt
 	$(LOCK) requirements/audit.in --output-file requirements/audit.txt
 
 audit: $(VENV)-audit/.made

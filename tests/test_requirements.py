@@ -35,15 +35,22 @@ def test_the_locks_cover_the_requirements_of_the_project() -> None:
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
     needed = names_of(project["project"]["dependencies"])
     assert needed <= set(pins("run.txt"))
-    assert needed | names_of(project["project"]["optional-dependencies"]["dev"]) <= set(pins("dev.txt"))
+    extras = {name: names_of(each) for name, each in project["project"]["optional-dependencies"].items()}
+    assert needed | extras["seed"] <= set(pins("seed.txt"))
+    assert needed | extras["seed"] | extras["dev"] <= set(pins("dev.txt"))
     assert names_of(project["build-system"]["requires"]) <= set(pins("build.txt"))
 
 
 def test_the_locks_agree_with_each_other() -> None:
     """All are installed into the same environment."""
     dev = pins("dev.txt")
-    for name, version in {**pins("build.txt"), **pins("run.txt")}.items():
+    for name, version in {**pins("build.txt"), **pins("run.txt"), **pins("seed.txt")}.items():
         assert dev.get(name, version) == version
+
+
+def test_a_server_needs_no_library_of_volunteers() -> None:
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))
+    assert not names_of(project["project"]["optional-dependencies"]["seed"]) & set(pins("run.txt"))
 
 
 def test_every_installation_requires_hashes() -> None:
@@ -51,6 +58,6 @@ def test_every_installation_requires_hashes() -> None:
     makefile = (ROOT / "Makefile").read_text(encoding="utf-8").replace("\\\n", " ")
     assert re.search(r"^LOCKED := .*--require-hashes", makefile, re.MULTILINE)
     text = makefile + (ROOT / "deploy" / "image" / "install.sh").read_text(encoding="utf-8")
-    lines = [line for line in text.splitlines() if re.search(r" -r requirements/", line)]
+    lines = [line for line in text.splitlines() if re.search(r" -r \"?requirements/", line)]
     assert len(lines) >= 6
     assert not [line for line in lines if "--require-hashes" not in line and "$(LOCKED)" not in line]

@@ -78,7 +78,7 @@ class Peer:
     """One session with one torrent. ``alerts`` are those received so far: (name, attributes)."""
 
     def __init__(self, torrent: Path, folder: Path, *listen: str) -> None:
-        self.session = lt.session(_settings(listen or (LOOPBACK,)))
+        self.session = lt.session(settings(listen or (LOOPBACK,)))
         self.alerts: list[tuple[str, dict[str, Any]]] = []
         folder.mkdir(exist_ok=True)
         parameters = lt.load_torrent_file(str(torrent))
@@ -163,7 +163,7 @@ def _copy(alert: Any) -> tuple[str, dict[str, Any]]:
     return type(alert).__name__.removesuffix("_alert"), values
 
 
-def _settings(listen: Sequence[str]) -> Any:
+def settings(listen: Sequence[str]) -> Any:
     off = (
         "enable_dht",
         "enable_lsd",

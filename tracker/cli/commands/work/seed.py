@@ -1,0 +1,192 @@
+"""``tracker work seed``: the program of volunteers. It needs no store and no settings of a tracker."""
+
+import asyncio
+import hashlib
+import logging
+import os
+import re
+import signal
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import urlsplit
+
+import typer
+from pydantic import ByteSize, TypeAdapter, ValidationError
+
+from tracker.cli.commands import Config
+from tracker.cli.commands.work.group import commands
+from tracker.cli.terminal import note, printable, say
+from tracker.errors import ClientError
+from tracker.settings.model import LogSettings
+from tracker.system import logs
+from tracker.system.event_loop import running
+from tracker.volunteer.clients import ClientUnavailable, TorrentClient
+from tracker.volunteer.clients.opening import open_client
+from tracker.volunteer.loop import Confirm, Volunteer
+from tracker.volunteer.rules import Rules
+from tracker.volunteer.state import StateFile, open_state, view_state
+from tracker.volunteer.work_api import Unavailable, WorkApi
+
+PASSKEY = "SWARMKEEPER_PASSKEY"
+PASSWORD = "SWARMKEEPER_CLIENT_PASSWORD"  # noqa: S105  # the name of a variable
+_LOCAL = ("localhost", "127.0.0.1", "::1")
+_MAX_SECRET = 4096
+_LABEL = re.compile(r"[-_.0-9A-Za-z]{1,50}", re.ASCII)
+
+
+def _size(text: str) -> int:
+    try:
+        return int(TypeAdapter(ByteSize).validate_python(text))
+    except ValidationError:
+        raise typer.BadParameter("is written like 500GB or 2TB") from None
+
+
+Url = Annotated[str, typer.Option(metavar="URL", help="The project: https://tracker.example:6980/seeding.")]
+Client = Annotated[
+    str,
+    typer.Option(
+        metavar="CLIENT",
+        help="qbittorrent://user@host:8080, transmission://user@host:9091, or internal:/folder.",
+    ),
+]
+Space = Annotated[
+    int, typer.Option(parser=_size, metavar="SIZE", help="Most disk space to fill, such as 500GB.")
+]
+MaxTorrents = Annotated[int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Most torrents.")]
+Folder = Annotated[str, typer.Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
+Label = Annotated[str, typer.Option(metavar="LABEL", help="Label of our torrents; no others are touched.")]
+PasskeyFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")
+]
+PasswordFile = Annotated[
+    Path | None, typer.Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
+]
+StatePath = Annotated[
+    Path | None, typer.Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
+]
+AutoDrop = Annotated[
+    bool, typer.Option("--auto-drop", help="Drop torrents that are not needed without asking.")
+]
+DeleteData = Annotated[bool, typer.Option("--delete-data", help="Delete the data of dropped torrents.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and end.")]
+Once = Annotated[bool, typer.Option("--once", help="Do one round, and end.")]
+Every = Annotated[float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")]
+
+
+@commands.command("seed")
+def seed(
+    url: Url,
+    client: Client,
+    space: Space,
+    max_torrents: MaxTorrents = 50,
+    folder: Folder = "",
+    label: Label = "swarmkeeper",
+    passkey_file: PasskeyFile = None,
+    client_password_file: PasswordFile = None,
+    state: StatePath = None,
+    auto_drop: AutoDrop = False,
+    delete_data: DeleteData = False,
+    dry_run: DryRun = False,
+    once: Once = False,
+    every: Every = 300,
+    config: Config = None,
+) -> None:
+    """Seed torrents that need seeders, with your own BitTorrent client.
+
+    Asks the tracker for torrents while there is space, and adds them to the client. Torrents without the label are not
+    touched.
+    """
+    del config
+    logs.configure(LogSettings())
+    logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
+    if not _LABEL.fullmatch(label):
+        raise typer.BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
+    passkey = _secret(passkey_file, PASSKEY)
+    if not passkey:
+        raise ClientError(f"no passkey: set {PASSKEY}, or use --passkey-file")
+    password = _secret(client_password_file, PASSWORD)
+    _check_url(url)
+    rules = Rules(space, max_torrents, auto_drop, delete_data, round_seconds=every)
+    path = state or _default_state(url, client, label)
+    with view_state(path) if dry_run else open_state(path) as file:
+        with _closing(open_client(client, password, label=label, folder=folder)) as opened:
+            run = _run(url, passkey, opened, file, rules, dry_run=dry_run, once=once)
+            try:
+                asyncio.run(run)
+            except (Unavailable, ClientUnavailable) as error:  # with --once or --dry-run
+                raise ClientError(str(error)) from error
+
+
+async def _run(
+    url: str, passkey: str, client: TorrentClient, file: StateFile, rules: Rules, *, dry_run: bool, once: bool
+) -> None:
+    async with WorkApi.open(url, passkey) as api:
+        volunteer = Volunteer(api, client, file, rules, confirm=_confirm() if not dry_run else None)
+        if dry_run:
+            for line in await volunteer.preview():
+                say(line)
+        elif once:
+            await volunteer.round()
+        else:
+            stop = asyncio.Event()
+            for number in (signal.SIGTERM, signal.SIGINT):
+                asyncio.get_running_loop().add_signal_handler(number, stop.set)
+            async with running(volunteer.run):
+                await stop.wait()
+
+
+def _confirm() -> Confirm | None:
+    """Asks at the terminal; None without one."""
+    if not sys.stdin.isatty():
+        return None
+
+    async def confirm(name: str) -> bool:
+        text = f"{printable(name)} is no longer needed. Drop it?"
+        return await asyncio.to_thread(typer.confirm, text)
+
+    return confirm
+
+
+@contextmanager
+def _closing(client: TorrentClient) -> Iterator[TorrentClient]:
+    try:
+        yield client
+    finally:
+        try:
+            client.close()
+        except ClientUnavailable:
+            note("the client was not available at the end")
+
+
+def _secret(path: Path | None, variable: str) -> str:
+    """The content of a file without surrounding space, else a variable. Neither is seen in the list of processes."""
+    if path is None:
+        text = os.environ.get(variable, "")
+    else:
+        with path.open(encoding="utf-8", errors="replace") as file:
+            text = file.read(_MAX_SECRET)
+    text = text.strip()
+    if not text.isprintable():
+        raise ClientError(f"{path or variable} must hold one line of printable characters")
+    return text
+
+
+def _check_url(url: str) -> None:
+    try:
+        parts = urlsplit(url)
+        valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
+    except ValueError:
+        valid = None
+    if not valid or parts.username is not None or parts.query or parts.fragment:
+        raise ClientError("--url is written https://tracker.example:6980/project, without a passkey")
+    if parts.scheme == "http" and parts.hostname not in _LOCAL:
+        note("the passkey is sent unencrypted, because --url is not https")
+
+
+def _default_state(url: str, client: str, label: str) -> Path:
+    base = Path(os.environ.get("XDG_STATE_HOME") or "~/.local/state").expanduser()
+    name = hashlib.sha256("\n".join((url, client, label)).encode()).hexdigest()[:16]
+    return base / "swarmkeeper" / f"seed-{name}.json"

@@ -1,0 +1,140 @@
+"""qBittorrent, by its web API. A tag is the label."""
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from typing import Any
+
+import qbittorrentapi
+from requests.exceptions import RequestException
+
+from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent
+
+SEEDING = frozenset({"uploading", "stalledUP", "queuedUP", "forcedUP"})
+_SECONDS = 30.0
+_APPEARS_SECONDS = 30.0
+"""A torrent is listed about two seconds after it was added."""
+_POLL_SECONDS = 0.2
+_UNLIMITED = -1
+
+
+class QBittorrent:
+    """``url`` is that of the web interface, ``folder`` where data goes (empty: the client's default)."""
+
+    def __init__(
+        self,
+        url: str,
+        user: str,
+        password: str,
+        *,
+        label: str,
+        folder: str = "",
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self._api = qbittorrentapi.Client(
+            host=url,
+            username=user or None,
+            password=password or None,
+            REQUESTS_ARGS={"timeout": _SECONDS, "allow_redirects": False},
+            FORCE_SCHEME_FROM_HOST=True,
+            DISABLE_LOGGING_DEBUG_OUTPUT=True,
+        )
+        self._label = label
+        self._folder = folder
+        self._sleep = sleep
+        self._ids: dict[str, str] = {}
+
+    def torrents(self, known: Mapping[str, str]) -> list[Torrent]:
+        with _errors():
+            rows = self._api.torrents_info(tag=self._label)
+            found = []
+            for row in rows:
+                if self._label not in str(row.get("tags", "")).split(", "):
+                    continue  # an old client, which ignores the filter
+                names = _names(row)
+                info_hash = next((name for name in names if name in known), names[0])
+                self._ids[info_hash] = str(row["hash"])
+                found.append(_torrent(info_hash, row))
+            return found
+
+    def has(self, info_hash: str) -> bool:
+        return self._row(info_hash) is not None
+
+    def _row(self, info_hash: str) -> Mapping[str, Any] | None:
+        with _errors():
+            direct = self._api.torrents_info(torrent_hashes=info_hash)
+            # A hybrid torrent is listed by its v2 hash.
+            rows = direct or self._api.torrents_info()
+            return next((row for row in rows if info_hash in _names(row)), None)
+
+    def add(self, new: NewTorrent) -> None:
+        if self.has(new.info_hash):
+            return
+        with _errors():
+            try:
+                reply = self._api.torrents_add(
+                    urls=None if new.metainfo else new.magnet,
+                    torrent_files=new.metainfo or None,
+                    save_path=self._folder or None,
+                    use_auto_torrent_management=False if self._folder else None,
+                    tags=self._label,
+                    ratio_limit=_UNLIMITED,
+                    seeding_time_limit=_UNLIMITED,
+                    inactive_seeding_time_limit=_UNLIMITED,
+                )
+            except qbittorrentapi.UnsupportedMediaType415Error:
+                raise NotAdded from None
+        if reply == "Fails.":
+            raise NotAdded
+        for _ in range(int(_APPEARS_SECONDS / _POLL_SECONDS)):
+            if self.has(new.info_hash):
+                return
+            self._sleep(_POLL_SECONDS)
+        raise ClientUnavailable("qBittorrent does not list a torrent that it accepted")
+
+    def stop(self, info_hash: str) -> None:
+        with _errors():
+            self._api.torrents_stop(torrent_hashes=self._ids.get(info_hash, info_hash))
+
+    def remove(self, info_hash: str, *, delete_data: bool) -> None:
+        with _errors():
+            self._api.torrents_delete(
+                torrent_hashes=self._ids.get(info_hash, info_hash), delete_files=delete_data
+            )
+
+    def free_bytes(self) -> int | None:
+        """Of the client's default folder."""
+        with _errors():
+            server: Any = self._api.sync_maindata().server_state
+            free = server.get("free_space_on_disk")
+            return free if isinstance(free, int) and free >= 0 else None
+
+    def close(self) -> None:
+        with _errors():
+            self._api.auth_log_out()
+
+
+def _names(row: Mapping[str, Any]) -> list[str]:
+    """The info hashes of a torrent, v1 first; a v2 hash is cut to 20 bytes."""
+    names = [row.get("infohash_v1"), row["hash"], str(row.get("infohash_v2") or "")[:40]]
+    return list(dict.fromkeys(str(name).lower() for name in names if name))
+
+
+def _torrent(info_hash: str, row: Mapping[str, Any]) -> Torrent:
+    size = max(0, int(row.get("total_size", 0)))
+    return Torrent(
+        info_hash, str(row["name"]), size, max(0, int(row.get("amount_left", 0))), row["state"] in SEEDING
+    )
+
+
+@contextmanager
+def _errors() -> Iterator[None]:
+    """Texts of the library are not passed on: they may contain the announce URL."""
+    try:
+        yield
+    except (qbittorrentapi.LoginFailed, qbittorrentapi.Forbidden403Error) as error:
+        raise ClientUnavailable("qBittorrent refuses the user name or the password") from error
+    except (qbittorrentapi.APIError, RequestException) as error:
+        raise ClientUnavailable(f"qBittorrent is not available ({type(error).__name__})") from error
+    except (KeyError, TypeError, ValueError) as error:
+        raise ClientUnavailable("qBittorrent sent something unexpected") from error

@@ -1,0 +1,342 @@
+"""The loop of the volunteer's program: asks the tracker for torrents, and lets a BitTorrent client seed them.
+
+Each round compares three lists: the torrents in the client that carry the label, the claims that the tracker lists, and
+the state file. Steps that change one of them are noted in the file before, so a round can end anywhere, and the next
+one goes on.
+"""
+
+import asyncio
+import math
+import time
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from functools import partial
+from random import Random
+from typing import ParamSpec, TypeVar
+
+import structlog
+
+from tracker.volunteer.clients import ClientUnavailable, NewTorrent, NotAdded, Torrent, TorrentClient
+from tracker.volunteer.rules import ROUNDS_MISSING, UNLISTED_SECONDS, Backoff, Rules
+from tracker.volunteer.state import Item, StateFile
+from tracker.volunteer.work_api import Grant, InvalidTorrent, Mine, Unavailable, WorkApi
+
+_P = ParamSpec("_P")
+_R = TypeVar("_R")
+Confirm = Callable[[str], Awaitable[bool]]
+
+log = structlog.get_logger("tracker.volunteer")
+
+
+class Volunteer:
+    """``confirm`` asks a person whether to drop a torrent; None: nobody is there to answer."""
+
+    def __init__(
+        self,
+        api: WorkApi,
+        client: TorrentClient,
+        file: StateFile,
+        rules: Rules,
+        *,
+        confirm: Confirm | None = None,
+        random: Random | None = None,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self._api = api
+        self._client = client
+        self._file = file
+        self._rules = rules
+        self._confirm = confirm
+        self._random = random or Random()
+        self._clock = clock
+        self._timer = timer
+        self._sleep = sleep
+        self._backoff = Backoff(self._random)
+        self._extended: dict[str, float] = {}
+        self._kept: set[str] = set()
+        """Not needed, and a person said no, or was told."""
+
+    async def run(self) -> None:
+        """Runs until cancelled. Raises Denied."""
+        while True:
+            try:
+                await self.round()
+            except (Unavailable, ClientUnavailable, OSError) as error:
+                pause = self._backoff.seconds(getattr(error, "retry_seconds", 0.0))
+                log.warning("round failed", reason=_reason(error), retry_seconds=round(pause))
+            else:
+                self._backoff.succeeded()
+                pause = self._rules.round_seconds * self._random.uniform(0.75, 1.25)
+            await self._sleep(pause)
+
+    async def round(self) -> None:
+        """One round. Raises Denied, Unavailable, ClientUnavailable and OSError (of the state file)."""
+        torrents = await self._torrents()
+        mine = await self._api.mine()
+        await self._release_unknown(mine)
+        await self._stop_too_large(self._adopt(torrents), mine)
+        for info_hash in list(self._items):
+            await self._continue(info_hash, torrents, mine)
+        await self._extend(mine)
+        await self._drop(torrents, mine)
+        await self._ask(torrents, mine)
+
+    @property
+    def _items(self) -> dict[str, Item]:
+        return self._file.state.items
+
+    async def _torrents(self) -> dict[str, Torrent]:
+        known = {info_hash: item.announce_url for info_hash, item in self._items.items()}
+        return {each.info_hash: each for each in await self._in_thread(self._client.torrents, known)}
+
+    @staticmethod
+    async def _in_thread(call: Callable[_P, _R], *args: _P.args, **kwargs: _P.kwargs) -> _R:
+        return await asyncio.to_thread(partial(call, *args, **kwargs))
+
+    async def _release_unknown(self, mine: Mine) -> None:
+        """Gives back what a request claimed whose answer was lost. Claims of other programs of this user stay."""
+        asking = self._file.state.asking
+        if asking is None:
+            return
+        for info_hash, claim in mine.claimed.items():
+            if info_hash not in asking and info_hash not in self._items:
+                await self._api.release(info_hash, claim.token)
+        self._file.state.asking = None
+        self._file.save()
+
+    def _adopt(self, torrents: Mapping[str, Torrent]) -> list[str]:
+        """Remembers labelled torrents that the file does not know, and real sizes. Returns those that are incomplete
+        and larger than claimed."""
+        changed, larger = False, []
+        for info_hash, torrent in torrents.items():
+            before = self._items.get(info_hash) or Item(size=0, name=torrent.name, stage="added")
+            if 0 < before.size < torrent.size and torrent.missing_bytes:
+                larger.append(info_hash)
+            after = before.model_copy(update={"size": max(before.size, torrent.size), "rounds_missing": 0})
+            if after.stage != "adding":
+                after.stage = "added"
+            changed |= self._items.get(info_hash) != after
+            self._items[info_hash] = after
+        if changed:
+            self._file.save()
+        return larger
+
+    async def _stop_too_large(self, larger: Sequence[str], mine: Mine) -> None:
+        """A magnet link does not say how large its torrent is."""
+        for info_hash in larger:
+            if not self._rules.space or self._used() <= self._rules.space:
+                return
+            item = self._items[info_hash]
+            log.warning("stopped: larger than the tracker said, and above the space", item=info_hash)
+            await self._in_thread(self._client.stop, info_hash)
+            item.too_large = True
+            self._file.save()
+            if info_hash in mine.claimed:
+                await self._api.release(info_hash, item.token)
+
+    async def _continue(self, info_hash: str, torrents: Mapping[str, Torrent], mine: Mine) -> None:
+        """Brings one torrent of the file in line with the client and the tracker."""
+        item = self._items[info_hash]
+        claimed = info_hash in mine.claimed
+        if item.stage == "added":
+            self._note_listed(item, listed=info_hash in mine.items)
+            if info_hash not in torrents:
+                await self._missing(info_hash, claimed=claimed)
+        elif item.stage != "adding" and not claimed:
+            log.info("claim is over", item=info_hash, torrent=item.name)
+            self._forget(info_hash)
+        elif item.stage != "foreign":
+            await self._add(info_hash)
+
+    def _note_listed(self, item: Item, *, listed: bool) -> None:
+        if listed == bool(item.unlisted_since):
+            item.unlisted_since = 0.0 if listed else self._clock()
+            self._file.save()
+
+    async def _missing(self, info_hash: str, *, claimed: bool) -> None:
+        item = self._items[info_hash]
+        item.rounds_missing += 1
+        self._file.save()
+        if item.rounds_missing < ROUNDS_MISSING:
+            return
+        log.info("torrent was removed from the client", item=info_hash, torrent=item.name)
+        if claimed:
+            await self._api.release(info_hash, item.token)
+        self._forget(info_hash)
+
+    def _forget(self, info_hash: str) -> None:
+        self._items.pop(info_hash, None)
+        self._extended.pop(info_hash, None)
+        self._kept.discard(info_hash)
+        self._file.save()
+
+    async def _extend(self, mine: Mine) -> None:
+        """Tells the tracker now and then that this program still works on its claims."""
+        now = self._timer()
+        for info_hash, claim in mine.claimed.items():
+            item = self._items.get(info_hash)
+            due = now - self._extended.get(info_hash, -math.inf) >= self._rules.extend_seconds
+            token = claim.token or (item.token if item else "")
+            if item is not None and item.stage == "added" and token and due:
+                self._extended[info_hash] = now
+                if not await self._api.extend(info_hash, token):
+                    log.info("claim was lost", item=info_hash, torrent=item.name)
+
+    def not_needed(self, mine: Mine) -> list[str]:
+        """The torrents that may be dropped."""
+        old, listed = self._clock() - UNLISTED_SECONDS, mine.items
+        return [
+            info_hash
+            for info_hash, item in self._items.items()
+            if item.stage == "added"
+            and (
+                item.too_large
+                or 0 < item.unlisted_since <= old
+                or (info_hash in listed and not listed[info_hash].needed)
+            )
+        ]
+
+    async def _drop(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
+        for info_hash in self.not_needed(mine):
+            if info_hash in torrents and await self._may_drop(info_hash):
+                await self._drop_one(info_hash, claimed=info_hash in mine.claimed)
+                if self._rules.auto_drop:
+                    return  # the tracker decides anew, now that this one is gone
+
+    async def _may_drop(self, info_hash: str) -> bool:
+        name = self._items[info_hash].name
+        if self._rules.auto_drop:
+            return self._random.random() < self._rules.drop_chance
+        if info_hash in self._kept:
+            return False
+        self._kept.add(info_hash)
+        if self._confirm is None:
+            log.info("no longer needed, and kept: drop it with --auto-drop", item=info_hash, torrent=name)
+            return False
+        return await self._confirm(name)
+
+    async def _drop_one(self, info_hash: str, *, claimed: bool) -> None:
+        item, delete = self._items[info_hash], self._rules.delete_data
+        await self._in_thread(self._client.remove, info_hash, delete_data=delete)
+        log.info("dropped", item=info_hash, torrent=item.name, data="deleted" if delete else "kept")
+        if claimed:
+            await self._api.release(info_hash, item.token)
+        self._forget(info_hash)
+
+    def _used(self) -> int:
+        """Bytes of all torrents, each with its full size from its claim on."""
+        return sum(item.size for item in self._items.values() if item.stage != "foreign")
+
+    async def room(self, torrents: Mapping[str, Torrent]) -> int:
+        """Bytes that may still be claimed."""
+        rooms = [self._rules.space - self._used()] if self._rules.space else []
+        free = await self._in_thread(self._client.free_bytes)
+        if free is not None:
+            rooms.append(free - self._still_to_download(torrents))
+        return max(0, min(rooms, default=0))
+
+    def _still_to_download(self, torrents: Mapping[str, Torrent]) -> int:
+        return sum(
+            torrents[each].missing_bytes if each in torrents and torrents[each].size else item.size
+            for each, item in self._items.items()
+            if item.stage != "foreign"
+        )
+
+    async def _ask(self, torrents: Mapping[str, Torrent], mine: Mine) -> None:
+        listed = list(mine.items)
+        while len(self._items) < self._rules.max_torrents and not self._pending():
+            room = await self.room(torrents)
+            if room <= 0 or not await self._claim(room, listed):
+                return
+
+    def _pending(self) -> bool:
+        """Whether a claimed torrent could not be added yet."""
+        return any(item.stage in ("claimed", "adding") for item in self._items.values())
+
+    async def _claim(self, room: int, listed: list[str]) -> bool:
+        """Claims a torrent and adds it. False: stop asking in this round. A request whose answer is lost stays noted as
+        ``asking``."""
+        self._file.state.asking = [*listed, *self._items]
+        self._file.save()
+        grant = await self._api.request(room)
+        fits = grant is not None and grant.size is not None and grant.size <= room
+        if grant is not None and not fits:
+            log.warning("given back: its size is unknown or above the space", item=grant.item_name)
+            await self._api.release(grant.item_name, grant.token)
+        elif grant is not None:
+            self._note_claim(grant)
+        self._file.state.asking = None
+        self._file.save()
+        if grant is None or not fits:
+            return False
+        log.info("claimed", item=grant.item_name, torrent=grant.name, size=grant.size)
+        return self._items[grant.item_name].stage == "added" or await self._add(grant.item_name)
+
+    def _note_claim(self, grant: Grant) -> None:
+        before = self._items.get(grant.item_name)
+        if before is not None:  # claimed again
+            before.token = grant.token
+            return
+        self._items[grant.item_name] = Item(
+            size=grant.size or 0,
+            name=grant.name,
+            token=grant.token,
+            torrent_url=grant.torrent_url or "",
+            announce_url=grant.announce_url,
+        )
+
+    async def _add(self, info_hash: str) -> bool:
+        """Adds a claimed torrent to the client. False: it was given back, or left alone."""
+        item = self._items[info_hash]
+        if item.stage == "foreign":
+            return True
+        if item.stage == "claimed" and await self._in_thread(self._client.has, info_hash):
+            log.info("already in the client without the label: left alone", item=info_hash, torrent=item.name)
+            item.stage = "foreign"
+            self._file.save()
+            return True
+        metainfo = b""
+        if item.torrent_url:
+            try:
+                metainfo, size = await self._api.torrent_file(item.torrent_url, info_hash, item.announce_url)
+            except Unavailable as error:
+                log.warning("not added yet", item=info_hash, reason=str(error))
+                return False
+            except InvalidTorrent as error:
+                return await self._give_back(info_hash, str(error))
+            if size > item.size:
+                return await self._give_back(info_hash, "it is larger than the tracker said")
+        item.stage = "adding"
+        self._file.save()
+        new = NewTorrent(info_hash, item.name, item.announce_url, metainfo)
+        try:
+            await self._in_thread(self._client.add, new)
+        except NotAdded:
+            return await self._give_back(info_hash, "the client refuses it")
+        item.stage = "added"
+        self._file.save()
+        log.info("added", item=info_hash, torrent=item.name)
+        return True
+
+    async def _give_back(self, info_hash: str, reason: str) -> bool:
+        log.warning("given back", item=info_hash, reason=reason)
+        await self._api.release(info_hash, self._items[info_hash].token)
+        self._forget(info_hash)
+        return False
+
+    async def preview(self) -> list[str]:
+        """What a round would do, in words; nothing is changed."""
+        torrents, mine = await self._torrents(), await self._api.mine()
+        self._adopt(torrents)
+        dropped = [each for each in self.not_needed(mine) if each in torrents]
+        lines = [f"would drop {self._items[each].name or each}: no longer needed" for each in dropped]
+        room, more = await self.room(torrents), self._rules.max_torrents - len(self._items)
+        lines.append(f"would ask for up to {max(0, more) if room else 0} torrents, {room} bytes in total")
+        return lines
+
+
+def _reason(error: Exception) -> str:
+    if isinstance(error, OSError):
+        return f"the state file: {error.strerror or type(error).__name__}"
+    return str(error)

@@ -1,0 +1,201 @@
+"""The calls of a claimant to a tracker: request, release, extend, mine, and the download of a .torrent file.
+
+The tracker's answers are untrusted: sizes are bounded, and every field is checked.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from typing import Annotated, Any, Self, TypeVar
+
+import aiohttp
+from pydantic import BaseModel, Field, ValidationError
+
+from tracker import __version__
+from tracker.errors import ClientError
+from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
+from tracker.wire.tracker_url import parse_tracker_url
+
+_TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=15.0)
+_MAX_JSON_BYTES = 4 * 1024 * 1024
+_MAX_RETRY_SECONDS = 3600.0
+_MAX_URL = 2000
+Model = TypeVar("Model", bound=BaseModel)
+InfoHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
+_FINAL: Mapping[int, str] = {
+    401: "the tracker does not know this passkey",
+    403: "the tracker has blocked this user or this address",
+    404: "the tracker has no such project; check --url",
+    455: "the tracker wants a newer version of this program",
+}
+
+
+class Denied(ClientError):
+    """The tracker refuses this program for a reason that waiting does not change."""
+
+
+class Unavailable(Exception):
+    """No usable answer. ``retry_seconds``: when the tracker wants to be asked again; 0: it did not say."""
+
+    def __init__(self, text: str, retry_seconds: float = 0.0) -> None:
+        super().__init__(text)
+        self.retry_seconds = retry_seconds
+
+
+class InvalidTorrent(Exception):
+    """A .torrent file that cannot be used. The text is fixed."""
+
+
+class Grant(BaseModel, frozen=True):
+    """A claimed torrent. A ``size`` of None is not known."""
+
+    item_name: InfoHash
+    token: str = Field("", max_length=200)
+    name: str = Field("", max_length=4096)
+    size: int | None = Field(None, ge=0, lt=2**53)
+    torrent_url: str | None = Field(None, max_length=_MAX_URL)
+    announce_url: str = Field(max_length=_MAX_URL, repr=False)
+
+
+class Listed(BaseModel, frozen=True):
+    """A torrent that the tracker lists for this claimant. ``state`` is ``kept`` without a claim: its claim is finished.
+    ``needed`` False: it may be dropped."""
+
+    item_name: InfoHash
+    state: str = Field(max_length=50)
+    token: str = Field("", max_length=200)
+    needed: bool = True
+
+
+class _Reply(BaseModel, frozen=True):
+    items: list[Listed]
+
+
+@dataclass(frozen=True, slots=True)
+class Mine:
+    """What the tracker lists for this claimant, by info hash."""
+
+    items: Mapping[str, Listed]
+
+    @property
+    def claimed(self) -> dict[str, Listed]:
+        return {name: each for name, each in self.items.items() if each.state != "kept"}
+
+
+class WorkApi:
+    """A project of a tracker, such as `https://tracker.example:6980/project`. Calls raise Denied and Unavailable."""
+
+    def __init__(self, url: str, passkey: str, session: aiohttp.ClientSession) -> None:
+        self._url = url.rstrip("/")
+        self._passkey = passkey
+        self._session = session
+
+    @classmethod
+    @asynccontextmanager
+    async def open(cls, url: str, passkey: str) -> AsyncIterator[Self]:
+        headers = {"User-Agent": f"swarmkeeper/{__version__}"}
+        async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session:
+            yield cls(url, passkey, session)
+
+    async def request(self, free_bytes: int) -> Grant | None:
+        """Claims a torrent of at most ``free_bytes``; None: there is none now, or this claimant has enough."""
+        status, body = await self._call("request", {"api_version": "2", "free_bytes": free_bytes})
+        if status == 404:
+            return None
+        _expect(status, 200)
+        grant = _parsed(Grant, body)
+        try:
+            parse_tracker_url(grant.announce_url)
+        except ValueError:
+            raise Unavailable("the tracker sent an invalid announce URL") from None
+        return grant
+
+    async def extend(self, item: str, token: str) -> bool:
+        """False: the claim was lost."""
+        status, _ = await self._call("extend", {"item": item, "token": token})
+        if status != 410:
+            _expect(status, 200)
+        return status == 200
+
+    async def release(self, item: str, token: str) -> None:
+        """Gives a claim back; one that was lost already is no error."""
+        status, _ = await self._call("release", {"item": item} | ({"token": token} if token else {}))
+        if status != 410:
+            _expect(status, 200)
+
+    async def mine(self) -> Mine:
+        status, body = await self._call("mine", None)
+        _expect(status, 200)
+        return Mine({each.item_name: each for each in _parsed(_Reply, body).items})
+
+    async def _call(self, path: str, fields: Mapping[str, Any] | None) -> tuple[int, bytes]:
+        headers = {"Authorization": f"Bearer {self._passkey}"}
+        method = "GET" if fields is None else "POST"
+        try:
+            async with self._session.request(
+                method, f"{self._url}/{path}", json=fields, headers=headers, allow_redirects=False
+            ) as reply:
+                body = await _read(reply, _MAX_JSON_BYTES)
+        except (aiohttp.ClientError, TimeoutError, OSError) as error:
+            raise Unavailable(f"the tracker does not answer ({type(error).__name__})") from error
+        # 404 is the usual answer to a request when nothing is left.
+        if reply.status in _FINAL and not (reply.status == 404 and path == "request"):
+            raise Denied(_FINAL[reply.status])
+        if reply.status in (420, 429) or reply.status >= 500:
+            raise Unavailable(
+                f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers)
+            )
+        return reply.status, body
+
+    async def torrent_file(self, url: str, info_hash: str, announce_url: str) -> tuple[bytes, int]:
+        """The .torrent file with this announce URL and no other, and the size of its content in bytes.
+
+        Raises Unavailable and InvalidTorrent. Only URLs that contain the info hash are fetched, so that a tracker
+        cannot make this machine call any address.
+        """
+        if not url.startswith(("http://", "https://")) or info_hash not in url.lower():
+            raise InvalidTorrent("the tracker sent an invalid URL of a .torrent file")
+        try:
+            async with self._session.get(url, max_redirects=3) as reply:
+                if reply.status != 200:
+                    raise Unavailable(f"the .torrent file is not available: status {reply.status}")
+                data = await _read(reply, MAX_BYTES)
+            parsed = await asyncio.to_thread(parse_torrent_file, data)
+        except (aiohttp.ClientError, TimeoutError, OSError, ValueError) as error:
+            raise Unavailable(f"the .torrent file is not available ({type(error).__name__})") from error
+        except ClientError as error:
+            raise InvalidTorrent(error.text) from error
+        if bytes.fromhex(info_hash) not in parsed.announce_hashes:
+            raise InvalidTorrent("the .torrent file is that of another torrent")
+        announce = announce_url.encode()
+        return b"d8:announce%d:%s%s" % (len(announce), announce, parsed.bare[1:]), parsed.size_bytes
+
+
+async def _read(reply: aiohttp.ClientResponse, max_bytes: int) -> bytes:
+    parts, length = [], 0
+    async for part in reply.content.iter_chunked(65_536):
+        length += len(part)
+        if length > max_bytes:
+            reply.close()
+            raise aiohttp.ClientPayloadError("too large")
+        parts.append(part)
+    return b"".join(parts)
+
+
+def _parsed(model: type[Model], body: bytes) -> Model:
+    try:
+        return model.model_validate_json(body)
+    except ValidationError:
+        raise Unavailable("the tracker sent something unexpected") from None
+
+
+def _expect(status: int, wanted: int) -> None:
+    if status != wanted:
+        raise Unavailable(f"the tracker answers with status {status}")
+
+
+def _retry_seconds(headers: Mapping[str, str]) -> float:
+    """Of a Retry-After in seconds; 0 where it is missing, a date or no number."""
+    text = headers.get("Retry-After", "").strip()
+    return min(float(text), _MAX_RETRY_SECONDS) if text.isdecimal() and len(text) < 10 else 0.0
