@@ -19,7 +19,7 @@ from tracker.workers.prober import Level, Outcome, Prober, Status, Times
 
 ENABLED = ProbeSettings(enabled=True)
 NOT_ALLOWED = (Status.SKIPPED, "address or port not allowed")
-TRIED = (Status.SKIPPED, "probed within the last hour")
+TRIED = (Status.DEFERRED, "probed within the last hour")
 
 
 class Probes:
@@ -144,7 +144,7 @@ class TestPace:
         with refusing() as there:
             async with asyncio.TaskGroup() as tasks:
                 found = [tasks.create_task(probes.prober.check(there, HASH)) for _ in range(5)]
-        assert sorted(task.result().status for task in found) == [*["skipped"] * 4, "unreachable"]
+        assert sorted(task.result().status for task in found) == [*["deferred"] * 4, "unreachable"]
 
     async def test_two_connections_start_in_a_second(self) -> None:
         probes, times = Probes(), list[float]()
@@ -186,7 +186,7 @@ class TestPace:
         async with in_background(*map(_ignored, waiting)):
             await loop_turns(3)
             found = await probes.prober.check(loopback(40_000), HASH)
-        assert found == (Status.SKIPPED, "too many probes are waiting")
+        assert found == (Status.DEFERRED, "too many probes are waiting")
 
     async def test_a_probe_that_is_cancelled_while_it_waits_was_none(self) -> None:
         probes = Probes()
@@ -258,7 +258,7 @@ async def test_each_outcome_is_counted() -> None:
     async with peer(behave) as there:
         for level in (Level.HANDSHAKE, Level.PIECE, Level.HANDSHAKE):
             await probes.prober.check(there, HASH, level)
-    assert probes.counted == ["probes.confirmed", "probes.unknown", "probes.skipped"]
+    assert probes.counted == ["probes.confirmed", "probes.unknown", "probes.deferred"]
 
 
 async def test_the_random_piece_is_one_of_the_torrent() -> None:

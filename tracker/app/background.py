@@ -3,22 +3,27 @@
 Any number of trackers may share a store: leases and markers in it prevent duplicate work.
 """
 
+import asyncio
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
+from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
 from tracker.settings.model import Settings
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.store.store import Store
 from tracker.system.event_loop import running
+from tracker.system.torrent_files import TorrentFiles
+from tracker.wire.torrent_file import Pieces, parse_pieces
 from tracker.workers import counter_cleanup, rescore
 from tracker.workers.adoption import AdoptionWorker
 from tracker.workers.counter_cleanup import CounterCleaner
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
+from tracker.workers.prober import Prober
 from tracker.workers.push.sender import Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
@@ -137,9 +142,27 @@ def _jobs(
         SWEEP: Queue(sweep),
         FLUSH_STATHAT: Queue(sender.flush),
         WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
-        WORK_VERIFY: Queue(WorkVerification(store.work.projects, store.work.verification, time.time).handle),
+        WORK_VERIFY: Queue(_verification(settings, store).handle),
     }
     periodic = {
         queue: s for queue, s in PERIODIC_SECONDS.items() if queue != FLUSH_STATHAT or receiver.enabled
     }
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
+
+
+def _verification(settings: Settings, store: Store) -> WorkVerification:
+    """The only user of connections to peers, so its prober keeps their limits for the whole process."""
+    files = TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
+
+    def read(info_hash: InfoHash) -> Pieces | None:
+        try:
+            data = files.read(info_hash)
+            return parse_pieces(data) if data is not None else None
+        except (OSError, ClientError):
+            return None
+
+    async def pieces(info_hash: InfoHash) -> Pieces | None:
+        return await asyncio.to_thread(read, info_hash)
+
+    prober = Prober(settings.probe, store.counters.count) if settings.probe.enabled else None
+    return WorkVerification(store.work.projects, store.work.verification, time.time, prober, pieces)

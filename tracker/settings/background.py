@@ -101,8 +101,8 @@ class ProbeSettings(Section):
     enabled: bool = Field(
         False,
         description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
-        "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. No feature "
-        "uses it yet.",
+        "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. "
+        "Projects of work distribution with `verify` `handshake` or `piece` use it.",
     )
 
 

@@ -108,7 +108,8 @@ BEYOND: dict[str, str] = {
     "work_release": "w:* w:blocked",
     "work_save": "w w:*",
     "work_trim": "w:*",
-    "work_verify": "gap heartbeat t:* u:*:t:* w:*",
+    "work_probe": "w:*",
+    "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:*",
 }
 """Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 

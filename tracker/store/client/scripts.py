@@ -150,6 +150,7 @@ class Scripts:
     work_trim: Script
     work_delete: Script
     work_verify: Script
+    work_probe: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

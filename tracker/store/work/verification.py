@@ -2,7 +2,9 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal
 
+from tracker.bittorrent import Endpoint
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
@@ -29,6 +31,11 @@ class Checked:
     missing_seconds: int
     uploaded: int
     """Bytes since the claim, as reported."""
+    endpoint: Endpoint | None = None
+    """Set where a connection to the claimant's seeder is due; empty where no seeder was found."""
+
+
+ProbeResult = Literal["confirmed", "failed", "unknown"]
 
 
 class Verification:
@@ -54,10 +61,22 @@ class Verification:
         """The number of claims that are looked at: those out, and those that lapsed and may be verified late."""
         return int(await self._connection.command("ZCARD", self._keys.work_checks(project)))
 
-    async def check(self, project: str, before: float, count: int = MAX_BATCH) -> list[Checked]:
+    async def check(
+        self, project: str, before: float, count: int = MAX_BATCH, probes: int | None = None
+    ) -> list[Checked]:
         """Looks at claims that were last checked before then (epoch s), the longest unchecked first: notes their
-        state and extends or shortens their leases."""
-        return await self._verify(project, before, count, "")
+        state and extends or shortens their leases. At most ``probes`` are named for a connection; None: the tracker
+        makes none, and claims of all projects are verified by announces alone."""
+        return await self._verify(project, before, count, "", probes)
+
+    async def note_probe(self, project: str, checked: Checked, result: ProbeResult) -> bool:
+        """Notes what a connection to the claimant's seeder has shown. True if that ended the claim: it failed twice in
+        a row."""
+        argv: list[Argument] = [project, int(self._clock() * 1000), checked.item, checked.claimant, result]
+        ended = await self._scripts.work_probe(argv)
+        if ended is None:
+            raise UnknownProject
+        return bool(ended)
 
     async def complete(self, project: str, checked: Checked) -> DoneResult:
         """Counts a verified claim as done, once."""
@@ -67,21 +86,25 @@ class Verification:
 
     async def ask(self, project: str, claimant: str, item: str) -> DoneResult:
         """A claimant says that an item is done: counts it if it is verified by now. Otherwise the result is what
-        Claims.done answers, with the seconds missing if it is ``unverified``."""
+        Claims.done answers, with the seconds missing if it is ``unverified``: 0 while the job has to connect to the
+        claimant's peer first."""
         result = await self._claims.done(project, claimant, item)
         if result.outcome != "unverified":
             return result
-        found = await self._verify(project, 0.0, 1, f"{item} {claimant}")
+        found = await self._verify(project, 0.0, 1, f"{item} {claimant}", 0)
         if not found:
             return DoneResult("stranger")  # it ended meanwhile
         if found[0].verified:
             return await self.complete(project, found[0])
         return DoneResult("unverified", found[0].missing_seconds)
 
-    async def _verify(self, project: str, before: float, count: int, alone: str) -> list[Checked]:
+    async def _verify(
+        self, project: str, before: float, count: int, alone: str, probes: int | None
+    ) -> list[Checked]:
         rules = self._rules.current
         argv: list[Argument] = [project, int(self._clock() * 1000), int(_LEASE_OF_MAX_GAP * rules.max_gap)]
         argv += (int(rules.accounts == "required"), count, int(before * 1000), alone)
+        argv.append("" if probes is None else probes)
         rows = await self._scripts.work_verify(argv)
         if rows is None:
             raise UnknownProject
@@ -89,6 +112,7 @@ class Verification:
 
 
 def _checked(row: list[bytes]) -> Checked:
-    name, verified, seconds, missing, uploaded = (value.decode() for value in row)
+    name, verified, seconds, missing, uploaded = (value.decode() for value in row[:5])
     item, _, claimant = name.rpartition(" ")
-    return Checked(item, claimant, verified == "1", int(seconds), int(missing), int(uploaded))
+    endpoint = Endpoint(row[5]) if len(row) > 5 else None
+    return Checked(item, claimant, verified == "1", int(seconds), int(missing), int(uploaded), endpoint)

@@ -109,9 +109,9 @@ class Prober:
             if piece.length > MAX_PIECE_LENGTH:
                 return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
         if endpoint in self._queued or self._was_tried(endpoint):
-            return Outcome(Status.SKIPPED, "probed within the last hour")
+            return Outcome(Status.DEFERRED, "probed within the last hour")
         if len(self._queued) >= MAX_QUEUED:
-            return Outcome(Status.SKIPPED, "too many probes are waiting")
+            return Outcome(Status.DEFERRED, "too many probes are waiting")
         await self._take_turn(endpoint)
         return await self._connect(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
 

@@ -42,7 +42,9 @@ class Status(StrEnum):
     LIED = "lied"
     """The protocol proves that the peer does not have what it announced."""
     SKIPPED = "skipped"
-    """No connection was attempted."""
+    """No connection was attempted, and none will be: probes are disabled, or the endpoint is not allowed."""
+    DEFERRED = "deferred"
+    """No connection was attempted now: try again later."""
 
 
 class Outcome(NamedTuple):

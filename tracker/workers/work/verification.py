@@ -1,35 +1,60 @@
 """Work distribution: verifies every minute what claimants seed, and counts finished claims by itself.
 
 A round over all claims of a project takes at most ten minutes, well below the time that a lease lasts after the last
-sign of life.
+sign of life. Projects that ask for it also have the claimants' seeders probed, once a day per claim.
 """
 
 import asyncio
-from collections.abc import Callable
+from collections.abc import Awaitable, Callable, Sequence
 from contextlib import suppress
 
 import structlog
 
+from tracker.bittorrent import InfoHash
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
-from tracker.store.work.verification import MAX_BATCH, Verification
+from tracker.store.work.verification import MAX_BATCH, Checked, ProbeResult, Verification
+from tracker.wire.torrent_file import Pieces
+from tracker.workers.prober import Level, Prober, Status
 
 EVERY_SECONDS = 60
+MAX_PROBES_A_RUN = 20
+"""Of each project: the prober connects twice a second, and a run should end within its minute."""
+PROBE_SECONDS = 40.0
+"""A probe that takes longer shows nothing."""
 _ROUND_RUNS = 10
 """In so many runs every claim is looked at."""
 _EARLY_SECONDS = 10
 """A run may start so much earlier in its minute than the last one."""
+_RESULTS: dict[Status, ProbeResult] = {
+    Status.CONFIRMED: "confirmed",
+    Status.LIED: "failed",
+    Status.UNREACHABLE: "failed",
+    Status.UNKNOWN: "unknown",
+    Status.SKIPPED: "unknown",
+}
+"""A peer that cannot be checked is not held against its user. Deferred probes come again in the next run."""
 
 log = structlog.get_logger("tracker.work")
 
 
 class WorkVerification:
-    """``clock`` returns epoch seconds."""
+    """``clock`` returns epoch seconds. ``prober`` is None where the tracker connects to no peers: then claims are
+    verified by announces alone. ``pieces`` returns those of a torrent, if its file is kept."""
 
-    def __init__(self, projects: Projects, verification: Verification, clock: Callable[[], float]) -> None:
+    def __init__(
+        self,
+        projects: Projects,
+        verification: Verification,
+        clock: Callable[[], float],
+        prober: Prober | None = None,
+        pieces: Callable[[InfoHash], Awaitable[Pieces | None]] | None = None,
+    ) -> None:
         self._projects = projects
         self._verification = verification
         self._clock = clock
+        self._prober = prober
+        self._pieces = pieces
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
@@ -43,16 +68,44 @@ class WorkVerification:
         """Looks at a batch of claims, or at more where there are many."""
         before = self._clock() - EVERY_SECONDS + _EARLY_SECONDS
         left = max(MAX_BATCH, -(-await self._verification.count(project.name) // _ROUND_RUNS))
-        done = 0
+        done, due = 0, list[Checked]()
         while left > 0:
             batch = min(left, MAX_BATCH)
-            checked = await self._verification.check(project.name, before, batch)
+            probes = MAX_PROBES_A_RUN - len(due) if self._prober is not None else None
+            checked = await self._verification.check(project.name, before, batch, probes)
             for claim in checked:
                 if claim.verified:
                     done += (await self._verification.complete(project.name, claim)).counted
+                elif claim.endpoint is not None:
+                    due.append(claim)
             if not checked:
                 break
             left -= batch
             await asyncio.sleep(0)
-        if done:
-            log.info("verified claims", project=project.name, done=done)
+        ended = await self._probe(project, due) if self._prober is not None else 0
+        if done or ended:
+            log.info("verified claims", project=project.name, done=done, failed=ended)
+
+    async def _probe(self, project: Project, due: Sequence[Checked]) -> int:
+        """Probes seeders at the same time. Returns how many claims that ended."""
+        results = await asyncio.gather(*(self._result(project, claim) for claim in due))
+        ended = 0
+        for claim, result in zip(due, results, strict=True):
+            if result is not None:
+                ended += await self._verification.note_probe(project.name, claim, result)
+        return ended
+
+    async def _result(self, project: Project, claim: Checked) -> ProbeResult | None:
+        """None: try again in the next run."""
+        assert self._prober is not None
+        if not claim.endpoint:
+            return "unknown"
+        info_hash = InfoHash(bytes.fromhex(claim.item))
+        pieces = await self._pieces(info_hash) if self._pieces is not None else None
+        level = Level.PIECE if project.verify == "piece" and pieces is not None else Level.HANDSHAKE
+        try:
+            async with asyncio.timeout(PROBE_SECONDS):
+                outcome = await self._prober.check(claim.endpoint, info_hash, level, pieces)
+        except TimeoutError:
+            return "unknown"
+        return _RESULTS.get(outcome.status)

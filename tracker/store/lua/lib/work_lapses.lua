@@ -1,21 +1,4 @@
--- work_lapses.lua: ends claims whose lease ended. After work_outage.lua, work_types.lua, work_claim_end.lua,
--- work_give_back.lua, work_counts.lua and work_trust.lua.
-
--- The record of a verified project's claim is kept, and looked at as before: what was seeded may be verified late.
-local function lapse(fields, name)
-  local item, claimant = string.match(name, '^(.*) (%S+)$')
-  local claim, record = read_claim(name)
-  if not claim then return release_lease(W .. ':out', name) end
-  end_claim(fields, item, claimant)
-  give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
-  call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
-  call('ZADD', W .. ':lapsed', now_ms, name)
-  if fields.verify ~= 'none' then
-    call('HSET', W .. ':lapsed:claims', name, record)
-    call('ZADD', W .. ':checks', now_ms, name)
-  end
-  count_work('lapsed', '1')
-end
+-- work_lapses.lua: ends claims whose lease ended. After work_outage.lua, work_types.lua and work_claim_lapse.lua.
 
 -- Returns how many claims lapsed, of at most `max` that were looked at.
 local function lapse_ended(fields, max)

@@ -28,6 +28,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_blocked.lua
 --@ include lib/work_trust.lua
 --@ include lib/work_outage.lua
+--@ include lib/work_claim_lapse.lua
 --@ include lib/work_lapses.lua
 --@ include lib/work_version.lua
 

@@ -7,8 +7,10 @@
 -- ARGV[5]   max claims, the longest unchecked first
 -- ARGV[6]   only claims that were last checked before (epoch ms)
 -- ARGV[7]   a claim '<item> <claimant>' to look at instead, without changing it ('': none)
+-- ARGV[8]   max claims to name for a probe; '': the tracker connects to no peers
 -- Answer    a list for each claim: name, '1' when it is done, else '0', seconds verified, seconds missing, bytes
---   uploaded; nil when there is no such project
+--   uploaded; where it is to be probed, also the endpoint of the seeder ('': not found). nil when there is no such
+--   project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 local now = math.floor(now_ms / 1000)
@@ -17,7 +19,10 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
 --@ include lib/work_presence.lua
+--@ include lib/work_endpoint.lua
+--@ include lib/work_record.lua
 
+local PROBE_EVERY = 86400000 -- ms
 local STALLED = 86400000 -- ms without progress after which a download is no sign of life
 local DOWNLOAD_RATE = 100 -- bytes per ms: a claim lasts as much longer as its download takes at this rate
 
@@ -31,15 +36,6 @@ apply_outage(fields)
 local clock = lease_clock(fields)
 -- Nothing counts before the claimant was seen to seed, not even where no time is asked for.
 local needed = math.max(1, 3600 * whole(call('HGET', W, 'seed_hours') or '24'))
-
--- The record of a claim that is out, or of one that lapsed, and the key that holds it.
-local function find_claim(name)
-  for _, key in ipairs({ W .. ':claims', W .. ':lapsed:claims' }) do
-    local record = call('HGET', key, name)
-    local readable, claim = pcall(cjson.decode, record or '')
-    if readable and type(claim) == 'table' then return claim, key end
-  end
-end
 
 -- An account that is below what was noted was deleted and begun again.
 local function grown(presence, claim, field)
@@ -79,6 +75,23 @@ local function bytes_uploaded(claim, seen, downloaded_by_all)
   return math.min(bytes, math.max(0, others))
 end
 
+-- Whether connections to peers are part of the verification.
+local probes = ARGV[8] ~= '' and (fields.verify == 'handshake' or fields.verify == 'piece')
+local probes_left = tonumber(ARGV[8]) or 0
+
+-- The endpoint to probe; nil when it is too early, or there are enough.
+local function endpoint_to_probe(claim, item, tid, claimant)
+  if not probes or probes_left == 0 or claim.state ~= 'seeding' then return nil end
+  if claim.probed and now_ms - whole(claim.probed) < PROBE_EVERY then return nil end
+  probes_left = probes_left - 1
+  return endpoint_of_seeder(item, tid, claimant)
+end
+
+-- The last probe must not have failed, and there must have been one.
+local function is_done(claim, missing)
+  return missing == 0 and (not probes or claim.probe and claim.probe ~= 'failed')
+end
+
 local function look_at(name)
   local claim, key = find_claim(name)
   if not claim then
@@ -97,8 +110,10 @@ local function look_at(name)
     call('HSET', key, name, cjson.encode(claim))
     call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
   end
-  return { name, missing == 0 and '1' or '0', decimal(seconds), decimal(missing),
+  local row = { name, is_done(claim, missing) and '1' or '0', decimal(seconds), decimal(missing),
     decimal(bytes_uploaded(claim, seen, torrent[3])) }
+  row[6] = endpoint_to_probe(claim, item, torrent[1] or '', claimant)
+  return row
 end
 
 local names = { alone }

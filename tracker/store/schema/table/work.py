@@ -80,9 +80,10 @@ ROWS: tuple[KeySpec, ...] = (
         "state (claimed, seen or seeding); seed_time (s), uploaded and downloaded (bytes) of the account when it was "
         "claimed, others: `user_downloaded` of the torrent then, outage: `outage_ms` then; checked (epoch ms); of the "
         "last check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when the "
-        "progress last changed, and the last sign of life (epoch ms, less `outage_ms`)",
+        "progress last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed or "
+        "unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so far",
         "until the claim ends",
-        f"work_verify.lua, {_CLAIMS}",
+        f"work_verify.lua, work_probe.lua, {_CLAIMS}",
     ),
     KeySpec(
         "t:w:<p>:by:<c>",
