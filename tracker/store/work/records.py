@@ -303,6 +303,8 @@ def check_project(project: Project) -> Project:
         raise ClientError(_DOMAINS)
     if project.kind == "seeding" and not project.keep_done_days:
         raise ClientError("keep_done_days is at least 1 in a seeding project")
+    if project.verify == "address":
+        raise ClientError("verify address is not available")
     if project.kind == "items" and project.verify != "none":
         raise ClientError("a project of kind items verifies nothing")
     return project
