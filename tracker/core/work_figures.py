@@ -3,7 +3,7 @@
 import asyncio
 import time
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import orjson
@@ -12,7 +12,7 @@ from tracker.bittorrent import InfoHash
 from tracker.core.work_holdings import average_seeders
 from tracker.store.stats.months import month_of
 from tracker.store.store import Store
-from tracker.store.torrents.records import Torrent
+from tracker.store.torrents.records import Torrent, info_hash_of
 from tracker.store.work.leaderboard import Board, Standing, WorkStats
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project, Queue
@@ -37,6 +37,7 @@ class Finished:
     at: int
     """Epoch seconds."""
     item: str
+    """Empty for a private torrent."""
     claimant: str
     bytes: int
     """As reported."""
@@ -100,9 +101,8 @@ class WorkFigures:
             for each in BOARDS
         }
         entries = await self._store.work.log.newest(project.name, SHOWN_ENTRIES)
-        return Figures(
-            project, await board.stats(project.name), boards, month, [finished_of(entry) for entry in entries]
-        )
+        last = await self._shown(project, entries)
+        return Figures(project, await board.stats(project.name), boards, month, last)
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""
@@ -127,13 +127,29 @@ class WorkFigures:
         }
 
     async def item(self, project: Project, item: str) -> tuple[str | None, str | None]:
-        """(todo, out, done or None; who has it)."""
+        """(todo, out, done or None; who has it). A private torrent is no item for everybody."""
+        if project.kind == "seeding" and not await self._open_torrents([item]):
+            return None, None
         found = await self._store.work.items.status(project.name, item)
         return found.status, (found.claimants[0] if found.claimants else None)
 
     async def finished_after(self, project: Project, id: str, count: int) -> list[Finished]:
         """The log after the entry ``id``, the oldest first."""
-        return [finished_of(entry) for entry in await self._store.work.log.after(project.name, id, count)]
+        return await self._shown(project, await self._store.work.log.after(project.name, id, count))
+
+    async def _shown(self, project: Project, entries: Sequence[LogEntry]) -> list[Finished]:
+        """Without the names of items that are private torrents, or no longer registered."""
+        found = [finished_of(entry) for entry in entries]
+        if project.kind != "seeding":
+            return found
+        shown = await self._open_torrents([each.item for each in found])
+        return [each if each.item in shown else replace(each, item="") for each in found]
+
+    async def _open_torrents(self, items: Sequence[str]) -> set[str]:
+        """Those items that are torrents, and not private."""
+        hashes = {found for item in items if (found := info_hash_of(item.encode("utf-8", "replace")))}
+        torrents = await self._store.torrents.get_all(list(hashes))
+        return {torrent.info_hash.hex() for torrent in torrents if not torrent.private}
 
     async def newest_id(self, project: Project) -> str:
         """The id of the newest entry of the log; ``0-0`` when it is empty."""

@@ -14,6 +14,7 @@ from tests.frontends.work.conftest import Serve, Site
 from tests.frontends.work.environments import environment
 from tests.frontends.work.test_calls import ASK, claimed, report
 from tests.store.harness import ALICE, BOB, START, info_hash
+from tracker.core.work_figures import WorkFigures
 from tracker.frontends.work.rendering import days_text, size_text
 
 HOSTILE = "<script>alert(1)</script>&\"'"
@@ -252,3 +253,19 @@ def items(body: bytes) -> list[ElementTree.Element]:
 
 def parsed(body: bytes) -> ElementTree.Element:
     return ElementTree.fromstring(body)  # noqa: S314  # our own reply
+
+
+async def test_nothing_public_names_a_private_torrent(torrents: Site) -> None:
+    """W30: neither who has it, nor who has finished it."""
+    claims, names = torrents.store.work.claims, [info_hash(number).hex() for number in (1, 2)]
+    for _ in names:
+        await claims.claim("seeds", "7")
+    states = [(await torrents.ask(f"/seeds/items/{name}.json")).json["status"] for name in names]
+    assert states == ["out", None]
+    for name in names:
+        assert (await claims.complete("seeds", "7", name, seconds=5)).counted
+    page = (await torrents.ask("/seeds/")).text
+    assert [name in page for name in names] == [True, False]
+    project = await torrents.store.work.projects.get("seeds")
+    last = await WorkFigures(torrents.store, torrents.store.clock).finished_after(project, "0-0", 9)
+    assert [each.item for each in last] == [names[0], ""]

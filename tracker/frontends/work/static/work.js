@@ -12,7 +12,7 @@ function size(bytes) {
 new EventSource("live").addEventListener("done", (event) => {
   const entry = JSON.parse(event.data);
   const row = document.createElement("tr");
-  for (const text of [entry.downloader, entry.item, size(entry.bytes), `${(entry.seconds / 86400).toFixed(1)} d`]) {
+  for (const text of [entry.downloader, entry.item || "–", size(entry.bytes), `${(entry.seconds / 86400).toFixed(1)} d`]) {
     row.append(Object.assign(document.createElement("td"), { textContent: text }));
   }
   const table = document.getElementById("last");
