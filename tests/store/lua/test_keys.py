@@ -54,7 +54,7 @@ BEYOND: dict[str, str] = {
     "user:* user_id users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
-    "cleanup": "* i:seeders",
+    "cleanup": "* i:seeders w",
     "collect": "lease leases:outbox outbox outbox:* outbox:waiting",
     "count": "count:* counted:* dist:* known: known:dist outbox outbox:* outbox:waiting stats:* "
     "stats:failures stats:outbox_dropped",

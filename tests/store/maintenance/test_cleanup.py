@@ -12,9 +12,10 @@ from tests.store.harness import ALICE, BOB, Store, info_hash, peer_id, timeout_k
 from tests.store.maintenance.test_maintenance import cleanup, in_pages, lively, name_of, reindex
 from tracker.bittorrent import Accounts
 from tracker.store.maintenance.maintenance import UNKNOWN, WRONG_TYPE
-from tracker.store.schema.table import KEYS
+from tracker.store.schema.table import KEYS, work
 from tracker.store.schema.table.cleanup import CHECKS
 from tracker.store.schema.table.matching import row_of
+from tracker.store.work.records import Project
 
 GONE = info_hash(77)
 GONE_HEX = GONE.hex()
@@ -60,6 +61,38 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
 }
 
 
+WRITE: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
+    "HASH": lambda r, key: r.hset(key, "seed", "1"),
+    "LIST": lambda r, key: r.rpush(key, "1 2 3 4"),
+    "SET": lambda r, key: r.sadd(key, "seed"),
+    "STREAM": lambda r, key: r.xadd(key, {"item": "seed"}),
+    "STRING": lambda r, key: r.set(key, "1"),
+    "ZSET": lambda r, key: r.zadd(key, {"seed": 1}),
+}
+GONE_PROJECT = {
+    "p": "gone",
+    "c": "volunteer",
+    "todo": "todo",
+    "board": "downloader_count",
+    "month": "2026-11",
+}
+
+
+def leave_of_project(pattern: str, kind: str) -> Callable[[Any, str], Awaitable[Any]]:
+    """Writes the key of one row of a project that does not exist."""
+    name = pattern.removeprefix("t:")
+    for word, value in GONE_PROJECT.items():
+        name = name.replace(f"<{word}>", value)
+    return lambda redis, prefix: WRITE[kind](redis, prefix + name)
+
+
+LEFT_OVER |= {
+    f"{row.pattern} of a project": leave_of_project(row.pattern, row.type)
+    for row in work.ROWS
+    if "<p>" in row.pattern
+}
+
+
 async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_store: MakeStore) -> None:
     """A dry run, the default, reports the same keys and changes nothing."""
     store = await make_store(accounts="required", peer_memory=3600)
@@ -67,6 +100,8 @@ async def test_stale_keys_are_deleted_only_on_request_and_nothing_else_is(make_s
     await store.torrents.add(info_hash(1), {"name": "one"})
     await store.announce(update(1, "s", passkey=ALICE))
     await store.allow_list.allow(b"-TR")
+    await store.work.projects.create(Project("kept"))
+    await store.work.blocks.block("192.0.2.1")
     await store.counters.flush()
     whole, checked = await store.dump(), set()
     for what, leave in LEFT_OVER.items():

@@ -43,6 +43,11 @@ function rules.name(folded, ih)
   return call('HGET', P .. 't:' .. ih, 'listed') == folded
 end
 
+-- A project is listed as long as it exists, also while it is being deleted.
+function rules.project(name)
+  return call('SISMEMBER', P .. 'w', name) == 1
+end
+
 local function in_use(subject)
   if not string.find(subject, pattern) then return true end
   if rules[needs] then return rules[needs](string.match(subject, pattern)) end

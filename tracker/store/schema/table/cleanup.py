@@ -1,10 +1,13 @@
 """Checks for stale keys, by row of the key table, and the keys that ``tracker wipe-stats`` deletes.
 
-A row is checked if a site's own writes, or the removal of a torrent, can leave stale keys of it. Other keys expire, are
-written and deleted together by one script, or are repaired by the sweep, by a job or by ``tracker reindex``.
+A row is checked if a site's own writes, or the removal of a torrent or a project, can leave stale keys of it. Other
+keys expire, are written and deleted together by one script, or are repaired by the sweep, by a job or by ``tracker
+reindex``.
 """
 
 from typing import NamedTuple
+
+from tracker.store.schema.table import work
 
 
 class Check(NamedTuple):
@@ -25,6 +28,7 @@ _UNIQUE = Check(_DELETED, f".*torrents%.{_HASH}.*", "t:%1")
 _ID = Check(_DELETED, ".*:(%d+)", "torrent_id:%1")
 _NAME = Check("indexed names of deleted or renamed torrents", "i:name (.-)\t?(%x*)", "name")
 _BOARD = Check("leaderboard entries of deleted torrents", f"i:unique:torrents:%S+ {_HASH}", "t:%1")
+_PROJECT = Check("keys of deleted projects of work distribution", "w:([^:]+).*", "project")
 
 CHECKS: dict[str, Check] = {
     "t:t:<ih>": Check("unregistered torrents that no sweep visits", "t:(.*)", "torrent"),
@@ -45,6 +49,7 @@ CHECKS: dict[str, Check] = {
     **dict.fromkeys(("t:hll:<metric>", "t:hll:<metric>.<month>"), _UNIQUE),
     "t:i:unique:torrents.<ih>": _UNIQUE,
     "t:i:unique:<scope>:<period>": _BOARD,
+    **{row.pattern: _PROJECT for row in work.ROWS if row.pattern.startswith("t:w:<p>")},
 }
 """By row of the key table. For other rows only the type is checked."""
 
