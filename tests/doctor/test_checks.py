@@ -27,6 +27,8 @@ from tracker.settings.model import (
     UniqueSettings,
 )
 from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.work.projects import KEPT_LOG
+from tracker.store.work.records import Project
 
 StartServer = Callable[..., Server]
 LOCAL = HttpSettings(listen=("127.0.0.1:0",))
@@ -36,7 +38,7 @@ LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[DoctorContext]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
     async with open_store(settings) as store:
-        yield DoctorContext(store.connection, store.keys, store.counters, settings, time.time)
+        yield DoctorContext(store.connection, store.keys, store.counters, store.work, settings, time.time)
 
 
 async def findings(context: DoctorContext) -> dict[str, Finding]:
@@ -185,6 +187,31 @@ async def test_a_stopped_tracker_is_a_warning(redis_url: str, prefix: str) -> No
     assert found.level == "warning" and "2 hours ago" in found.text
 
 
+async def test_logs_that_nobody_drains_are_a_warning(redis_url: str, prefix: str) -> None:
+    """Only beyond what a log without a drain keeps, and at most five projects by name."""
+    names = [f"p{number}" for number in range(7)]
+    async with context_at(redis_url, prefix) as context:
+        for name in ["quiet", *names]:
+            await context.work.projects.create(Project(name))
+        assert "work logs" not in await findings(context)
+        await fill_log(context, "quiet", KEPT_LOG + 1)  # without a drain
+        for number, name in enumerate(names):
+            await fill_log(context, name, KEPT_LOG - number if name == "p6" else KEPT_LOG + number + 1)
+            await context.work.log.open_drain(name)
+        found = (await findings(context))["work logs"]
+        assert found.level == "warning" and "quiet" not in found.text and "p6" not in found.text
+        assert found.text.endswith(
+            "p5 (100006), p4 (100005), p3 (100004), p2 (100003), p1 (100002) and 1 more"
+        )
+        assert "tracker work drain p5 DIR" in found.remedy
+        assert found.remedy.endswith(f"XGROUP DESTROY {prefix}w:p5:log drain")
+
+
+async def fill_log(context: DoctorContext, project: str, count: int) -> None:
+    fill = "for i = 1, ARGV[1] do redis.call('XADD', KEYS[1], '1-' .. i, 'item', i) end"
+    await context.connection.command("EVAL", fill, 1, context.keys.work_log(project), count)
+
+
 @pytest.mark.parametrize(
     "name", ["aof_last_write_status", "aof_last_bgrewrite_status", "rdb_last_bgsave_status"]
 )
@@ -277,7 +304,7 @@ def test_an_unusable_geoip_database_is_wrong_and_none_is_ok(tmp_path: Path) -> N
 async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
     async with open_store(settings) as store:
-        context = DoctorContext(store.connection, store.keys, store.counters, settings, time.time)
+        context = DoctorContext(store.connection, store.keys, store.counters, store.work, settings, time.time)
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 

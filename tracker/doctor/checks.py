@@ -21,11 +21,16 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
+from tracker.store.work.log import GROUP
+from tracker.store.work.projects import KEPT_LOG
+from tracker.store.work.work import Work
 
 CLOCK_SECONDS = 2.0
 """Maximum difference between the clocks of tracker and store: due lists and heartbeats compare them."""
 HEARTBEAT_SECONDS = 15.0
 SLOW_SECONDS = 0.05
+MAX_NAMED = 5
+"""How many projects of work distribution a finding names."""
 _PINGS = 5
 
 
@@ -36,6 +41,7 @@ class DoctorContext:
     connection: Connection
     keys: Keys
     counters: Counters
+    work: Work
     settings: Settings
     clock: Callable[[], float]
 
@@ -52,6 +58,8 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         yield finding
     for check in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
         yield await check(context)
+    async for finding in _work_logs(context):
+        yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
     for finding in check_settings(context.settings):
         yield finding
@@ -150,3 +158,24 @@ async def _repairs(context: DoctorContext) -> Finding:
     text = f"the sweep repaired {repairs}; this happens only if another program changes keys, or keys are evicted"
     remedy = f"find the cause, then reset the counter: DEL {context.keys.stat('repairs')}"
     return Finding("wrong", "counts", text, remedy)
+
+
+async def _work_logs(context: DoctorContext) -> AsyncIterator[Finding]:
+    """A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries."""
+    try:
+        names = [project.name for project in await context.work.projects.all()]
+        undrained = await context.work.log.undrained(names)
+    except RedisError as error:
+        text = f"the projects of work distribution cannot be read ({error})"
+        yield Finding("wrong", "work logs", text, f"allow keys {context.keys.prefix}*")
+        return
+    behind = sorted(
+        (name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name]
+    )
+    if behind:
+        named = ", ".join(f"{name} ({undrained[name]})" for name in behind[:MAX_NAMED])
+        more = f" and {len(behind) - MAX_NAMED} more" if len(behind) > MAX_NAMED else ""
+        text = f"finished claims that are not drained fill the store: project {named}{more}"
+        remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
+        remedy += f"{context.keys.work_log(behind[0])} {GROUP}"
+        yield Finding("warning", "work logs", text, remedy)

@@ -34,7 +34,9 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     async def doctor(request: web.Request) -> web.Response:
         """Runs the checks: a few store commands."""
         store = context.store
-        checked = DoctorContext(store.connection, store.keys, store.counters, context.settings, context.clock)
+        checked = DoctorContext(
+            store.connection, store.keys, store.counters, store.work, context.settings, context.clock
+        )
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)
         variables = {

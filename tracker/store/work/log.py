@@ -70,6 +70,14 @@ class Log:
         """Nobody drains this log any more: it is cut to its usual length."""
         await self._connection.command("XGROUP", "DESTROY", self._keys.work_log(project), GROUP)
 
+    async def undrained(self, projects: Sequence[str]) -> dict[str, int]:
+        """How many entries are not drained, by project; only projects with an open drain."""
+        keys = [self._keys.work_log(project) for project in projects]
+        groups = await self._connection.pipeline(*(("XINFO", "GROUPS", key) for key in keys))
+        lengths = await self._connection.pipeline(*(("XLEN", key) for key in keys))
+        counts = zip(projects, map(_undrained, groups, lengths), strict=True)
+        return {project: count for project, count in counts if count is not None}
+
     async def read_drain(self, project: str, count: int = 500) -> list[LogEntry]:
         """The next entries to drain: first those that were read before, and not acknowledged. Empty at the end.
 
@@ -98,6 +106,17 @@ def check_id(text: str) -> str:
     if not _ID.fullmatch(text):
         raise ClientError("not an id of a log entry")
     return text
+
+
+def _undrained(groups: Any, length: Any) -> int | None:
+    """Entries that were not acknowledged, from the reply of XINFO GROUPS; None without a drain. ``length`` is that of
+    the log, which is returned where the server cannot tell: after somebody deleted entries."""
+    for group in groups if isinstance(groups, list) else ():  # an error: there is no log yet
+        fields = group if isinstance(group, dict) else dict(zip(group[::2], group[1::2], strict=True))
+        if fields.get(b"name") == GROUP.encode():
+            lag = fields.get(b"lag")
+            return int(length) if lag is None else int(fields[b"pending"]) + int(lag)
+    return None
 
 
 def _of_one_stream(answer: Any) -> Any:
