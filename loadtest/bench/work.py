@@ -94,7 +94,7 @@ async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
     verify: Verify = "announce" if kind == "seeding" else "none"
     domains = () if kind == "seeding" else ("data",)
     project = Project(
-        kind,
+        project_of(kind),
         kind,
         domains=domains,
         verify=verify,
@@ -104,7 +104,7 @@ async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
         start_budget=10**6,
     )
     await store.work.projects.create(project)
-    await store.work.items.add(kind, [NewItem(name) for name in names])
+    await store.work.items.add(project.name, [NewItem(name) for name in names])
 
 
 async def memory(store: Store) -> int:
@@ -124,6 +124,11 @@ async def cost(store: Store, run: Callable[[], Awaitable[None]]) -> float:
     raise AssertionError("no script was called")
 
 
+def project_of(kind: str) -> str:
+    """`items` alone is a reserved name."""
+    return f"{kind}-project"
+
+
 def claimant_of(kind: str, number: int) -> str:
     return str(1 + number % _CLAIMANTS) if kind == "seeding" else f"volunteer_{number % _CLAIMANTS}"
 
@@ -133,7 +138,9 @@ def claim_all(store: Store, kind: str, calls: int, claims: list[Claim]) -> Calla
 
     async def claim(number: int) -> None:
         who = claimant_of(kind, number)
-        reply = await store.work.claims.claim(kind, who, address=_ADDRESS, version=_VERSION, free_bytes=free)
+        reply = await store.work.claims.claim(
+            project_of(kind), who, address=_ADDRESS, version=_VERSION, free_bytes=free
+        )
         assert isinstance(reply, Claim), reply
         claims.append(reply)
 
@@ -144,7 +151,7 @@ def finish_all(store: Store, kind: str, claims: Sequence[Claim]) -> Callable[[],
     work = store.work.claims
 
     async def finish(claim: Claim) -> None:
-        who = (kind, claim.claimant, claim.item)
+        who = (project_of(kind), claim.claimant, claim.item)
         if kind == "seeding":
             done = await work.complete(*who, seconds=86_400, uploaded=10**9)
         else:
