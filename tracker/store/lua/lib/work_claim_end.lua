@@ -8,10 +8,10 @@ local function read_claim(name)
   if record then return cjson.decode(record), record end
 end
 
--- How many others hold the item.
-local function remove_holder(item, claimant)
+-- `holders`: who holds the item. Returns how many others do.
+local function remove_holder(item, claimant, holders)
   local rest = {}
-  for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
+  for each in string.gmatch(holders or '', '%S+') do
     if each ~= claimant then rest[#rest + 1] = each end
   end
   if #rest > 0 then
@@ -22,12 +22,12 @@ local function remove_holder(item, claimant)
   return #rest
 end
 
--- Removes the claim. Returns how many others hold the item.
-local function end_claim(fields, item, claimant)
+-- Removes the claim. `holders`: who holds the item, where that was read. Returns how many others hold it.
+local function end_claim(fields, item, claimant, holders)
   local name = item .. ' ' .. claimant
   release_lease(W .. ':out', name)
   call('HDEL', W .. ':claims', name)
   call('ZREM', W .. ':by:' .. claimant, item)
   if fields.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
-  return remove_holder(item, claimant)
+  return remove_holder(item, claimant, holders or call('HGET', W .. ':holders', item))
 end

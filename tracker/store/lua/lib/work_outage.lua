@@ -7,6 +7,7 @@
 local function apply_outage(fields)
   local stored = call('MGET', P .. 'gap', P .. 'heartbeat')
   local from, till = last_outage(stored[1], stored[2])
+  if till == 0 then return end
   local applied = tonumber(fields.outage_from) == from and tonumber(fields.outage_until) or from
   if till <= applied then return end
   fields.outage_from, fields.outage_until = string.format('%.0f', from), string.format('%.0f', till)

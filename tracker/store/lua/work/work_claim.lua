@@ -36,7 +36,7 @@ local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
 local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and in all
 
-local fields = read_project()
+local fields = read_project('budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
 if not fields then return nil end
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return { 'blocked' } end
 if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
@@ -63,25 +63,30 @@ end
 local wait, next_ms = rate()
 if wait then return { 'rate', wait } end
 
+local lapsed_at, torrent -- of the item that was looked at last
+
 local function is_kept_out(item, queue)
   if fields.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
-  local lapsed_at = tonumber(call('ZSCORE', W .. ':lapsed', item .. ' ' .. claimant) or '')
+  lapsed_at = tonumber(call('ZSCORE', W .. ':lapsed', item .. ' ' .. claimant) or '')
   return lapsed_at and (fields.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
 end
 
 local function fits(item)
-  if ARGV[7] == '' or fields.kind ~= 'seeding' then return true end
-  return (tonumber(call('HGET', P .. 't:' .. item, 'size') or '') or 0) <= tonumber(ARGV[7])
+  if fields.kind ~= 'seeding' then return true end
+  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size')
+  return ARGV[7] == '' or (tonumber(torrent[3] or '') or 0) <= tonumber(ARGV[7])
 end
 
 -- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
 local function read_page(queue, from, to)
-  local page, items, names, own = call('ZRANGE', W .. ':' .. queue, from, to, 'WITHSCORES'), {}, {}, {}
+  local page, items = call('ZRANGE', W .. ':' .. queue, from, to, 'WITHSCORES'), {}
   if #page == 0 then return page, items end
+  local names, own = {}, {}
   for i = 1, #page, 2 do
     items[#items + 1], names[#names + 1] = page[i], page[i] .. ' ' .. claimant
   end
   local copies = call('HMGET', W .. ':wanted', unpack(items))
+  if #items == 1 and not copies[1] then return page, items, copies, own end
   local held = call('ZMSCORE', held_by, unpack(items))
   local finished = call('ZMSCORE', W .. ':done:by', unpack(names))
   for i in ipairs(items) do own[i] = copies[i] and (held[i] or finished[i]) end
@@ -120,23 +125,25 @@ local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked
 local held = call('HGET', W .. ':holders', item)
 local account, others = {}, false
 if fields.kind == 'seeding' then
-  local torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded')
   local tid = torrent[1] or ''
   account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded', 'downloaded')
   others = torrent[1] and (torrent[2] or '0')
 end
--- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type.
-call('GET', P .. 'lease')
+-- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
+-- first write, which counts leases.
 call('HLEN', W .. ':out:tokens')
 call('HLEN', W .. ':claims')
-if fields.verify ~= 'none' then
-  call('ZCARD', W .. ':checks')
-  call('HLEN', W .. ':lapsed:claims')
-end
+if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
+if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
 
-if not shared or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then dequeue_item(item, queue, asked, shared) end
-local ends = string.format('%.0f', lease_clock(fields) + 1000 * (tonumber(fields.lease_seconds) or 1))
-local token = take_lease(W .. ':out', name, ends)
+local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
+local token = take_lease(W .. ':out', name, decimal(lease_clock(fields) + lease_ms))
+local copies_left = whole(shared or '') - 1
+if copies_left > 0 then
+  call('HSET', W .. ':wanted', item, decimal(copies_left))
+else
+  dequeue_item(item, queue, asked, shared)
+end
 local record = cjson.encode({
   item = item, by = claimant, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
@@ -144,14 +151,14 @@ local record = cjson.encode({
   outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
 })
 call('HSET', W .. ':claims', name, record)
-call('ZADD', held_by, now_ms, item)
+call('ZADD', held_by, ARGV[2], item)
 call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
-if fields.kind == 'seeding' then call('ZREM', W .. ':lapsed', name) end
-if others then call('HSETNX', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
-if fields.verify ~= 'none' then
-  call('ZADD', W .. ':checks', now_ms, name)
+if lapsed_at then
+  call('ZREM', W .. ':lapsed', name)
   call('HDEL', W .. ':lapsed:claims', name)
 end
-if next_ms then call('SET', W .. ':rate', next_ms, 'PX', 120000) end
+if others and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
+if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
+if next_ms then call('SET', W .. ':rate', next_ms) end
 count_work('claimed', '1')
-return { 'claimed', name, record, token, string.format('%.0f', tonumber(ends) + now_ms - lease_clock(fields)) }
+return { 'claimed', name, record, token, decimal(now_ms + lease_ms) }

@@ -36,7 +36,7 @@ local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
 local MAX_DOMAINS = 100
 local CHART_KEPT = 400 * 86400 -- seconds after the last point
 
-local fields = read_project()
+local fields = read_project('domains', 'budget')
 if not fields then return nil end
 
 -- Where the project has no list of domains, claimants choose the names: then only the first MAX_DOMAINS are kept.
@@ -76,16 +76,22 @@ if not verified and fields.domains ~= '' and fields.domains ~= ARGV[16] then
   return 'domains'
 end
 
--- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type.
+-- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
+-- first write, the entry of the log.
 for _, index in ipairs({ ':out', ':done', ':done:by' }) do call('ZCARD', W .. index) end
-for _, hash in ipairs({ ':holders', ':trust' }) do call('HLEN', W .. hash) end
-call('XLEN', W .. ':log')
-if fields.verify ~= 'none' or claim.shared then check_types() end
+local holders = call('HGET', W .. ':holders', item)
+local budget = math.min(tonumber(fields.budget) or 1, budget_of(fields, claimant) + 1)
+local copies_wanted = claim.shared and call('HGET', W .. ':wanted', item)
+if held and fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
+if late then check_types() end
+call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
+  'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
+  'claimed', claim.at or '', 'late', late and '1' or '0')
 
 -- A lapsed claim's copy is wanted or out again, or was done by another: then this is one more than was added.
 local holders_left = 0
 if held then
-  holders_left = end_claim(fields, item, claimant)
+  holders_left = end_claim(fields, item, claimant, holders)
 else
   call('HDEL', W .. ':lapsed:claims', name)
   local queue, _, asked = queue_of(item)
@@ -93,19 +99,18 @@ else
     count_work('added', '1')
   elseif not call('HGET', W .. ':wanted', item) or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then
     dequeue_item(item, queue, asked, true)
+    copies_wanted = false
   end
-  if call('HEXISTS', W .. ':holders', item) == 1 then holders_left = 1 end
+  if holders then holders_left = 1 end
 end
-if holders_left == 0 and not (claim.shared and queue_of(item)) then call('ZADD', W .. ':done', now_ms, item) end
-call('ZADD', W .. ':done:by', now_ms, name)
-call('HSET', W .. ':trust', claimant, math.min(tonumber(fields.budget) or 1, budget_of(fields, claimant) + 1))
+-- The copies of a shared item are counted as long as it is in a queue.
+if holders_left == 0 and not copies_wanted then call('ZADD', W .. ':done', ARGV[2], item) end
+call('ZADD', W .. ':done:by', ARGV[2], name)
+call('HSET', W .. ':trust', claimant, budget)
 
 local items, bytes, seconds = add_to_rankings(month, claimant, ARGV[14], ARGV[13])
 if ARGV[8] ~= '' then redis.pcall('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
 for i = 17, #ARGV, 2 do add_to_domain(ARGV[i], ARGV[i + 1]) end
-call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
-  'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
-  'claimed', claim.at or '', 'late', late and '1' or '0')
 
 -- One point for each ten minutes: the claimant's sums at its end.
 local chart = W .. ':chart:' .. claimant

@@ -204,7 +204,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:rate",
         "STRING",
         "when the claims granted so far are used up at the rate of the project (epoch ms; GCRA)",
-        "2 minutes",
+        _PROJECT,
         "work_claim.lua",
     ),
 )
