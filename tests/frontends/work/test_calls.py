@@ -329,11 +329,12 @@ async def test_configured_urls(serve: Serve) -> None:
     )
     await site.project("seeds", kind="seeding", keep_done_days=30)
     await site.store.users.add("7", ALICE)
+    await site.store.torrents.add(InfoHash(bytes.fromhex(HASH)))
     await site.add(HASH, project="seeds")
     found = (await site.ask("/seeds/request", {"passkey": ALICE, "api_version": "2"})).json
     assert found["announce_url"] == f"https://tracker.example/{ALICE}/announce"
     assert found["torrent_url"] == f"https://site.example/t/{HASH}.torrent"
-    assert (found["name"], found["size"]) == ("", None)  # the torrent is not registered
+    assert (found["name"], found["size"]) == ("", None)  # nobody said
 
 
 async def test_an_items_project_with_passkeys_ignores_the_name(serve: Serve) -> None:

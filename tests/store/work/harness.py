@@ -6,6 +6,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from tests.store.harness import Store
+from tracker.bittorrent import InfoHash
 from tracker.store.stats.months import month_of
 from tracker.store.work.records import Claim, NewItem, Project, Refusal
 
@@ -21,6 +22,12 @@ async def project(store: Store, name: str = "proj", **fields: Any) -> Project:
 async def add(store: Store, *names: str, project: str = "proj", **options: Any) -> int:
     """The number of items added, in the queue and with the places of ``options``."""
     return (await store.work.items.add(project, [NewItem(name, **options) for name in names])).added
+
+
+async def register(store: Store, *names: str) -> None:
+    """Makes items torrents that the tracker serves, where they are not yet."""
+    for info_hash in await store.torrents.unregistered([InfoHash(bytes.fromhex(name)) for name in names]):
+        await store.torrents.add(info_hash)
 
 
 async def claimed(store: Store, claimant: str, project: str = "proj", **options: Any) -> Claim:
@@ -143,6 +150,7 @@ async def some_work(store: Store) -> None:
         await work.claims.done("proj", claimant, first.item, version="1", reported={"data": 5})
     await claimed(store, "alice")
     await project(store, "other", kind="seeding", verify="announce", keep_done_days=1)
+    await register(store, "1" * 40, "2" * 40)
     await add(store, "1" * 40, "2" * 40, project="other")
     await claimed(store, "7", project="other")
     await store.pass_time(30_000)

@@ -11,7 +11,16 @@ import pytest
 from loadtest.servers import Server
 from tests.store.harness import Store, running
 from tests.store.users.test_deletion import Dying
-from tests.store.work.harness import CLAIMANTS, add, check_sums, check_work, claimed, project, some_work
+from tests.store.work.harness import (
+    CLAIMANTS,
+    add,
+    check_sums,
+    check_work,
+    claimed,
+    project,
+    register,
+    some_work,
+)
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -53,6 +62,11 @@ async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:
     await store.reaping.heartbeat()
     await project(store, "proj2")
     await add(store, "a", project="proj2")
+    for name in ("1" * 40, "2" * 40):
+        await register(store, name)
+        await store.redis.hset(
+            f"{store.keys.prefix}t:{name}", "user_downloaded", 0
+        )  # as the first claim does
     before = await store.dump()
     for commands in range(9):
         await some_work(store)

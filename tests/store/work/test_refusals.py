@@ -7,7 +7,8 @@ from collections.abc import Iterable
 import pytest
 
 from tests.store.harness import START, Store
-from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal
+from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register
+from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.work.items import Items
 from tracker.store.work.records import Added, Claim, NewItem, Refusal
@@ -193,15 +194,28 @@ async def test_large_items_are_passed_over(store: Store) -> None:
     await project(store, "seed", kind="seeding", verify="announce", keep_done_days=1, order="weakest")
     hashes = [f"{number:040x}" for number in range(60)]
     for number, item in enumerate(hashes):
-        await store.redis.hset(
-            f"{store.keys.prefix}t:{item}", mapping={"size": 1000 - number, "tid": number + 1}
-        )
+        await store.torrents.add(InfoHash(bytes.fromhex(item)), {"size": str(1000 - number)})
         await store.work.items.add("seed", [NewItem(item, place=float(number))])
     account = store.keys.user_torrent("7", "41")
     await store.redis.hset(account, mapping={"seed_time": 77, "uploaded": 2**53 - 1})
     assert await refusal(store, "7", "seed", free_bytes=949) == Refusal("empty")
     claim = await claimed(store, "7", "seed", free_bytes=960)
     assert (claim.item, claim.seed_time, claim.uploaded) == (hashes[40], 77, 2**53 - 1)
+
+
+async def test_a_torrent_that_the_tracker_does_not_serve_is_not_given_out(store: Store) -> None:
+    """Whoever got it could only let the claim lapse. Many of them do not hide the rest of the queue."""
+    await project(store, kind="seeding", keep_done_days=1, order="weakest")
+    served, denied, disabled, *gone = names = [f"{number:040x}" for number in range(60)]
+    await register(store, served, denied, disabled)
+    for place, name in enumerate(reversed(names)):
+        await add(store, name, place=place)
+    await store.torrents.deny(InfoHash(bytes.fromhex(denied)), "")
+    await store.torrents.edit(InfoHash(bytes.fromhex(disabled)), {"enabled": "0"})
+    assert (await claimed(store, "7")).item == served
+    assert await refusal(store, "7") == Refusal("empty")
+    await register(store, gone[0])
+    assert (await claimed(store, "7")).item == gone[0]
 
 
 async def test_what_claimants_may_add_to_a_project_is_bounded(store: Store) -> None:
@@ -237,6 +251,7 @@ async def test_domains_of_a_project_differ(store: Store) -> None:
 async def test_a_claim_verified_with_impossible_bytes_still_counts(store: Store) -> None:
     """A site may have written the account. Other claims would wait behind it."""
     await project(store, kind="seeding", verify="announce", keep_done_days=1)
+    await register(store, "1" * 40)
     await add(store, "1" * 40)
     await claimed(store, "7")
     assert (await store.work.claims.complete("proj", "7", "1" * 40, seconds=1, uploaded=2**60)).counted

@@ -11,7 +11,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tests.examples import examples
 from tests.store.harness import START, Store, running
-from tests.store.work.harness import check_sums, check_work, project, text, trusted
+from tests.store.work.harness import check_sums, check_work, project, register, text, trusted
 from tests.store.work.model import QUEUES, Model, Wanted
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -69,6 +69,8 @@ class WorkMachine(RuleBasedStateMachine):
                     lapsed_to_redo=self.redo,
                     **options,
                 )
+            if self.seeding:
+                await register(self.store, *self.items)
             await self.store.work.items.add("other", [NewItem(item) for item in self.items])
             await self.store.work.claims.claim("other", self.people[0])
             self.other = await self.of_other()

@@ -3,7 +3,16 @@
 import pytest
 
 from tests.store.harness import Store, info_hash, timeout_key, update
-from tests.store.work.harness import check_sums, check_work, claimed, project, refusal, text, trusted
+from tests.store.work.harness import (
+    check_sums,
+    check_work,
+    claimed,
+    project,
+    refusal,
+    register,
+    text,
+    trusted,
+)
 from tests.store.work.volunteers import ITEM, announce, seed, seeding_project, state, verify, wait
 from tracker.errors import ClientError
 from tracker.store.work.records import NewItem, UnknownProject
@@ -246,7 +255,9 @@ async def test_more_claims_than_a_batch_are_looked_at_within_ten_minutes(private
         private, kind="seeding", verify="announce", keep_done_days=1, budget=3000, start_budget=3000
     )
     await private.pass_time(0)
-    await private.work.items.add("proj", [NewItem(info_hash(n).hex()) for n in range(1, 2501)])
+    names = [info_hash(n).hex() for n in range(1, 2501)]
+    await register(private, *names)
+    await private.work.items.add("proj", [NewItem(name) for name in names])
     for _ in range(2500):
         await claimed(private, "7")
     await wait(private, 600)

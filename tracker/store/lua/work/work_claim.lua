@@ -71,10 +71,13 @@ local function is_kept_out(item, queue)
   return lapsed_at and (fields.kind ~= 'seeding' or lapsed_at > now_ms - KEPT_OUT)
 end
 
-local function fits(item)
-  if fields.kind ~= 'seeding' then return true end
-  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size')
-  return ARGV[7] == '' or (tonumber(torrent[3] or '') or 0) <= tonumber(ARGV[7])
+-- The bytes that an item takes; nil for a torrent that the tracker does not serve. Sets `torrent`.
+local function size_of(item)
+  if fields.kind ~= 'seeding' then return 0 end
+  local registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
+  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size', 'enabled')
+  if not registered[1] or registered[2] or torrent[4] == '0' then return nil end
+  return tonumber(torrent[3] or '') or 0
 end
 
 -- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
@@ -94,14 +97,16 @@ local function read_page(queue, from, to)
 end
 
 -- The first item of a queue that the claimant may have: item, place, and the copies wanted where that is counted. What
--- is the claimant's already does not count as looked at: who has finished much would get nothing from a long queue.
+-- is the claimant's already or cannot be seeded does not count as looked at: it may fill the head of a long queue.
 local function first_of(queue)
+  local room = tonumber(ARGV[7]) or math.huge
   local from, to, looked_at, max_looked_at = 0, 0, 0, tonumber(ARGV[8])
   repeat
     local page, items, copies, own = read_page(queue, from, to)
     for i, item in ipairs(items) do
-      if not own[i] then
-        if not is_kept_out(item, queue) and fits(item) then return item, page[2 * i], copies[i] end
+      local size = not own[i] and size_of(item)
+      if size then
+        if size <= room and not is_kept_out(item, queue) then return item, page[2 * i], copies[i] end
         looked_at = looked_at + 1
         if looked_at >= max_looked_at then return nil end
       end
