@@ -104,6 +104,12 @@ async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
         start_budget=10**6,
     )
     await store.work.projects.create(project)
+    if kind == "seeding":  # only torrents that the tracker serves are given out
+        for first in range(0, len(names), 1000):
+            pairs = (
+                (store.keys.info_hash(InfoHash(bytes.fromhex(n))), 1) for n in names[first : first + 1000]
+            )
+            await store.connection.command("MSET", *(part for pair in pairs for part in pair))
     await store.work.items.add(project.name, [NewItem(name) for name in names])
 
 
