@@ -157,6 +157,7 @@ TESTED_BY: dict[str, str] = {
     "cli.commands.work.projects": "cli/test_work.py",
     "store.work.finished": "admin/api/test_work.py",
     "store.work.statistics": "admin/api/test_work.py",
+    "store.work.sizes": "workers/work/test_sizes.py",
     "admin.pages": "admin/pages/test_pages.py",
     "admin.world": "admin/pages/test_world_data.py",
     "settings.http": "settings/test_model.py",

@@ -146,6 +146,7 @@ async def _used(running: Running) -> None:
     await running.store.jobs.enqueue(SWEEP)
     work = running.store.work
     await work.projects.create(Project("proj"))
+    await work.sizes.save([7, 2**60, 0, 1])
     await work.items.add("proj", [NewItem("a"), NewItem("b")])
     claim = await work.claims.claim("proj", "alice")
     assert isinstance(claim, Claim)

@@ -9,7 +9,7 @@ from loadtest.invariants import check_invariants
 from tests.store.harness import Clock, Store, info_hash, update
 from tests.store.jobs.harness import jobs_of
 from tests.waiting import eventually
-from tracker.app.background import CLEAN_COUNTERS, WORK_POLICY, WORK_VERIFY, open_background
+from tracker.app.background import CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY, open_background
 from tracker.bittorrent import Address, InfoHash
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
@@ -184,4 +184,4 @@ async def test_periodic_jobs_are_enqueued_without_a_request(jobs: Jobs) -> None:
         return (await jobs.sizes(CLEAN_COUNTERS))["completed"] > 0
 
     await eventually(cleaned)
-    assert set(await jobs.queues()) <= {CLEAN_COUNTERS, WORK_POLICY, WORK_VERIFY}
+    assert set(await jobs.queues()) <= {CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY}

@@ -32,18 +32,21 @@ from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Scorer
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.work import policy as work_policy
+from tracker.workers.work import sizes as work_sizes
 from tracker.workers.work import verification as work_verification
 from tracker.workers.work.leases import LeaseWorker
 from tracker.workers.work.policy import WorkPolicy
+from tracker.workers.work.sizes import WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
 FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
-WORK_POLICY, WORK_VERIFY = "work_policy", "work_verify"
+WORK_POLICY, WORK_VERIFY, WORK_SIZES = "work_policy", "work_verify", "work_sizes"
 PERIODIC_SECONDS = {
     FLUSH_STATHAT: 60.0,
     CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS),
     WORK_POLICY: float(work_policy.EVERY_SECONDS),
     WORK_VERIFY: float(work_verification.EVERY_SECONDS),
+    WORK_SIZES: float(work_sizes.EVERY_SECONDS),
 }
 
 
@@ -143,6 +146,7 @@ def _jobs(
         FLUSH_STATHAT: Queue(sender.flush),
         WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
         WORK_VERIFY: Queue(_verification(settings, store).handle),
+        WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
     }
     periodic = {
         queue: s for queue, s in PERIODIC_SECONDS.items() if queue != FLUSH_STATHAT or receiver.enabled

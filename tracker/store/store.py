@@ -35,6 +35,7 @@ from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
+from tracker.store.work.sizes import Sizes
 from tracker.store.work.statistics import Statistics
 from tracker.store.work.verification import Verification
 from tracker.store.work.work import Work
@@ -146,5 +147,6 @@ def _work(
         Leaderboard(connection, keys, clock),
         Policy(connection, scripts, keys, clock),
         Statistics(connection, keys),
+        Sizes(connection, scripts, keys, clock),
         Verification(connection, scripts, keys, claims, rules, clock),
     )

@@ -69,6 +69,9 @@ def test_events_are_counted(scrapes: Scrapes) -> None:
     assert value(samples, "tracker_ready") == 1
     assert value(samples, "tracker_geoip_usable") == 1
     assert value(samples, "tracker_work_items", project="proj", state="todo") == 1
+    assert value(samples, "tracker_work_bytes", seeders="0") == 7
+    assert value(samples, "tracker_work_bytes", seeders="1-3") == 2**60
+    assert value(samples, "tracker_work_bytes", seeders="11+") == 1
     assert value(samples, "tracker_work_items", project="proj", state="done") == 1
     assert value(samples, "tracker_work_claims_total", project="proj", outcome="claimed") == 1
     assert value(samples, "tracker_work_reported_bytes_total", project="proj") == 5

@@ -177,3 +177,22 @@ async def test_the_policy_is_previewed(reader: aiohttp.ClientSession, store: Sto
     assert page.torrents == [weak.hex()] and "weak" in page.text and "0 → 2" in page.text
     assert "/work/proj/policy" not in (await get(reader, "/work/proj")).hrefs
     await get(reader, "/work/proj/policy", 404)
+
+
+async def test_the_chart_shows_bytes_by_number_of_seeders(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    page = await get(browser, "/work")
+    assert page.one("figure").attributes["data-chart"] == "/work/bytes.json"
+    async with browser.get("/work/bytes.json") as response:
+        assert (await response.json())["x"] == []
+    await admin.store.work.sizes.save([2**30, 3 * 2**29, 0, 2**60])
+    async with browser.get("/work/bytes.json") as response:
+        chart = await response.json()
+    assert len(chart["x"]) == 1 and chart["x"][0] % 86_400 == 0
+    assert [(each["name"], each["values"]) for each in chart["series"]] == [
+        ("0 seeders", [1]),
+        ("1-3 seeders", [1.5]),
+        ("4-10 seeders", [0]),
+        ("11+ seeders", [2**30]),
+    ]

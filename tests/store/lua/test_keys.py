@@ -107,6 +107,7 @@ BEYOND: dict[str, str] = {
     "work_purge": "w:*",
     "work_release": "w:* w:blocked",
     "work_save": "w w:*",
+    "work_sizes": "i:seeders info_hash:",
     "work_trim": "w:*",
     "work_probe": "w:*",
     "work_verify": "gap heartbeat p:*:* swarm:*: t:* u:*:t:* w:*",

@@ -149,6 +149,7 @@ async def some_work(store: Store) -> None:
         first = await claimed(store, claimant, address="192.0.2.1", version="1")
         await work.claims.done("proj", claimant, first.item, version="1", reported={"data": 5})
     await claimed(store, "alice")
+    await work.sizes.save([1, 2, 3, 4])
     await project(store, "other", kind="seeding", verify="announce", keep_done_days=1)
     await register(store, "1" * 40, "2" * 40)
     await add(store, "1" * 40, "2" * 40, project="other")

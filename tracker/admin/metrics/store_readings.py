@@ -11,6 +11,7 @@ from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
 from tracker.store.client.server_info import bytes_in, read_info
 from tracker.store.store import Store
+from tracker.store.work.sizes import CLASSES
 from tracker.store.work.statistics import CLAIM_SECONDS
 
 MAX_QUEUES = 50
@@ -89,6 +90,9 @@ async def _jobs(store: Store, readings: StoreReadings) -> None:
 
 
 async def _work(store: Store, readings: StoreReadings) -> None:
+    for day in (await store.work.sizes.days())[-1:]:
+        for seeders, size in zip(CLASSES, day.sums, strict=True):
+            readings.put("tracker_work_bytes", size, seeders)
     names = [project.name for project in await store.work.projects.all()][:MAX_PROJECTS]
     took = Histogram([0] * (len(CLAIM_SECONDS) + 1))
     for name, found in zip(names, await store.work.statistics.read(names), strict=True):

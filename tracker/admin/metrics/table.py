@@ -204,6 +204,13 @@ _STORE = (
         ("project",),
         "store",
     ),
+    Metric(
+        "tracker_work_bytes",
+        "gauge",
+        "Bytes of registered torrents of known size, by number of seeders; updated every 6 hours",
+        ("seeders",),
+        "store",
+    ),
     Metric("tracker_work_claim_seconds", "histogram", "Time from claim to done", (), "store"),
     Metric(
         "tracker_store_events_total",

@@ -12,6 +12,7 @@ from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.store.work.records import Kind, Order, Project, UnknownProject, Verify
+from tracker.store.work.sizes import CLASSES
 from tracker.store.work.work import Work
 
 _TABS = {
@@ -22,6 +23,7 @@ _TABS = {
     "/blocked": "Blocked",
     "/settings": "Settings",
 }
+_GIB = 2**30
 _PREVIEWED = 200
 """Torrents that the preview of the policy looks at."""
 
@@ -71,6 +73,7 @@ class WorkPages:
         return [
             web.get("/work", self.show),
             web.post("/work", self.create),
+            web.get("/work/bytes.json", self.bytes),
             web.post("/work/blocked", self.block),
             web.post("/work/unblock", self.unblock),
             web.get("/work/{project}/policy", self.policy),
@@ -93,6 +96,16 @@ class WorkPages:
             "given": given,
         }
         return render(request, "work.html", variables, status=422 if error else 200)
+
+    async def bytes(self, request: web.Request) -> web.Response:
+        """GiB of registered torrents by number of seeders for each day, in the format of charts.js."""
+        del request
+        days = await self._work.sizes.days()
+        series = [
+            {"name": f"{seeders} seeders", "values": [day.sums[place] / _GIB for day in days]}
+            for place, seeders in enumerate(CLASSES)
+        ]
+        return web.json_response({"x": [day.day for day in days], "series": series})
 
     async def create(self, request: web.Request) -> web.Response:
         form = await read_form(request)

@@ -148,6 +148,7 @@ class Scripts:
     work_lapse: Script
     work_purge: Script
     work_trim: Script
+    work_sizes: Script
     work_delete: Script
     work_verify: Script
     work_probe: Script

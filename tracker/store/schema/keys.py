@@ -196,6 +196,9 @@ class Keys:
     def work_blocked_everywhere(self) -> str:
         return f"{self.prefix}w:blocked"
 
+    def work_bytes(self) -> str:
+        return f"{self.prefix}work_bytes"
+
     def work_project(self, project: str) -> str:
         return f"{self.prefix}w:{project}"
 

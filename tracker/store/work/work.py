@@ -9,6 +9,7 @@ from tracker.store.work.leaderboard import Leaderboard
 from tracker.store.work.log import Log
 from tracker.store.work.policy import Policy
 from tracker.store.work.projects import Projects
+from tracker.store.work.sizes import Sizes
 from tracker.store.work.statistics import Statistics
 from tracker.store.work.verification import Verification
 
@@ -25,4 +26,5 @@ class Work:
     leaderboard: Leaderboard
     policy: Policy
     statistics: Statistics
+    sizes: Sizes
     verification: Verification

@@ -63,6 +63,7 @@ STATISTICS = frozenset(
         "t:dist:<precision>:<name>",
         "t:history:<tid>",
         "t:i:client:<outcome>:<period>",
+        "t:work_bytes",
     }
 )
 """Rows of past statistics, which a wipe deletes."""

@@ -15,6 +15,14 @@ ROWS: tuple[KeySpec, ...] = (
         "Blocked in store/work",
     ),
     KeySpec(
+        "t:work_bytes",
+        "HASH",
+        "UTC day (YYYY-MM-DD) -> bytes of the registered torrents with 0, 1 to 3, 4 to 10 and more seeders, separated "
+        "by spaces, at the last walk of the day. Torrents of unknown size are left out",
+        "400 days",
+        "Sizes in store/work",
+    ),
+    KeySpec(
         "t:w:<p>",
         "HASH",
         "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
