@@ -23,9 +23,11 @@ from loadtest.trackers import RunningTracker
 from tests.app.conftest import StartTracker
 from tests.waiting import eventually, until
 from tracker.app import web_processes
+from tracker.app.web_process import send
 from tracker.app.web_processes import (
     MAX_UNANSWERED,
     MODULE,
+    WebProcess,
     WebProcessPool,
     WorkerConfig,
     decode_snapshot,
@@ -37,7 +39,8 @@ from tracker.app.web_processes import (
 from tracker.errors import StartupError
 from tracker.runtime.telemetry import Snapshot, Telemetry
 from tracker.settings.model import AnnounceSettings, HttpSettings, RedisSettings, Settings
-from tracker.system.event_loop import running
+from tracker.system.child_process import ChildProcess
+from tracker.system.event_loop import new_event_loop, running
 from tracker.system.listeners import open_listeners
 
 SECONDS = 30.0
@@ -396,3 +399,24 @@ def test_a_snapshot_is_unchanged_after_encoding_and_decoding() -> None:
 def test_a_pool_without_processes_is_empty() -> None:
     pool = WebProcessPool(WorkerConfig(Settings(), "", b"", ()), [], tuple)
     assert (pool.alive, pool.pids, pool.snapshot()) == (0, [], Snapshot())
+
+
+def test_writing_to_an_ended_process_is_no_error() -> None:
+    """In both directions; uvloop raises RuntimeError for a write to a transport that has closed."""
+
+    async def write_late() -> None:
+        ours, theirs = socket.socketpair()
+        reader, writer = await asyncio.open_connection(sock=ours)
+        process = WebProcess(ChildProcess(print, None), reader, writer)
+        theirs.close()
+        await process.listen()
+        while not writer.is_closing():  # the first write shows that the socket has closed
+            process.notify(["x" * 1000])
+            await asyncio.sleep(0)
+        process.notify([])
+        process.apply_values({})
+        await send(writer, Snapshot())
+        assert process.unanswered > 1
+
+    with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+        runner.run(write_late())

@@ -17,7 +17,7 @@ from tracker.app.web_processes import STATUS_SECONDS, WorkerConfig, encode_snaps
 from tracker.errors import StartupError
 from tracker.runtime.context import RuntimeContext, open_context
 from tracker.runtime.store import open_unchecked
-from tracker.runtime.telemetry import Telemetry
+from tracker.runtime.telemetry import Snapshot, Telemetry
 from tracker.settings.reload import with_values
 from tracker.store.client.connection import Connection
 from tracker.system import logs
@@ -72,9 +72,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
 
     async def send_snapshots() -> None:
         while True:
-            writer.write(encode_snapshot(telemetry.snapshot()))
-            with suppress(OSError):
-                await writer.drain()
+            await send(writer, telemetry.snapshot())
             await asyncio.sleep(STATUS_SECONDS)
 
     def problems() -> list[str]:
@@ -94,10 +92,16 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
     ):
         freeze_gc()
         await stop.wait()
-    with suppress(OSError):
-        writer.write(encode_snapshot(telemetry.snapshot()))
-        await writer.drain()
+    await send(writer, telemetry.snapshot())
     writer.close()
+
+
+async def send(writer: asyncio.StreamWriter, snapshot: Snapshot) -> None:
+    """Sends telemetry to the parent, unless the parent has ended."""
+    with suppress(OSError):
+        if not writer.is_closing():  # uvloop would raise RuntimeError
+            writer.write(encode_snapshot(snapshot))
+            await writer.drain()
 
 
 @asynccontextmanager

@@ -121,13 +121,17 @@ class WebProcess:
 
     def apply_values(self, values: Mapping[str, Any]) -> None:
         """Sends changed settings. ``values`` come from settings.reload.values_of."""
-        self._writer.write(encode_message(dict(values)))
+        self._send(dict(values))
 
     def notify(self, problems: Sequence[str]) -> None:
         """Sends a status message, unless too much is waiting because the process does not read."""
         self.unanswered += 1
         if self._writer.transport.get_write_buffer_size() < _MAX_LINE:
-            self._writer.write(encode_message(list(problems)))
+            self._send(list(problems))
+
+    def _send(self, message: Any) -> None:
+        if not self._writer.is_closing():  # the process has ended; uvloop would raise RuntimeError
+            self._writer.write(encode_message(message))
 
     async def stop(self, seconds: float) -> None:
         """Ends the process after requests in flight, within ``seconds``. Its last telemetry is still received."""
