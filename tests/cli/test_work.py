@@ -12,7 +12,7 @@ import pytest
 
 from loadtest import trackers
 from tests.commands import Command, rows
-from tests.store.harness import Clock, Store
+from tests.store.harness import START, Clock, Store
 from tests.store.work.harness import claimed
 from tests.store.work.policy import swarm
 from tests.waiting import until
@@ -20,6 +20,7 @@ from tracker.cli.commands.work.drain import locked, write
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.finished import FinishedClaim
+from tracker.store.work.periods import week_of
 from tracker.store.work.records import NewItem
 
 HASH, OTHER = "ab" * 20, "cd" * 20
@@ -199,6 +200,10 @@ def test_the_leaderboard_and_the_log_are_printed(tracker: Command, do: Do) -> No
     ]
     assert len(rows(tracker("work", "top", "proj", "--month", "2027-01"))) == 3
     assert rows(tracker("work", "top", "proj", "--month", "2026-01")) == []
+    assert len(rows(tracker("work", "top", "proj", "--week", week_of(START)))) == 3
+    assert rows(tracker("work", "top", "proj", "--week", "2026-W01")) == []
+    for wrong in (["--week", "2026-47"], ["--week", "2026-W47", "--month", "2026-11"]):
+        assert "--week" in tracker("work", "top", "proj", *wrong, code=2).stderr
     newest = json.loads(tracker("work", "log", "proj", "--limit", "1", "--json").stdout)
     assert (newest["claimant"], newest["bytes"], newest["address"]) == ("claimant0", 6, "192.0.2.1")
 

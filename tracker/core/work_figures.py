@@ -10,9 +10,9 @@ import orjson
 
 from tracker.bittorrent import InfoHash
 from tracker.core.work_holdings import average_seeders
-from tracker.store.stats.months import month_of
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent, info_hash_of
+from tracker.store.work import periods
 from tracker.store.work.leaderboard import Board, Standing, WorkStats
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project, Queue
@@ -49,12 +49,13 @@ class Finished:
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """``boards``: standings by (board, month); the month is empty for all time."""
+    """``boards``: standings by (board, month or week); empty for all time."""
 
     project: Project
     stats: WorkStats
     boards: Mapping[tuple[Board, str], Sequence[Standing]]
     month: str
+    week: str
     last: Sequence[Finished]
     """The newest first."""
 
@@ -94,15 +95,15 @@ class WorkFigures:
 
     async def _read_figures(self, project: Project) -> Figures:
         board = self._store.work.leaderboard
-        month = month_of(self._clock())
+        month, week = periods.current(self._clock())
         boards = {
             (each, when): await board.top(project.name, each, when or None, SHOWN_CLAIMANTS)
-            for when in (month, "")
+            for when in (week, month, "")
             for each in BOARDS
         }
         entries = await self._store.work.log.newest(project.name, SHOWN_ENTRIES)
         last = await self._shown(project, entries)
-        return Figures(project, await board.stats(project.name), boards, month, last)
+        return Figures(project, await board.stats(project.name), boards, month, week, last)
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""

@@ -144,7 +144,7 @@ def _work(
         claims,
         Blocks(connection, scripts, keys, clock),
         Log(connection, scripts, keys, projects),
-        Leaderboard(connection, keys, clock),
+        Leaderboard(connection, keys),
         Policy(connection, scripts, keys, clock),
         Statistics(connection, keys),
         Sizes(connection, scripts, keys, clock),

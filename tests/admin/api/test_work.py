@@ -11,6 +11,7 @@ from tests.store.harness import Store
 from tests.store.work.harness import claimed
 from tests.store.work.policy import swarm
 from tracker.bittorrent import InfoHash
+from tracker.store.work.periods import week_of
 
 HASH = "ab" * 20
 PROJ = "/work/projects/proj"
@@ -200,6 +201,13 @@ async def test_results_are_listed(full: ApiClient, store: Store, proj: None) -> 
     ]
     assert len((await full.get(f"{PROJ}/leaderboard", by="bytes", limit=1))["items"]) == 1
     assert (await full.get(f"{PROJ}/leaderboard", period="2020-01"))["items"] == []
+    in_week = await full.get(f"{PROJ}/leaderboard", period=week_of(store.clock.now))
+    assert in_week["items"] == board["items"]
+    assert (await full.get(f"{PROJ}/leaderboard", period="2020-W53"))["items"] == []
+    for wrong in ("2026-W00", "2026-W54", "W47"):
+        assert await full.wrong_fields("GET", f"{PROJ}/leaderboard", params={"period": wrong}) == [
+            "query.period"
+        ]
     first = await full.get(f"{PROJ}/log", limit=2)
     assert [row["total_bytes"] for row in first["items"]] == [7, 0]
     assert first["items"][0]["bytes"] == {"data": 7} and first["items"][0]["address"] == "192.0.2.1"

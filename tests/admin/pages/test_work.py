@@ -11,6 +11,7 @@ from tests.store.work.policy import seeding, swarm
 from tracker.admin.pages.work import SETTINGS
 from tracker.admin.pages.work_project import PAGE
 from tracker.bittorrent import InfoHash
+from tracker.store.work.periods import week_of
 from tracker.store.work.records import PROJECT_FIELDS
 
 HASH = "ab" * 20
@@ -124,7 +125,9 @@ async def test_results_are_shown(browser: aiohttp.ClientSession, store: Store, p
     page = await get(browser, "/work/proj")
     assert "alice 2 2.0 KiB" in page.text and "none" in page.text and "some" in page.text
     assert "data 2.0 KiB" in page.text
-    assert "No results in this month" in (await get(browser, "/work/proj?period=2026-12")).text
+    assert "No results in this period" in (await get(browser, "/work/proj?period=2026-12")).text
+    assert "No results in this period" in (await get(browser, "/work/proj?period=2027-W01")).text
+    assert "alice 2 2.0 KiB" in (await get(browser, f"/work/proj?period={week_of(store.clock.now)}")).text
 
 
 async def test_somebody_is_blocked_and_unblocked(

@@ -4,6 +4,7 @@ import asyncio
 import json
 import re
 import subprocess
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 from xml.etree import ElementTree
@@ -91,12 +92,16 @@ async def test_the_page_shows_everything_escaped(serve: Serve) -> None:
     assert (reply.status, reply.headers["location"]) == (308, "/proj/")
 
 
-async def test_the_page_shows_the_leaderboards_of_the_month_and_of_all_time(site: Site) -> None:
+async def test_the_page_shows_the_leaderboards_of_week_month_and_all_time(site: Site) -> None:
     await finish(site, "one", data=5 * 2**30)
-    site.store.clock.now += 40 * 86_400
+    site.store.clock.now = datetime(2027, 3, 8, tzinfo=UTC).timestamp()  # a Monday
     await finish(site, "two", "volunteer_2", data=2**20)
+    site.store.clock.now += 7 * 86_400
+    await finish(site, "three", "volunteer_3", data=2**20)
     text = (await site.ask("/proj/")).text
-    month, everything = text.split("Leaderboards: ")[1:]
+    week, month, everything = text.split("Leaderboards: ")[1:]
+    assert week.startswith("2027-W11") and month.startswith("2027-03")
+    assert "volunteer_3" in week and "volunteer_2" not in week
     assert "volunteer_2" in month and "volunteer_1" not in month and "1.0 MiB" in month
     assert everything.count("volunteer_1") == 2 and "5.0 GiB" in everything
 

@@ -74,7 +74,7 @@ GONE_PROJECT = {
     "c": "volunteer",
     "todo": "todo",
     "board": "downloader_count",
-    "month": "2026-11",
+    "span": "2026-11",
 }
 
 
@@ -131,6 +131,7 @@ def sample_names() -> Iterator[str]:
         "metric": "countries.France.users",
     }
     samples |= {"set": "hnr", "seen": "192.0.2.1", "month": "2026-11", "period": "all", "scope": "cities"}
+    samples["span"] = "2026-W47"
     samples |= {"kind": "torrents", "queue": "sweep", "status": "failed", "precision": "60", "prefix": "-TR"}
     samples |= {
         "counter": "seeders",

@@ -7,7 +7,7 @@ from typing import Any
 
 from tests.store.harness import Store
 from tracker.bittorrent import InfoHash
-from tracker.store.stats.months import month_of
+from tracker.store.work import periods
 from tracker.store.work.records import Claim, NewItem, Project, Refusal
 
 CLAIMANTS = ("alice", "bob", "carol", "7", "8", "9")
@@ -105,22 +105,22 @@ async def check_sums(store: Store, name: str = "proj") -> None:
     """W14: leaderboards, bytes by domain, charts and totals are the sums over the log, which is complete here."""
     redis, keys = store.redis, store.keys
     sums: dict[str, Counter[str]] = {figure: Counter() for figure in FIGURES}
-    months: dict[tuple[str, str], Counter[str]] = {}
+    spans: dict[tuple[str, str], Counter[str]] = {}
     domains: Counter[str] = Counter()
     versions: dict[str, str] = {}
     for _, row in await redis.xrange(keys.work_log(name)):
         entry = text(row)
         for figure, by in zip(FIGURES, (1, int(entry["total"]), int(entry["seconds"])), strict=True):
             sums[figure][entry["by"]] += by
-            month = month_of(int(entry["at"]) / 1000)
-            months.setdefault((figure, month), Counter())[entry["by"]] += by
+            for span in periods.current(int(entry["at"]) / 1000):
+                spans.setdefault((figure, span), Counter())[entry["by"]] += by
         domains.update(json.loads(entry["bytes"]))
         if entry["version"]:
             versions[entry["by"]] = entry["version"]
     for figure in FIGURES:
         assert await ranking(store, keys.work_ranking(name, figure)) == +sums[figure]
-    for (figure, month), expected in months.items():
-        assert await ranking(store, keys.work_ranking_of_month(name, figure, month)) == +expected
+    for (figure, span), expected in spans.items():
+        assert await ranking(store, keys.work_ranking_in(name, figure, span)) == +expected
     assert text(await redis.hgetall(keys.work_versions(name))) == versions
     stored = text(await redis.hgetall(keys.work_domain_bytes(name)))
     assert +Counter({domain: int(number) for domain, number in stored.items()}) == +domains

@@ -3,8 +3,10 @@
 import pytest
 from redis.exceptions import ResponseError
 
-from tests.store.harness import Store
+from tests.store.harness import START, Store
 from tests.store.work.harness import add, check_sums, claimed, project
+from tracker.store.work import periods
+from tracker.store.work.leaderboard import Standing
 from tracker.store.work.projects import Projects
 
 
@@ -15,7 +17,7 @@ async def finish(store: Store, claimant: str, count: int, **reported: int) -> No
         await store.work.claims.done("proj", claimant, claim.item, reported=reported, version="1.0")
 
 
-async def test_sums_follow_the_log_over_months(store: Store) -> None:
+async def test_sums_follow_the_log_over_weeks_and_months(store: Store) -> None:
     await project(store)
     await store.reaping.heartbeat()
     for claimant, count in (("alice", 3), ("bob", 2), ("alice", 1)):
@@ -28,8 +30,9 @@ async def test_sums_follow_the_log_over_months(store: Store) -> None:
         4 * 2**40,
         2 * 2**40,
     ]
-    month = (await store.work.leaderboard.top("proj", month="2027-02"))[0]
+    month = (await store.work.leaderboard.top("proj", span="2027-02"))[0]
     assert (month.claimant, month.value) == ("bob", 2)
+    assert await store.work.leaderboard.top("proj", span=periods.week_of(START)) == [Standing("alice", 3)]
     points = await store.work.leaderboard.chart("proj", "alice")
     assert [(point.items, point.bytes) for point in points] == [(3, 3 * 2**40), (4, 4 * 2**40)]
     assert await store.work.leaderboard.versions("proj") == {"alice": "1.0", "bob": "1.0"}

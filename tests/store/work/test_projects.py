@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from loadtest.servers import Server
-from tests.store.harness import Store, running
+from tests.store.harness import START, Store, running
 from tests.store.users.test_deletion import Dying
 from tests.store.work.harness import (
     CLAIMANTS,
@@ -25,8 +25,11 @@ from tracker.errors import ClientError, StoreUnavailable
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.work.periods import week_of
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Claim, NewItem, Project, ProjectExists, UnknownProject
+
+WEEK = week_of(START)
 
 
 async def test_a_project_is_stored_as_it_was_given(store: Store) -> None:
@@ -148,9 +151,14 @@ async def test_old_entries_are_deleted(store: Store) -> None:
         await store.pass_time(86_400 * 1.5)
     await store.work.projects.trim("proj")
     assert [name for name, _ in (await store.work.items.page("proj", "done")).entries] == ["bob"]
-    month = store.keys.work_ranking_of_month("proj", "downloader_count", "2027-01")
-    assert await store.redis.exists(month)
-    await store.pass_time(86_400 * 31 * 14)
+    month, week = (store.keys.work_ranking_in("proj", "downloader_count", each) for each in ("2027-01", WEEK))
+    await store.pass_time(604_800 * 12)
+    await store.work.projects.trim("proj")
+    assert await store.redis.exists(month, week) == 2
+    await store.pass_time(604_800 * 2)
+    await store.work.projects.trim("proj")
+    assert await store.redis.exists(month) and not await store.redis.exists(week)
+    await store.pass_time(86_400 * 31 * 11)
     await store.work.projects.trim("proj")
     assert not await store.redis.exists(month)
     assert (await store.work.leaderboard.top("proj"))[0].value == 1

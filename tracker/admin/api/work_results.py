@@ -1,11 +1,11 @@
 """/work/projects/{project}/log and leaderboard: finished claims, and who finished them."""
 
-from typing import Literal
+from typing import Annotated, Literal
 
 from pydantic import Field
 
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Limit, Moment, OffsetPage, Paged, Period, page_of
+from tracker.admin.api.models import Limit, Moment, OffsetPage, Paged, page_of
 from tracker.admin.api.work import UNKNOWN_PROJECT, Address, EntryId, ProjectText
 from tracker.store.work.finished import FinishedClaim, finished_claim
 
@@ -57,9 +57,19 @@ class RankPage(OffsetPage[RankRow]):
     """A page of the leaderboard, highest first."""
 
 
+Span = Annotated[
+    str,
+    Field(
+        pattern="^(all|[0-9]{4}-(0[1-9]|1[0-2])|[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3]))$",
+        description="`all`, a month such as `2026-11`, or an ISO week such as `2026-W47` (UTC).",
+        examples=["all", "2026-11", "2026-W47"],
+    ),
+]
+
+
 class RankQuery(Paged):
     by: Literal["count", "bytes", "seconds"] = Field("count", description="`count`: finished items.")
-    period: Period = "all"
+    period: Span = "all"
 
 
 @endpoints.get("/work/projects/{project}/log", "List finished claims", errors=UNKNOWN_PROJECT)
@@ -73,11 +83,11 @@ async def log(call: Call, project: ProjectText, query: LogQuery) -> LogPage:
 
 @endpoints.get("/work/projects/{project}/leaderboard", "List claimants by results", errors=UNKNOWN_PROJECT)
 async def leaderboard(call: Call, project: ProjectText, query: RankQuery) -> RankPage:
-    """Months are kept for 13 months."""
-    month = None if query.period == "all" else query.period
+    """Months are kept for 13 months, weeks for 13 weeks."""
+    span = None if query.period == "all" else query.period
     work = call.store.work
     await work.projects.get(project)
-    found, total = await work.leaderboard.table(project, query.by, month, query.limit, query.offset)
+    found, total = await work.leaderboard.table(project, query.by, span, query.limit, query.offset)
     rows = [
         RankRow(claimant=each.claimant, items=each.items, bytes=each.bytes, seconds=each.seconds)
         for each in found

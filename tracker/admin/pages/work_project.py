@@ -12,7 +12,7 @@ from tracker.admin.pages.forms import clean, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.work import project_frame, project_name, unknown_project
 from tracker.errors import ClientError
-from tracker.store.stats.months import MONTHS_KEPT, month_start
+from tracker.store.work import periods
 from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board
 from tracker.store.work.records import QUEUES, ItemStatus, NewItem, Place, Queue, UnknownProject
@@ -51,15 +51,15 @@ class ProjectPages:
         """The query has ``by``, ``period`` and ``page``."""
         frame = await project_frame(self._work, request, "")
         name, here = project_name(request), frame["here"]
-        months = [month_start(self._clock(), -ago).strftime("%Y-%m") for ago in range(MONTHS_KEPT)]
+        spans = periods.shown(self._clock())
         period = request.query.get("period", "")
-        period = period if period in months else "all"
+        period = period if period in spans else "all"
         by = request.query.get("by", "")
         board: Board = cast("Board", by) if by in get_args(Board) else "count"
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
-        month = None if period == "all" else period
-        ranks, total = await self._work.leaderboard.table(name, board, month, PAGE, first)
+        span = None if period == "all" else period
+        ranks, total = await self._work.leaderboard.table(name, board, span, PAGE, first)
         query = {"by": board, "period": period}
         variables = {
             **frame,
@@ -70,7 +70,7 @@ class ProjectPages:
                 for each in get_args(Board)
             ],
             "period": period,
-            "months": months,
+            "spans": spans,
             "first": first + 1,
             "total": total,
             "previous_url": f"{here}?{urlencode({**query, 'page': number - 1})}" if number > 1 else "",

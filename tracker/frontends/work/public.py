@@ -99,7 +99,7 @@ class Public:
         text = self._page.render(
             project=project,
             stats=figures.stats,
-            months=((figures.month, figures.month), ("", "All time")),
+            spans=((figures.week, figures.week), (figures.month, figures.month), ("", "All time")),
             boards=figures.boards,
             titles=_TITLES,
             last=figures.last,

@@ -256,8 +256,9 @@ class Keys:
         """``board`` is downloader_count, downloader_bytes or downloader_seconds."""
         return f"{self.prefix}w:{project}:{board}"
 
-    def work_ranking_of_month(self, project: str, board: str, month: str) -> str:
-        return f"{self.prefix}w:{project}:{board}:{month}"
+    def work_ranking_in(self, project: str, board: str, span: str) -> str:
+        """``span`` is a month or a week."""
+        return f"{self.prefix}w:{project}:{board}:{span}"
 
     def work_versions(self, project: str) -> str:
         return f"{self.prefix}w:{project}:downloader_version"

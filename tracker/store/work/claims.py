@@ -15,7 +15,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.stats.months import month_of
+from tracker.store.work import periods
 from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
@@ -127,7 +127,7 @@ class Claims:
         by_domain = check_bytes(reported)
         seconds, total = verified or (0, sum(by_domain.values()))
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
-        argv += (month_of(self._clock()), int(verified is not None), seconds, total)
+        argv += (" ".join(periods.current(self._clock())), int(verified is not None), seconds, total)
         argv += (bytes_text(by_domain), domains_text(by_domain))
         for domain, number in by_domain.items():
             argv += (domain, number)

@@ -1,13 +1,11 @@
 """Leaderboards, charts and sums of a project: all from indexes."""
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score, whole
-from tracker.store.stats.months import month_of
 
 Board = Literal["count", "bytes", "seconds"]
 
@@ -60,33 +58,31 @@ class WorkStats:
 
 
 class Leaderboard:
-    """``clock`` returns epoch seconds."""
+    """The leaderboards of all projects. ``span`` is a month or a week of ``periods``, or None for all time."""
 
-    def __init__(self, connection: Connection, keys: Keys, clock: Callable[[], float]) -> None:
+    def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._keys = keys
-        self._clock = clock
 
     async def top(
         self,
         project: str,
         board: Board = "count",
-        month: str | None = None,
+        span: str | None = None,
         count: int = 100,
         offset: int = 0,
     ) -> list[Standing]:
-        """The first claimants by finished items, bytes reported or seconds verified: of all time, or of a UTC month
-        (``YYYY-MM``, or ``now``)."""
-        key = self._key(project, board, month)
+        """The first claimants by finished items, bytes reported or seconds verified."""
+        key = self._key(project, board, span)
         flat = await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
         return [Standing(claimant, value) for claimant, value in ranked(flat)]
 
     async def table(
-        self, project: str, by: Board, month: str | None, count: int, offset: int
+        self, project: str, by: Board, span: str | None, count: int, offset: int
     ) -> tuple[list[Rank], int]:
-        """All results of the claimants in the order of one board, and their number. ``month`` as in ``top``."""
-        boards = [self._key(project, board, month) for board in get_args(Board)]
-        key = self._key(project, by, month)
+        """All results of the claimants in the order of one board, and their number."""
+        boards = [self._key(project, board, span) for board in get_args(Board)]
+        key = self._key(project, by, span)
         claimants, total = await self._connection.pipeline(
             ("ZRANGE", key, offset, offset + count - 1, "REV"), ("ZCARD", key)
         )
@@ -95,12 +91,11 @@ class Leaderboard:
         )
         return [_rank(*row) for row in zip(claimants, *numbers, strict=True)], int(total)
 
-    def _key(self, project: str, board: Board, month: str | None) -> str:
+    def _key(self, project: str, board: Board, span: str | None) -> str:
         ranking = f"downloader_{board}"
-        if month is None:
+        if span is None:
             return self._keys.work_ranking(project, ranking)
-        month = month_of(self._clock()) if month == "now" else month
-        return self._keys.work_ranking_of_month(project, ranking, month)
+        return self._keys.work_ranking_in(project, ranking, span)
 
     async def chart(self, project: str, claimant: str) -> list[ChartPoint]:
         points = await self._connection.command("LRANGE", self._keys.work_chart(project, claimant), 0, -1)

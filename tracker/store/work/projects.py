@@ -1,6 +1,6 @@
 """The projects of work distribution: what they are called, and their settings."""
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -9,7 +9,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
-from tracker.store.stats.months import MONTHS_KEPT, month_start
+from tracker.store.work import periods
 from tracker.store.work.records import (
     PROJECT_FIELDS,
     Project,
@@ -76,20 +76,14 @@ class Projects:
         return await self._read(sorted(name.decode("utf-8", "replace") for name in names))
 
     async def trim(self, name: str) -> int:
-        """Deletes what the project no longer keeps: old finished items, lapses, months and log entries. Returns how
-        many of one kind at most; MAX_TRIMMED: there may be more.
+        """Deletes what the project no longer keeps: old finished items, lapses, leaderboards and log entries. Returns
+        how many of one kind at most; MAX_TRIMMED: there may be more.
 
         Raises UnknownProject.
         """
-        months = months_ago(self._clock(), range(MONTHS_KEPT + 1, 2 * MONTHS_KEPT))
-        argv: list[Argument] = [
-            name,
-            int(self._clock() * 1000),
-            self._kept_log,
-            KEPT_ENTRIES,
-            MAX_TRIMMED,
-            *months,
-        ]
+        now = self._clock()
+        limits = (self._kept_log, KEPT_ENTRIES, MAX_TRIMMED)
+        argv: list[Argument] = [name, int(now * 1000), *limits, *periods.ended(now)]
         answer = await self._scripts.work_trim(argv)
         if answer is None:
             raise UnknownProject
@@ -119,8 +113,8 @@ class Projects:
         return len(begun)
 
     async def _delete(self, name: str) -> None:
-        months = months_ago(self._clock(), range(-1, 2 * MONTHS_KEPT))
-        while await self._scripts.work_delete([name, _DELETED_PER_CALL, *months]) == 0:
+        argv: list[Argument] = [name, _DELETED_PER_CALL, *periods.possible(self._clock())]
+        while await self._scripts.work_delete(argv) == 0:
             pass
 
     async def _read(self, names: Sequence[str]) -> list[Project]:
@@ -133,8 +127,3 @@ class Projects:
             if not isinstance(row, Exception) and row[-1] is None
         )
         return [project for project in found if project is not None]
-
-
-def months_ago(now: float, numbers: Iterable[int]) -> list[str]:
-    """UTC months as ``YYYY-MM``, counted back from that of ``now`` (epoch s)."""
-    return [month_start(now, -number).strftime("%Y-%m") for number in numbers]

@@ -1,5 +1,6 @@
 """``tracker work release``, ``block``, ``unblock``, ``blocked``, ``top`` and ``log``."""
 
+import re
 from typing import Annotated, cast, get_args
 
 import typer
@@ -113,6 +114,9 @@ def show_top(
     project: Project,
     by: Annotated[str, typer.Option(help=f"One of {', '.join(get_args(Board))}; count: items.")] = "count",
     month: Month = None,
+    week: Annotated[
+        str | None, typer.Option(metavar="YYYY-Www", help="Only this ISO week (UTC). Not with --month.")
+    ] = None,
     limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 20,
     as_json: AsJson = False,
     config: Config = None,
@@ -120,6 +124,7 @@ def show_top(
     """List claimants by finished items, reported bytes or verified seconds, highest first."""
     check_choice("--by", by, get_args(Board))
     check_month(month)
+    _check_week(week, month)
     numbers = [
         Column("items", 10, right=True),
         Column("bytes", 20, right=True),
@@ -140,12 +145,20 @@ def show_top(
 
         async def read(offset: int, count: int) -> list[Rank]:
             board = cast("Board", by)
-            return (await store.work.leaderboard.table(project, board, month, count, offset))[0]
+            return (await store.work.leaderboard.table(project, board, month or week, count, offset))[0]
 
         async for page in in_order(limit, read):
             listing.page(map(row, page))
 
     with_store(config, work)
+
+
+def _check_week(week: str | None, month: str | None) -> None:
+    """Raises BadParameter."""
+    if week is not None and month is not None:
+        raise typer.BadParameter("give --month or --week")
+    if week is not None and not re.fullmatch(r"[0-9]{4}-W(0[1-9]|[1-4][0-9]|5[0-3])", week, re.ASCII):
+        raise typer.BadParameter("--week must be a year and an ISO week, such as 2026-W47")
 
 
 @commands.command("log")

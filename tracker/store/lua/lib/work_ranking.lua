@@ -1,14 +1,16 @@
--- work_ranking.lua: the leaderboards of a project, of all time and by month. After work_project.lua. A leaderboard of a
--- wrong type only means that it is not kept.
+-- work_ranking.lua: the leaderboards of a project, of all time, by month and by week. After work_project.lua. A
+-- leaderboard of a wrong type only means that it is not kept.
 local RANKINGS = { ':downloader_count', ':downloader_bytes', ':downloader_seconds' }
 
--- Returns the claimant's sums of all time as text: items, bytes, seconds.
-local function add_to_rankings(month, claimant, bytes, seconds)
+-- `periods` are separated by spaces. Returns the claimant's sums of all time as text: items, bytes, seconds.
+local function add_to_rankings(periods, claimant, bytes, seconds)
   local sums = {}
   for i, by in ipairs({ '1', bytes, seconds }) do
     local sum
     if i < 3 or by ~= '0' then
-      redis.pcall('ZINCRBY', W .. RANKINGS[i] .. ':' .. month, by, claimant)
+      for period in string.gmatch(periods, '%S+') do
+        redis.pcall('ZINCRBY', W .. RANKINGS[i] .. ':' .. period, by, claimant)
+      end
       sum = redis.pcall('ZINCRBY', W .. RANKINGS[i], by, claimant)
     else
       sum = redis.pcall('ZSCORE', W .. RANKINGS[i], claimant)

@@ -3,7 +3,7 @@
 -- KEYS[1]   the prefix
 -- ARGV[1]   project    ARGV[2] now (epoch ms)   ARGV[3] claimant      ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   item       ARGV[7] token ('': not known)                  ARGV[8] version   ARGV[9] user agent
--- ARGV[10]  the claimant's id of the result     ARGV[11] month (YYYY-MM)
+-- ARGV[10]  the claimant's id of the result     ARGV[11] month and week (YYYY-MM YYYY-Www)
 -- ARGV[12]  '1': the tracker has verified it, and also counts a claim that lapsed       ARGV[13] seconds verified
 -- ARGV[14]  bytes in total                      ARGV[15] bytes by domain (JSON)
 -- ARGV[16]  the domains as they are stored in the project ('': none)
@@ -29,7 +29,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_trust.lua
 --@ include lib/work_ranking.lua
 
-local claimant, item, month, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == '1'
+local claimant, item, periods, verified = ARGV[3], ARGV[6], ARGV[11], ARGV[12] == '1'
 -- Bounds (s) of the histogram of times from claim to done; store/work/statistics.py has the same list.
 local CLAIM_SECONDS = { 60, 600, 3600, 21600, 86400, 172800, 345600, 604800, 1209600 }
 local CHART_SECONDS, CHART_POINTS, REFUSALS_KEPT = 600, 1000, 1000
@@ -108,7 +108,7 @@ if holders_left == 0 and not copies_wanted then call('ZADD', W .. ':done', ARGV[
 call('ZADD', W .. ':done:by', ARGV[2], name)
 call('HSET', W .. ':trust', claimant, budget)
 
-local items, bytes, seconds = add_to_rankings(month, claimant, ARGV[14], ARGV[13])
+local items, bytes, seconds = add_to_rankings(periods, claimant, ARGV[14], ARGV[13])
 if ARGV[8] ~= '' then redis.pcall('HSET', W .. ':downloader_version', claimant, ARGV[8]) end
 for i = 17, #ARGV, 2 do add_to_domain(ARGV[i], ARGV[i + 1]) end
 

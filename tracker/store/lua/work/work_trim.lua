@@ -1,9 +1,9 @@
 #!lua flags=allow-oom
--- work_trim.lua: deletes what a project no longer keeps: old finished items, lapses, months, log entries.
+-- work_trim.lua: deletes what a project no longer keeps: old finished items, lapses, leaderboards, log entries.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] entries of the log to keep   ARGV[4] other entries to keep
 -- ARGV[5]   max entries to delete of each key
--- ARGV[6..] months whose leaderboards are deleted (YYYY-MM)
+-- ARGV[6..] months and weeks whose leaderboards are deleted (YYYY-MM, YYYY-Www)
 -- Answer    the largest number deleted of one key: ARGV[5] means that there may be more; nil when there is no such
 --   project
 local P, call, project = KEYS[1], redis.call, ARGV[1]

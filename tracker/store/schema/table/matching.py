@@ -19,6 +19,7 @@ _PLACEHOLDERS = {
     "process": "[0-9a-f]{16}",
     "metric": rf"{_PLACE}\.users|torrents\.{_HASH}(?:\.{_PLACE})?\.users",
     "month": "[0-9]{4}-[0-9]{2}",
+    "span": "[0-9]{4}-(?:W?[0-9]{2})",
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",

@@ -170,10 +170,10 @@ ROWS: tuple[KeySpec, ...] = (
         "work_done.lua",
     ),
     KeySpec(
-        "t:w:<p>:<board>:<month>",
+        "t:w:<p>:<board>:<span>",
         "ZSET",
-        "the same of a UTC month",
-        "13 months",
+        "the same of a UTC month (`YYYY-MM`) or ISO week (`YYYY-Www`)",
+        "until 13 months or 13 weeks after its end",
         "work_done.lua, work_trim.lua",
     ),
     KeySpec(
