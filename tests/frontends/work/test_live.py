@@ -1,6 +1,7 @@
 """The live view: server-sent events, resumed without a gap (W16)."""
 
 import asyncio
+import gc
 import json
 from collections.abc import AsyncIterator, Sequence
 from contextlib import AsyncExitStack, asynccontextmanager
@@ -84,6 +85,30 @@ async def test_two_streams_see_the_same(site: Site) -> None:
     async with stream(site) as (first, _), stream(site) as (second, _):
         await finish(site, "one")
         assert await first.finished() == await second.finished()
+
+
+async def test_an_id_beyond_the_newest_counts_as_the_newest(site: Site) -> None:
+    """The store was restored from a backup, or the project was deleted and created again."""
+    await finish(site, "one")
+    newest = (await site.store.work.log.newest("proj", 1))[0].id
+    async with stream(site, "Last-Event-ID: 9999999999999-0") as (events, begin):
+        assert begin == newest
+        await finish(site, "two")
+        assert (await events.finished())["item"] == "two"
+
+
+async def test_a_stream_that_fails_takes_nothing_from_others(site: Site) -> None:
+    """All streams of a project share one tail of the log, also after one could not begin."""
+    log, aside = site.store.keys.work_log("proj"), site.store.keys.work_log("aside")
+    await finish(site, "one")
+    async with stream(site):
+        await site.store.redis.rename(log, aside)
+        await site.store.redis.set(log, "no stream")
+        assert (await site.ask("/proj/live")).status == 500
+        await site.store.redis.rename(aside, log)
+        async with stream(site):
+            gc.collect()
+            assert sum(isinstance(each, Tail) for each in gc.get_objects()) == 1
 
 
 async def test_a_malformed_id_is_refused(site: Site) -> None:

@@ -76,6 +76,8 @@ async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:
         await store.work.projects.delete("other")
         await add(store, *(f"more {number}" for number in range(300)))
         await store.work.claims.lapse("proj")
+        await store.redis.hset(store.keys.counter(60, "work.proj.refused"), START, 1)  # as the counters do
+        await store.redis.zadd(f"{store.keys.prefix}known:", {"60:work.proj.refused": START})
         dying = Dying(store.url, commands)
         projects = Projects(dying, Scripts(dying, store.keys.prefix), store.keys, store.clock)
         try:

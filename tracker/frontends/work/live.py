@@ -6,8 +6,8 @@ All streams of a project share one reading of the log per second.
 import asyncio
 import re
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
 
 import orjson
 from aiohttp import web
@@ -100,24 +100,24 @@ class Live:
             async def read(id: str, count: int) -> Sequence[Finished]:
                 return await self._figures.finished_after(project, id, count)
 
-            tail = self._open_tail(project.name, read, newest)
-            return await _stream(request, tail, last or newest, stopping)
+            if not last or order_of(last) > order_of(newest):  # of a log that was restored or deleted since
+                last = newest
+            with self._tail(project.name, read, newest) as tail:
+                return await _stream(request, tail, last, stopping)
         finally:
             self._streams -= Counter([net])
-            self._close_tail(project.name)
 
-    def _open_tail(self, project: str, read: Read, newest: str) -> Tail:
-        tail, users = self._tails.get(project) or (
-            Tail(read, newest, asyncio.get_running_loop().time),
-            0,
-        )
+    @contextmanager
+    def _tail(self, project: str, read: Read, newest: str) -> Iterator[Tail]:
+        """The tail that the project's streams share; it is kept as long as there is one."""
+        tail, users = self._tails.get(project) or (Tail(read, newest, asyncio.get_running_loop().time), 0)
         self._tails[project] = tail, users + 1
-        return tail
-
-    def _close_tail(self, project: str) -> None:
-        tail, users = self._tails.pop(project, (None, 0))
-        if tail is not None and users > 1:
-            self._tails[project] = tail, users - 1
+        try:
+            yield tail
+        finally:
+            tail, users = self._tails.pop(project)
+            if users > 1:
+                self._tails[project] = tail, users - 1
 
 
 async def _stream(request: web.Request, tail: Tail, last: str, stopping: asyncio.Event) -> web.StreamResponse:
