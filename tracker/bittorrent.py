@@ -73,15 +73,17 @@ class Announce(NamedTuple):
     downloaded: Digits = Digits(b"0")
     bytes_left: Digits | None = None
     """``None`` when missing: the peer counts as a leecher."""
+    key: bytes = b""
+    """The client's secret, up to 64 raw bytes; empty when missing."""
     event: Event = Event.UPDATE
     peers_wanted: int | None = None
     """``None`` for the tracker's default; 0 is honoured."""
-    key: bytes = b""
-    """The client's secret, up to 64 raw bytes; empty when missing."""
     compact: bool = True
     no_peer_id: bool = False
     stated_address: Address | None = None
     """The ``ip`` parameter, honoured only from trusted networks."""
+    own_family: bool = False
+    """Whether only peers of the sender's address family are wanted."""
 
 
 class AnnounceReply(NamedTuple):

@@ -170,7 +170,7 @@ def _join(number: int) -> PeerUpdate:
         passkey="",
         timeout_seconds=2700.0,
         random=number,
-        with_ids=False,
+        form=0,
         unbounded=False,
     )
 

@@ -69,6 +69,6 @@ def update_of(peer: Peer, timeout_seconds: float) -> PeerUpdate:
         passkey="",
         timeout_seconds=timeout_seconds,
         random=peer.port,
-        with_ids=False,
+        form=0,
         unbounded=False,
     )

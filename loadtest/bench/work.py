@@ -194,7 +194,7 @@ def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
         passkey="",
         timeout_seconds=2700.0,
         random=7,
-        with_ids=False,
+        form=0,
         unbounded=False,
     )
 

@@ -58,6 +58,30 @@ async def test_only_the_long_form_has_peer_ids(
     assert reply.peer_ids == (peer_id(1) if with_ids else b"")
 
 
+async def test_a_reply_may_have_peers_of_the_own_family_only(tracker: TrackerHarness) -> None:
+    """At a join, at an update of a peer and of a peer with two families, and for seeders."""
+    for number in range(2, 5):
+        await tracker.announce(number)
+        await tracker.announce(number + 10, address=f"2600::{number}", bytes_left=0)
+    for address, counts in (("11.0.0.1", (18, 0)), ("2600::1", (0, 54))):
+        for _ in range(2):
+            reply = await tracker.announce(1, address=address, key=b"1F3A9C07", own_family=True)
+            assert (len(reply.peers), len(reply.peers6)) == counts
+    reply = await tracker.announce(1, address="11.0.0.1", key=b"1F3A9C07", bytes_left=0, own_family=True)
+    assert (len(reply.peers), len(reply.peers6)) == (18, 0)
+    reply = await tracker.announce(2)
+    assert len(reply.peers) == 18 and len(reply.peers6) == 72, "others get both families"
+
+
+async def test_a_client_is_one_peer_over_http_and_udp(tracker: TrackerHarness) -> None:
+    """rtorrent writes its key in lower case over HTTP. Here it has another address over UDP."""
+    await tracker.announce(1, key=b"0a1b2c3d")
+    moved = await tracker.announce(1, key=b"0A1B2C3D", address="11.9.9.9", own_family=True)
+    assert (moved.leechers, moved.warning) == (1, None)
+    stranger = await tracker.announce(1, key=b"0A1B2C3E", address="11.9.9.8", own_family=True)
+    assert stranger.leechers == 2
+
+
 async def test_intervals_are_jittered_within_their_bounds(make_tracker: MakeTracker) -> None:
     tracker = await make_tracker(
         announce={"interval_seconds": 1000, "interval_jitter": 0.2, "min_interval_seconds": 600}

@@ -20,9 +20,9 @@ from tests.core.harness import at, open_tracker
 from tests.examples import examples
 from tests.store.harness import ALICE, BOB, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Accounts, AnnounceReply, PeerId
-from tracker.core.announce import contains_key
 from tracker.errors import ClientError
 from tracker.settings.model import Settings
+from tracker.wire.peer_id import secret_of
 
 MOVING = {"n4", "n6"}
 """The positions of a peer in the arrays of its swarm. They change when others leave; the invariants check them."""
@@ -48,7 +48,7 @@ VICTIMS = (
     Victim(4, ("11.0.0.4", "2a00:1:2:3::4"), b"89ABCDEF", torrent=2),
 )
 ADDRESSES = ("11.0.0.9", "11.9.9.9", "2a00:1:2:3::9", "2a00:9::9", "127.0.0.1")
-KEYS = (b"", b"0123abcd", b"0123ABC", b"0123ABCD0", b"89ABCDEE", b"\0" * 8, b"x" * 64)
+KEYS = (b"", b"0123abce", b"0123ABC", b"0123ABCD0", b"89ABCDEE", b"\0" * 8, b"x" * 64)
 FIGURES = st.sampled_from([0, 1, 10**6, 2**53 - 1])
 attacks = st.fixed_dictionaries(
     {
@@ -265,11 +265,24 @@ A_PEER_ID = PeerId(b"-GT0003-\x01\x02\x03\x04wxyz\xff\x00\xaa\x7f")
     ],
 )
 def test_a_key_derived_from_the_peer_id_is_no_secret(key: bytes) -> None:
-    assert contains_key(A_PEER_ID, key)
+    assert secret_of(key, A_PEER_ID) == b""
 
 
 @pytest.mark.parametrize(
     "key", [b"1F3A9C07", b"12345678", b"-123456789", b"--5", b"9" * 64, b"\xff\xfe", b"abc-"]
 )
 def test_any_other_key_is_a_secret(key: bytes) -> None:
-    assert not contains_key(A_PEER_ID, key)
+    assert secret_of(key, A_PEER_ID)
+
+
+@pytest.mark.parametrize(
+    ("key", "secret"),
+    [
+        (b"abcdef12", b"ABCDEF12"),
+        (b"AbC", b"00000ABC"),
+        (b"abcdef123", b"abcdef123"),
+        (b"8 bytes", b"8 bytes"),
+    ],
+)
+def test_a_key_of_hex_digits_is_the_number_that_udp_carries(key: bytes, secret: bytes) -> None:
+    assert secret_of(key, A_PEER_ID) == secret

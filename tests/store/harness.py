@@ -149,7 +149,7 @@ def update(peer: int, event: str = "u", torrent: int = 1, **changes: Any) -> Pee
         "passkey": "",
         "timeout_seconds": 2700.0,
         "random": 7,
-        "with_ids": False,
+        "form": 0,
         "unbounded": False,
     }
     return PeerUpdate(**digits({**values, **changes}))

@@ -174,6 +174,7 @@ class TestDecoding:
     @given(
         st.builds(
             Announce,
+            own_family=st.just(False),
             info_hash=st.binary(min_size=20, max_size=20),
             peer_id=st.binary(min_size=20, max_size=20),
             port=st.integers(1, 65535),

@@ -10,9 +10,7 @@ the decisions. ``announce`` is the same as a coroutine.
 import asyncio
 import hashlib
 import random
-import re
 import time
-from binascii import hexlify
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
@@ -42,12 +40,14 @@ from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
     COMPLETED_MEMBER,
     EVENT_CODES,
+    OWN_FAMILY,
     Admitted,
     PeerUpdate,
     Refused,
     TrafficTotals,
 )
 from tracker.store.swarms.swarms import Swarms
+from tracker.wire.peer_id import secret_of
 
 _FAMILIES = {4: "v4", 16: "v6"}
 """By the length of an address."""
@@ -61,7 +61,6 @@ _WARNINGS = {
 """By outcome: why the peer is not in the swarm, although its reply lists other peers."""
 _PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
 _UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
-_INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
 
 
 def _counter_names(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
@@ -350,12 +349,24 @@ class Tracker:
 
     def _update(self, pending: _Pending) -> PeerUpdate:
         announce, address, step, _, _, passkey, _ = pending
-        info_hash, peer_id, port, uploaded, downloaded, left, event, wanted, key, compact, no_peer_id, _ = (
-            announce
-        )
+        (
+            info_hash,
+            peer_id,
+            port,
+            uploaded,
+            downloaded,
+            left,
+            key,
+            event,
+            wanted,
+            compact,
+            no_peer_id,
+            _,
+            own_family,
+        ) = announce
         digest = b""
-        if key and not contains_key(peer_id, key):
-            digest = self._digest(key).digest()
+        if key and (secret := secret_of(key, peer_id)):
+            digest = self._digest(secret).digest()
         if event is _STOPPED:
             wanted = 0
         elif wanted is None:
@@ -375,7 +386,7 @@ class Tracker:
             passkey,
             step[2],
             random.getrandbits(31),
-            not (compact or no_peer_id),
+            OWN_FAMILY if own_family else not (compact or no_peer_id),
             self._limits.exempts and self._limits.is_exempt(address),
         )
         return _ordered(PeerUpdate, fields)
@@ -385,16 +396,3 @@ def _answer_anonymous(answer: Answer, reply: AnnounceReply | ClientError) -> Non
     """Adds the warning of an unknown passkey to the reply of an admitted announce."""
     assert isinstance(reply, AnnounceReply)
     answer(reply._replace(warning="; ".join(filter(None, (_UNKNOWN_PASSKEY, reply.warning)))))
-
-
-def contains_key(peer_id: PeerId, key: bytes) -> bool:
-    """Whether a client's ``key`` can be derived from its peer id, and so is no secret from other peers.
-
-    aria2 sends the last 8 bytes of its peer id; anacrolix/torrent sends bytes 16 to 20 as a signed integer.
-    """
-    if peer_id.find(key) >= 0 or key.lower() in hexlify(peer_id):
-        return True
-    if not _INTEGER(key):
-        return False
-    four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")
-    return peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0

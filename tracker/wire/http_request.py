@@ -51,12 +51,15 @@ _COUNTERS = re.compile(rb"&(?:corrupt|redundant)=[1-9][0-9]*")
 
 
 class _Options(NamedTuple):
-    """The other parameters. They are the same in nearly all announces of one client program."""
+    """The other parameters: the last fields of Announce. They are the same in nearly all announces of one client
+    program."""
 
     event: Event
     peers_wanted: int | None
     compact: bool
     no_peer_id: bool
+    stated_address: None = None
+    own_family: bool = False
 
 
 _cached_options: dict[bytes, _Options] = {}
@@ -98,9 +101,7 @@ def parse_usual(query: bytes) -> Announce | None:
         or not 0 < number < 65536
     ):
         return None
-    event, peers_wanted, compact, no_peer_id = options
-    changing = (info_hash, peer_id, number, uploaded, downloaded, left)
-    return _ordered(Announce, (*changing, event, peers_wanted, key, compact, no_peer_id, None))
+    return _ordered(Announce, (info_hash, peer_id, number, uploaded, downloaded, left, key, *options))
 
 
 def _cache_options(others: bytes) -> _Options | None:
@@ -154,7 +155,7 @@ def _parse_any(query: bytes) -> Announce:
         raise _bad_info_hash(info_hash)
     if len(peer_id) != HASH_LENGTH:
         raise ClientError("peer_id must be exactly 20 bytes", retry_in="never")
-    event, peers_wanted, compact, no_peer_id = _options(fields)
+    event, peers_wanted, compact, no_peer_id, *_ = _options(fields)
     left, key, stated = get(b"left"), get(b"key", b""), get(b"ip")
     return Announce(
         InfoHash(info_hash),
@@ -163,9 +164,9 @@ def _parse_any(query: bytes) -> Announce:
         _count(get(b"uploaded", b""), "uploaded must be a number from 0 to 2^63"),
         _count(get(b"downloaded", b""), "downloaded must be a number from 0 to 2^63"),
         _count(left, "left must be a number from 0 to 2^64", _MAX_LEFT) if left else None,
+        key if len(key) <= MAX_KEY_LENGTH else b"",
         event,
         peers_wanted,
-        key if len(key) <= MAX_KEY_LENGTH else b"",
         compact,
         no_peer_id,
         pack_address(stated.decode("latin-1")) if stated else None,

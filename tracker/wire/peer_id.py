@@ -5,11 +5,16 @@ them as labels of counters: a hostile client can invent any number of them.
 """
 
 import re
+from binascii import hexlify
 from collections.abc import Callable
+
+from tracker.bittorrent import PeerId
 
 _PREFIX_LENGTH = 8
 _MIN_PREFIX_LENGTH = 3
 
+_INTEGER = re.compile(rb"-?[0-9]{1,10}").fullmatch
+_HEX = re.compile(rb"[0-9A-Fa-f]{1,8}").fullmatch
 _AZUREUS = re.compile(rb"-([A-Za-z0-9~]{2})([0-9A-Za-z.-]{4})-")
 _MAINLINE = re.compile(rb"(A2-|[MQ])(\d{1,3})-(\d{1,3})-(\d{1,3})-")
 _SHADOW = re.compile(rb"([AOQRSTU])([0-9A-Za-z.]{3,5})-*---")
@@ -60,6 +65,21 @@ def printable_prefix(peer_id: bytes) -> str:
 
     length = next((at for at, byte in enumerate(prefix) if not 0x20 < byte < 0x7F), len(prefix))
     return prefix[:length].decode("ascii")
+
+
+def secret_of(key: bytes, peer_id: PeerId) -> bytes:
+    """The ``key`` of an announce, in one form over HTTP and UDP; empty if it can be derived from the peer id.
+
+    A derived key is no secret from other peers: aria2 sends the last 8 bytes of its peer id, anacrolix/torrent bytes 16
+    to 20 as a signed integer. UDP carries a number, which clients write in hex over HTTP, in either case.
+    """
+    if peer_id.find(key) >= 0 or key.lower() in hexlify(peer_id):
+        return b""
+    if _INTEGER(key):
+        four = (int(key) & 0xFFFFFFFF).to_bytes(4, "big")
+        if peer_id.find(four) >= 0 or peer_id.find(four[::-1]) >= 0:
+            return b""
+    return key.upper().rjust(8, b"0") if _HEX(key) else key
 
 
 def _azureus(peer_id: bytes) -> str:

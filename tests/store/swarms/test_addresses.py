@@ -11,7 +11,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.bittorrent import Digits, Endpoint
-from tracker.store.swarms.codec import PeerUpdate
+from tracker.store.swarms.codec import WITH_IDS, PeerUpdate
 
 V6: dict[str, Any] = {"endpoint": endpoint(1, v6=True)}
 
@@ -267,8 +267,8 @@ async def test_honest_peers_are_returned_beside_an_attacker(make_store: MakeStor
 
 async def test_one_address_fills_the_reply_when_other_peers_are_too_few(store: Store) -> None:
     for n in range(80):
-        await store.announce(attacker(n, peers_wanted=0, with_ids=n % 2 == 1))
-    answer = await store.announce(update(1, "s", peers_wanted=50, with_ids=True))
+        await store.announce(attacker(n, peers_wanted=0, form=n % 2))
+    answer = await store.announce(update(1, "s", peers_wanted=50, form=WITH_IDS))
     assert len(answer.peers) == 300 and len(answer.peer_ids) == 1000
     sizes = range(0, 300, 6)
     ports = [int.from_bytes(answer.peers[at + 4 : at + 6], "big") - 1024 for at in sizes]

@@ -13,7 +13,7 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import Store, endpoint, info_hash, running, update
 from tracker.store.client.scripts import Script, source
 from tracker.store.schema.keys import Keys
-from tracker.store.swarms.codec import Admitted, PeerUpdate, TrafficTotals
+from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, Admitted, PeerUpdate, TrafficTotals
 from tracker.store.swarms.rules import SwarmRules
 
 UPDATE = "local UPDATE = 117"
@@ -71,7 +71,7 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
                     bytes_left=source.choice([0 if peer % 2 else 1000] * 9 + [None, 0]),
                     peers_wanted=source.choice([0, 1, 2, 50]),
                     random=source.getrandbits(31),
-                    with_ids=source.random() < 0.2,
+                    form=source.choice([0, 0, 0, 1, 2]),
                 ),
             )
         )
@@ -105,7 +105,14 @@ async def test_regular_announces_take_the_short_script(store: Store) -> None:
     )
     assert broken != text
     store.scripts.announce = Script(store.connection.direct, store.keys.prefix, broken)
-    for changes in ({}, {"uploaded": 5}, {"peers_wanted": 0}, {"with_ids": True}):
+    every: list[dict[str, Any]] = [
+        {},
+        {"uploaded": 5},
+        {"peers_wanted": 0},
+        {"form": WITH_IDS},
+        {"form": OWN_FAMILY},
+    ]
+    for changes in every:
         store.clock.now += 60
         reply = await store.swarms.announce(update(1, **changes))
         assert isinstance(reply, Admitted) and (reply.seeders, reply.leechers) == (1, 1)

@@ -8,6 +8,7 @@ import pytest
 from tests.store.harness import endpoint, info_hash, peer_id, update
 from tracker.bittorrent import Accounts
 from tracker.store.swarms.codec import (
+    WITH_IDS,
     Admitted,
     AdmittedAnonymously,
     AnnounceCodec,
@@ -41,7 +42,7 @@ def split(packed: bytes) -> tuple[bytes, list[bytes], bytes]:
     ids=["seeder", "exact figures", "left unsaid"],
 )
 def test_an_announce_is_one_string(changes: dict[str, Any], figures: list[bytes]) -> None:
-    announce = update(1, "s", timeout_seconds=2700.5, with_ids=True, **changes)
+    announce = update(1, "s", timeout_seconds=2700.5, form=WITH_IDS, **changes)
     head, said, rest = split(pack(announce))
     hexed = (info_hash(1) + peer_id(1)).hex().encode()
     assert struct.unpack(HEAD, head) == (hexed, b"s", 1, 50, 2_700_500, 7)
@@ -73,7 +74,7 @@ def test_every_field_of_an_update_is_packed() -> None:
         "passkey": "a",
         "timeout_seconds": 1.5,
         "random": 1,
-        "with_ids": True,
+        "form": WITH_IDS,
     }
     for field, value in others.items():
         assert pack(update(1)._replace(**{field: value})) != pack(update(1)), field

@@ -6,6 +6,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, timeout_key, update
 from tracker.bittorrent import PeerId
+from tracker.store.swarms.codec import WITH_IDS
 
 KEY, OTHER = b"k" * 8, b"other..!"
 
@@ -62,7 +63,7 @@ async def test_replies_with_peer_ids_name_the_announced_ones(store: Store) -> No
     await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2)))
     await store.announce(update(1, "s", key_digest=OTHER, endpoint=endpoint(2, v6=True)))
     for event in "su":
-        answer = await store.announce(update(3, event, with_ids=True))
+        answer = await store.announce(update(3, event, form=WITH_IDS))
         assert answer.peers + answer.peers6 in (
             endpoint(1) + endpoint(2) + endpoint(2, v6=True),
             endpoint(2) + endpoint(1) + endpoint(2, v6=True),

@@ -23,7 +23,7 @@ from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
 from tracker.bittorrent import Accounts, PeerId
 from tracker.store.schema.keys import Keys
-from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
+from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, Admitted, PeerUpdate, Refused
 from tracker.store.swarms.rules import SwarmRules
 
 USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
@@ -195,7 +195,7 @@ updates = st.fixed_dictionaries(
         "key_digest": st.sampled_from([b"", b"digest_1", b"digest_1", b"digest_2"]),
         "peers_wanted": st.sampled_from([0, 1, 2, 50]),
         "random": st.integers(0, 2**31 - 1),
-        "with_ids": st.booleans(),
+        "form": st.sampled_from([0, 1, 2]),
     }
 )
 places = st.tuples(st.booleans(), st.sampled_from([6881, 6881, 7000]), st.sampled_from([0, 0, 0, 100]))
@@ -265,10 +265,14 @@ class SwarmMachine(RuleBasedStateMachine):
             others = [e for k, e in self.model.active.items() if k[0] == torrent and k != key]
             wanted = [e for e in others if not (e.seeder and (own.seeder or own.paused))]
             available = {endpoint for e in wanted for endpoint in e.endpoints.values()} - mine
+            if u.form == OWN_FAMILY:
+                available = {endpoint for endpoint in available if len(endpoint) == len(u.endpoint)}
             assert len(got) == min(u.peers_wanted, len(available))
-        if u.with_ids and u.event != b"x":
+        if u.form == WITH_IDS and u.event != b"x":
             assert len(reply.peer_ids) == len(reply.peers) // 6 * 20
             assert len(reply.peer_ids6) == len(reply.peers6) // 18 * 20
+        if u.form == OWN_FAMILY:
+            assert not (reply.peers6 if len(u.endpoint) == 6 else reply.peers)
 
     @rule(
         batch=st.lists(

@@ -20,7 +20,7 @@ from tests.store.harness import (
 )
 from tracker.bittorrent import InfoHash, ScrapeFile
 from tracker.errors import StoreUnavailable
-from tracker.store.swarms.codec import COMPLETED_MEMBER, Admitted, Refused
+from tracker.store.swarms.codec import COMPLETED_MEMBER, WITH_IDS, Admitted, Refused
 
 
 async def test_open_mode_registers_a_torrent_at_its_first_announce(store: Store) -> None:
@@ -393,7 +393,7 @@ async def test_windows_reach_every_peer(store: Store) -> None:
 async def test_peer_ids_come_in_the_order_of_the_endpoints(store: Store) -> None:
     for number in range(1, 10):
         await store.announce(update(number, "s", bytes_left=number % 2))
-    reply = await store.announce(update(1, bytes_left=1, with_ids=True))
+    reply = await store.announce(update(1, bytes_left=1, form=WITH_IDS))
     got = {
         reply.peers[i * 6 : i * 6 + 6]: reply.peer_ids[i * 20 : i * 20 + 20]
         for i in range(len(reply.peers) // 6)

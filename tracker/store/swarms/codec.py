@@ -15,6 +15,7 @@ DUE_STEP_SECONDS = 2
 EVENT_CODES = {"": b"u", "started": b"s", "completed": b"c", "stopped": b"x", "paused": b"p"}
 COMPLETED_MEMBER = b"C"
 """``completed`` of a peer that may not join: refused with the code ``may not join`` unless the peer is in the swarm."""
+WITH_IDS, OWN_FAMILY = 1, 2
 _OUTCOMES = {
     b"u": "update",
     b"e": "early",
@@ -48,7 +49,9 @@ class PeerUpdate(NamedTuple):
     passkey: str
     timeout_seconds: float
     random: int
-    with_ids: bool
+    form: int
+    """What a peer of the reply is: 0 an endpoint, WITH_IDS also its peer id, OWN_FAMILY an endpoint of the family that
+    the announce came over."""
     unbounded: bool
     """Whether the network may have any number of endpoints."""
 
@@ -171,13 +174,13 @@ def pack(update: PeerUpdate) -> bytes:
         passkey,
         timeout_seconds,
         random,
-        with_ids,
+        form,
         unbounded,
     ) = update
     secret = passkey.encode()[:255] if passkey else b""
     return b"%b%b\0%b\0%b\0%c%b%b%c%b%c%b%c" % (
         _HEAD.pack(
-            hexlify(info_hash + peer_id), event, with_ids, peers_wanted, int(timeout_seconds * 1000), random
+            hexlify(info_hash + peer_id), event, form, peers_wanted, int(timeout_seconds * 1000), random
         ),
         uploaded,
         downloaded,

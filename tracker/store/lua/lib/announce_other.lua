@@ -10,9 +10,13 @@ local function reply(t, r, outcome)
   local head = OUTCOMES[outcome] .. ' ' .. decimal(t.seeders) .. ' ' .. decimal(t.leechers) .. ' '
     .. decimal(t.snatches) .. ' '
   if r.want == 0 or outcome == 'leave' or outcome == 'absent' then return head end
-  local seeding = r.kind == 's' or r.paused == '1'
-  local ok, with_peers = pcall(add_peers, head, t.arrays, seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6,
-    r.want, r.random, r.with_ids, #r.endpoint == 6, r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
+  local seeding, on_v4 = r.kind == 's' or r.paused == '1', #r.endpoint == 6
+  local s4, s6, l4, l6 = seeding and 0 or t.s4, seeding and 0 or t.s6, t.l4, t.l6
+  if r.own_family then
+    if on_v4 then s6, l6 = 0, 0 else s4, l4 = 0, 0 end
+  end
+  local ok, with_peers = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, on_v4,
+    r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
     t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid)
   return ok and with_peers or head -- no peers from an array of a wrong type: the announce has been applied
 end

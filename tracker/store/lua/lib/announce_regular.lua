@@ -42,6 +42,9 @@ local function announce_regular(packed, ih, tid)
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
   if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- another program wrote these counts
   if want > 0 then
+    if with_ids == 2 then -- no peers of the other family
+      if on_v4 then t[7], t[10] = 0, 0 else t[6], t[9] = 0, 0 end
+    end
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
       (t[7] or 0) + 0, want, random, with_ids == 1, on_v4, own4, own6, t[8],
       with_ids == 1 and call('HGET', torrent, 'derived') and tid)

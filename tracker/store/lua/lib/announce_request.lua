@@ -25,6 +25,7 @@ local function read_request(packed)
   r.ih, r.pidx, event, with_ids, r.want, r.timeout, r.random, r.uploaded, r.downloaded, r.left, r.endpoint, r.pid,
     r.digest, r.passkey, r.unbounded = struct.unpack('<c40c40BBHI4I4sssBc0c20Bc0Bc0B', packed)
   r.event, r.with_ids, r.may_join = string.lower(string.char(event)), with_ids == 1, event ~= COMPLETED_MEMBER
+  r.own_family = with_ids == 2
   r.unbounded, r.announced = r.unbounded == 1, nil
   return r
 end

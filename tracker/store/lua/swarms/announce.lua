@@ -21,7 +21,8 @@
 --   info hash and peer id as 40 hex digits each (c40)
 --   event (B), a character: u update, s started, c completed, C completed of a peer that may not join, x stopped,
 --     p paused, q was an earlier announce a join? (the random integer is then the time of that announce)
---   1 when peer ids are wanted (B), peers wanted (H), timeout (I4, ms), a random integer (I4)
+--   1 when peer ids are wanted, 2 when peers of the own family only (B), peers wanted (H), timeout (I4, ms), a random
+--     integer (I4)
 --   uploaded, downloaded, left (s; bytes as decimals, left empty when not sent)
 --   endpoint with its length before it (B; 6 or 18 bytes), peer id (c20)
 --   with a length before each (B): digest of the client's key (8 bytes or none), passkey (or none)
