@@ -1,8 +1,8 @@
-"""The UDP tracker protocol (BEP 15), with the URL's path and query on announces (BEP 41).
+"""The UDP tracker protocol (BEP 15), with the URL's path and query on announces (BEP 41). The client's side.
 
-The client's side: encodes requests and parses replies. The sender of a request chooses its transaction id, and the
-reply repeats it. ``reply_transaction`` returns it, and the parsers check it again. Extra bytes in a datagram are
-ignored. A truncated datagram is an error.
+Encodes requests and parses replies; udp_server.py is the tracker's side. The sender of a request chooses its
+transaction id, and the reply repeats it. ``reply_transaction`` returns it, and the parsers check it again. Extra bytes
+in a datagram are ignored. A truncated datagram is an error.
 """
 
 import struct

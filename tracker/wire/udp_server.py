@@ -1,0 +1,174 @@
+"""The UDP tracker protocol (BEP 15), with the URL's path and query on announces (BEP 41). The tracker's side.
+
+Parses requests and encodes replies. The transaction id is opaque: four bytes that the reply repeats. Packets may be
+longer than their fields. The family of the socket decides whether a peer has 6 or 18 bytes, and a reply never mixes
+families.
+
+A reply has at most 1232 bytes, the payload that every IPv6 path carries. Linux forbids fragments of datagrams that fit
+the path it knows, so a larger one may vanish where ICMP is filtered.
+"""
+
+import struct
+from collections.abc import Iterable, Mapping
+from functools import lru_cache
+from typing import Literal
+
+from tracker.bittorrent import (
+    HASH_LENGTH,
+    MAX_COUNT,
+    Announce,
+    AnnounceReply,
+    Digits,
+    Event,
+    InfoHash,
+    PeerId,
+    ScrapeFile,
+)
+from tracker.errors import ClientError
+from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
+from tracker.wire.udp import ANNOUNCE, CONNECT, ERROR, MAX_ERROR_LENGTH, PROTOCOL_ID, SCRAPE
+
+MAX_REPLY_LENGTH = 1232
+MAX_SCRAPE_HASHES = 74
+"""Torrents of a scrape that are answered; more do not fit every client's packets."""
+MIN_REQUEST_LENGTH, ANNOUNCE_LENGTH = 16, 98
+MAX_URL_LENGTH = 512
+"""Bytes of the path and query of a URL that are read."""
+
+RequestKind = Literal["connect", "announce", "scrape", "short", "action", "magic"]
+"""The last three are no requests: too short, an unknown action, a connect without the protocol id."""
+
+_CONNECT_START = struct.pack(">QI", PROTOCOL_ID, CONNECT)
+_ANNOUNCE_ACTION, _SCRAPE_ACTION, _CONNECT_ACTION = (
+    struct.pack(">I", action) for action in (ANNOUNCE, SCRAPE, CONNECT)
+)
+_ERROR_ACTION = struct.pack(">I", ERROR)
+_ANNOUNCE = struct.Struct(">20s20sQQQI4xIiH")
+_SWARM = struct.Struct(">4s4sIII")  # action, transaction id, interval, leechers, seeders
+_FILE = struct.Struct(">III")  # seeders, completions, leechers
+_EVENTS = (Event.UPDATE, Event.COMPLETED, Event.STARTED, Event.STOPPED, Event.PAUSED)
+"""By number. ``paused`` is not in BEP 15, but libtorrent sends it for partial seeds."""
+_STOPPED, _UPDATE = Event.STOPPED, Event.UPDATE
+_MAX_LEFT = 2**63
+"""More is unknown: some clients send 2^64 - 1 while they have only a magnet link."""
+_MAX_SIGNED = 2**31 - 1
+_END, _PADDING, _URL_DATA = 0, 1, 2
+
+MAX_PEERS = (MAX_REPLY_LENGTH - _SWARM.size) // ENDPOINT_LENGTH
+MAX_PEERS6 = (MAX_REPLY_LENGTH - _SWARM.size) // ENDPOINT6_LENGTH
+
+
+def request_kind(packet: bytes) -> RequestKind:
+    """What a packet asks for, or why it is no request. Only lengths, the action and the protocol id are checked."""
+    size = len(packet)
+    if size < MIN_REQUEST_LENGTH:
+        return "short"
+    action = packet[8:12]
+    if action == _ANNOUNCE_ACTION:
+        return "announce" if size >= ANNOUNCE_LENGTH else "short"
+    if action == _CONNECT_ACTION:
+        return "connect" if packet.startswith(_CONNECT_START) else "magic"
+    if action == _SCRAPE_ACTION:
+        return "scrape" if size >= MIN_REQUEST_LENGTH + HASH_LENGTH else "short"
+    return "action"
+
+
+def parse_announce(packet: bytes, *, ipv6: bool) -> Announce:
+    """An announce of at least ANNOUNCE_LENGTH bytes. Raises ClientError for port 0 unless the peer stops.
+
+    The ``ip`` field is ignored, since anyone could list a victim. A key of 0 is none; others are written as in HTTP.
+    """
+    info_hash, peer_id, downloaded, left, uploaded, event, key, wanted, port = _ANNOUNCE.unpack_from(
+        packet, MIN_REQUEST_LENGTH
+    )
+    happened = _EVENTS[event] if event < len(_EVENTS) else _UPDATE
+    if not port and happened is not _STOPPED:
+        raise ClientError("port must be from 1 to 65535", retry_in="never")
+    return Announce(
+        InfoHash(info_hash),
+        PeerId(peer_id),
+        port,
+        Digits(b"%d" % min(uploaded, MAX_COUNT)),
+        Digits(b"%d" % min(downloaded, MAX_COUNT)),
+        Digits(b"%d" % min(left, MAX_COUNT)) if left <= _MAX_LEFT else None,
+        b"%08X" % key if key else b"",
+        happened,
+        min(wanted, MAX_PEERS6 if ipv6 else MAX_PEERS) if wanted >= 0 else None,
+        no_peer_id=True,
+        own_family=True,
+    )
+
+
+def parse_scrape(packet: bytes) -> tuple[InfoHash, ...]:
+    """The first MAX_SCRAPE_HASHES info hashes, in order, repeated ones included."""
+    end = min(len(packet), MIN_REQUEST_LENGTH + MAX_SCRAPE_HASHES * HASH_LENGTH) - HASH_LENGTH
+    return tuple(
+        InfoHash(packet[at : at + HASH_LENGTH]) for at in range(MIN_REQUEST_LENGTH, end + 1, HASH_LENGTH)
+    )
+
+
+@lru_cache(maxsize=4096)
+def parse_options(options: bytes) -> bytes:
+    """The path and query in the options that follow an announce (BEP 41); empty without any.
+
+    Never raises: unknown options are skipped, and what follows a length beyond the packet's end is ignored. Clients
+    repeat their options word for word, so results are cached.
+    """
+    url, at = b"", 0
+    while at < len(options) and options[at] != _END and len(url) < MAX_URL_LENGTH:
+        if options[at] == _PADDING:
+            at += 1
+            continue
+        start = at + 2
+        at = start + options[at + 1] if start <= len(options) else start
+        if at > len(options):
+            break
+        if options[start - 2] == _URL_DATA:
+            url += options[start:at]
+    return url[:MAX_URL_LENGTH]
+
+
+def encode_connect_reply(transaction: bytes, connection_id: bytes) -> bytes:
+    """Exactly 16 bytes: some clients drop a longer reply."""
+    return _CONNECT_ACTION + transaction + connection_id
+
+
+def encode_announce_reply(transaction: bytes, reply: AnnounceReply, *, ipv6: bool) -> bytes:
+    """The peers of one family, as many as fit."""
+    if ipv6:
+        peers = reply.peers6[: MAX_PEERS6 * ENDPOINT6_LENGTH]
+    else:
+        peers = reply.peers[: MAX_PEERS * ENDPOINT_LENGTH]
+    leechers, seeders = reply.leechers, reply.seeders
+    if leechers > _MAX_SIGNED or seeders > _MAX_SIGNED:
+        leechers, seeders = _count(leechers), _count(seeders)
+    return _SWARM.pack(_ANNOUNCE_ACTION, transaction, reply.interval_seconds, leechers, seeders) + peers
+
+
+def encode_scrape_reply(
+    transaction: bytes, info_hashes: Iterable[InfoHash], files: Mapping[InfoHash, ScrapeFile]
+) -> bytes:
+    """An entry for each hash, in order; zeros for an unknown torrent, because clients count the entries."""
+    unknown = ScrapeFile()
+    entries = [files.get(info_hash, unknown) for info_hash in info_hashes]
+    return (
+        _SCRAPE_ACTION
+        + transaction
+        + b"".join(
+            _FILE.pack(_count(entry.seeders), _count(entry.completions), _count(entry.leechers))
+            for entry in entries
+        )
+    )
+
+
+def encode_error(transaction: bytes, text: str) -> bytes:
+    """``text`` is cut after MAX_ERROR_LENGTH bytes, at a whole character."""
+    raw = text.encode()
+    if len(raw) > MAX_ERROR_LENGTH:
+        raw = raw[:MAX_ERROR_LENGTH].decode("utf-8", "ignore").encode()
+    return _ERROR_ACTION + transaction + raw
+
+
+def _count(number: int) -> int:
+    """Counts are signed 32-bit numbers in the protocol."""
+    return min(number, _MAX_SIGNED)
