@@ -13,9 +13,10 @@ from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent, info_hash_of
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Board, Standing, WorkStats
+from tracker.store.work.leaderboard import Board, Standing
 from tracker.store.work.log import LogEntry
 from tracker.store.work.records import Project, Queue
+from tracker.store.work.statistics import ProjectStatistics
 
 CACHED_SECONDS = 10.0
 LISTED_CLAIMANTS = 1000
@@ -52,7 +53,7 @@ class Figures:
     """``boards``: standings by (board, month or week); empty for all time."""
 
     project: Project
-    stats: WorkStats
+    stats: ProjectStatistics
     boards: Mapping[tuple[Board, str], Sequence[Standing]]
     month: str
     week: str
@@ -95,6 +96,7 @@ class WorkFigures:
 
     async def _read_figures(self, project: Project) -> Figures:
         board = self._store.work.leaderboard
+        (stats,) = await self._store.work.statistics.read([project.name])
         month, week = periods.current(self._clock())
         boards = {
             (each, when): await board.top(project.name, each, when or None, SHOWN_CLAIMANTS)
@@ -103,7 +105,7 @@ class WorkFigures:
         }
         entries = await self._store.work.log.newest(project.name, SHOWN_ENTRIES)
         last = await self._shown(project, entries)
-        return Figures(project, await board.stats(project.name), boards, month, week, last)
+        return Figures(project, stats, boards, month, week, last)
 
     async def stats(self, project: Project) -> dict[str, Any]:
         """The figures in the form of 2020. Claimants are the first LISTED_CLAIMANTS by finished items."""
@@ -111,20 +113,20 @@ class WorkFigures:
         return found
 
     async def _read_stats(self, project: Project) -> dict[str, Any]:
-        board = self._store.work.leaderboard
-        stats = await board.stats(project.name)
+        board, statistics = self._store.work.leaderboard, self._store.work.statistics
+        (stats,) = await statistics.read([project.name])
         counts = await board.top(project.name, "count", count=LISTED_CLAIMANTS)
         by_bytes = await board.top(project.name, "bytes", count=LISTED_CLAIMANTS)
         return {
-            "domain_bytes": stats.domain_bytes,
+            "domain_bytes": await statistics.domain_bytes(project.name),
             "downloader_bytes": {each.claimant: each.value for each in by_bytes},
             "downloader_count": {each.claimant: each.value for each in counts},
             "downloaders": [each.claimant for each in counts],
-            "counts": {"todo": stats.todo, "out": stats.out, "done": stats.done},
-            "total_items": stats.todo + stats.out + stats.done,
+            "counts": {"todo": stats.wanted, "out": stats.out, "done": stats.done},
+            "total_items": stats.wanted + stats.out + stats.done,
             "total_items_done": stats.done,
             "total_items_out": stats.out,
-            "total_bytes": stats.bytes,
+            "total_bytes": stats.totals.get("bytes", 0),
         }
 
     async def item(self, project: Project, item: str) -> tuple[str | None, str | None]:

@@ -139,8 +139,8 @@ async def test_lists_go_on_at_their_cursor(store: Store) -> None:
             await store.work.claims.page("proj", cursor=bad)
     assert await store.work.claims.release_all("proj", older_than=100) == 3
     assert await store.work.claims.release_all("proj", prefix="item 1") == 2
-    stats = await store.work.leaderboard.stats("proj")
-    assert (stats.todo, stats.out, stats.released, stats.added) == (18, 7, 5, 25)
+    (stats,) = await store.work.statistics.read(["proj"])
+    assert (stats.wanted, stats.out, stats.totals["released"], stats.totals["added"]) == (18, 7, 5, 25)
 
 
 async def test_old_entries_are_deleted(store: Store) -> None:

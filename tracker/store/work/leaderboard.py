@@ -1,4 +1,4 @@
-"""Leaderboards, charts and sums of a project: all from indexes."""
+"""Leaderboards and charts of a project. Reads indexes only."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
@@ -36,25 +36,6 @@ class ChartPoint:
     items: int
     bytes: int
     seconds: int
-
-
-@dataclass(frozen=True, slots=True)
-class WorkStats:
-    """The state of a project. Items in a queue, claims, finished items; sums of all time."""
-
-    todo: int
-    out: int
-    done: int
-    claimants: int
-    """Claimants who ever finished an item."""
-    added: int
-    """Copies wanted so far, less those removed."""
-    claimed: int
-    finished: int
-    lapsed: int
-    released: int
-    bytes: int
-    domain_bytes: dict[str, int]
 
 
 class Leaderboard:
@@ -107,46 +88,6 @@ class Leaderboard:
         flat = await self._connection.command("HGETALL", self._keys.work_versions(project))
         texts = [text.decode("utf-8", "replace") for text in flat]
         return dict(zip(texts[::2], texts[1::2], strict=True))
-
-    async def stats(self, project: str) -> WorkStats:
-        keys = self._keys
-        sizes = await self._connection.pipeline(
-            *(
-                ("ZCARD", keys.work_queue(project, queue))
-                for queue in ("todo", "todo:secondary", "todo:redo")
-            ),
-            ("HLEN", keys.work_asked(project)),
-            ("ZCARD", keys.work_out(project)),
-            ("ZCARD", keys.work_done(project)),
-            ("ZCARD", keys.work_ranking(project, "downloader_count")),
-        )
-        totals, domains = await self._connection.pipeline(
-            ("HGETALL", keys.work_totals(project)), ("HGETALL", keys.work_domain_bytes(project))
-        )
-        sums, by_domain = _numbers(totals), _numbers(domains)
-        *queued, out, done, claimants = (0 if isinstance(size, Exception) else int(size) for size in sizes)
-        return WorkStats(
-            todo=sum(queued),
-            out=out,
-            done=done,
-            claimants=claimants,
-            added=sums.get("added", 0),
-            claimed=sums.get("claimed", 0),
-            finished=sums.get("done", 0),
-            lapsed=sums.get("lapsed", 0),
-            released=sums.get("released", 0),
-            bytes=sums.get("bytes", 0),
-            domain_bytes=by_domain,
-        )
-
-
-def _numbers(flat: list[bytes] | Exception) -> dict[str, int]:
-    if isinstance(flat, Exception):
-        return {}
-    return {
-        name.decode("utf-8", "replace"): whole(value)
-        for name, value in zip(flat[::2], flat[1::2], strict=True)
-    }
 
 
 def _rank(claimant: bytes, *numbers: bytes | None) -> Rank:
