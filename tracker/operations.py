@@ -334,7 +334,7 @@ async def purge_items(store: Store, project: str, place: Place, *, before: float
     while more:
         page = await items.page(project, place, cursor=cursor, count=MAX_BATCH)
         old = [name for name, at in page.entries if before is None or place != "done" or at < before]
-        removed += await items.purge(project, old)
+        removed += await items.purge(project, old, place, before)
         cursor, more = page.cursor, bool(page.cursor) and len(old) == len(page.entries)
     return removed
 

@@ -7,9 +7,10 @@ from dataclasses import replace
 from typing import Any
 
 import pytest
+from redis.exceptions import ResponseError
 
 from loadtest.servers import Server
-from tests.store.harness import START, Store, running
+from tests.store.harness import START, Store, info_hash, running
 from tests.store.users.test_deletion import Dying
 from tests.store.work.harness import (
     CLAIMANTS,
@@ -58,6 +59,84 @@ async def test_an_invalid_project_is_an_error(store: Store, fields: dict[str, An
     with pytest.raises(ClientError):
         await store.work.projects.create(Project(**{"name": "proj", **fields}))
     assert await store.work.projects.all() == []
+
+
+@pytest.mark.parametrize(
+    "fields",
+    [
+        {"per_minute": "5"}, {"per_minute": 1.5}, {"per_minute": None}, {"per_minute": True}, {"public": 1},
+        {"public": "0"}, {"domains": "abc"}, {"domains": ("a", 5)}, {"domains": ["a"]}, {"title": None},
+        {"title": b"x"}, {"verify": None}, {"order": []}, {"max_size": float("nan")},
+    ],
+)  # fmt: skip
+async def test_a_field_of_a_wrong_type_is_an_error(store: Store, fields: dict[str, Any]) -> None:
+    made = await project(store)
+    with pytest.raises(ClientError):
+        await store.work.projects.edit("proj", fields)
+    with pytest.raises(ClientError):
+        await store.work.projects.create(replace(made, name="other", **fields))
+    with pytest.raises(ClientError):
+        await store.work.projects.create(replace(made, name=5))  # type: ignore[arg-type]
+    assert await store.work.projects.all() == [made]
+
+
+async def test_only_what_is_still_there_is_removed(store: Store) -> None:
+    """Between the page that names an item and its removal, the item may be added again, claimed or finished."""
+    await project(store)
+    items = store.work.items
+    await add(store, "todo")
+    await add(store, "secondary", queue="secondary")
+    await add(store, "asked", claimants=("alice",))
+    await add(store, "out", "done", claimants=("bob",))
+    for _ in range(2):
+        await claimed(store, "bob")
+    await store.work.claims.done("proj", "bob", "done")
+    done_at = store.clock.now
+    names = ["todo", "secondary", "asked", "out", "done", "none"]
+    before = await store.dump()
+    assert await items.purge("proj", names, "redo") == 0
+    assert await items.purge("proj", names, "done", done_at) == 0
+    assert await store.dump() == before
+    assert await items.purge("proj", names, "secondary") == 1
+    assert (await items.status("proj", "secondary")).status is None
+    assert await items.purge("proj", names, "done", done_at + 1) == 1
+    assert await items.purge("proj", names, "done") == 0
+    assert (await items.status("proj", "todo")).status == "todo"
+    assert await items.purge("proj", names) == 2
+    found = await check_work(store)
+    assert (found.wanted, found.out, found.done) == (0, 1, 1)
+
+
+@pytest.mark.parametrize("call", ["add", "claim", "release", "lapse", "done late", "purge", "fill"])
+async def test_an_own_queue_of_a_wrong_type_fails_before_the_first_write(store: Store, call: str) -> None:
+    work, names, hashes = store.work, ["1" * 40, "2" * 40], [info_hash(1).hex(), info_hash(2).hex()]
+    await project(store, kind="seeding", verify="announce", keep_done_days=1, lease_seconds=60)
+    await store.pass_time(0)
+    await register(store, *names, *hashes)
+    await add(store, *names, claimants=("7", "8"))
+    for _ in range(2 if call in ("release", "lapse", "done late") else 0):
+        await claimed(store, "7")
+    if call in ("lapse", "done late"):
+        await store.pass_time(100)
+    if call == "done late":
+        await work.claims.lapse("proj")
+    if call == "fill":
+        await store.redis.hset(f"{store.keys.prefix}w:proj:policy", hashes[0], 0)
+        await add(store, hashes[0], claimants=("8",))
+    await store.redis.set(store.keys.work_own_queue("proj", "8"), "x")
+    before = await store.dump()
+    calls: dict[str, Callable[[], Any]] = {
+        "add": lambda: add(store, *hashes, claimants=("7", "8")),
+        "claim": lambda: work.claims.claim("proj", "7"),
+        "release": lambda: work.claims.release_all("proj"),
+        "lapse": lambda: work.claims.lapse("proj"),
+        "done late": lambda: work.claims.complete("proj", "7", names[0], seconds=9),
+        "purge": lambda: work.items.purge("proj", names),
+        "fill": lambda: work.policy.fill("proj", [info_hash(2), info_hash(1)], [0.5, 0.5]),
+    }
+    with pytest.raises(ResponseError, match="WRONGTYPE"):
+        await calls[call]()
+    assert await store.dump() == before
 
 
 async def test_deleting_a_project_deletes_its_keys_alone(store: Store) -> None:

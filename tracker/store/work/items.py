@@ -67,14 +67,20 @@ class Items:
             added += _known(await self._scripts.work_add(argv))
         return Added(len(checked), added)
 
-    async def purge(self, project: str, names: Sequence[str]) -> int:
-        """Removes items from the queues, and from those that are done. Claims stay. Returns how many were removed.
+    async def purge(
+        self, project: str, names: Sequence[str], place: Place | None = None, before: float | None = None
+    ) -> int:
+        """Removes items from the queues, and from those that are done; with ``place`` only from there, and of those
+        that are done only the ones done before ``before`` (epoch s). Claims stay. Returns how many were removed.
 
         Raises UnknownProject.
         """
+        only = "" if place is None else place if place == "done" else queue_key(place)
+        limit = "+inf" if before is None else repr(1000 * before)
         removed = 0
         for first in range(0, len(names), MAX_BATCH):
-            removed += _known(await self._scripts.work_purge([project, *names[first : first + MAX_BATCH]]))
+            batch = names[first : first + MAX_BATCH]
+            removed += _known(await self._scripts.work_purge([project, only, limit, *batch]))
         return removed
 
     async def status(self, project: str, name: str) -> ItemStatus:

@@ -290,15 +290,17 @@ _MAX_NUMBER = 10**15
 
 def check_project(project: Project) -> Project:
     """Raises ClientError for the first invalid field."""
-    check_project_name(project.name)
     for each in fields(Project):
         value = getattr(project, each.name)
+        if not _has_type(value, each.type):
+            raise ClientError(f"{each.name} has a wrong type")
         if each.name in _CHOICES and value not in _CHOICES[each.name]:
             raise ClientError(f"{each.name} is one of {', '.join(_CHOICES[each.name])}")
         if isinstance(value, int) and not int(each.name in _AT_LEAST_1) <= value <= _MAX_NUMBER:
             raise ClientError(f"{each.name} is out of range")
         if isinstance(value, str) and (len(value) > MAX_ITEM_BYTES or _CONTROL.search(value)):
             raise ClientError(f"{each.name} is too long, or has control characters")
+    check_project_name(project.name)
     if not _are_domains(project.domains) or len(set(project.domains)) < len(project.domains):
         raise ClientError(_DOMAINS)
     if project.kind == "seeding" and not project.keep_done_days:
@@ -308,6 +310,15 @@ def check_project(project: Project) -> Project:
     if project.kind == "items" and project.verify != "none":
         raise ClientError("a project of kind items verifies nothing")
     return project
+
+
+def _has_type(value: object, kind: Any) -> bool:
+    """Whether a value can be a field of this type: a choice is text."""
+    if kind in (bool, int):
+        return type(value) is kind
+    if kind == tuple[str, ...]:
+        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
+    return isinstance(value, str)
 
 
 _BOOLS = frozenset(each.name for each in fields(Project) if each.type is bool)

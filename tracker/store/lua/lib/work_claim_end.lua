@@ -1,11 +1,14 @@
--- work_claim_end.lua: reads and ends claims. After lease_release.lua and work_project.lua.
+-- work_claim_end.lua: reads and ends claims. After lease_release.lua and work_queues.lua.
 --
 -- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
 
--- The record of a claim, decoded and as it is stored; nil when there is none.
+-- The record of a claim, decoded and as it is stored; nil when there is none. Fails when the item cannot be given back.
 local function read_claim(name)
   local record = call('HGET', W .. ':claims', name)
-  if record then return cjson.decode(record), record end
+  if not record then return nil end
+  local claim = cjson.decode(record)
+  if claim.asked then check_queues(claim.asked) end
+  return claim, record
 end
 
 -- `holders`: who holds the item. Returns how many others do.

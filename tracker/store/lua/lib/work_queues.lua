@@ -8,3 +8,8 @@ local function each_queue(queue, asked, on)
   if not asked then return on(queue) end
   for claimant in string.gmatch(asked, '%S+') do on('todo:d:' .. claimant) end
 end
+
+-- A failed command does not undo those before it, so an own queue of a wrong type fails here, before the first write.
+local function check_queues(asked)
+  each_queue(nil, asked, function(name) call('ZCARD', W .. ':' .. name) end)
+end

@@ -12,12 +12,19 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
+--@ include lib/work_own_queues.lua
 --@ include lib/work_enqueue.lua
 --@ include lib/work_queue_of.lua
 
 local fields = read_project()
 if not fields then return nil end
 check_types()
+local names = {}
+for i = 3, #ARGV, 5 do
+  names[#names + 1] = ARGV[i]
+  if ARGV[i + 2] ~= '' then check_queues(ARGV[i + 2]) end
+end
+check_own_queues(unpack(names))
 
 local function is_known(item)
   if queue_of(item) or call('HEXISTS', W .. ':holders', item) == 1 then return true end

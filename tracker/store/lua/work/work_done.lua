@@ -83,7 +83,12 @@ local holders = call('HGET', W .. ':holders', item)
 local budget = math.min(tonumber(fields.budget) or 1, budget_of(fields, claimant) + 1)
 local copies_wanted = claim.shared and call('HGET', W .. ':wanted', item)
 if held and fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
-if late then check_types() end
+local queue, asked, _
+if late then
+  check_types()
+  queue, _, asked = queue_of(item)
+  if asked then check_queues(asked) end
+end
 call('XADD', W .. ':log', '*', 'item', item, 'by', claimant, 'ip', ARGV[4], 'ua', ARGV[9], 'at', ARGV[2],
   'bytes', ARGV[15], 'total', ARGV[14], 'seconds', ARGV[13], 'version', ARGV[8], 'id', ARGV[10],
   'claimed', claim.at or '', 'late', late and '1' or '0')
@@ -94,7 +99,6 @@ if held then
   holders_left = end_claim(fields, item, claimant, holders)
 else
   call('HDEL', W .. ':lapsed:claims', name)
-  local queue, _, asked = queue_of(item)
   if not queue then
     count_work('added', '1')
   elseif not call('HGET', W .. ':wanted', item) or call('HINCRBY', W .. ':wanted', item, -1) <= 0 then

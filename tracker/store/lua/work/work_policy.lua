@@ -14,6 +14,7 @@ local MAX_COUNT = 10 ^ 9
 --@ include lib/numbers.lua
 --@ include lib/work_project.lua
 --@ include lib/work_queues.lua
+--@ include lib/work_own_queues.lua
 --@ include lib/work_enqueue.lua
 --@ include lib/work_dequeue.lua
 --@ include lib/work_queue_of.lua
@@ -69,6 +70,7 @@ local function fill(ih, chance, past)
   if not d then return nil end
   is.copies = is.queue and math.max(1, whole(call('HGET', W .. ':wanted', ih) or '1')) or 0
   if d.copies > 0 and is.queue == 'todo:redo' and not d.asked then d.queue = 'todo:redo' end
+  if d.asked then check_queues(d.asked) end
   local since = d.since and decimal(d.since) or d.copies > 0 and '0' or nil
   if since or managed then note_managed(ih, managed, since) end
   if d.copies == 0 and not is.queue then return nil end
@@ -80,6 +82,9 @@ local function fill(ih, chance, past)
   return { ih, d.reason, is.copies, d.copies, to, string.format('%.3f', d.average), d.seeders }
 end
 
+local names = {}
+for i = 6, #ARGV, 5 do names[#names + 1] = ARGV[i] end
+check_own_queues(unpack(names))
 local changes = {}
 for i = 6, #ARGV, 5 do
   local past = {

@@ -23,6 +23,10 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 local fields = read_project()
 if not fields then return nil end
 check_types()
+for i = 6, #ARGV, 3 do
+  call('ZCARD', W .. ':by:' .. ARGV[i + 1])
+  read_claim(ARGV[i] .. ' ' .. ARGV[i + 1])
+end
 local ended = 0
 for i = 6, #ARGV, 3 do
   local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
@@ -31,7 +35,6 @@ for i = 6, #ARGV, 3 do
   local held = call('HGET', W .. ':out:tokens', name)
   local claim = held and (token == '' or token == held) and read_claim(name)
   if claim then
-    call('ZCARD', W .. ':by:' .. claimant)
     end_claim(fields, item, claimant)
     give_back(item, claim)
     count_work('released', '1')
