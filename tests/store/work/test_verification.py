@@ -47,7 +47,9 @@ async def test_time_before_the_claim_does_not_count(private: Store) -> None:
     await seeding_project(private)
     await announce(private, event="s")
     await seed(private, 10)
+    await announce(private, event="x")
     await claimed(private, "7")
+    await announce(private, event="s")
     await seed(private, 3)
     assert await state(private) == "seeding"
 
@@ -193,8 +195,9 @@ async def test_bytes_are_at_most_what_others_downloaded(private: Store) -> None:
     await seeding_project(private)
     await announce(private, "8", 2, "s", bytes_left=5000)
     await announce(private, event="s", uploaded=10)
-    await announce(private, uploaded=50)
+    await announce(private, event="x", uploaded=50)
     await claimed(private, "7")
+    await announce(private, event="s", uploaded=50)
     for step in range(1, 5):
         await wait(private, HOUR / 2)
         await announce(private, "8", 2, bytes_left=5000 - 100 * step, downloaded=100 * step)
@@ -248,6 +251,23 @@ async def test_keys_of_a_wrong_type_do_not_keep_other_claims_from_being_looked_a
         await announce(private, torrent=2)
     await wait(private, 60)
     assert [entry["item"] for entry in await logged(private)] == [info_hash(2).hex()]
+
+
+@pytest.mark.parametrize("value", ["inf", "-inf", "nan", "1e400", "-1e300", "9" * 400, "x", "0x1p1023"])
+async def test_numbers_that_a_site_has_written_do_not_end_a_round(private: Store, value: str) -> None:
+    fields = ("seed_time", "uploaded", "downloaded", "left", "until", "peers")
+    account, torrent = private.keys.user_torrent("7", "1"), private.keys.torrent(info_hash(1))
+    await seeding_project(private, seed_hours=1)
+    await private.redis.hset(account, mapping=dict.fromkeys(fields, value))
+    await private.redis.hset(torrent, mapping={"user_downloaded": value, "size": value})
+    await claimed(private, "7")
+    for written in ({}, dict.fromkeys(fields, "7"), dict.fromkeys(fields, value)):
+        if written:
+            await private.redis.hset(account, mapping=written)
+        [checked] = await private.work.verification.check("proj", private.clock.now)
+        assert min(checked.seconds, checked.missing_seconds, checked.uploaded) >= 0
+        await wait(private, 120)
+    await check_sums(private)
 
 
 async def test_more_claims_than_a_batch_are_looked_at_within_ten_minutes(private: Store) -> None:

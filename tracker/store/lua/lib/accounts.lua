@@ -1,13 +1,10 @@
 -- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
 -- numbers.lua and hit_and_runs.lua; needs `hnr_min` (bytes) and `hnr_threshold` (s).
 
+--@ include lib/whole_field.lua
+
 local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid
-end
-
--- A field of an account, which another program may have overwritten, as a whole number from 0 to MAX_EXACT.
-local function whole_field(text)
-  return math.min(MAX_EXACT, math.max(0, whole(text)))
 end
 
 local function load_account(uid, tid)

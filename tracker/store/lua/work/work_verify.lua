@@ -14,7 +14,9 @@
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms, alone = tonumber(ARGV[2]), ARGV[7] ~= '' and ARGV[7] or nil
 local now = math.floor(now_ms / 1000)
+--@ include lib/max_exact.lua
 --@ include lib/numbers.lua
+--@ include lib/whole_field.lua
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
@@ -35,11 +37,11 @@ call('HLEN', W .. ':lapsed:claims')
 apply_outage(fields)
 local clock = lease_clock(fields)
 -- Nothing counts before the claimant was seen to seed, not even where no time is asked for.
-local needed = math.max(1, 3600 * whole(call('HGET', W, 'seed_hours') or '24'))
+local needed = math.max(1, 3600 * whole_field(call('HGET', W, 'seed_hours') or '24'))
 
 -- An account that is below what was noted was deleted and begun again.
 local function grown(presence, claim, field)
-  local since = whole(claim[field])
+  local since = whole_field(claim[field])
   return presence[field] - (presence[field] < since and 0 or since)
 end
 
@@ -71,7 +73,7 @@ end
 local function bytes_uploaded(claim, seen, downloaded_by_all)
   local bytes = grown(seen, claim, 'uploaded')
   if ARGV[4] ~= '1' or not claim.others or not downloaded_by_all then return bytes end
-  local others = whole(downloaded_by_all) - whole(claim.others) - grown(seen, claim, 'downloaded')
+  local others = whole_field(downloaded_by_all) - whole_field(claim.others) - grown(seen, claim, 'downloaded')
   return math.min(bytes, math.max(0, others))
 end
 
@@ -105,7 +107,7 @@ local function look_at(name)
   local missing = math.max(0, needed - seconds)
   if not alone then
     note_presence(claim, seen)
-    if key == W .. ':claims' then renew_lease(name, claim, math.max(0, whole(torrent[2]))) end
+    if key == W .. ':claims' then renew_lease(name, claim, whole_field(torrent[2])) end
     claim.checked = ARGV[2]
     call('HSET', key, name, cjson.encode(claim))
     call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
