@@ -79,6 +79,7 @@ class Claimant:
     address: str
     user_agent: str
     passkey: str = ""
+    may_download: bool = True
 
 
 @dataclass(frozen=True, slots=True)
@@ -122,7 +123,7 @@ class WorkRequests:
             raise Refused("no passkey", "send a valid passkey")
         if not user.enabled:
             raise Refused("blocked")
-        return Claimant(project, user.user_id, address, agent, sender.passkey)
+        return Claimant(project, user.user_id, address, agent, sender.passkey, user.can_leech)
 
     async def request(self, claimant: Claimant, version: str, free_bytes: int | None) -> Granted:
         """Claims an item."""
@@ -133,6 +134,7 @@ class WorkRequests:
                 address=claimant.address,
                 version=version,
                 free_bytes=free_bytes,
+                may_download=claimant.may_download or claimant.project.kind != "seeding",
             )
         if isinstance(reply, Refusal):
             raise Refused(reply.reason, seconds=reply.retry_seconds)

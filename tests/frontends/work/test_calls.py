@@ -346,3 +346,11 @@ async def test_an_items_project_with_passkeys_ignores_the_name(serve: Serve) -> 
     assert (await site.ask("/proj/request", {**ASK, "passkey": ALICE})).text == "one"
     (name,) = await site.store.redis.hkeys(site.store.keys.work_claims("proj"))
     assert name == b"one 7"
+
+
+async def test_a_user_who_may_not_download_is_offered_nothing_new(seeding: Site) -> None:
+    await seeding.store.torrents.add(InfoHash(bytes.fromhex(HASH)))
+    await seeding.add(HASH, project="seeds", place=1)
+    await seeding.store.users.edit(ALICE, {"can_leech": False})
+    assert (await seeding.ask("/seeds/request", {"passkey": ALICE})).status == 404
+    assert (await seeding.ask("/seeds/request", {"passkey": BOB})).text == HASH

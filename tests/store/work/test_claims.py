@@ -2,10 +2,11 @@
 
 import pytest
 
-from tests.store.harness import START, Store
-from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal
+from tests.store.harness import START, Store, info_hash
+from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register
+from tests.store.work.volunteers import announce
 from tracker.errors import ClientError
-from tracker.store.work.records import Refusal, UnknownProject
+from tracker.store.work.records import NewItem, Refusal, UnknownProject
 
 
 async def test_a_claim_is_done_once(store: Store) -> None:
@@ -57,3 +58,47 @@ async def test_who_finished_much_still_gets_the_rest_of_a_queue(store: Store) ->
         assert (await store.work.claims.done("proj", "alice", claim.item)).counted
     assert await refusal(store, "alice") == Refusal("empty")
     assert (await check_work(store)).wanted == 60
+
+
+async def test_a_thousand_own_copies_at_the_head_of_a_queue_hide_nothing_for_ever(store: Store) -> None:
+    """In the order of places, a claim looks at 1,000 items, and at 1,000 more, further on each time."""
+    await project(store, order="weakest", start_budget=10_000, budget=10_000)
+    own = [f"item{number:04}" for number in range(3500)]
+    await store.work.items.add("proj", [NewItem(name, copies=2, place=1.0) for name in own])
+    at = {f"{name} alice": 1 for name in own}
+    await store.redis.zadd(store.keys.work_done_by("proj"), at)
+    await add(store, "last", place=2)
+    assert [(await refusal(store, "alice")).reason for _ in range(2)] == ["empty", "empty"]
+    assert (await claimed(store, "alice")).item == "last"
+    await add(store, "first", place=0)
+    assert (await claimed(store, "alice")).item == "first"
+    assert [(await refusal(store, "alice")).reason for _ in range(9)] == ["empty"] * 9
+    assert (await claimed(store, "bob")).item == own[0]
+
+
+async def test_who_seeds_a_torrent_is_not_offered_it(private: Store) -> None:
+    """It would be credit without a new seeder. Who stopped, or still downloads, may have it."""
+    await project(private, kind="seeding", verify="announce", keep_done_days=1, order="weakest")
+    await register(private, *(info_hash(n).hex() for n in (1, 2, 3)))
+    for number in (1, 2, 3):
+        await add(private, info_hash(number).hex(), place=number)
+    await announce(private, event="s")
+    await announce(private, event="s", torrent=2)
+    await announce(private, event="s", torrent=3, bytes_left=100)
+    assert (await claimed(private, "7")).item == info_hash(3).hex()
+    assert (await refusal(private, "7")).reason == "empty"
+    assert (await claimed(private, "8")).item == info_hash(1).hex()
+    await announce(private, event="x", torrent=2)
+    assert (await claimed(private, "7")).item == info_hash(2).hex()
+    await check_work(private)
+
+
+async def test_who_may_not_download_gets_only_what_its_own_queue_holds(private: Store) -> None:
+    await project(private, kind="seeding", verify="announce", keep_done_days=1)
+    await register(private, *(info_hash(n).hex() for n in (1, 2)))
+    await add(private, info_hash(1).hex())
+    assert (await refusal(private, "7", may_download=False)).reason == "empty"
+    await add(private, info_hash(2).hex(), claimants=("7",))
+    assert (await claimed(private, "7", may_download=False)).item == info_hash(2).hex()
+    assert (await refusal(private, "7", may_download=False)).reason == "empty"
+    assert (await claimed(private, "7")).item == info_hash(1).hex()

@@ -62,9 +62,10 @@ class Claims:
         address: str = "",
         version: str = "",
         free_bytes: int | None = None,
+        may_download: bool = True,
     ) -> ClaimReply:
-        """Gives ``claimant`` an item, or says why not. Larger items than ``free_bytes`` are passed over in
-        ``seeding``.
+        """Gives ``claimant`` an item, or says why not. In ``seeding``, larger items than ``free_bytes`` are passed
+        over, and those that the claimant seeds already. Who may not download gets only items of its own queue.
 
         ``claimant`` is a user id in ``seeding``, else a name. First up to 20 claims end whose lease has ended. Raises
         UnknownProject, and ClientError for an impossible name.
@@ -72,7 +73,8 @@ class Claims:
         who = (check_claimant(claimant), *_sender(address))
         room = "" if free_bytes is None else str(max(0, free_bytes))
         argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
-        outcome, *rest = _known(await self._scripts.work_claim([*argv, MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM]))
+        argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download))
+        outcome, *rest = _known(await self._scripts.work_claim(argv))
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
         name, record, token, ends = rest

@@ -1,10 +1,11 @@
 #!lua
 -- work_claim.lua: gives a claimant an item under a lease. First it ends claims whose lease ended. A refusal changes
--- nothing else.
+-- nothing else, but where the next claim looks.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] claimant   ARGV[4] address   ARGV[5] its network ('': none)
 -- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
+-- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
 -- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
 --   project
@@ -34,7 +35,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 
 local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
-local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and in all
+local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at its head
 
 local fields = read_project('budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
 if not fields then return nil end
@@ -63,7 +64,7 @@ end
 local wait, next_ms = rate()
 if wait then return { 'rate', wait } end
 
-local lapsed_at, torrent -- of the item that was looked at last
+local lapsed_at, torrent, account -- of the item that was looked at last
 
 local function is_kept_out(item, queue)
   if fields.kind ~= 'seeding' and queue ~= 'todo:redo' then return false end
@@ -77,7 +78,16 @@ local function size_of(item)
   local registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
   torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size', 'enabled')
   if not registered[1] or registered[2] or torrent[4] == '0' then return nil end
-  return tonumber(torrent[3] or '') or 0
+  return whole(torrent[3])
+end
+
+-- Whether the user seeds the torrent already: then a claim brings no seeder. Sets `account`.
+local function is_seeding()
+  if fields.kind ~= 'seeding' then return false end
+  local tid = torrent[1] or ''
+  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid,
+    'seed_time', 'uploaded', 'downloaded', 'peers', 'left')
+  return account[5] == '0' and whole(account[4]) > 0
 end
 
 -- Of a page of a queue: the items, the copies wanted where that is counted, and which are this claimant's already.
@@ -96,44 +106,68 @@ local function read_page(queue, from, to)
   return page, items, copies, own
 end
 
--- The first item of a queue that the claimant may have: item, place, and the copies wanted where that is counted. What
--- is the claimant's already or cannot be seeded does not count as looked at: it may fill the head of a long queue.
-local function first_of(queue)
-  local room = tonumber(ARGV[7]) or math.huge
-  local from, to, looked_at, max_looked_at = 0, 0, 0, tonumber(ARGV[8])
-  repeat
-    local page, items, copies, own = read_page(queue, from, to)
+local looked_at
+local go_on = {} -- where the next claim looks at a queue beyond its head
+
+-- The first item between two ranks of a queue that the claimant may have: item, place, and the copies wanted where that
+-- is counted; else nil and the rank to go on at, 0 for none. What is the claimant's already or cannot be seeded does
+-- not count as looked at: it may fill a long queue.
+local function first_between(queue, from, till)
+  local room, max_looked_at = tonumber(ARGV[7]) or math.huge, tonumber(ARGV[8])
+  while from < till do
+    local page, items, copies, own = read_page(queue, from, from == 0 and 0 or from + PAGE - 1)
+    if #items == 0 then return nil, 0 end
     for i, item in ipairs(items) do
       local size = not own[i] and size_of(item)
-      if size then
+      if size and not is_seeding() then
         if size <= room and not is_kept_out(item, queue) then return item, page[2 * i], copies[i] end
         looked_at = looked_at + 1
-        if looked_at >= max_looked_at then return nil end
+        if looked_at >= max_looked_at then return nil, 0 end
       end
     end
-    from, to = to + 1, to + PAGE
-  until #page == 0 or from > MAX_OWN
+    from = from + #items
+  end
+  return nil, from
+end
+
+-- The same of the head of a queue. Where nothing there is for the claimant, each of its claims looks at a further part.
+local function first_of(queue)
+  looked_at = 0
+  local item, place, shared = first_between(queue, 0, MAX_OWN)
+  if item or place == 0 then return item, place, shared end
+  local field = queue .. ' ' .. claimant
+  local from = math.max(MAX_OWN, whole(call('HGET', W .. ':looked', field) or ''))
+  item, place, shared = first_between(queue, from, from + MAX_OWN)
+  if not item then go_on[field] = place end
+  return item, place, shared
 end
 
 local function find()
   for _, queue in ipairs({ 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }) do
     local item, place, shared = first_of(queue)
     if item then return item, place, shared, queue end
+    if ARGV[10] == '0' then return nil end
+  end
+end
+
+local function note_looks()
+  for field, rank in pairs(go_on) do
+    if rank > 0 then call('HSET', W .. ':looked', field, decimal(rank)) else call('HDEL', W .. ':looked', field) end
   end
 end
 
 local item, place, shared, queue = find()
-if not item then return { 'empty' } end
+if not item then
+  note_looks()
+  return { 'empty' }
+end
 
 local name = item .. ' ' .. claimant
 local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
-local account, others = {}, false
-if fields.kind == 'seeding' then
-  local tid = torrent[1] or ''
-  account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid, 'seed_time', 'uploaded', 'downloaded')
-  others = torrent[1] and (torrent[2] or '0')
-end
+local others = torrent and torrent[1] and (torrent[2] or '0')
+account = account or {}
+if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
 -- first write, which counts leases.
 call('HLEN', W .. ':out:tokens')
@@ -141,6 +175,7 @@ call('HLEN', W .. ':claims')
 if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
 if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
 
+note_looks()
 local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
 local token = take_lease(W .. ':out', name, decimal(lease_clock(fields) + lease_ms))
 local copies_left = whole(shared or '') - 1

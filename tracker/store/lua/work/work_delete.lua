@@ -32,7 +32,7 @@ for _, board in ipairs(boards) do
   call('UNLINK', W .. board)
 end
 for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :out:tokens :claims :checks '
-    .. ':trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
+    .. ':looked :trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
     .. ':blocked:log :rate :policy', '%S+') do
   call('UNLINK', W .. key)
 end

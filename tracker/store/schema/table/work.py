@@ -116,6 +116,14 @@ ROWS: tuple[KeySpec, ...] = (
         "work_done.lua, work_lapse.lua, work_claim.lua; work_trim.lua deletes",
     ),
     KeySpec(
+        "t:w:<p>:looked",
+        "HASH",
+        "`<queue> <c>` -> the rank in the queue at which the claimant's next claim goes on to look, where the first "
+        "1,000 items are nothing for the claimant",
+        "until the claimant saw the end of the queue",
+        "work_claim.lua",
+    ),
+    KeySpec(
         "t:w:<p>:lapsed",
         "ZSET",
         "`<item> <c>` of claims that lapsed, by when (epoch ms): the claimant does not get the item again",
