@@ -1,31 +1,25 @@
 """Requests to other trackers over HTTP: encodes queries of scrapes and announces, and parses bencoded replies.
 
-Replies are untrusted. A scan without recursion bounds size, depth and number of values before bencodepy, which is
-recursive and lenient, decodes them. The decoded value must encode to the same bytes. That excludes repeated keys,
-non-canonical numbers and trailing bytes. Unsorted keys are common and accepted. Every parser raises TrackerRefusal or
+Replies are untrusted: size, depth and number of values are bounded. Every parser raises TrackerRefusal or
 TrackerReplyError only.
 """
 
-import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 from urllib.parse import quote_from_bytes
 
-from bencodepy import decode as bdecode
-from bencodepy import encode as bencode
-
 from tracker.bittorrent import Announce, AnnounceReply, InfoHash, ScrapeFile
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.wire.bencode import BencodeError, decode
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, pack_address, pack_endpoint
 
 MAX_BYTES = 256 * 1024
 """A scrape of 50 torrents takes 5,000 bytes, an announce with 1,000 peers in the long form 80,000."""
 MAX_DEPTH = 8
-MAX_TOKENS = 20_000
+MAX_VALUES = 20_000
 MAX_FAILURE_LENGTH = 200
 
 _MAX_COUNT = 2**31 - 1
-_TOKEN = re.compile(rb"i-?\d{1,19}e|(\d{1,7}):|[dle]")
 _PADDING = b" \t\r\n"
 
 
@@ -86,38 +80,17 @@ def _reply(data: bytes) -> dict[bytes, Any]:
     """The dictionary in a reply. Raises TrackerRefusal where it is a failure."""
     if len(data) > MAX_BYTES:
         raise TrackerReplyError("reply too large")
-    data = data.strip(_PADDING)
-    if not data.startswith(b"d") or _end(data) != len(data):
-        raise TrackerReplyError("reply is not bencoded")
     try:
-        reply = bdecode(data)
-        same = bencode(reply) == data
-    except Exception as error:  # the lenient decoder may raise anything
-        raise TrackerReplyError("reply is not bencoded") from error
-    if not same:
-        raise TrackerReplyError("reply is not canonical bencode")
+        reply = decode(data.strip(_PADDING), max_depth=MAX_DEPTH, max_values=MAX_VALUES)
+    except BencodeError:
+        raise TrackerReplyError("reply is not bencoded") from None
+    if not isinstance(reply, dict):
+        raise TrackerReplyError("reply is not bencoded")
     failure = reply.get(b"failure reason")
     if failure is not None:
         text = failure if isinstance(failure, bytes) else b""
         raise TrackerRefusal(text[:MAX_FAILURE_LENGTH].decode("utf-8", "replace"))
-    return dict(reply)
-
-
-def _end(data: bytes) -> int | None:
-    """Where the first value ends; ``None`` when it is incomplete, too deep or has too many tokens."""
-    at = depth = 0
-    for _ in range(MAX_TOKENS):
-        if not (match := _TOKEN.match(data, at)):
-            return None
-        at = match.end() + int(match[1] or 0)
-        kind = data[match.start()]
-        if kind in b"dl":
-            depth += 1
-        elif kind == ord("e"):
-            depth -= 1
-        if depth <= 0 or depth > MAX_DEPTH:
-            return None if depth else at
-    return None
+    return reply
 
 
 def _file(file: object) -> ScrapeFile:
