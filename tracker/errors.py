@@ -79,3 +79,17 @@ class TrackerRefusal(Exception):
 
 class PeerProtocolError(Exception):
     """A peer's bytes break the peer wire protocol. The text is fixed."""
+
+
+class KrpcError(Exception):
+    """A datagram is no message of the DHT. It gets no answer. The text is fixed, and becomes a label of a counter."""
+
+
+class QueryError(Exception):
+    """A query of the DHT is invalid, and is answered with an error. The text is fixed."""
+
+    def __init__(self, transaction: bytes, code: int, text: str) -> None:
+        super().__init__(text)
+        self.transaction = transaction
+        self.code = code
+        self.text = text
