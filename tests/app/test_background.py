@@ -6,14 +6,17 @@ from collections.abc import AsyncIterator
 import pytest
 
 from loadtest.invariants import check_invariants
-from tests.store.harness import Clock, Store, info_hash, update
+from tests.store.harness import ALICE, Clock, Store, info_hash, update
 from tests.store.jobs.harness import jobs_of
+from tests.store.work.harness import claimed
+from tests.store.work.volunteers import ITEM, announce, seeding_project
 from tests.waiting import eventually
+from tests.workers.prober.peers import loopback
 from tracker.app.background import CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY, open_background
 from tracker.bittorrent import Address, InfoHash
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
-from tracker.settings.model import ScoringSettings, Settings, UserSettings
+from tracker.settings.model import ProbeSettings, ScoringSettings, Settings, UserSettings
 from tracker.settings.reload import LiveSettings
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP, Job
@@ -29,9 +32,10 @@ class RunningClock(Clock):
 
 
 @pytest.fixture
-async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
-    """With a running clock, because leases of jobs and torrents end by it."""
-    store = Store(redis_url, Keys(prefix), SwarmRules(), RunningClock())
+async def store(redis_url: str, prefix: str, request: pytest.FixtureRequest) -> AsyncIterator[Store]:
+    """With a running clock, because leases of jobs and torrents end by it. The parameter: other rules."""
+    rules: SwarmRules = getattr(request, "param", SwarmRules())
+    store = Store(redis_url, Keys(prefix), rules, RunningClock())
     async with running(store.swarms.run):
         yield store
     await store.connection.close()
@@ -185,3 +189,26 @@ async def test_periodic_jobs_are_enqueued_without_a_request(jobs: Jobs) -> None:
 
     await eventually(cleaned)
     assert set(await jobs.queues()) <= {CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY}
+
+
+@pytest.mark.parametrize("store", [SwarmRules(accounts="required", max_gap=7200)], indirect=True)
+async def test_probes_can_be_turned_on_without_a_restart(store: Store, jobs: Jobs) -> None:
+    """Then the prober is asked; it refuses an address of loopback."""
+    live = LiveSettings(Settings(scoring=ScoringSettings(enabled=False)))
+    context = RuntimeContext(store, live, Telemetry())
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    await store.users.add("7", ALICE)
+    await seeding_project(store, verify="handshake")
+    await claimed(store, "7")
+    await announce(store, event="s", endpoint=loopback(6881))
+
+    async def counted() -> bool:
+        await complete(jobs, WORK_VERIFY)
+        await store.redis.zadd(store.keys.work_checks("proj"), {f"{ITEM} 7": 0})  # its turn again
+        await store.counters.flush()
+        return await store.redis.zscore(store.keys.known_counters(), "60:probes.skipped") is not None
+
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+        assert not await counted()
+        live.current = live.current.model_copy(update={"probe": ProbeSettings(enabled=True)})
+        assert await counted()

@@ -2,7 +2,7 @@
 
 import asyncio
 import socket
-from collections.abc import Awaitable, Iterator
+from collections.abc import Awaitable, Callable, Iterator
 from contextlib import AsyncExitStack, ExitStack, contextmanager
 
 import pytest
@@ -17,7 +17,11 @@ from tracker.wire.torrent_file import Pieces
 from tracker.workers import prober
 from tracker.workers.prober import Level, Outcome, Prober, Status, Times
 
-ENABLED = ProbeSettings(enabled=True)
+
+def enabled() -> bool:
+    return True
+
+
 NOT_ALLOWED = (Status.SKIPPED, "address or port not allowed")
 TRIED = (Status.DEFERRED, "probed within the last hour")
 
@@ -25,12 +29,12 @@ TRIED = (Status.DEFERRED, "probed within the last hour")
 class Probes:
     """A prober with a clock that its sleeps move forward."""
 
-    def __init__(self, settings: ProbeSettings = ENABLED, *, allow_loopback: bool = True) -> None:
+    def __init__(self, is_enabled: Callable[[], bool] = enabled, *, allow_loopback: bool = True) -> None:
         self.clock = Clock()
         self.counted: list[str] = []
         self.slept: list[float] = []
         self.prober = Prober(
-            settings,
+            is_enabled,
             self.counted.append,
             self.clock,
             self.sleep,
@@ -121,7 +125,7 @@ class TestSettings:
             connections.append(await greet(reader, writer))
 
         async with peer(behave) as there:
-            found = await Probes(ProbeSettings()).prober.check(there, HASH)
+            found = await Probes(lambda: False).prober.check(there, HASH)
             assert found == (Status.SKIPPED, "probes are disabled") and not connections
             assert (await Probes().prober.check(there, HASH)).status is Status.CONFIRMED
         assert connections
@@ -225,7 +229,7 @@ class TestWithoutAConnection:
 
     async def test_a_peer_behind_a_firewall_is_unreachable(self) -> None:
         """A full accept queue does not answer, as a firewall that drops packets."""
-        quick = Prober(ENABLED, lambda _: None, times=Times(connect=0.3), allow_loopback=True)
+        quick = Prober(enabled, lambda _: None, times=Times(connect=0.3), allow_loopback=True)
         with socket.socket() as full, ExitStack() as stack:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
@@ -269,6 +273,6 @@ async def test_the_random_piece_is_one_of_the_torrent() -> None:
         return count - 1
 
     with refusing() as there:
-        quick = Prober(ENABLED, lambda _: None, randbelow=choose, allow_loopback=True)
+        quick = Prober(enabled, lambda _: None, randbelow=choose, allow_loopback=True)
         await quick.check(there, HASH, Level.PIECE, PIECES)
     assert chosen == [71]

@@ -12,9 +12,7 @@ from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
-from tracker.settings.model import Settings
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
-from tracker.store.store import Store
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_pieces
@@ -72,7 +70,7 @@ async def open_background(
             _upstream_sources(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
         )
         adoption = _adoption(context, reaper)
-        jobs = _jobs(settings, store, scorer, reaper, adoption)
+        jobs = _jobs(context, scorer, reaper, adoption)
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
@@ -108,13 +106,13 @@ def _adoption(context: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
 
 
 def _jobs(
-    settings: Settings,
-    store: Store,
+    context: RuntimeContext,
     scorer: Scorer,
     reaper: Reaper,
     adoption: AdoptionWorker,
 ) -> JobWorker:
     """The job worker, with the handler of each queue."""
+    store, settings = context.store, context.live.current
     connection, counters, jobs = store.connection, store.counters, store.jobs
     clean = CounterCleaner(counters, time.time)
     receiver: Receiver = StatsD(settings.statsd) if settings.statsd.address else StatHat(settings.stathat)
@@ -145,7 +143,7 @@ def _jobs(
         SWEEP: Queue(sweep),
         FLUSH_STATHAT: Queue(sender.flush),
         WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
-        WORK_VERIFY: Queue(_verification(settings, store).handle),
+        WORK_VERIFY: Queue(_verification(context).handle),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
     }
     periodic = {
@@ -154,11 +152,13 @@ def _jobs(
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
 
 
-def _verification(settings: Settings, store: Store) -> WorkVerification:
+def _verification(context: RuntimeContext) -> WorkVerification:
     """The only user of connections to peers, so its prober keeps their limits for the whole process."""
-    files = TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
+    store, live = context.store, context.live
 
     def read(info_hash: InfoHash) -> Pieces | None:
+        settings = live.current
+        files = TorrentFiles(settings.data.directory, enabled=settings.torrents.keep_files)
         try:
             data = files.read(info_hash)
             return parse_pieces(data) if data is not None else None
@@ -168,5 +168,5 @@ def _verification(settings: Settings, store: Store) -> WorkVerification:
     async def pieces(info_hash: InfoHash) -> Pieces | None:
         return await asyncio.to_thread(read, info_hash)
 
-    prober = Prober(settings.probe, store.counters.count) if settings.probe.enabled else None
+    prober = Prober(lambda: live.current.probe.enabled, store.counters.count)
     return WorkVerification(store.work.projects, store.work.verification, time.time, prober, pieces)

@@ -51,6 +51,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
     "clients": frozenset({"allow_list"}),
     "reaper": frozenset({"interval_seconds"}),
     "geoip": frozenset({"database"}),
+    "probe": frozenset({"enabled"}),
     "limits": frozenset(LimitSettings.model_fields),
     "log": frozenset({"level", "format"}),
 }

@@ -9,7 +9,6 @@ from hashlib import sha1
 from ipaddress import ip_address
 
 from tracker.bittorrent import Address, Endpoint, InfoHash, PeerId
-from tracker.settings.model import ProbeSettings
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.handshake import (
     HANDSHAKE_LENGTH,
@@ -49,8 +48,7 @@ def loopback(port: int) -> Endpoint:
 def prober(seconds: float = 60.0, piece: int = 3, piece_seconds: float | None = None) -> Prober:
     """One that may connect to loopback, and waits so long (s) for the peer. It chooses ``piece``."""
     times = Times(seconds, seconds, seconds if piece_seconds is None else piece_seconds)
-    enabled = ProbeSettings(enabled=True)
-    return Prober(enabled, lambda _: None, randbelow=lambda _: piece, times=times, allow_loopback=True)
+    return Prober(lambda: True, lambda _: None, randbelow=lambda _: piece, times=times, allow_loopback=True)
 
 
 @asynccontextmanager

@@ -7,13 +7,13 @@ from contextlib import contextmanager
 from typing import Any
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.store.harness import Store
 from tests.store.work.harness import claimed, text, trusted
 from tests.store.work.volunteers import ITEM, announce, seeding_project, state
 from tests.workers.prober.peers import PIECES, loopback, peer, seeder
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.settings.model import ProbeSettings
 from tracker.wire.handshake import Kind, Message
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Prober
@@ -53,8 +53,9 @@ class Volunteer:
         self.store = store
         self.endpoint = endpoint
         self.counted: list[str] = []
+        self.enabled = enabled
         self.prober = Prober(
-            ProbeSettings(enabled=True),
+            lambda: self.enabled,
             self.counted.append,
             monotonic=store.clock,
             sleep=self._sleep,
@@ -65,7 +66,7 @@ class Volunteer:
             store.work.projects,
             store.work.verification,
             store.clock,
-            self.prober if enabled else None,
+            self.prober,
             kept if piece else not_kept,
         )
 
@@ -164,6 +165,22 @@ async def test_without_probes_announces_count(private: Store) -> None:
         await volunteer.claim(seed_hours=2)
         await volunteer.seed(3)
     assert await state(private) == "done"
+
+
+async def test_probes_can_be_turned_on_and_off_meanwhile(private: Store) -> None:
+    async with peer(seeder(ALL)) as endpoint:
+        volunteer = Volunteer(private, endpoint, enabled=False)
+        await volunteer.claim(seed_hours=40)
+        with capture_logs() as logs:
+            await volunteer.seed(2)
+        assert [entry["projects"] for entry in logs if "TRACKER_PROBE" in entry["event"]] == [["proj"]]
+        assert volunteer.counted == []
+        volunteer.enabled = True
+        await volunteer.seed(2)
+        assert volunteer.counted == ["probes.confirmed"]
+        volunteer.enabled = False
+        await volunteer.seed(30)
+        assert volunteer.counted == ["probes.confirmed"]
 
 
 async def test_claims_at_one_endpoint_wait_for_each_other(private: Store) -> None:

@@ -11,12 +11,17 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
-from tracker.store.work.records import DoneResult, UnknownProject
+from tracker.store.work.records import DoneResult, Project, UnknownProject
 
 MAX_BATCH = 200
 """Claims in one script call."""
 _LEASE_OF_MAX_GAP = 3 / 4
 """A lease lasts three announce intervals after the last sign of life; the rules hold four of them."""
+
+
+def asks_for_probes(project: Project) -> bool:
+    """Whether the tracker should connect to the claimants' seeders, which TRACKER_PROBE__ENABLED allows."""
+    return project.verify in ("handshake", "piece")
 
 
 @dataclass(frozen=True, slots=True)

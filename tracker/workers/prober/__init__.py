@@ -17,7 +17,6 @@ from enum import StrEnum
 from ipaddress import ip_address
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, is_routable
-from tracker.settings.model import ProbeSettings
 from tracker.wire.endpoint import format_address
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober.examination import READ_BYTES, Connection, Examination, Outcome, Status, Times
@@ -48,13 +47,13 @@ class Level(StrEnum):
 class Prober:
     """One for the whole process, as the limits apply to all its probes.
 
-    ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow`` chooses the piece. ``allow_loopback`` is for
-    tests.
+    ``is_enabled`` is asked before each probe, ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow``
+    chooses the piece. ``allow_loopback`` is for tests.
     """
 
     def __init__(
         self,
-        settings: ProbeSettings,
+        is_enabled: Callable[[], bool],
         count: Callable[[str], None],
         monotonic: Callable[[], float] = time.monotonic,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -63,7 +62,7 @@ class Prober:
         *,
         allow_loopback: bool = False,
     ) -> None:
-        self._settings = settings
+        self.is_enabled = is_enabled
         self._count = count
         self._monotonic = monotonic
         self._sleep = sleep
@@ -97,7 +96,7 @@ class Prober:
     async def _check(
         self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None
     ) -> Outcome:
-        if not self._settings.enabled:
+        if not self.is_enabled():
             return Outcome(Status.SKIPPED, "probes are disabled")
         if not self._is_allowed(endpoint):
             return Outcome(Status.SKIPPED, "address or port not allowed")

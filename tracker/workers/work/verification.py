@@ -13,7 +13,13 @@ import structlog
 from tracker.bittorrent import InfoHash
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
-from tracker.store.work.verification import MAX_BATCH, Checked, ProbeResult, Verification
+from tracker.store.work.verification import (
+    MAX_BATCH,
+    Checked,
+    ProbeResult,
+    Verification,
+    asks_for_probes,
+)
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Prober, Status
 
@@ -39,8 +45,8 @@ log = structlog.get_logger("tracker.work")
 
 
 class WorkVerification:
-    """``clock`` returns epoch seconds. ``prober`` is None where the tracker connects to no peers: then claims are
-    verified by announces alone. ``pieces`` returns those of a torrent, if its file is kept."""
+    """``clock`` returns epoch seconds. Without a ``prober`` that is enabled, claims are verified by
+    announces alone. ``pieces`` returns those of a torrent, if its file is kept."""
 
     def __init__(
         self,
@@ -55,14 +61,30 @@ class WorkVerification:
         self._clock = clock
         self._prober = prober
         self._pieces = pieces
+        self._unprobed: list[str] = []
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
         once. Raises StoreUnavailable and redis.exceptions.RedisError."""
-        for project in await self._projects.all():
+        projects = await self._projects.all()
+        self._warn_of_unprobed(projects)
+        for project in projects:
             if project.verify != "none":
                 with suppress(UnknownProject):  # deleted meanwhile
                     await self._verify(project)
+
+    @property
+    def _is_probing(self) -> bool:
+        return self._prober is not None and self._prober.is_enabled()
+
+    def _warn_of_unprobed(self, projects: Sequence[Project]) -> None:
+        """Logs once which projects ask for probes while there are none."""
+        unprobed = [] if self._is_probing else [each.name for each in projects if asks_for_probes(each)]
+        if unprobed and unprobed != self._unprobed:
+            log.warning(
+                "claims are verified by announces alone: set TRACKER_PROBE__ENABLED", projects=unprobed
+            )
+        self._unprobed = unprobed
 
     async def _verify(self, project: Project) -> None:
         """Looks at a batch of claims, or at more where there are many."""
@@ -71,7 +93,7 @@ class WorkVerification:
         done, due = 0, list[Checked]()
         while left > 0:
             batch = min(left, MAX_BATCH)
-            probes = MAX_PROBES_A_RUN - len(due) if self._prober is not None else None
+            probes = MAX_PROBES_A_RUN - len(due) if self._is_probing else None
             checked = await self._verification.check(project.name, before, batch, probes)
             for claim in checked:
                 if claim.verified:
@@ -82,7 +104,7 @@ class WorkVerification:
                 break
             left -= batch
             await asyncio.sleep(0)
-        ended = await self._probe(project, due) if self._prober is not None else 0
+        ended = await self._probe(project, due)
         if done or ended:
             log.info("verified claims", project=project.name, done=done, failed=ended)
 
