@@ -22,6 +22,7 @@ from tracker.settings.model import (
     AdminSettings,
     AnnounceSettings,
     HttpSettings,
+    ProbeSettings,
     RedisSettings,
     Settings,
     UniqueSettings,
@@ -185,6 +186,20 @@ async def test_a_stopped_tracker_is_a_warning(redis_url: str, prefix: str) -> No
         await context.connection.command("SET", context.keys.heartbeat(), int(time.time()) - 7200)
         found = (await findings(context))["tracker"]
     assert found.level == "warning" and "2 hours ago" in found.text
+
+
+async def test_projects_that_need_probes_are_a_warning_while_there_are_none(
+    redis_url: str, prefix: str
+) -> None:
+    async with context_at(redis_url, prefix) as context:
+        for name, verify in (("a", "announce"), ("b", "handshake"), ("c", "piece")):
+            fields: dict[str, Any] = {"kind": "seeding", "keep_done_days": 1, "verify": verify}
+            await context.work.projects.create(Project(name, **fields))
+        found = (await findings(context))["work probes"]
+        assert found.level == "warning" and found.text.endswith("project b, c")
+        assert "TRACKER_PROBE__ENABLED=true" in found.remedy
+        enabled = context.settings.model_copy(update={"probe": ProbeSettings(enabled=True)})
+        assert "work probes" not in await findings(replace(context, settings=enabled))
 
 
 async def test_logs_that_nobody_drains_are_a_warning(redis_url: str, prefix: str) -> None:

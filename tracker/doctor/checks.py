@@ -6,7 +6,7 @@ command (by its access list), that is a finding too, and the other checks contin
 
 import statistics
 import time
-from collections.abc import AsyncIterator, Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -23,6 +23,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.work.log import GROUP
 from tracker.store.work.projects import KEPT_LOG
+from tracker.store.work.verification import asks_for_probes
 from tracker.store.work.work import Work
 
 CLOCK_SECONDS = 2.0
@@ -58,7 +59,7 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         yield finding
     for check in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
         yield await check(context)
-    async for finding in _work_logs(context):
+    async for finding in _work(context):
         yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
     for finding in check_settings(context.settings):
@@ -160,22 +161,37 @@ async def _repairs(context: DoctorContext) -> Finding:
     return Finding("wrong", "counts", text, remedy)
 
 
-async def _work_logs(context: DoctorContext) -> AsyncIterator[Finding]:
-    """A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries."""
+async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
     try:
-        names = [project.name for project in await context.work.projects.all()]
-        undrained = await context.work.log.undrained(names)
+        projects = await context.work.projects.all()
+        undrained = await context.work.log.undrained([project.name for project in projects])
     except RedisError as error:
         text = f"the projects of work distribution cannot be read ({error})"
         yield Finding("wrong", "work logs", text, f"allow keys {context.keys.prefix}*")
         return
+    unprobed = [project.name for project in projects if asks_for_probes(project)]
+    if unprobed and not context.settings.probe.enabled:
+        text = f"claims are verified by announces alone: project {_named(unprobed)}"
+        remedy = "set TRACKER_PROBE__ENABLED=true, or verify of the project to announce"
+        yield Finding("warning", "work probes", text, remedy)
+    for finding in _undrained(context, undrained):
+        yield finding
+
+
+def _named(names: Sequence[str]) -> str:
+    """The first of them, and how many more."""
+    more = f" and {len(names) - MAX_NAMED} more" if len(names) > MAX_NAMED else ""
+    return ", ".join(names[:MAX_NAMED]) + more
+
+
+def _undrained(context: DoctorContext, undrained: Mapping[str, int]) -> Iterator[Finding]:
+    """A log with a drain keeps what was not drained. Without a drain it keeps KEPT_LOG entries."""
     behind = sorted(
         (name for name in undrained if undrained[name] > KEPT_LOG), key=lambda name: -undrained[name]
     )
     if behind:
-        named = ", ".join(f"{name} ({undrained[name]})" for name in behind[:MAX_NAMED])
-        more = f" and {len(behind) - MAX_NAMED} more" if len(behind) > MAX_NAMED else ""
-        text = f"finished claims that are not drained fill the store: project {named}{more}"
+        named = _named([f"{name} ({undrained[name]})" for name in behind])
+        text = f"finished claims that are not drained fill the store: project {named}"
         remedy = f"run tracker work drain {behind[0]} DIR regularly, or end the drain: XGROUP DESTROY "
         remedy += f"{context.keys.work_log(behind[0])} {GROUP}"
         yield Finding("warning", "work logs", text, remedy)

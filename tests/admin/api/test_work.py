@@ -11,6 +11,7 @@ from tests.store.harness import Store
 from tests.store.work.harness import claimed
 from tests.store.work.policy import swarm
 from tracker.bittorrent import InfoHash
+from tracker.settings.model import ProbeSettings
 from tracker.store.work.periods import week_of
 
 HASH = "ab" * 20
@@ -182,6 +183,17 @@ async def test_claims_are_listed_and_released(full: ApiClient, store: Store, pro
     assert await full.ask("POST", release, json={"item": "two/b"}) == {"released": 1}
     assert await full.ask("POST", release, json={"min_age": 0}) == {"released": 1}
     assert len((await full.get(f"{PROJ}/items"))["items"]) == 4
+
+
+async def test_a_project_that_needs_probes_says_so_while_there_are_none(
+    admin: Admin, full: ApiClient
+) -> None:
+    for name, verify, missing in (("weak", "announce", False), ("strong", "handshake", True)):
+        body = {"name": name, "kind": "seeding", "verify": verify}
+        assert (await full.ask("POST", "/work/projects", 201, json=body))["probes_missing"] is missing
+    settings = admin.context.settings
+    admin.context.live.current = settings.model_copy(update={"probe": ProbeSettings(enabled=True)})
+    assert (await full.get("/work/projects/strong"))["probes_missing"] is False
 
 
 async def test_results_are_listed(full: ApiClient, store: Store, proj: None) -> None:

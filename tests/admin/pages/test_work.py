@@ -11,8 +11,9 @@ from tests.store.work.policy import seeding, swarm
 from tracker.admin.pages.work import SETTINGS
 from tracker.admin.pages.work_project import PAGE
 from tracker.bittorrent import InfoHash
+from tracker.settings.model import ProbeSettings
 from tracker.store.work.periods import week_of
-from tracker.store.work.records import PROJECT_FIELDS
+from tracker.store.work.records import PROJECT_FIELDS, Project, Verify
 
 HASH = "ab" * 20
 
@@ -48,6 +49,20 @@ async def test_a_project_is_created_changed_and_deleted(
     assert "verifies nothing" in wrong.text
     await post_form(browser, "/work/proj/delete")
     assert [project.name for project in await admin.store.work.projects.all()] == ["keep"]
+
+
+async def test_a_project_that_needs_probes_says_so_while_there_are_none(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    levels: dict[str, Verify] = {"weak": "announce", "strong": "piece"}
+    for name, verify in levels.items():
+        await admin.store.work.projects.create(Project(name, "seeding", verify=verify, keep_done_days=1))
+    assert "TRACKER_PROBE__ENABLED" not in (await get(browser, "/work/weak/settings")).text
+    for path in ("", "/settings"):
+        assert "verified by announces alone" in (await get(browser, f"/work/strong{path}")).text
+    settings = admin.context.settings
+    admin.context.live.current = settings.model_copy(update={"probe": ProbeSettings(enabled=True)})
+    assert "TRACKER_PROBE__ENABLED" not in (await get(browser, "/work/strong")).text
 
 
 async def test_an_unknown_project_is_not_found(browser: aiohttp.ClientSession) -> None:

@@ -9,6 +9,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import LineText
 from tracker.store.work.records import MAX_DOMAINS, PROJECT_FIELDS, Project
 from tracker.store.work.statistics import ProjectStatistics
+from tracker.store.work.verification import asks_for_probes
 
 endpoints = Endpoints(
     "work", "Work distribution: projects whose items are given to claimants, each for a limited time."
@@ -159,6 +160,10 @@ class ProjectDetails(ProjectRow):
     """A project with its bytes by domain."""
 
     domain_bytes: dict[str, int]
+    probes_missing: bool = Field(
+        description="`verify` asks for connections to claimants' seeders, but `TRACKER_PROBE__ENABLED` is off: claims "
+        "are verified by announces alone."
+    )
 
 
 class ProjectList(Reply):
@@ -218,7 +223,9 @@ async def _details(call: Call, project: Project) -> ProjectDetails:
     work = call.store.work
     (found,) = await work.statistics.read([project.name])
     return ProjectDetails(
-        **_row(project, found), domain_bytes=await work.statistics.domain_bytes(project.name)
+        **_row(project, found),
+        domain_bytes=await work.statistics.domain_bytes(project.name),
+        probes_missing=asks_for_probes(project) and not call.context.settings.probe.enabled,
     )
 
 

@@ -13,7 +13,7 @@ from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
 from tracker.store.work.records import Kind, Order, Project, UnknownProject, Verify
 from tracker.store.work.sizes import CLASSES
-from tracker.store.work.work import Work
+from tracker.store.work.verification import asks_for_probes
 
 _TABS = {
     "": "Results",
@@ -66,6 +66,7 @@ class WorkPages:
     """Handlers of all projects, and of the settings of one."""
 
     def __init__(self, context: AdminContext) -> None:
+        self._context = context
         self._store = context.store
         self._work = context.store.work
 
@@ -134,7 +135,7 @@ class WorkPages:
         return done(request, "/work", "removed")
 
     async def policy(self, request: web.Request) -> web.Response:
-        frame = await project_frame(self._work, request, "/policy")
+        frame = await project_frame(self._context, request, "/policy")
         try:
             changes = await operations.policy_preview(
                 self._store, project_name(request), max_torrents=_PREVIEWED
@@ -148,7 +149,7 @@ class WorkPages:
         return await self._settings_page(request)
 
     async def _settings_page(self, request: web.Request, error: str = "") -> web.Response:
-        frame = await project_frame(self._store.work, request, "/settings")
+        frame = await project_frame(self._context, request, "/settings")
         variables = {
             **frame,
             "settings": SETTINGS,
@@ -188,8 +189,9 @@ def unknown_project() -> Problem:
     return Problem(404, detail="unknown project")
 
 
-async def project_frame(work: Work, request: web.Request, tab: str) -> dict[str, Any]:
+async def project_frame(context: AdminContext, request: web.Request, tab: str) -> dict[str, Any]:
     """The variables of work_project.html. Raises Problem for an unknown project."""
+    work = context.store.work
     try:
         project = await work.projects.get(project_name(request))
     except UnknownProject as error:
@@ -199,6 +201,7 @@ async def project_frame(work: Work, request: web.Request, tab: str) -> dict[str,
     return {
         "project": project,
         "numbers": numbers,
+        "lacks_probes": asks_for_probes(project) and not context.settings.probe.enabled,
         "here": here,
         "tabs": [
             (here + path, label, path == tab)

@@ -29,6 +29,7 @@ class ProjectPages:
     """Handlers."""
 
     def __init__(self, context: AdminContext) -> None:
+        self._context = context
         self._store = context.store
         self._work = context.store.work
         self._clock = context.clock
@@ -49,7 +50,7 @@ class ProjectPages:
 
     async def results(self, request: web.Request) -> web.Response:
         """The query has ``by``, ``period`` and ``page``."""
-        frame = await project_frame(self._work, request, "")
+        frame = await project_frame(self._context, request, "")
         name, here = project_name(request), frame["here"]
         spans = periods.shown(self._clock())
         period = request.query.get("period", "")
@@ -88,7 +89,7 @@ class ProjectPages:
         return await self._items_page(request)
 
     async def _items_page(self, request: web.Request, error: str = "", text: str = "") -> web.Response:
-        frame = await project_frame(self._work, request, "/items")
+        frame = await project_frame(self._context, request, "/items")
         name = project_name(request)
         place = _place(request.query.get("list", ""))
         claimant, cursor = clean(request.query.get("claimant", ""), 30), request.query.get("cursor", "")
@@ -159,7 +160,7 @@ class ProjectPages:
         return await self._claims_page(request)
 
     async def _claims_page(self, request: web.Request, error: str = "") -> web.Response:
-        frame = await project_frame(self._work, request, "/claims")
+        frame = await project_frame(self._context, request, "/claims")
         name, here = project_name(request), f"{frame['here']}/claims"
         claimant, item = (clean(request.query.get(each, ""), 300) for each in ("claimant", "item"))
         cursor = request.query.get("cursor", "")[:_MAX_CURSOR]
@@ -206,7 +207,7 @@ class ProjectPages:
         return await self._blocked_page(request)
 
     async def _blocked_page(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
-        frame = await project_frame(self._work, request, "/blocked")
+        frame = await project_frame(self._context, request, "/blocked")
         name, is_full = project_name(request), _is_full(request)
         blocked = await self._work.blocks.all(name)
         shown = blocked if is_full else [each for each in blocked if not operations.is_address(each)]
