@@ -41,6 +41,8 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.work": (*STORE_BASE, "store.stats", "store.swarms", "store.torrents"),
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
+    # Decisions of a DHT node: no sockets, no store, no clock.
+    "dht": ("bittorrent", "wire"),
     # Decisions on announces and scrapes.
     "core": (*NOUNS, "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
@@ -103,6 +105,7 @@ NEVER: dict[str, tuple[str, ...]] = {
     # socket is there for inet_pton, a pure function.
     "wire": ("asyncio", "aiohttp", "redis", "os", "time", "random", "secrets", "logging", "structlog"),
     "bittorrent": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
+    "dht": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "secrets", "logging", "structlog"),
     "core.scoring": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),
     "wire.torrent_file": ("asyncio", "aiohttp", "redis", "socket", "time", "random"),
     "store.stats.slices": ("asyncio", "aiohttp", "redis", "socket", "os", "time", "random"),

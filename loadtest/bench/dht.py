@@ -1,0 +1,78 @@
+"""The cost of the DHT's work without network and store: the nearest nodes of a table, and messages.
+
+The fastest of many rounds counts, as others disturb the machine. The exit status is 1 where a goal is missed.
+"""
+
+import argparse
+import random
+import sys
+import timeit
+from collections.abc import Callable
+
+from loadtest.bench.sections import Section
+from tracker.bittorrent import Endpoint, InfoHash
+from tracker.dht.node_id import to_id
+from tracker.dht.table import RoutingTable, TableRules
+from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, encode_query, parse_message
+
+CLOSEST_GOAL_MICROSECONDS = 40.0
+_NODES, _TARGETS = 2000, 200
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__)
+    parser.add_argument("--rounds", type=int, default=50, help="rounds; the fastest one counts (50)")
+    section = measure(parser.parse_args().rounds)
+    print(section.as_markdown())
+    sys.exit(0 if all(finding.reached is not False for finding in section.findings) else 1)
+
+
+def measure(rounds: int) -> Section:
+    rng = random.Random(5)
+    table = filled_table(rng)
+    own = table.own
+    targets = [to_id(own ^ rng.getrandbits(160) >> rng.randrange(40)) for _ in range(_TARGETS)]
+    section = Section(f"A DHT node with {len(table):,} known nodes")
+
+    def lookups() -> None:
+        for target in targets:
+            table.closest(target)
+
+    section.find("closest(8)", microseconds(lookups, rounds) / _TARGETS, "µs", CLOSEST_GOAL_MICROSECONDS)
+    nodes = b"".join(map(b"".join, table.closest(targets[0])))
+    query = encode_query(Query(b"abcd", to_id(1), GetPeers(InfoHash(targets[0])), version=b"LT\2\x11"))
+    answer = Answer(
+        b"abcd",
+        to_id(2),
+        nodes=nodes,
+        token=bytes(8),
+        values=(Endpoint(b"abcdef"),) * 50,
+        external=Endpoint(b"abcdef"),
+        version=b"SK01",
+    )
+    packet = encode_answer(answer)
+    section.find("parse get_peers", microseconds(lambda: parse_message(query), rounds), "µs")
+    section.find("encode an answer with 50 peers", microseconds(lambda: encode_answer(answer), rounds), "µs")
+    section.find("parse it", microseconds(lambda: parse_message(packet), rounds), "µs")
+    return section
+
+
+def filled_table(rng: random.Random) -> RoutingTable:
+    """A table with exactly 2,000 nodes, a full one of a large network: full buckets, and as many near our id as in
+    the last ones."""
+    own = rng.getrandbits(160)
+    table = RoutingTable(to_id(own), TableRules(private_addresses=True), 0)
+    host = 0x0A000000
+    while len(table) < _NODES:
+        host += 1
+        endpoint = Endpoint(host.to_bytes(4, "big") + b"\x1a\xe1")
+        table.on_answer(Node(to_id(own ^ rng.getrandbits(160) >> rng.randrange(30)), endpoint), 0)
+    return table
+
+
+def microseconds(action: Callable[[], object], rounds: int) -> float:
+    return min(timeit.repeat(action, number=1, repeat=rounds)) * 1e6
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,149 @@
+"""Entries by their distance from this node's id, as Kademlia keeps them: node tables, and the hashes announced to us.
+
+The bucket of an entry is the number of leading bits that its id shares with our own. A bucket holds ``capacity``
+entries, or up to twice as many where the others are nearer: the ``capacity`` entries nearest to us are always kept.
+"""
+
+from collections.abc import Callable, Iterator
+from typing import Generic, TypeVar
+
+from tracker.dht.node_id import ID_BITS, shared_bits
+
+T = TypeVar("T")
+
+
+class Buckets(Generic[T]):
+    """``added`` - ``dropped`` is the number of entries, after any sequence of calls."""
+
+    def __init__(
+        self, own: int, capacity: int, *, keep_nearest: bool = True, max_entries: int | None = None
+    ) -> None:
+        """``keep_nearest``: whether a full bucket takes more entries that are among the nearest to us."""
+        self.own = own
+        self.capacity = capacity
+        self.added = 0
+        self.dropped = 0
+        self._keep_nearest = keep_nearest
+        self._max_entries = max_entries
+        self._buckets: list[dict[int, T]] = [{} for _ in range(ID_BITS)]
+        self._count = 0
+
+    def __len__(self) -> int:
+        return self._count
+
+    def __iter__(self) -> Iterator[T]:
+        for bucket in self._buckets:
+            yield from bucket.values()
+
+    def __contains__(self, key: int) -> bool:
+        return key != self.own and key in self.bucket(key)
+
+    def get(self, key: int) -> T | None:
+        return None if key == self.own else self.bucket(key).get(key)
+
+    def bucket(self, key: int) -> dict[int, T]:
+        """The bucket of an id. Not for our own id, which belongs to none, and not to be changed."""
+        return self._buckets[shared_bits(key ^ self.own)]
+
+    def sizes(self) -> list[int]:
+        return [len(bucket) for bucket in self._buckets]
+
+    def has_room(self, key: int) -> bool:
+        """Whether ``put`` accepts this key."""
+        if key == self.own:
+            return False
+        bucket = self.bucket(key)
+        if key in bucket:
+            return True
+        if self._max_entries is not None and self._count >= self._max_entries:
+            return key ^ self.own < self._farthest() ^ self.own and self._bucket_takes(key, bucket)
+        return self._bucket_takes(key, bucket)
+
+    def victim(self, key: int) -> int | None:
+        """The key that ``put`` drops for this one, where it has room: the farthest of its bucket, or of all where the
+        total is bounded."""
+        bucket = self.bucket(key)
+        if key in bucket:
+            return None
+        if len(bucket) >= 2 * self.capacity:
+            return max(bucket, key=self.own.__xor__)
+        if self._max_entries is not None and self._count >= self._max_entries:
+            return self._farthest()
+        return None
+
+    def put(self, key: int, value: T) -> bool:
+        """Returns False where there is no room. Replaces the value of a known key."""
+        if not self.has_room(key):
+            return False
+        victim = self.victim(key)
+        if victim is not None:
+            self.drop(victim)
+        if key not in self:
+            self._count += 1
+            self.added += 1
+        self.bucket(key)[key] = value
+        return True
+
+    def drop(self, key: int) -> T | None:
+        """Returns the value, or ``None`` for an unknown key."""
+        if key not in self:
+            return None
+        self._count -= 1
+        self.dropped += 1
+        return self.bucket(key).pop(key)
+
+    def rebase(self, own: int) -> None:
+        """Files all entries by their distance from another id of ours. Those without room there are dropped."""
+        entries = [item for bucket in self._buckets for item in bucket.items()]
+        before, added, dropped = self._count, self.added, self.dropped
+        self.own, self._count = own, 0
+        self._buckets = [{} for _ in range(ID_BITS)]
+        for key, value in sorted(entries, key=lambda item: item[0] ^ own):
+            self.put(key, value)
+        self.added, self.dropped = added, dropped + before - self._count
+
+    def closest(self, target: int, count: int, wanted: Callable[[T], bool] | None = None) -> list[T]:
+        """The entries nearest to ``target``, in order; only those for which ``wanted`` is true."""
+        found: list[T] = []
+        for group in self._groups_by_distance(target):
+            # The distance gives the key back, so that plain numbers are sorted.
+            for distance in sorted([key ^ target for key in group]):
+                value = group[distance ^ target]
+                if wanted is None or wanted(value):
+                    found.append(value)
+                    if len(found) == count:
+                        return found
+        return found
+
+    def _groups_by_distance(self, target: int) -> Iterator[dict[int, T]]:
+        """Groups of entries, each of which is nearer to ``target`` than all later groups.
+
+        The bucket of the target is the nearest. All deeper ones differ from the target in the same first bit, and are
+        one group. Then follow the shallower ones.
+        """
+        buckets = self._buckets
+        if target == self.own:
+            yield from reversed(buckets)
+            return
+        index = shared_bits(target ^ self.own)
+        yield buckets[index]
+        deeper: dict[int, T] = {}
+        for bucket in buckets[index + 1 :]:
+            if bucket:
+                deeper |= bucket
+        yield deeper
+        yield from reversed(buckets[:index])
+
+    def _bucket_takes(self, key: int, bucket: dict[int, T]) -> bool:
+        if len(bucket) < self.capacity:
+            return True
+        if not self._keep_nearest:
+            return False
+        own, distance = self.own, key ^ self.own
+        nearer = sum(map(len, self._buckets[shared_bits(distance) + 1 :]))
+        return nearer + sum(each ^ own < distance for each in bucket) < self.capacity
+
+    def _farthest(self) -> int:
+        """The key farthest from us. Not for an empty structure."""
+        bucket = next(filter(None, self._buckets))
+        return max(bucket, key=self.own.__xor__)

@@ -1,0 +1,76 @@
+"""Node ids: distance, and ids that belong to an address (BEP 42).
+
+Ids are 20 bytes in messages, and numbers of 160 bits in tables. The distance of two is their XOR.
+"""
+
+from tracker.bittorrent import Address, is_routable
+from tracker.wire.krpc import NodeId
+
+ID_BITS = 160
+
+_MASK4 = bytes.fromhex("030f3fff")
+_MASK6 = bytes.fromhex("0103070f1f3f7fff")
+_CASTAGNOLI = 0x82F63B78
+
+
+def to_number(id: bytes) -> int:
+    return int.from_bytes(id, "big")
+
+
+def to_id(number: int) -> NodeId:
+    return NodeId(number.to_bytes(ID_BITS // 8, "big"))
+
+
+def shared_bits(distance: int) -> int:
+    """How many leading bits two ids of this distance share: 0 to 160."""
+    return ID_BITS - distance.bit_length()
+
+
+def random_id_within(own: int, bits: int, random_bits: int) -> int:
+    """An id that shares exactly the first ``bits`` bits with ``own``. ``random_bits`` has 160 bits."""
+    tail = ID_BITS - bits
+    different = own ^ (1 << (tail - 1))
+    return different >> (tail - 1) << (tail - 1) | random_bits & ((1 << (tail - 1)) - 1)
+
+
+def network_of(address: bytes, bits4: int, bits6: int) -> bytes:
+    """The leading bytes of an address. ``bits4`` and ``bits6`` are multiples of 8."""
+    return address[: (bits4 if len(address) == 4 else bits6) // 8]
+
+
+def id_for_address(address: bytes, random_bytes: bytes) -> NodeId:
+    """The id of a node with this external address. ``random_bytes``: 20 bytes."""
+    checksum = _checksum(address, random_bytes[-1])
+    start = (checksum >> 8 & 0xFFFFF8 | random_bytes[2] & 7).to_bytes(3, "big")
+    return NodeId(start + random_bytes[3:])
+
+
+def fits_address(id: bytes, address: Address) -> bool:
+    """Whether a node with this address may have this id. Any id fits an address that is not public."""
+    if not is_routable(address):
+        return True
+    return int.from_bytes(id[:3], "big") >> 3 == _checksum(address, id[-1]) >> 11
+
+
+def _checksum(address: bytes, last: int) -> int:
+    mask = _MASK4 if len(address) == 4 else _MASK6
+    masked = bytearray(byte & bits for byte, bits in zip(address, mask, strict=False))
+    masked[0] |= (last & 7) << 5
+    return crc32c(masked)
+
+
+def crc32c(data: bytes | bytearray) -> int:
+    """The checksum of Castagnoli, which zlib lacks."""
+    checksum = 0xFFFFFFFF
+    for byte in data:
+        checksum = _TABLE[(checksum ^ byte) & 0xFF] ^ checksum >> 8
+    return checksum ^ 0xFFFFFFFF
+
+
+def _table_entry(byte: int) -> int:
+    for _ in range(8):
+        byte = byte >> 1 ^ (_CASTAGNOLI if byte & 1 else 0)
+    return byte
+
+
+_TABLE = tuple(map(_table_entry, range(256)))

@@ -1,0 +1,326 @@
+"""The routing table of one address family: which nodes are known, and whom to ping and to look up (BEP 5, BEP 42).
+
+Only a node that answered a query of ours enters. Other nodes that query us or that others name are candidates, which
+are pinged when there is room. So nobody fills the table with forged datagrams or with names alone.
+"""
+
+import random
+from collections.abc import Iterable
+from dataclasses import dataclass
+
+from tracker.bittorrent import Address, is_routable
+from tracker.dht.buckets import Buckets
+from tracker.dht.node_id import fits_address, network_of, random_id_within, shared_bits, to_number
+from tracker.wire.krpc import Node, NodeId
+
+ANSWER_NODES = 8
+"""Nodes in an answer, and the width of a lookup: Kademlia's k in BEP 5."""
+BAD_FAILURES = 2
+"""Queries in a row without an answer."""
+MAX_CANDIDATES = 8
+"""Per bucket."""
+PING_AGAIN_SECONDS = 10
+BAD_PING_SECONDS = 60
+OUTAGE_SECONDS = 60
+"""Nobody answered for so long: our own connection is taken to be down, and nobody is dropped."""
+REFRESH_SECONDS = 900
+OWN_LOOKUP_SECONDS = 600
+FIRST_LOOKUP_SECONDS = 5
+
+
+@dataclass(frozen=True, slots=True)
+class TableRules:
+    bucket_nodes: int = 80
+    node_timeout_seconds: int = 1800
+    good_seconds: int = 900
+    keep_nearest: bool = True
+    private_addresses: bool = False
+    """Nodes with private and loopback addresses are kept, any number of them in one network."""
+
+
+@dataclass(slots=True)
+class Entry:
+    node: Node
+    number: int
+    verified: bool
+    """The id fits the address (BEP 42)."""
+    last_answer: float
+    last_query: float | None = None
+    last_ping: float | None = None
+    failures: int = 0
+    """Queries in a row that it did not answer."""
+    suspect: bool = False
+    """Another node answered under its id or from its address. It is pinged."""
+
+    @property
+    def last_seen(self) -> float:
+        return self.last_answer if self.last_query is None else max(self.last_answer, self.last_query)
+
+    @property
+    def bad(self) -> bool:
+        return self.failures >= BAD_FAILURES
+
+
+class RoutingTable:
+    def __init__(self, own: NodeId, rules: TableRules, now: float) -> None:
+        self.rules = rules
+        self._entries: Buckets[Entry] = Buckets(
+            to_number(own), rules.bucket_nodes, keep_nearest=rules.keep_nearest
+        )
+        self._hosts: dict[bytes, int] = {}  # address, or /64 of IPv6 -> number of its entry
+        self._networks: set[tuple[int, bytes]] = set()  # bucket and /24 of each entry of IPv4
+        self._candidates: dict[int, dict[int, Node]] = {}  # bucket -> number -> node
+        self._changed: dict[int, float] = {}  # bucket -> when an entry of it answered last
+        self._last_answer: float | None = None
+        self._next_own_lookup = now + FIRST_LOOKUP_SECONDS
+
+    def __len__(self) -> int:
+        return len(self._entries)
+
+    @property
+    def own(self) -> int:
+        return self._entries.own
+
+    @property
+    def added(self) -> int:
+        return self._entries.added
+
+    @property
+    def dropped(self) -> int:
+        return self._entries.dropped
+
+    @property
+    def last_answer(self) -> float | None:
+        """When a node answered last, whether it is in the table or not."""
+        return self._last_answer
+
+    def sizes(self) -> list[int]:
+        """Nodes by bucket: 160 numbers."""
+        return self._entries.sizes()
+
+    def entry(self, id: NodeId) -> Entry | None:
+        return self._entries.get(to_number(id))
+
+    def closest(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
+        """The nodes nearest to ``target`` that are not bad. Nodes whose id does not fit their address only fill up."""
+        number = to_number(target)
+        found = self._entries.closest(number, count, lambda entry: entry.verified and not entry.bad)
+        if len(found) < count:
+            found += self._entries.closest(
+                number, count - len(found), lambda entry: not entry.verified and not entry.bad
+            )
+        return [entry.node for entry in found]
+
+    def lookup_start(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
+        """Like ``closest``. Where all nodes are bad, they are tried all the same."""
+        return self.closest(target, count) or [
+            entry.node for entry in self._entries.closest(to_number(target), count)
+        ]
+
+    def good_nodes(self, now: float, count: int) -> list[Node]:
+        """Nearest first: what is worth saving."""
+        good = self._entries.closest(self._entries.own, count, lambda entry: self.is_good(entry, now))
+        return [entry.node for entry in good]
+
+    def is_good(self, entry: Entry, now: float) -> bool:
+        return not entry.bad and now - entry.last_seen < self.rules.good_seconds
+
+    def on_answer(self, node: Node, now: float) -> None:
+        """A node answered a query of ours, from the address that was asked."""
+        if self._last_answer is None or now - self._last_answer >= OUTAGE_SECONDS:
+            for entry in self._entries:
+                entry.failures = 0  # it was our connection, not theirs
+        self._last_answer = now
+        number = to_number(node.id)
+        known = self._entries.get(number)
+        if known is not None and known.node == node:
+            known.last_answer, known.failures, known.suspect = now, 0, False
+            self._changed[self._index(number)] = now
+        else:
+            self._admit(node, number, now)
+
+    def on_query(self, node: Node, now: float, *, read_only: bool = False) -> None:
+        """A node queried us. Its address may be forged."""
+        known = self._entries.get(to_number(node.id))
+        if known is not None and known.node == node:
+            if not read_only:
+                known.last_query = now
+        elif not read_only:
+            self._add_candidate(node)
+
+    def on_named(self, nodes: Iterable[Node]) -> None:
+        """An answer named these nodes."""
+        for node in nodes:
+            if to_number(node.id) not in self._entries:
+                self._add_candidate(node)
+
+    def on_failure(self, node: Node, now: float) -> None:
+        """A query of ours was not answered, or by another id."""
+        entry = self._entries.get(to_number(node.id))
+        if entry is None or entry.node != node:
+            return
+        entry.failures += 1
+        if now - entry.last_seen >= self.rules.node_timeout_seconds and not self._is_outage(now):
+            self._drop(entry.number)
+
+    def due_pings(self, now: float, count: int = 10) -> list[Node]:
+        """Nodes to ping now: who is not good any more, silent longest first, then candidates for which there is room.
+
+        For every 10 seconds. A candidate is forgotten thereby: it enters when it answers.
+        """
+        due = sorted(
+            (entry for entry in self._entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen
+        )[:count]
+        for entry in due:
+            entry.last_ping = now
+        return [*(entry.node for entry in due), *self._take_candidates(count - len(due), now)]
+
+    def due_lookup(self, now: float, rng: random.Random) -> int | None:
+        """The id to look up now, if any: our own, or a random one of a bucket that has not changed for long."""
+        own = self._entries.own
+        if now >= self._next_own_lookup:
+            self._next_own_lookup = now + OWN_LOOKUP_SECONDS
+            return own
+        unchanged = [
+            (self._changed.setdefault(index, now), index)
+            for index, size in enumerate(self._entries.sizes())
+            if size
+        ]
+        changed, index = min(unchanged, default=(now, 0))
+        if now - changed < REFRESH_SECONDS:
+            return None
+        self._changed[index] = now
+        return random_id_within(own, index, rng.getrandbits(160))
+
+    def change_id(self, own: NodeId) -> None:
+        """Our id changed: all nodes are filed anew."""
+        self._entries.rebase(to_number(own))
+        self._hosts = {self._host(entry.node): entry.number for entry in self._entries}
+        self._networks = {
+            (self._index(entry.number), network_of(entry.node.endpoint[:-2], 24, 64))
+            for entry in self._entries
+        }
+        self._candidates.clear()
+        self._changed.clear()
+
+    def _admit(self, node: Node, number: int, now: float) -> None:
+        if not self._is_acceptable(node, number):
+            return
+        twin, neighbour = self._entries.get(number), self._hosts.get(self._host(node))
+        if twin is not None or neighbour is not None:
+            for other in (twin, self._entries.get(neighbour) if neighbour is not None else None):
+                if other is not None and other.bad:
+                    self._drop(other.number)
+                elif other is not None:
+                    other.suspect = True
+            if number in self._entries or self._host(node) in self._hosts:
+                return
+        if not self._is_new_network(node, number):
+            return
+        if not self._make_room(number, now):
+            self._add_candidate(node)
+            return
+        victim = self._entries.victim(number)
+        if victim is not None:
+            self._drop(victim)
+        entry = Entry(node, number, fits_address(node.id, Address(node.endpoint[:-2])), now)
+        self._entries.put(number, entry)
+        self._hosts[self._host(node)] = number
+        self._networks.add((self._index(number), network_of(node.endpoint[:-2], 24, 64)))
+        self._changed[self._index(number)] = now
+
+    def _make_room(self, number: int, now: float) -> bool:
+        """Whether a newcomer enters. In a full bucket it replaces a bad node. It waits while a questionable one has
+        not been pinged in vain, and enters besides good ones only where it is among the nearest to us."""
+        bucket = self._entries.bucket(number)
+        if len(bucket) < self.rules.bucket_nodes:
+            return True
+        bad = min(
+            (entry for entry in bucket.values() if entry.bad), key=lambda entry: entry.last_seen, default=None
+        )
+        if bad is not None:
+            self._drop(bad.number)
+            return True
+        if not all(self.is_good(entry, now) for entry in bucket.values()):
+            return False
+        return self._entries.has_room(number)
+
+    def _drop(self, number: int) -> None:
+        entry = self._entries.drop(number)
+        if entry is not None:
+            del self._hosts[self._host(entry.node)]
+            self._networks.discard((self._index(number), network_of(entry.node.endpoint[:-2], 24, 64)))
+
+    def _is_due(self, entry: Entry, now: float) -> bool:
+        pinged = entry.last_ping
+        if pinged is not None and now - pinged < PING_AGAIN_SECONDS:
+            return False
+        if entry.bad:
+            silent = now - entry.last_seen >= self.rules.node_timeout_seconds
+            return silent and (pinged is None or now - pinged >= BAD_PING_SECONDS)
+        return entry.suspect or entry.failures > 0 or not self.is_good(entry, now)
+
+    def _is_outage(self, now: float) -> bool:
+        return self._last_answer is None or now - self._last_answer >= OUTAGE_SECONDS
+
+    def _add_candidate(self, node: Node) -> None:
+        number = to_number(node.id)
+        if not self._is_acceptable(node, number):
+            return
+        candidates = self._candidates.setdefault(self._index(number), {})
+        if number not in candidates and len(candidates) >= MAX_CANDIDATES:
+            del candidates[next(iter(candidates))]  # the one that waits longest
+        candidates[number] = node
+
+    def _take_candidates(self, count: int, now: float) -> list[Node]:
+        """Those whose id fits their address first, of deep buckets before shallow ones."""
+        ready = [
+            node
+            for index in sorted(self._candidates, reverse=True)
+            for number, node in self._candidates[index].items()
+            if self._has_prospect(node, number, now)
+        ]
+        ready.sort(key=lambda node: not fits_address(node.id, Address(node.endpoint[:-2])))
+        taken = ready[: max(count, 0)]
+        for node in taken:
+            number = to_number(node.id)
+            del self._candidates[self._index(number)][number]
+        return taken
+
+    def _has_prospect(self, node: Node, number: int, now: float) -> bool:
+        if number in self._entries or self._host(node) in self._hosts:
+            return False
+        bucket = self._entries.bucket(number)
+        room = any(entry.bad for entry in bucket.values()) or (
+            self._entries.has_room(number)
+            and (
+                len(bucket) < self.rules.bucket_nodes
+                or all(self.is_good(entry, now) for entry in bucket.values())
+            )
+        )
+        return room and self._is_new_network(node, number)
+
+    def _is_acceptable(self, node: Node, number: int) -> bool:
+        address, port = node.endpoint[:-2], node.endpoint[-2:]
+        if number == self._entries.own or port == b"\0\0":
+            return False
+        return is_routable(address) or (self.rules.private_addresses and _is_unicast(address))
+
+    def _is_new_network(self, node: Node, number: int) -> bool:
+        if self.rules.private_addresses or len(node.endpoint) > 6:
+            return True
+        return (self._index(number), network_of(node.endpoint[:-2], 24, 64)) not in self._networks
+
+    def _host(self, node: Node) -> bytes:
+        """What one operator has without effort: an address of IPv4, a /64 of IPv6."""
+        address = node.endpoint[:-2]
+        return address if self.rules.private_addresses else network_of(address, 32, 64)
+
+    def _index(self, number: int) -> int:
+        return shared_bits(number ^ self._entries.own)
+
+
+def _is_unicast(address: bytes) -> bool:
+    if len(address) == 4:
+        return 0 < address[0] < 224
+    return address[0] != 0xFF and any(address)
