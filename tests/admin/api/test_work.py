@@ -247,7 +247,7 @@ async def test_somebody_is_blocked_and_unblocked(full: ApiClient, store: Store, 
 async def test_scope_read_sees_no_addresses(
     full: ApiClient, reader: ApiClient, store: Store, proj: None
 ) -> None:
-    """W17, and section 10."""
+    """W17: nor lists of blocked ones, and it changes nothing."""
     await add(full, "a", "b")
     claim = await claimed(store, "alice", address="192.0.2.77")
     await store.work.claims.done("proj", "alice", claim.item, address="192.0.2.77")

@@ -10,11 +10,14 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
+import qbittorrentapi
 
 from tests.frontends.work.conftest import Serve, Site
 from tests.frontends.work.environments import environment
 from tests.frontends.work.test_calls import ASK, claimed, report
 from tests.store.harness import ALICE, BOB, START, info_hash
+from tests.volunteer.programs import PASSWORD, USER, Program, program
+from tests.waiting import until
 from tracker.core.work_figures import WorkFigures
 from tracker.frontends.work.rendering import days_text, size_text
 
@@ -207,6 +210,26 @@ async def test_a_reader_of_feeds_takes_the_feed(torrents: Site, tmp_path: Path) 
     assert [row[1] for row in rows] == [info_hash(1).hex(), info_hash(2).hex()]
     assert [row[3] for row in rows] == ["5000", "9000"]
     assert all(row[2].startswith("magnet:?xt=urn:btih:") for row in rows)
+
+
+def subscribe(program: Program, feed: str) -> set[str]:
+    """Lets qBittorrent follow the feed, and returns the info hashes of the two torrents that it added."""
+    address = program.url.rpartition("@")[2]
+    client = qbittorrentapi.Client(f"http://{address}", username=USER, password=PASSWORD)
+    client.app_set_preferences({"rss_processing_enabled": True, "rss_auto_downloading_enabled": True})
+    client.rss_add_feed(feed, "needed")
+    client.rss_set_rule("all", {"enabled": True, "affectedFeeds": [feed], "addPaused": True})
+    until(lambda: len(client.torrents_info()) == 2)
+    return {str(torrent["hash"]) for torrent in client.torrents_info()}
+
+
+@pytest.mark.long
+async def test_a_client_adds_what_the_feed_names(torrents: Site, tmp_path: Path) -> None:
+    """W29: qBittorrent, by its own rules for feeds."""
+    feed = f"{torrents.url}/seeds/feed.rss?passkey={ALICE}"
+    with program("qbittorrent", tmp_path) as client:
+        added = await asyncio.to_thread(subscribe, client, feed)
+    assert added == {info_hash(1).hex(), info_hash(2).hex()}
 
 
 async def test_the_feed_links_torrent_files_where_they_are(serve: Serve) -> None:

@@ -24,6 +24,22 @@ async def test_a_claim_is_done_once(store: Store) -> None:
     assert await store.redis.zscore(store.keys.work_ranking("proj", "downloader_bytes"), "alice") == 5
 
 
+async def test_the_list_of_claims_shows_who_has_what_since_when_and_until_when(store: Store) -> None:
+    """W4."""
+    await project(store)
+    await add(store, "a", "b")
+    for claimant, address in (("alice", "192.0.2.1"), ("bob", "2001:db8::1")):
+        await claimed(store, claimant, address=address)
+        store.clock.now += 60
+    found = (await store.work.claims.page("proj")).entries
+    rows = [(each.claimant, each.address, each.claimed_at, each.lease_ends) for each in found]
+    assert rows == [
+        ("alice", "192.0.2.1", START, START + 21_600),
+        ("bob", "2001:db8::1", START + 60, START + 60 + 21_600),
+    ]
+    assert {each.item for each in found} == {"a", "b"}
+
+
 async def test_a_released_item_is_given_out_again(store: Store) -> None:
     await project(store)
     await add(store, "a", copies=2)
