@@ -169,6 +169,7 @@ ONLY_IN_LUA = {
     "t:torrent_id",
     "t:user_id",
     "t:w:<p>:lapsed",
+    "t:w:<p>:looked",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
 }

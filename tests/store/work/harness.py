@@ -73,18 +73,17 @@ async def check_work(store: Store, name: str = "proj") -> Copies:
     assert all(int(number) > 0 for number in counts.values())
     lapsed = {member.decode() for member in await redis.zrange(f"{keys.prefix}w:{name}:lapsed", 0, -1)}
     out = {member.decode() for member in await redis.zrange(keys.work_out(name), 0, -1)}
-    assert set(text(await redis.hgetall(keys.work_tokens(name)))) == out
-    assert set(text(await redis.hgetall(keys.work_claims(name)))) == out
     holders = text(await redis.hgetall(keys.work_holders(name)))
     kind = await redis.hget(keys.work_project(name), "kind")
     assert kind == b"items" or not lapsed & out
     assert {f"{item} {each}" for item, them in holders.items() for each in them.split()} == out
     by = set()
-    begin = keys.work_claims_by(name, "")
+    begin, tokens = keys.work_claims(name, ""), set()
     async for key in redis.scan_iter(f"{begin}*", 1000):
-        for item in await redis.zrange(key, 0, -1):
-            by.add(f"{item.decode()} {key.decode().removeprefix(begin)}")
-    assert by == out
+        for item, record in text(await redis.hgetall(key)).items():
+            by.add(f"{item} {key.decode().removeprefix(begin)}")
+            tokens.add(json.loads(record)["token"])
+    assert by == out and len(tokens) == len(out)
     totals = {field: int(value) for field, value in text(await redis.hgetall(keys.work_totals(name))).items()}
     late = set(text(await redis.hgetall(f"{keys.prefix}w:{name}:lapsed:claims")))
     assert not late & out
@@ -141,6 +140,11 @@ async def some_work(store: Store) -> None:
     """Writes every key of work distribution."""
     await project(store, per_minute=60, domains=("data",), block_wrong_domains=True)
     work = store.work
+    own = [f"own{number}" for number in range(2001)]  # more than a claim looks at
+    await add(store, *own, copies=2)
+    await store.redis.zadd(store.keys.work_done_by("proj"), {f"{name} dave": 1 for name in own})
+    assert (await refusal(store, "dave")).reason == "empty"
+    await work.items.purge("proj", own)
     await add(store, "a", "b", "c", queue="secondary", copies=2)
     await add(store, "d", "e", queue="redo")
     await add(store, "f")

@@ -356,7 +356,7 @@ def _names(text: str) -> tuple[str, ...]:
     return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
-def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim | None:
+def claim_of(name: bytes, record: bytes | None, ends_ms: float) -> Claim | None:
     """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease."""
     try:
         row = json.loads(record or b"")
@@ -378,7 +378,7 @@ def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: fl
     return Claim(
         item=item,
         claimant=claimant,
-        token=(token or b"").decode("utf-8", "replace"),
+        token=text("token"),
         claimed_at=number("at") / 1000,
         lease_ends=ends_ms / 1000,
         queue=text("queue"),

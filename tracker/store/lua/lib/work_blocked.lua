@@ -1,11 +1,13 @@
 -- work_blocked.lua: who gets nothing. After work_project.lua.
 
--- Whether the claimant, the address or its network is blocked, in this project or in all.
-local function is_blocked(claimant, address, network)
-  if call('EXISTS', W .. ':blocked', P .. 'w:blocked') == 0 then return false end
-  for _, set in ipairs({ W .. ':blocked', P .. 'w:blocked' }) do
-    local found = call('SMISMEMBER', set, claimant, address, network)
-    if found[1] + found[2] + found[3] > 0 then return true end
+-- Whether the claimant, the address or its network is blocked, in this project or in all; then whether `key` may exist:
+-- the same command finds that out.
+local function is_blocked(claimant, address, network, key)
+  local sets = { W .. ':blocked', P .. 'w:blocked', key }
+  if call('EXISTS', unpack(sets)) == 0 then return false, false end
+  for i = 1, 2 do
+    local found = call('SMISMEMBER', sets[i], claimant, address, network)
+    if found[1] + found[2] + found[3] > 0 then return true, true end
   end
-  return false
+  return false, true
 end

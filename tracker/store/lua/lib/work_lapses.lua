@@ -4,7 +4,7 @@
 local function lapse_ended(fields, max)
   local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, max)
   if #names > 0 then check_types() end
-  for _, name in ipairs(names) do read_claim(name) end
+  for _, name in ipairs(names) do read_claim(split_name(name)) end
   for _, name in ipairs(names) do lapse(fields, name) end
   return #names
 end

@@ -6,7 +6,7 @@
 -- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
--- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
+-- Answer    { 'claimed', name of the claim, its record (JSON), end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
 --   project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
@@ -16,8 +16,6 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
 --@ include lib/outage.lua
---@ include lib/lease.lua
---@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
@@ -37,14 +35,16 @@ local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
 local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at its head
 
-local fields = read_project('budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
+local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
 if not fields then return nil end
-if is_blocked(claimant, ARGV[4], ARGV[5]) then return { 'blocked' } end
+local blocked, has_own_queue = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant)
+if blocked then return { 'blocked' } end
 if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
 local held_by = W .. ':by:' .. claimant
-apply_outage(fields)
-lapse_ended(fields, ARGV[9])
-if call('ZCARD', held_by) >= budget_of(fields, claimant) then return { 'budget' } end
+local stored_rate = apply_outage(fields, W .. ':rate')
+if lapse_ended(fields, ARGV[9]) > 0 then has_own_queue = true end -- one may be there again
+local held_count = call('HLEN', held_by)
+if held_count >= budget_of(fields, claimant) then return { 'budget' } end
 
 -- GCRA with a burst of a tenth of the limit: at most `limit` claims in any 60 s, as limit + 1 of them take more. A time
 -- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
@@ -54,7 +54,7 @@ local function rate()
   if limit <= 0 then return nil end
   local burst = math.max(1, math.floor(limit / 10))
   local interval = math.ceil(60001000 / (limit - burst + 1)) / 1000 -- ms; `now_ms` may be up to 1 ms early
-  local next_ms = tonumber(call('GET', W .. ':rate') or '') or 0
+  local next_ms = tonumber(stored_rate or '') or 0
   if next_ms > now_ms + burst * interval + 60000 then next_ms = 0 end
   local wait = next_ms - (burst - 1) * interval - now_ms
   if wait > 0 then return math.ceil(wait) end
@@ -100,7 +100,7 @@ local function read_page(queue, from, to)
   end
   local copies = call('HMGET', W .. ':wanted', unpack(items))
   if #items == 1 and not copies[1] then return page, items, copies, own end
-  local held = call('ZMSCORE', held_by, unpack(items))
+  local held = held_count > 0 and call('HMGET', held_by, unpack(items)) or {}
   local finished = call('ZMSCORE', W .. ':done:by', unpack(names))
   for i in ipairs(items) do own[i] = copies[i] and (held[i] or finished[i]) end
   return page, items, copies, own
@@ -143,10 +143,10 @@ local function first_of(queue)
 end
 
 local function find()
-  for _, queue in ipairs({ 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }) do
-    local item, place, shared = first_of(queue)
-    if item then return item, place, shared, queue end
-    if ARGV[10] == '0' then return nil end
+  local queues = { 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }
+  for i = has_own_queue and 1 or 2, ARGV[10] == '0' and 1 or #queues do
+    local item, place, shared = first_of(queues[i])
+    if item then return item, place, shared, queues[i] end
   end
 end
 
@@ -169,15 +169,16 @@ local others = torrent and torrent[1] and (torrent[2] or '0')
 account = account or {}
 if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
--- first write, which counts leases.
-call('HLEN', W .. ':out:tokens')
-call('HLEN', W .. ':claims')
-if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
+-- first write.
 if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
-
+if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
 note_looks()
 local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
-local token = take_lease(W .. ':out', name, decimal(lease_clock(fields) + lease_ms))
+local ends = decimal(lease_clock(fields) + lease_ms)
+-- Tells this claim from earlier ones of the same item. A store that lost its last second may count one again, but not
+-- with the same end.
+local token = decimal(count_work('claimed', '1') or 0) .. '-' .. ends
+call('ZADD', W .. ':out', ends, name)
 local copies_left = whole(shared or '') - 1
 if copies_left > 0 then
   call('HSET', W .. ':wanted', item, decimal(copies_left))
@@ -185,20 +186,17 @@ else
   dequeue_item(item, queue, asked, shared)
 end
 local record = cjson.encode({
-  item = item, by = claimant, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
+  item = item, by = claimant, token = token, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
   uploaded = account[2] or nil, downloaded = account[3] or nil, others = others or nil,
   outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
 })
-call('HSET', W .. ':claims', name, record)
-call('ZADD', held_by, ARGV[2], item)
+call('HSET', held_by, item, record)
 call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
 if lapsed_at then
   call('ZREM', W .. ':lapsed', name)
   call('HDEL', W .. ':lapsed:claims', name)
 end
 if others and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
-if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
 if next_ms then call('SET', W .. ':rate', next_ms) end
-count_work('claimed', '1')
-return { 'claimed', name, record, token, decimal(now_ms + lease_ms) }
+return { 'claimed', name, record, decimal(now_ms + lease_ms) }

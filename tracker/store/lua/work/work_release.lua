@@ -10,7 +10,6 @@ local P, call, project = KEYS[1], redis.call, ARGV[1]
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
---@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
@@ -24,17 +23,14 @@ local fields = read_project()
 if not fields then return nil end
 check_types()
 for i = 6, #ARGV, 3 do
-  call('ZCARD', W .. ':by:' .. ARGV[i + 1])
-  read_claim(ARGV[i] .. ' ' .. ARGV[i + 1])
+  read_claim(ARGV[i], ARGV[i + 1])
 end
 local ended = 0
 for i = 6, #ARGV, 3 do
   local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if ARGV[3] ~= '1' and is_blocked(claimant, ARGV[4], ARGV[5]) then return -1 end
-  local name = item .. ' ' .. claimant
-  local held = call('HGET', W .. ':out:tokens', name)
-  local claim = held and (token == '' or token == held) and read_claim(name)
-  if claim then
+  local claim = read_claim(item, claimant)
+  if claim and (token == '' or token == claim.token) then
     end_claim(fields, item, claimant)
     give_back(item, claim)
     count_work('released', '1')
