@@ -8,7 +8,7 @@ from tracker.settings.types import ListenAddress, Section, SiteUrl
 
 
 class AdminSettings(Section):
-    """The admin port: dashboard, API and metrics. Everything but `/health` and `/ready` requires a token."""
+    """The admin port: dashboard, API and metrics. Everything but the probes and the sign-in page requires a token."""
 
     enabled: bool = Field(True, description="Serve the admin port.")
     listen: tuple[ListenAddress, ...] = Field(

@@ -51,7 +51,7 @@ class ScoringSettings(Section):
         None,
         ge=1,
         le=1_000_000_000,
-        description="A swarm with fewer peers is weak: its score falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
+        description="The score of a swarm with fewer peers falls. Default: `TRACKER_ANNOUNCE__PEERS_DEFAULT`.",
     )
     per_second: float = Field(
         500, gt=0, le=100_000, description="Maximum number of torrents scored per second by this process."
@@ -66,7 +66,7 @@ class ScoringSettings(Section):
     upstreams: AnnounceUrls = Field(
         (),
         description="Other trackers to ask about each torrent, as announce URLs (`http://`, `https://` or `udp://`). "
-        "Torrents known there are scored too.",
+        "Their peers count in the scores.",
     )
     upstream_max_peers: int = Field(
         50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for swarms of other trackers."

@@ -111,9 +111,7 @@ GROUPS = (
         ("geoip", "uniques", "clients"),
     ),
     Group("Scores and jobs", "Background work.", ("scoring", "jobs")),
-    Group(
-        "Connections to peers", "Peers announce what they like. Connecting to them shows more.", ("probe",)
-    ),
+    Group("Connections to peers", "Checks whether peers have what they announce.", ("probe",)),
     Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
     Group(
         "Work distribution",
@@ -122,7 +120,7 @@ GROUPS = (
     ),
     Group(
         "Admin port",
-        "Dashboard, API and metrics. Everything but `/health` and `/ready` requires a token.",
+        "Dashboard, API and metrics. Everything but the probes and the sign-in page requires a token.",
         ("admin",),
     ),
     Group("Logging", "The log goes to standard error.", ("log", "http.access_log")),

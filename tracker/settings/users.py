@@ -14,8 +14,8 @@ class UserSettings(Section):
     private: Accounts = Field(
         "off",
         description="Whether announces need a user's passkey in the URL. `required` refuses those without (a private "
-        "tracker); `optional` credits those with a passkey to its user, and serves the others anonymously; `off` "
-        "ignores passkeys. `true` is read as `required`, `false` as `off`.",
+        "tracker); `optional` credits an announce with a passkey to the user of the passkey, and serves others "
+        "anonymously; `off` ignores passkeys. `true` is read as `required`, `false` as `off`.",
     )
     peer_memory_seconds: int = Field(
         2_592_000,

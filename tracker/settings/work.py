@@ -37,11 +37,12 @@ class WorkSettings(Section):
         "",
         pattern=r"^[-_0-9A-Za-z]{0,30}$",
         description="The project that also answers paths without a project's name, such as `/request` and `/done`, for "
-        "clients of 2012. Empty: none.",
+        "clients of ArchiveTeam's universal-tracker. Empty: none.",
     )
     legacy_status: bool = Field(
         False,
-        description="Answer claims above the project's rate with status 420 instead of 429, for clients of 2012.",
+        description="Answer claims above the project's rate with status 420 instead of 429, as clients of "
+        "ArchiveTeam's universal-tracker expect.",
     )
     torrent_url: TorrentUrl = Field(
         "",

@@ -47,7 +47,7 @@ class JobRow(Reply):
     queue: str
     status: str
     fingerprint: str = Field(
-        description="Equal for jobs with the same queue and payload; only one of them can be pending or running."
+        description="Equal for jobs with the same queue and payload; only one of them can be unfinished."
     )
     payload: str = Field(description="JSON.")
     retries: int
@@ -63,7 +63,7 @@ class JobRow(Reply):
 
 
 class JobPage(OffsetPage[JobRow]):
-    """A page of jobs: finished ones newest first, pending ones by `run_after`."""
+    """A page of jobs: finished ones newest first, waiting ones by `run_after`, running ones by the end of leases."""
 
 
 class JobQuery(Paged):
@@ -72,7 +72,9 @@ class JobQuery(Paged):
 
 class PurgeQuery(Query):
     status: Literal["pending", "retry", "completed", "failed"]
-    before: Whole | None = Field(None, description="Only jobs that finished before this time (epoch s).")
+    before: Whole | None = Field(
+        None, description="Only jobs that finished, or waiting ones that may run, by this time (epoch s)."
+    )
 
 
 class Purged(Reply):
@@ -94,7 +96,7 @@ class JobEnqueued(Reply):
     """A queued job."""
 
     id: str
-    new: bool = Field(description="false: the same job was already pending or running.")
+    new: bool = Field(description="false: the same job was already pending, running or waiting for a retry.")
 
 
 @endpoints.get("/queues", "List queues")

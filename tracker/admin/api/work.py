@@ -59,7 +59,7 @@ class ProjectPatch(Body):
     """Settings of a project. Missing and null fields stay unchanged."""
 
     title: ShortText | None = None
-    item_type: ShortText | None = Field(None, description="What an item is, for people.")
+    item_type: ShortText | None = Field(None, description="What the items are; shown on the project's page.")
     domains: list[ShortText] | None = Field(
         None,
         max_length=MAX_DOMAINS,

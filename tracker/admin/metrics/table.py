@@ -200,7 +200,7 @@ _STORE = (
     Metric(
         "tracker_work_unverified_done_total",
         "counter",
-        "Finished claims that only the claimant vouches for",
+        "Finished claims that nothing verified",
         ("project",),
         "store",
     ),

@@ -39,7 +39,7 @@ class Setting(NamedTuple):
 
 SETTINGS = (
     Setting("title", "Title"),
-    Setting("item_type", "Item type", "What an item is, for people."),
+    Setting("item_type", "Item type", "What the items are; shown on the project's page."),
     Setting("domains", "Domains", "Names under which finished items report bytes, separated by commas."),
     Setting("min_version", "Min version", "Oldest version of a claimant's program."),
     Setting("per_minute", "Claims per minute", "By all claimants; 0: no limit."),

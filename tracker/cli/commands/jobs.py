@@ -122,7 +122,10 @@ def purge_jobs(
     older_than: Annotated[
         float | None,
         typer.Option(
-            min=0, max=_MAX_HOURS, metavar="HOURS", help="Only jobs that finished at least this long ago."
+            min=0,
+            max=_MAX_HOURS,
+            metavar="HOURS",
+            help="Only jobs that finished at least this long ago, or waiting ones that could have started by then.",
         ),
     ] = None,
     yes: Yes = False,

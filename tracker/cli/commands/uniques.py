@@ -41,7 +41,7 @@ def top(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """List places or torrents by unique users, highest first."""
+    """List locations or torrents by unique users, highest first."""
     check_month(month)
     users = Column("users", 10, right=True)
     if scope is Scope.torrents:
@@ -93,7 +93,7 @@ def show(
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Show the places of a torrent's users, by unique users of all time."""
+    """Show the locations of a torrent's users, by unique users of all time."""
     columns = [Column("users", 10, right=True), Column("scope", 10), Column("place")]
 
     async def work(store: Store) -> None:
@@ -119,13 +119,13 @@ def show_figures(
     scope: AScope,
     names: Annotated[
         list[str],
-        typer.Argument(metavar="PLACE|INFO_HASH…", help="Names as printed by `tracker unique top`."),
+        typer.Argument(metavar="LOCATION|INFO_HASH…", help="Names as printed by `tracker unique top`."),
     ],
     month: Month = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Print the number of unique users of places or torrents."""
+    """Print the number of unique users of locations or torrents."""
     check_month(month)
     if not all(map(_NAME.fullmatch, names)):
         raise typer.BadParameter(

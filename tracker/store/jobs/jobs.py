@@ -276,7 +276,9 @@ class Jobs:
         self._count(f"jobs.{(queue or b'').decode('ascii', 'replace')}.pending")
 
     async def purge(self, queue: str, status: str, before: float | None = None) -> int:
-        """Deletes the jobs of one status, or only those that finished before ``before`` (epoch s). Returns how many.
+        """Deletes the jobs of one status. Returns how many.
+
+        ``before`` (epoch s): only jobs that finished by then, or waiting ones that may run by then.
 
         Raises ClientError for running jobs and for an unknown status.
         """

@@ -18,7 +18,7 @@ Who = Annotated[
     list[str],
     typer.Argument(metavar="[PROJECT] WHO…", help="Claimants, addresses, or the /64 of IPv6 addresses."),
 ]
-Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all projects; name none.")]
+Everywhere = Annotated[bool, typer.Option("--everywhere", help="In all projects; give no PROJECT.")]
 
 
 @commands.command("release")
@@ -31,7 +31,7 @@ def release_claims(
     every: Annotated[bool, typer.Option("--all", help="All claims.")] = False,
     config: Config = None,
 ) -> None:
-    """End claims that match all options: their items are wanted again, in the queues that they came from."""
+    """End claims that match all options. Their items return to the queues that they came from."""
     if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
         raise typer.BadParameter("give --older-than, --claimant, --item, --prefix or --all")
 
@@ -93,7 +93,8 @@ def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:
 @commands.command("blocked")
 def list_blocked(
     project: Annotated[
-        str | None, typer.Argument(metavar="[PROJECT]", help="Default: who is blocked in all projects.")
+        str | None,
+        typer.Argument(metavar="[PROJECT]", help="Default: the list that applies to all projects."),
     ] = None,
     as_json: AsJson = False,
     config: Config = None,

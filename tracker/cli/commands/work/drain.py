@@ -39,8 +39,8 @@ def drain_log(
 ) -> None:
     """Append new finished claims to files, one JSON object a line. After that the store may delete them.
 
-    One file per day (UTC) of the claims' ends. Each claim is written at least once: after a crash a line may be
-    repeated, or cut and repeated; a claim's `id` is unique.
+    There is one file per UTC day, by the end of the claims. Each claim is written at least once: after a crash a line
+    may be repeated, or incomplete and then repeated. A claim's `id` is unique.
     """
     directory.mkdir(mode=0o700, parents=True, exist_ok=True)
 

@@ -16,7 +16,8 @@ from tracker.store.work.policy import Change
 def preview_policy(
     project: Project,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Needed: the tracker itself runs the policy, every ten minutes.")
+        bool,
+        typer.Option("--dry-run", help="Required: this command only shows; the tracker applies the policy."),
     ] = False,
     as_json: AsJson = False,
     config: Config = None,

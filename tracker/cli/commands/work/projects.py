@@ -12,8 +12,8 @@ from tracker.cli.terminal import Column, Listing, Row, say
 from tracker.store.store import Store
 from tracker.store.work.records import PROJECT_FIELDS, Kind, Order, Verify
 
-Title = Annotated[str | None, typer.Option(help="Title for people.")]
-ItemType = Annotated[str | None, typer.Option(help="What an item is, for people.")]
+Title = Annotated[str | None, typer.Option(help="Title of the project's page.")]
+ItemType = Annotated[str | None, typer.Option(help="What the items are; shown on the project's page.")]
 Domains = Annotated[
     str | None,
     typer.Option(help="Names under which finished items report bytes, separated by commas; empty: any."),
@@ -23,14 +23,25 @@ PerMinute = Annotated[int | None, typer.Option(help="Max claims in any 60 s, by 
 StartBudget = Annotated[int | None, typer.Option(help="Max claims at once of a new claimant.")]
 Budget = Annotated[int | None, typer.Option(help="Max claims at once of any claimant.")]
 LeaseSeconds = Annotated[int | None, typer.Option(help="How long a new claim lasts.")]
-VerifyBy = Annotated[str | None, typer.Option("--verify", help=f"One of {', '.join(get_args(Verify))}.")]
+VerifyBy = Annotated[
+    str | None,
+    typer.Option("--verify", help=f"How claims are verified, one of {', '.join(get_args(Verify))}."),
+]
 Passkeys = Annotated[
     bool | None, typer.Option("--passkeys/--no-passkeys", help="Claimants identify by passkey.")
 ]
-OrderBy = Annotated[str | None, typer.Option("--order", help=f"One of {', '.join(get_args(Order))}.")]
+OrderBy = Annotated[
+    str | None,
+    typer.Option(
+        "--order", help=f"Which items of a queue are given first, one of {', '.join(get_args(Order))}."
+    ),
+]
 LapsedToRedo = Annotated[
     bool | None,
-    typer.Option("--lapsed-to-redo/--lapsed-to-own", help="Where the item of a lapsed claim goes."),
+    typer.Option(
+        "--lapsed-to-redo/--lapsed-to-own",
+        help="Whether items of lapsed claims go to the queue `redo` or their own.",
+    ),
 ]
 BlockWrongDomains = Annotated[
     bool | None,
@@ -44,7 +55,7 @@ Public = Annotated[
     bool | None, typer.Option("--public/--hidden", help="Serve the list of needed torrents to everyone.")
 ]
 Target = Annotated[int | None, typer.Option(help="Seeders that each torrent should have.")]
-SeedHours = Annotated[int | None, typer.Option(help="Verified seed time of a finished claim.")]
+SeedHours = Annotated[int | None, typer.Option(help="Verified seed time that finishes a claim, in hours.")]
 ClaimDays = Annotated[int | None, typer.Option(help="A claim ends after these days at the latest.")]
 MinSize = Annotated[int | None, typer.Option(help="Smaller torrents (bytes) are not wanted.")]
 MaxSize = Annotated[int | None, typer.Option(help="Larger torrents (bytes) are not wanted; 0: no limit.")]

@@ -53,11 +53,15 @@ Client = Annotated[
     ),
 ]
 Space = Annotated[
-    int, typer.Option(parser=_size, metavar="SIZE", help="Most disk space to fill, such as 500GB.")
+    int, typer.Option(parser=_size, metavar="SIZE", help="Maximum disk space to fill, such as 500GB.")
 ]
-MaxTorrents = Annotated[int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Most torrents.")]
+MaxTorrents = Annotated[
+    int, typer.Option("--max", min=1, max=100_000, metavar="N", help="Maximum number of torrents.")
+]
 Folder = Annotated[str, typer.Option(metavar="FOLDER", help="Folder for data, as the client sees it.")]
-Label = Annotated[str, typer.Option(metavar="LABEL", help="Label of our torrents; no others are touched.")]
+Label = Annotated[
+    str, typer.Option(metavar="LABEL", help="Label of the torrents added here; others are not changed.")
+]
 PasskeyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")
 ]
@@ -68,11 +72,11 @@ StatePath = Annotated[
     Path | None, typer.Option(metavar="FILE", help="Where to remember claims. Default: below ~/.local/state.")
 ]
 AutoDrop = Annotated[
-    bool, typer.Option("--auto-drop", help="Drop torrents that are not needed without asking.")
+    bool, typer.Option("--auto-drop", help="Do not ask before dropping torrents that are no longer needed.")
 ]
 DeleteData = Annotated[bool, typer.Option("--delete-data", help="Delete the data of dropped torrents.")]
-DryRun = Annotated[bool, typer.Option("--dry-run", help="Say what would be done, and end.")]
-Once = Annotated[bool, typer.Option("--once", help="Do one round, and end.")]
+DryRun = Annotated[bool, typer.Option("--dry-run", help="Print what would be done, and exit.")]
+Once = Annotated[bool, typer.Option("--once", help="Run one round, and exit.")]
 Every = Annotated[float, typer.Option(min=1, max=86_400, metavar="SECONDS", help="Time between rounds.")]
 
 
@@ -97,7 +101,7 @@ def seed(
     """Seed torrents that need seeders, with your own BitTorrent client.
 
     Asks the tracker for torrents while there is space, and adds them to the client. Torrents without the label are not
-    touched.
+    changed.
     """
     del config
     logs.configure(LogSettings())

@@ -7,7 +7,7 @@ ROWS: tuple[KeySpec, ...] = (
         "t:admin:tokens",
         "ZSET",
         "ids of the admin tokens; score: last use (epoch s, to the minute; 0: never)",
-        "for ever",
+        "permanent",
         "command line, admin API; the admin port records uses",
     ),
     KeySpec(

@@ -35,28 +35,28 @@ ROWS: tuple[KeySpec, ...] = (
         "jobs that may run now, the next one first; score: the earliest start (epoch ms), minus 60,000 per point of "
         "priority, plus 1,260,000 for a retry",
         "until claimed",
-        "enqueue.lua, claim.lua, finish.lua, retry.lua",
+        "enqueue.lua, claim.lua, finish.lua, retry.lua; purge.lua deletes",
     ),
     KeySpec(
         "t:q:<queue>:delayed",
         "ZSET",
         "jobs that may not run yet; score: the earliest start (epoch ms)",
         "until that time",
-        "enqueue.lua, finish.lua; claim.lua",
+        "enqueue.lua, finish.lua; claim.lua, retry.lua, purge.lua delete",
     ),
     KeySpec(
         "t:q:<queue>:deadlines",
         "ZSET",
         "waiting jobs with a deadline; score: the deadline (epoch ms)",
         "until claimed",
-        "enqueue.lua, finish.lua, retry.lua; claim.lua",
+        "enqueue.lua, finish.lua, retry.lua; claim.lua, purge.lua delete",
     ),
     KeySpec(
         "t:q:<queue>:fingerprints",
         "HASH",
         "fingerprint -> id of the waiting or running job with this payload",
         "until the job finishes",
-        "enqueue.lua, retry.lua; claim.lua, finish.lua",
+        "enqueue.lua, retry.lua; claim.lua, finish.lua, purge.lua delete",
     ),
     KeySpec(
         "t:q:<queue>:slot",

@@ -10,7 +10,7 @@ ROWS: tuple[KeySpec, ...] = (
         "(bytes), reaped, repairs (0 expected), forgotten, outbox_dropped, tally_dropped, software_dropped, "
         "unique_skipped",
         "permanent",
-        "several scripts; count.lua",
+        "several scripts",
     ),
     KeySpec("t:stats:failures", "HASH", "refused requests by reason", "permanent", "count.lua"),
     KeySpec(
@@ -102,20 +102,20 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "statistic -> count, waiting for StatHat or StatsD. `<minute>` is the start of the minute (epoch s)",
         "until sent",
-        "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua",
+        "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua deletes",
     ),
     KeySpec(
         "t:outbox",
         "ZSET",
         "the minutes with statistics to send",
         "while statistics wait",
-        "outbox.lua; acknowledge.lua, collect.lua",
+        "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua, collect.lua delete",
     ),
     KeySpec(
         "t:outbox:waiting",
         "STRING",
         "number of waiting statistics, over all minutes",
         "while statistics wait",
-        "outbox.lua; acknowledge.lua, collect.lua",
+        "count.lua, count_unique.lua, estimate_unique.lua; acknowledge.lua, collect.lua delete",
     ),
 )

@@ -16,7 +16,7 @@ ROWS: tuple[KeySpec, ...] = (
         "SET",
         "the allowed prefixes. A prefix written by a site is added at its first use, or by the sweep",
         "permanent",
-        "site, command line; adopt.lua",
+        "site, command line, adopt.lua",
     ),
     KeySpec(
         "t:i:client:<outcome>:<period>",
@@ -40,7 +40,7 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "every passkey; score: user_id. A user written by a site is added at the first join, or by the sweep",
         "permanent",
-        "site, command line; announce.lua, adopt.lua",
+        "site, command line, announce.lua, adopt.lua",
     ),
     KeySpec(
         "t:user_id",
@@ -48,7 +48,7 @@ ROWS: tuple[KeySpec, ...] = (
         "the highest user id so far, not counting ids of 15 digits. A site that assigns ids itself takes them from "
         "here (`INCR`)",
         "permanent",
-        "command line; announce.lua, adopt.lua",
+        "command line, announce.lua, adopt.lua",
     ),
     KeySpec(
         "t:deleting",
