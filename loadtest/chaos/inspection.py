@@ -87,7 +87,7 @@ async def settled(redis: Any, load: Load, findings: Findings, seconds: float) ->
 
 
 async def quiet_store(redis: Any, findings: Findings) -> None:
-    """T19, while nobody announces. The global counts may be a second late."""
+    """Checks the store's consistency (row T19) while nobody announces. The global counts may be a second late."""
     end = time.monotonic() + _QUIET_SECONDS
     while True:
         try:
@@ -107,7 +107,7 @@ async def quiet_store(redis: Any, findings: Findings) -> None:
 
 
 async def wrongly_reaped(redis: Any, load: Load) -> int:
-    """The number of peers that announced in time, and were reaped nevertheless."""
+    """The number of peers that were reaped although they announced in time."""
     wrong = 0
     for peer in load.active.values():
         if peer.max_pause < REAP_SECONDS and await _rejoined(redis, peer):

@@ -4,7 +4,7 @@ import os
 from pathlib import Path
 
 SHARE = 0.6
-"""Of the usable memory. The rest is for the tracker itself and for rewriting the append-only file."""
+"""The share of the usable memory. The rest is for the tracker itself and for rewriting the append-only file."""
 MIN_BYTES = 256 * 2**20
 GROWTH = 1.25
 """The limit is at least this multiple of the data at the start, so that a large store can still start."""
@@ -13,7 +13,7 @@ _UNLIMITED = 1 << 60
 
 
 def default_limit(used: int, usable: int | None = None, min_bytes: int = MIN_BYTES) -> int:
-    """In bytes. ``used``: by the data now; ``usable``: the maximum for this process, None: usable_memory()."""
+    """Returns bytes. ``used``: bytes of the data now. ``usable``: bytes for this process; None: usable_memory()."""
     usable = usable_memory() if usable is None else usable
     return max(int(usable * SHARE), min_bytes, int(used * GROWTH))
 

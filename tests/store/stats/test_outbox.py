@@ -101,7 +101,7 @@ async def test_a_late_result_counts_if_no_other_sender_took_the_batch(store: Sto
 
 
 async def test_a_batch_is_bounded_and_its_pages_hold_everything(store: Store) -> None:
-    """Thousands of counts in few minutes: the oldest first, never more than requested."""
+    """The oldest counts come first, and never more than requested."""
     outbox = outbox_of(store)
     wanted = {(MINUTE + 60 * (n % 3), f"s{n}"): n + 1 for n in range(3000)}
     await export(store, *((minute, name, by) for (minute, name), by in wanted.items()))

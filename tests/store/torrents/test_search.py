@@ -154,7 +154,7 @@ async def test_a_huge_name_written_by_a_site_is_cut(store: Store) -> None:
 
 
 async def test_a_sweep_writes_no_correct_entry_again(store: Store) -> None:
-    """Names with other letters than ASCII are checked again, and nothing is written."""
+    """Names with letters beyond ASCII are checked again, and nothing is written."""
     await register(store, "ÄÖÜ", "plain", "")
     before = await store.dump()
     await sweep(store)
@@ -302,18 +302,18 @@ async def test_names_may_change_during_a_search(store: Store) -> None:
 async def test_concurrent_searches_are_limited(store: Store, monkeypatch: pytest.MonkeyPatch) -> None:
     """A search through all names occupies the store and delays announces."""
     await store.torrents.add(info_hash(1), {"name": "one"})
-    page, under_way, most = search.Search.page, 0, 0
+    page, running, max_running = search.Search.page, 0, 0
 
     async def counted(self: search.Search, count: int, cursor: str) -> tuple[str, list[InfoHash]]:
-        nonlocal under_way, most
-        under_way += 1
-        most = max(most, under_way)
+        nonlocal running, max_running
+        running += 1
+        max_running = max(max_running, running)
         try:
             return await page(self, count, cursor)
         finally:
-            under_way -= 1
+            running -= 1
 
     monkeypatch.setattr(search.Search, "page", counted)
     answers = await asyncio.gather(*(store.torrents.search("one", 10) for _ in range(20)))
     assert all(len(found) == 1 for _, found in answers)
-    assert most == torrents.SEARCHES_AT_ONCE
+    assert max_running == torrents.SEARCHES_AT_ONCE

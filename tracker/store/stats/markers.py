@@ -17,6 +17,7 @@ _KEEP_SECONDS = 30 * 86_400
 _SCAN = 500
 """Keys scanned in one call. With the deletion of markers it takes the store less than a millisecond."""
 _CALL = 100
+"""Markers deleted in one call."""
 _PAGES = 20
 """Pages between two readings of the store's memory use."""
 
@@ -61,8 +62,8 @@ class Markers:
         start, now = len(self._keys.prefix.encode()), self._clock()
         # An address that loses its marker may be counted again within 30 days, also in the next month.
         periods = " ".join(dict.fromkeys((ALL_TIME, month_of(now), month_of(now + _KEEP_SECONDS))))
-        doomed = [key[start:] for key in keys if _MARKER.fullmatch(key[start:].decode("utf-8", "replace"))]
+        markers = [key[start:] for key in keys if _MARKER.fullmatch(key[start:].decode("utf-8", "replace"))]
         deleted = 0
-        for first in range(0, len(doomed), _CALL):
-            deleted += int(await self._forget([periods, *doomed[first : first + _CALL]]))
+        for first in range(0, len(markers), _CALL):
+            deleted += int(await self._forget([periods, *markers[first : first + _CALL]]))
         return deleted

@@ -1,8 +1,9 @@
 -- announce_join.lua: a peer joins a swarm, and a torrent registers itself. A fragment of announce.lua, after
 -- announce_peer.lua, endpoint_takeover.lua, array_insert.lua, registration.lua and new_torrents.lua.
 
--- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. Loading
--- the torrent, the peer and the account has checked theirs. The user's sets are checked here: they fail only a join.
+-- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. The
+-- torrent, the peer and the account are loaded before this, which checks their keys. The user's sets are checked here,
+-- because only joins depend on them.
 local function check_account(r)
   if r.uid == '' then return end
   for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
@@ -26,8 +27,8 @@ local function adopt_user(r)
   return adopt(r.uid, r.passkey)
 end
 
--- The info hash of a torrent id. It is read at once for all announces of the batch that start, as most joins do. The
--- values are those before the batch, until a torrent is bound to an id.
+-- The info hash of a torrent id. Most joins are `started` announces, so one command reads the info hashes for all of
+-- these in the batch, as they were before the batch. After a torrent is bound to an id, each is read when it is needed.
 local STARTED = 115 -- 's'
 local info_hashes
 local function info_hash_of(tid)
@@ -49,8 +50,8 @@ local function info_hash_of(tid)
   return ih
 end
 
--- Before a join, and before a torrent registers itself: the torrent's id, or nil and the reason for a refusal, which
--- writes nothing.
+-- Checks whether the peer may join, and registers the torrent if that is needed. Returns the torrent's id, or nil and
+-- the reason for a refusal. A refusal writes nothing.
 local function admit(t, r, registered)
   if not may_grow then return nil, 'store full' end
   check_account(r)
@@ -81,7 +82,7 @@ local function insert_peer(t, r)
   return 'n4', n4, 'n6', n6
 end
 
--- Does all of a join that can fail; a failure changes nothing. Returns nil, or the outcome if the peer does not join.
+-- Does the steps of a join that can fail; a failure changes nothing. Returns the outcome if the peer does not join.
 local function start_join(t, r)
   if not t.crowded and t.seeders + t.leechers == 0 then t.crowded = 0 end
   local outcome = take_endpoint(t, r, '')

@@ -1,6 +1,6 @@
--- announce_other.lua: joins, stops, completions, and all other announces that are not a regular one. A fragment of
--- announce.lua, after announce_apply.lua. Its tables: t is the torrent, r the request, p the peer, a the
--- account of the user; P is the prefix of the keys. p.taken: the peer id belongs to another client.
+-- announce_other.lua: all announces that are not regular, such as joins, stops and completions. A fragment of
+-- announce.lua, after announce_apply.lua. Its tables: t is the torrent, r the request, p the peer, a the account of the
+-- user; P is the prefix of the keys. p.taken: the peer id belongs to another client.
 
 local OUTCOMES = {
   update = 'u', early = 'e', join = 'j', leave = 'l', absent = 'a', stranger = 's', displaced = 'd', over = 'o',
@@ -18,7 +18,7 @@ local function reply(t, r, outcome)
   local ok, with_peers = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
     t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid)
-  return ok and with_peers or head -- no peers from an array of a wrong type: the announce has been applied
+  return ok and with_peers or head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.

@@ -37,10 +37,10 @@ local function existing_torrent(ih)
   return torrent
 end
 
--- Calls `note` with each metric of each event, with the user, and with the number of the event.
+-- Calls `note(metric, user, number of the event)` for each metric of each event.
 local function read_events(note)
   local places = { countries = {}, cities = {}, postcodes = {} }
-  -- `member` is the place on the leaderboards, `name` the beginning of its metric.
+  -- `member` is the location's name on the leaderboards, `name` the beginning of its metric.
   local function note_place(torrent, scope, member, name, user, i)
     local place = places[scope][member]
     if not place then
@@ -101,8 +101,8 @@ local function grow_metric(m)
   return true
 end
 
--- What else follows from a metric that grew: the export, and the torrent's count of new addresses. Returns how many
--- addresses were new to a torrent.
+-- Updates what depends on a metric that grew: the outbox, and the torrent's count of new addresses. Returns the number
+-- of addresses that were new to a torrent.
 local function note_growth(m)
   local exported = m.torrent and per_torrent or not m.torrent and (per_place or m.board == 'countries')
   if max_waiting > 0 and m.total > 0 and exported then

@@ -1,8 +1,8 @@
 #!lua
--- reset_score.lua: sets scores to 1. A scoring of such a torrent that is under way becomes void.
+-- reset_score.lua: sets the scores of torrents to 1. The result of a scoring in progress is ignored.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)   ARGV[2..] torrent ids
--- Answer    how many of them exist
+-- Answer    the number of these torrents that exist
 local P, call = KEYS[1], redis.call
 local scores, times, leases = P .. 'i:score', P .. 'i:processed', P .. 'leases:torrents'
 --@ include lib/lease_release.lua
