@@ -1,0 +1,134 @@
+"""Limits on datagrams: of one address and of all, in and out.
+
+Source addresses can be forged, so nothing that is over a limit is answered, not even with an error. All tables are
+bounded.
+"""
+
+from dataclasses import dataclass
+from typing import Literal
+
+from tracker.bittorrent import Address
+from tracker.dht.node_id import network_of
+
+MAX_HOSTS = 4096
+IGNORE_SECONDS = 300
+IGNORE_TIMES = 10
+"""A host that sends this many times its limit for IGNORE_WINDOW_SECONDS is ignored for IGNORE_SECONDS."""
+IGNORE_WINDOW_SECONDS = 10
+
+DropReason = Literal["ignored", "address", "total"]
+
+
+@dataclass(frozen=True, slots=True)
+class LimitRules:
+    """Datagrams and bytes per second."""
+
+    address_rate: float = 1
+    address_burst: float = 10
+    total_rate: float = 200
+    total_burst: float = 400
+    answer_bytes: float = 64_000
+    query_rate: float = 50
+    """Of our own queries."""
+    query_address_rate: float = 1
+    """Some clients ban an address for five datagrams a second."""
+    query_address_burst: float = 4
+
+
+class Allowance:
+    """A rate with a burst: a token bucket."""
+
+    __slots__ = ("_at", "_left", "burst", "rate")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        self.rate = rate
+        self.burst = burst
+        self._left = burst
+        self._at = now
+
+    def take(self, now: float, amount: float = 1) -> bool:
+        left = min(self.burst, self._left + max(now - self._at, 0) * self.rate)
+        self._at = max(now, self._at)
+        self._left = left
+        if left < amount:
+            return False
+        self._left = left - amount
+        return True
+
+
+class _Host(Allowance):
+    __slots__ = ("ignored_until", "window_count", "window_start")
+
+    def __init__(self, rate: float, burst: float, now: float) -> None:
+        super().__init__(rate, burst, now)
+        self.window_start = now
+        self.window_count = 0
+        self.ignored_until = now
+
+    def is_ignored(self, now: float) -> bool:
+        """Counts a datagram."""
+        if now < self.ignored_until:
+            return True
+        if now - self.window_start >= IGNORE_WINDOW_SECONDS:
+            self.window_start, self.window_count = now, 0
+        self.window_count += 1
+        if self.window_count > IGNORE_TIMES * self.rate * IGNORE_WINDOW_SECONDS:
+            self.ignored_until = now + IGNORE_SECONDS
+            return True
+        return False
+
+
+class _Hosts:
+    """What is known of each address (IPv6: /64). The least recently seen makes room."""
+
+    def __init__(self, rate: float, burst: float) -> None:
+        self._rate = rate
+        self._burst = burst
+        self._hosts: dict[bytes, _Host] = {}
+
+    def __len__(self) -> int:
+        return len(self._hosts)
+
+    def at(self, address: Address, now: float) -> _Host:
+        key = network_of(address, 32, 64)
+        host = self._hosts.pop(key, None)
+        if host is None:
+            host = _Host(self._rate, self._burst, now)
+            if len(self._hosts) >= MAX_HOSTS:
+                del self._hosts[next(iter(self._hosts))]
+        self._hosts[key] = host
+        return host
+
+
+class InboundLimits:
+    """For queries. Answers to our own queries are bounded by the queries, and do not count here."""
+
+    def __init__(self, rules: LimitRules, now: float) -> None:
+        self.hosts = _Hosts(rules.address_rate, rules.address_burst)
+        self._total = Allowance(rules.total_rate, rules.total_burst, now)
+        self._bytes = Allowance(rules.answer_bytes, rules.answer_bytes, now)
+
+    def refuse(self, address: Address, now: float) -> DropReason | None:
+        """Why a datagram is dropped, before it is decoded; ``None`` where it is not."""
+        host = self.hosts.at(address, now)
+        if host.is_ignored(now):
+            return "ignored"
+        if not host.take(now):
+            return "address"
+        return None if self._total.take(now) else "total"
+
+    def may_answer(self, size: int, now: float) -> bool:
+        """Whether an answer of ``size`` bytes may be sent."""
+        return self._bytes.take(now, size)
+
+
+class OutboundLimits:
+    """For our own queries."""
+
+    def __init__(self, rules: LimitRules, now: float) -> None:
+        self.hosts = _Hosts(rules.query_address_rate, rules.query_address_burst)
+        self._total = Allowance(rules.query_rate, rules.query_rate, now)
+
+    def take(self, address: Address, now: float) -> bool:
+        """Whether a query may be sent to this address now."""
+        return self.hosts.at(address, now).take(now) and self._total.take(now)

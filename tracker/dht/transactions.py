@@ -1,0 +1,83 @@
+"""Our queries that are under way. An answer counts only from the address that was asked, with the right id."""
+
+import random
+from dataclasses import dataclass
+
+from tracker.bittorrent import Endpoint
+from tracker.wire.krpc import NodeId
+
+MAX_PENDING = 256
+TIMEOUT_SECONDS = 10
+_ID_LENGTH = 4
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Pending:
+    endpoint: Endpoint
+    id: NodeId | None
+    """``None`` for a node that is known by its address only."""
+    query: str
+    """The name of the query."""
+    sent_at: float
+    purpose: object = None
+    """Whom the answer is for; this module does not use it."""
+
+
+class Transactions:
+    def __init__(self) -> None:
+        self._pending: dict[tuple[Endpoint, bytes], Pending] = {}  # in the order they were sent
+        self._by_endpoint: dict[Endpoint, int] = {}
+
+    def __len__(self) -> int:
+        return len(self._pending)
+
+    @property
+    def full(self) -> bool:
+        return len(self._pending) >= MAX_PENDING
+
+    def begin(self, pending: Pending, rng: random.Random) -> bytes:
+        """Returns the transaction id to send. Not to be called when full. ``rng`` must not be guessable."""
+        assert not self.full
+        transaction = rng.randbytes(_ID_LENGTH)
+        while (pending.endpoint, transaction) in self._pending:
+            transaction = rng.randbytes(_ID_LENGTH)
+        self._pending[pending.endpoint, transaction] = pending
+        self._by_endpoint[pending.endpoint] = self._by_endpoint.get(pending.endpoint, 0) + 1
+        return transaction
+
+    def expects(self, endpoint: Endpoint) -> bool:
+        """Whether an answer of this address is awaited."""
+        return endpoint in self._by_endpoint
+
+    def finish(self, endpoint: Endpoint, transaction: bytes) -> Pending | None:
+        """The query that an answer or error belongs to; ``None`` for a late, forged or repeated one."""
+        pending = self._pending.pop((endpoint, transaction), None)
+        if pending is not None:
+            self._forget(endpoint)
+        return pending
+
+    def fail(self, endpoint: Endpoint) -> list[Pending]:
+        """The queries to an address that the network reports as unreachable."""
+        keys = [key for key in self._pending if key[0] == endpoint] if self.expects(endpoint) else []
+        return self._take(keys)
+
+    def expire(self, now: float) -> list[Pending]:
+        """The queries that nobody answered in time. For every second."""
+        keys = []
+        for key, pending in self._pending.items():
+            if now - pending.sent_at < TIMEOUT_SECONDS:
+                break
+            keys.append(key)
+        return self._take(keys)
+
+    def _take(self, keys: list[tuple[Endpoint, bytes]]) -> list[Pending]:
+        for endpoint, _ in keys:
+            self._forget(endpoint)
+        return [self._pending.pop(key) for key in keys]
+
+    def _forget(self, endpoint: Endpoint) -> None:
+        left = self._by_endpoint[endpoint] - 1
+        if left:
+            self._by_endpoint[endpoint] = left
+        else:
+            del self._by_endpoint[endpoint]
