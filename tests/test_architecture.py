@@ -42,7 +42,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
     # Decisions of a DHT node: no sockets, no store, no clock.
-    "dht": ("bittorrent", "wire"),
+    "dht": (*NOUNS, "wire"),
     # Decisions on announces and scrapes.
     "core": (*NOUNS, "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
@@ -238,6 +238,7 @@ TESTED_BY: dict[str, str] = {
     "store.work.items": "store/work/test_projects.py",
     "store.work.records": "store/work/test_claims.py",
     "store.work.work": "store/work/test_claims.py",
+    "dht.samples": "dht/test_responder.py",
     "cli.commands.menu": "cli/test_main.py",
     "cli.commands.serve": "app/test_service.py",
     "cli.commands.settings": "cli/test_main.py",

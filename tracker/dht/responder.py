@@ -1,0 +1,217 @@
+"""Answers the queries of other nodes (BEP 5, 32, 33, 42, 43, 51). No datagram is larger than 1,024 bytes.
+
+A torrent that takes no part looks like one that nobody knows: nodes and a token, and its announces are acknowledged and
+thrown away.
+"""
+
+import random
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.dht import bloom
+from tracker.dht.announced_peers import AnnouncedPeers
+from tracker.dht.node_id import to_id
+from tracker.dht.samples import SampleSet
+from tracker.dht.table import RoutingTable
+from tracker.dht.tokens import Tokens
+from tracker.errors import QueryError
+from tracker.wire.endpoint import pack_endpoint
+from tracker.wire.krpc import (
+    MAX_INTERVAL_SECONDS,
+    MAX_SENT_BYTES,
+    NODE6_LENGTH,
+    NODE_LENGTH,
+    PROTOCOL,
+    AnnouncePeer,
+    Answer,
+    Failure,
+    FindNode,
+    GetPeers,
+    Node,
+    Ping,
+    Query,
+    SampleInfohashes,
+    Samples,
+    encode_answer,
+    encode_failure,
+)
+
+MAX_VALUES, MAX_VALUES6 = 50, 25
+
+
+@dataclass(slots=True)
+class Family:
+    """The two DHTs, of IPv4 and of IPv6, share nothing (BEP 32)."""
+
+    table: RoutingTable
+    announced: AnnouncedPeers
+
+
+class Swarm(NamedTuple):
+    """What the tracker's store says about a torrent, in the family of the asker."""
+
+    takes_part: bool = False
+    """The torrent is public, or may be unknown. Without it all else is ignored."""
+    seeds: Sequence[Endpoint] = ()
+    leechers: Sequence[Endpoint] = ()
+
+
+NO_PART = Swarm()
+
+
+class Responder:
+    def __init__(
+        self,
+        families: dict[int, Family],
+        tokens: Tokens,
+        samples: dict[int, SampleSet],
+        *,
+        version: bytes,
+        read_only: bool = False,
+    ) -> None:
+        """``families`` and ``samples`` by 4 and 6; a family without samples shows none. ``read_only``: no query is
+        answered (BEP 43)."""
+        self._families = families
+        self._tokens = tokens
+        self._samples = samples
+        self._version = version
+        self._read_only = read_only
+
+    def torrent_of(self, query: Query) -> InfoHash | None:
+        """The torrent whose ``Swarm`` the answer needs."""
+        arguments = query.arguments
+        return arguments.info_hash if isinstance(arguments, GetPeers | AnnouncePeer) else None
+
+    def refuse(self, error: QueryError) -> bytes | None:
+        """The answer to an invalid query."""
+        if self._read_only:
+            return None
+        return encode_failure(Failure(error.transaction, error.code, str(error), self._version))
+
+    def forget(self, info_hash: InfoHash) -> None:
+        """For a torrent that takes part no longer: nothing announced is kept or shown."""
+        for family in self._families.values():
+            family.announced.forget(info_hash)
+        for samples in self._samples.values():
+            samples.forget(info_hash)
+
+    def respond(
+        self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random
+    ) -> bytes | None:
+        """The datagram to send, if any. ``swarm``: of ``torrent_of``, and ``NO_PART`` where that is ``None``.
+
+        Remembers announces, and tells the table about the asker. A torrent without part is forgotten: while the store
+        is unavailable, a query about a torrent is left unanswered instead.
+        """
+        address = Address(source[:-2])
+        number = 4 if len(address) == 4 else 6
+        family = self._families.get(number)
+        if family is None or query.id == to_id(family.table.own) or source.endswith(b"\0\0"):
+            return None
+        family.table.on_query(Node(query.id, source), now, read_only=query.read_only)
+        if self._read_only:
+            return None
+        answer = Answer(query.transaction, to_id(family.table.own), external=source, version=self._version)
+        match query.arguments:
+            case Ping():
+                return encode_answer(answer)
+            case FindNode(target, want):
+                return self._sent(self._with_nodes(answer, target, want, number), number)
+            case SampleInfohashes(target, want):
+                return self._sent(
+                    self._with_samples(self._with_nodes(answer, target, want, number), number, now, rng),
+                    number,
+                )
+            case GetPeers(info_hash, want):
+                answer = self._with_nodes(answer, info_hash, want, number)
+                if family.announced.has_room(info_hash, address, now):
+                    answer = answer._replace(token=self._tokens.issue(address, info_hash, now))
+                return self._with_peers(answer, query.arguments, family, number, swarm, now, rng)
+            case AnnouncePeer() as announce:
+                return self._announced(answer, announce, family, source, swarm, now)
+
+    def _announced(
+        self,
+        answer: Answer,
+        announce: AnnouncePeer,
+        family: Family,
+        source: Endpoint,
+        swarm: Swarm,
+        now: float,
+    ) -> bytes:
+        address = Address(source[:-2])
+        if not self._tokens.accepts(announce.token, address, announce.info_hash, now):
+            return encode_failure(Failure(answer.transaction, PROTOCOL, "wrong token", self._version))
+        endpoint = source if announce.implied_port else pack_endpoint(address, announce.port)
+        if swarm.takes_part:
+            family.announced.announce(announce.info_hash, endpoint, now, seed=announce.seed)
+        else:
+            self.forget(announce.info_hash)
+        return encode_answer(answer)
+
+    def _with_nodes(self, answer: Answer, target: bytes, want: tuple[int, ...], family: int) -> Answer:
+        nodes = {
+            each: b"".join(map(b"".join, self._families[each].table.closest(target)))
+            for each in want or (family,)
+            if each in self._families
+        }
+        return answer._replace(nodes=nodes.get(4), nodes6=nodes.get(6))
+
+    def _with_samples(self, answer: Answer, family: int, now: float, rng: random.Random) -> Answer:
+        """As many samples as fit, always the first ones."""
+        samples = self._samples.get(family)
+        if samples is None:
+            return answer._replace(samples=Samples(b"", 0, MAX_INTERVAL_SECONDS))
+        if samples.is_due(now):
+            samples.draw(list(self._families[family].announced.hashes()), now, rng)
+        empty = answer._replace(samples=Samples(b"", samples.total, samples.seconds_left(now)))
+        # The length of the samples in digits takes two bytes more than that of none.
+        room = (MAX_SENT_BYTES - len(encode_answer(empty)) - 2) // 20
+        hashes = samples.hashes()[: max(room, 0)]
+        return answer._replace(samples=Samples(b"".join(hashes), samples.total, samples.seconds_left(now)))
+
+    def _with_peers(
+        self,
+        answer: Answer,
+        query: GetPeers,
+        family: Family,
+        number: int,
+        swarm: Swarm,
+        now: float,
+        rng: random.Random,
+    ) -> bytes:
+        if not swarm.takes_part:
+            self.forget(query.info_hash)
+            return self._sent(answer, number)
+        announced = family.announced.peers(query.info_hash, now)
+        seeds = dict.fromkeys([*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)])
+        leechers = dict.fromkeys([*swarm.leechers, *(peer.endpoint for peer in announced if not peer.seed)])
+        if query.scrape:
+            if seeds or leechers:
+                answer = answer._replace(
+                    seeds_filter=_filter(seeds), peers_filter=_filter(leechers.keys() - seeds)
+                )
+            return self._sent(answer, number)
+        peers = [each for each in leechers if each not in seeds] if query.no_seeds else [*(seeds | leechers)]
+        length = 8 if number == 4 else 21  # 6:xxxxxx, 18:xxxxxxxxxxxxxxxxxx
+        room = (MAX_SENT_BYTES - len(encode_answer(answer)) - len("6:valuesle")) // length
+        count = max(min(MAX_VALUES if number == 4 else MAX_VALUES6, room, len(peers)), 0)
+        return self._sent(answer._replace(values=tuple(rng.sample(peers, count))), number)
+
+    def _sent(self, answer: Answer, family: int) -> bytes:
+        """The datagram. Where it is too large, nodes of the other family are left out, the farthest first."""
+        data = encode_answer(answer)
+        excess = len(data) - MAX_SENT_BYTES
+        if excess <= 0:
+            return data
+        other = answer.nodes6 if family == 4 else answer.nodes
+        length = NODE6_LENGTH if family == 4 else NODE_LENGTH
+        kept = (other or b"")[: max((len(other or b"") - excess) // length, 0) * length]
+        shorter = answer._replace(nodes6=kept) if family == 4 else answer._replace(nodes=kept)
+        return encode_answer(shorter)
+
+
+def _filter(endpoints: Iterable[Endpoint]) -> bytes:
+    return bloom.filter_of(endpoint[:-2] for endpoint in endpoints)

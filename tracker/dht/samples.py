@@ -1,0 +1,45 @@
+"""Samples of the info hashes that this node stores (BEP 51)."""
+
+import random
+from collections.abc import Sequence
+
+from tracker.bittorrent import InfoHash
+from tracker.wire.krpc import MAX_INTERVAL_SECONDS
+
+MAX_SAMPLES = 20
+
+
+class SampleSet:
+    """A random set that stays the same for an interval, so that asking often tells nobody more."""
+
+    def __init__(self, interval_seconds: int = 3600) -> None:
+        self._interval_seconds = min(max(interval_seconds, 0), MAX_INTERVAL_SECONDS)
+        self._hashes: list[InfoHash] = []
+        self._total = 0
+        self._until: float | None = None
+
+    @property
+    def total(self) -> int:
+        """The size of what the set was drawn from."""
+        return self._total
+
+    def is_due(self, now: float) -> bool:
+        return self._until is None or now >= self._until
+
+    def draw(self, hashes: Sequence[InfoHash], now: float, rng: random.Random) -> None:
+        """Draws another set. For when one is due, as ``hashes`` may be long."""
+        self._hashes = rng.sample(hashes, min(len(hashes), MAX_SAMPLES))
+        self._total = len(hashes)
+        self._until = now + self._interval_seconds
+
+    def hashes(self) -> list[InfoHash]:
+        return list(self._hashes)
+
+    def forget(self, info_hash: InfoHash) -> None:
+        """For a torrent that takes part no longer."""
+        if info_hash in self._hashes:
+            self._hashes.remove(info_hash)
+            self._total -= 1
+
+    def seconds_left(self, now: float) -> int:
+        return 0 if self._until is None else max(int(self._until - now), 0)
