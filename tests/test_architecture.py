@@ -236,6 +236,7 @@ TESTED_BY: dict[str, str] = {
     "store.work.leaderboard": "store/work/test_log.py",
     "store.work.paging": "store/work/test_projects.py",
     "store.work.items": "store/work/test_projects.py",
+    "store.work.project_fields": "store/work/test_projects.py",
     "store.work.records": "store/work/test_claims.py",
     "store.work.work": "store/work/test_claims.py",
     "dht.samples": "dht/test_responder.py",

@@ -298,6 +298,8 @@ async def sweep(jobs: Jobs) -> Enqueued:
 async def create_project(store: Store, name: str, kind: Kind, settings: Mapping[str, Any]) -> Project:
     """Creates a project of work distribution. Raises ProjectExists, and ClientError for an invalid setting."""
     defaults = _SEEDING if kind == "seeding" else {}
+    if settings.get("verify") == "address":
+        defaults = {**defaults, "passkeys": False}
     return await store.work.projects.create(Project(name, kind, **{**defaults, **settings}))
 
 

@@ -1,7 +1,7 @@
 """What claimants may ask of the projects of work distribution: who they are, what they get, and why not.
 
-In projects of kind ``seeding``, and where the project asks for passkeys, a claimant is the user of a passkey. Elsewhere
-it is the name that the claimant gives.
+In projects of kind ``seeding``, and where the project asks for passkeys, a claimant is the user of a passkey.
+Elsewhere, and where addresses are verified, it is the name that the claimant gives.
 """
 
 import time
@@ -10,7 +10,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import Endpoint, InfoHash
 from tracker.core.work_holdings import Held, holdings, judged, kept_torrents
 from tracker.errors import ClientError
 from tracker.store.store import Store
@@ -24,6 +24,7 @@ from tracker.store.work.records import (
     check_item,
     is_claimant,
 )
+from tracker.wire.endpoint import pack_address, pack_endpoint
 
 Reason = Literal[
     "malformed",
@@ -113,8 +114,8 @@ class WorkRequests:
         """Identifies the sender."""
         project = await self.project(project_name)
         address, agent = sender.address, sender.user_agent
-        if project.kind != "seeding" and not project.passkeys:
-            if not is_claimant(project.kind, sender.name):
+        if project.by_name:
+            if not is_claimant(project, sender.name):
                 raise Refused("malformed", "downloader has 3 to 30 letters, digits, - and _")
             return Claimant(project, sender.name, address, agent)
         known = 0 < len(sender.passkey) <= _MAX_PASSKEY and sender.passkey.isascii()
@@ -125,8 +126,12 @@ class WorkRequests:
             raise Refused("blocked")
         return Claimant(project, user.user_id, address, agent, sender.passkey, user.can_leech)
 
-    async def request(self, claimant: Claimant, version: str, free_bytes: int | None) -> Granted:
-        """Claims an item."""
+    async def request(
+        self, claimant: Claimant, version: str, free_bytes: int | None, port: int | None
+    ) -> Granted:
+        """Claims an item. ``port``: where the claimant's client seeds."""
+        if claimant.project.verify == "address" and port is None:
+            raise Refused("malformed", "port is missing: where your client accepts connections")
         with _checked():
             reply = await self._store.work.claims.claim(
                 claimant.project.name,
@@ -134,6 +139,7 @@ class WorkRequests:
                 address=claimant.address,
                 version=version,
                 free_bytes=free_bytes,
+                endpoint=_endpoint(claimant.address, port),
                 may_download=claimant.may_download or claimant.project.kind != "seeding",
             )
         if isinstance(reply, Refusal):
@@ -202,6 +208,8 @@ class WorkRequests:
         held = await holdings(store, project, claims)
         if project.kind != "seeding":
             return held
+        if project.by_name:
+            return await judged(store, project, claimant.id, held, self._clock())
         kept = await kept_torrents(store, project, claimant.id, {claim.item for claim in claims})
         return await judged(store, project, claimant.id, [*held, *kept], self._clock())
 
@@ -239,6 +247,12 @@ class WorkRequests:
     def _check_item(project: Project, item: str) -> None:
         with _checked():
             check_item(project.kind, item)
+
+
+def _endpoint(address: str, port: int | None) -> Endpoint:
+    """Empty where one of the two is unknown."""
+    packed = pack_address(address)
+    return pack_endpoint(packed, port) if packed and port else Endpoint(b"")
 
 
 @contextmanager

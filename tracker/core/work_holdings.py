@@ -41,6 +41,8 @@ async def holdings(store: Store, project: Project, claims: Sequence[Claim]) -> l
     found = await store.torrents.get_all([InfoHash(bytes.fromhex(claim.item)) for claim in claims])
     torrents = {torrent.info_hash.hex(): torrent for torrent in found}
     known = [claim for claim in claims if claim.item in torrents]
+    if project.by_name:
+        return [Held(c.item, c.state, c, torrents.get(c.item), c.seen_seconds) for c in claims]
     accounts = (
         await store.users.on_torrents(
             claims[0].claimant, [torrents[claim.item].torrent_id for claim in known]

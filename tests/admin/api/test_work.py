@@ -58,6 +58,15 @@ async def test_a_project_is_created_changed_and_deleted(full: ApiClient) -> None
     assert [row["name"] for row in (await full.get("/work/projects"))["items"]] == ["keep"]
 
 
+async def test_a_project_that_verifies_addresses_has_no_passkeys(full: ApiClient) -> None:
+    new = {"name": "open", "kind": "seeding", "verify": "address"}
+    made = await full.ask("POST", "/work/projects", 201, json=new)
+    assert (made["verify"], made["passkeys"], made["probes_missing"]) == ("address", False, False)
+    for change in ({"verify": "announce"}, {"passkeys": True}):
+        await full.ask("PATCH", "/work/projects/open", 422, json=change)
+    await full.ask("POST", "/work/projects", 422, json={"name": "x", "verify": "address"})
+
+
 async def test_invalid_settings_are_refused(full: ApiClient, proj: None) -> None:
     wrong = await full.wrong_fields("PATCH", PROJ, json={"budget": 0, "verify": "x", "kind": "seeding"})
     assert set(wrong) == {"body.budget", "body.verify", "body.kind"}

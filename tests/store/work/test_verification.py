@@ -14,7 +14,6 @@ from tests.store.work.harness import (
     trusted,
 )
 from tests.store.work.volunteers import ITEM, announce, seed, seeding_project, state, verify, wait
-from tracker.errors import ClientError
 from tracker.store.work.records import NewItem, UnknownProject
 
 HOUR, DAY = 3600, 86_400
@@ -283,8 +282,3 @@ async def test_more_claims_than_a_batch_are_looked_at_within_ten_minutes(private
     await wait(private, 600)
     oldest = await private.redis.zrange(private.keys.work_checks("proj"), 0, 0, withscores=True)
     assert oldest[0][1] > 1000 * (private.clock.now - 600)
-
-
-async def test_no_project_verifies_by_addresses_yet(private: Store) -> None:
-    with pytest.raises(ClientError, match="not available"):
-        await project(private, kind="seeding", verify="address", keep_done_days=1)

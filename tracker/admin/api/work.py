@@ -75,7 +75,9 @@ class ProjectPatch(Body):
     budget: Positive | None = Field(None, description="Max claims at once of any claimant.")
     lease_seconds: Positive | None = Field(None, description="How long a new claim lasts.")
     verify: VerifyName | None = Field(
-        None, description="How the tracker verifies a claim. `none`: the claimant's report counts."
+        None,
+        description="How the tracker verifies a claim. `none`: the claimant's report counts. `address` (for "
+        "trackers without passkeys) can only be set when the project is created, and stays.",
     )
     passkeys: bool | None = Field(None, description="Claimants identify by passkey.")
     order: OrderName | None = None

@@ -36,7 +36,7 @@ class Calls:
         return await self._grant(request, claimant, fields)
 
     async def _grant(self, request: web.Request, claimant: Claimant, fields: Fields) -> web.Response:
-        granted = await self._work.request(claimant, fields.text("version"), fields.free_bytes)
+        granted = await self._work.request(claimant, fields.text("version"), fields.free_bytes, fields.port)
         if fields.text("api_version") != "2":
             return web.Response(text=granted.item)
         return json_reply(self._described(request, granted))

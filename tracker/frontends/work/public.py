@@ -66,7 +66,9 @@ class Public:
         if project.kind != "seeding":
             raise Refused("no project", "this project has no feed")
         claimant = None
-        if sender.passkey or not project.public:
+        if project.by_name and not project.public:
+            raise Refused("no project", "this project has no feed")
+        if not project.by_name and (sender.passkey or not project.public):
             claimant = await self._work.claimant(name, sender)
             await self._work.check_blocked(claimant)
         max_size = _size(request.query.get("max_size"))

@@ -28,6 +28,7 @@ _FIELDS: Mapping[str, tuple[type, ...]] = {
     "bytes": (dict,),
     "id": (str, dict),
     "free_bytes": (int,),
+    "port": (int,),
 }
 """The fields that are read, and their types. All others are ignored."""
 _BEARER = re.compile(r"Bearer +([!-~]+)", re.IGNORECASE)
@@ -56,6 +57,11 @@ class Fields:
     @property
     def free_bytes(self) -> int | None:
         return self.values.get("free_bytes")
+
+    @property
+    def port(self) -> int | None:
+        """Where the claimant's client accepts connections."""
+        return self.values.get("port")
 
     @property
     def id_text(self) -> str:
@@ -93,6 +99,8 @@ def parse_fields(body: bytes) -> Fields:
             raise Refused("malformed", f"{name} has a wrong type")
     if values.get("free_bytes", 0) < 0:
         raise Refused("malformed", "free_bytes is negative")
+    if not 1 <= values.get("port", 1) <= 65_535:
+        raise Refused("malformed", "port is 1 to 65535")
     return Fields(values)
 
 

@@ -9,6 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
+from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
@@ -37,6 +38,7 @@ MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
 MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
+_UNKNOWN = Endpoint(b"")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
@@ -63,9 +65,11 @@ class Claims:
         version: str = "",
         free_bytes: int | None = None,
         may_download: bool = True,
+        endpoint: Endpoint = _UNKNOWN,
     ) -> ClaimReply:
         """Gives ``claimant`` an item, or says why not. In ``seeding``, larger items than ``free_bytes`` are passed
         over, and those that the claimant seeds already. Who may not download gets only items of its own queue.
+        ``endpoint`` is where the claimant seeds, in a project that verifies addresses.
 
         ``claimant`` is a user id in ``seeding``, else a name. First up to 20 claims end whose lease has ended. Raises
         UnknownProject, and ClientError for an impossible name.
@@ -73,7 +77,7 @@ class Claims:
         who = (check_claimant(claimant), *_sender(address))
         room = "" if free_bytes is None else str(max(0, free_bytes))
         argv: list[Argument] = [project, self._now(), *who, kept_text(version), room]
-        argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download))
+        argv += (MAX_LOOKED_AT, MAX_LAPSED_BY_CLAIM, int(may_download), endpoint.hex())
         outcome, *rest = _known(await self._scripts.work_claim(argv))
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)

@@ -149,4 +149,4 @@ def _checked(project: Project, item: NewItem) -> NewItem:
 
 
 def _are_claimants(project: Project, claimants: Sequence[str]) -> bool:
-    return len(set(claimants)) == len(claimants) and all(is_claimant(project.kind, c) for c in claimants)
+    return len(set(claimants)) == len(claimants) and all(is_claimant(project, c) for c in claimants)

@@ -10,15 +10,13 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.work import periods
+from tracker.store.work.project_fields import check_project, project_of, project_row
 from tracker.store.work.records import (
     PROJECT_FIELDS,
     Project,
     ProjectExists,
     UnknownProject,
-    check_project,
     is_project_name,
-    project_of,
-    project_row,
 )
 
 KEPT_LOG = KEPT_ENTRIES = 100_000
@@ -52,13 +50,19 @@ class Projects:
         return project
 
     async def edit(self, name: str, changes: Mapping[str, Any]) -> Project:
-        """Changes fields by their names; the kind stays. Valid from the next call on.
+        """Changes fields by their names; the kind stays, and so does ``verify`` where it is ``address``. Valid from
+        the next call on.
 
         Raises UnknownProject, and ClientError for an unknown or invalid field.
         """
         if not changes.keys() <= set(PROJECT_FIELDS) - {"kind"}:
             raise ClientError("a project has no such field, or it cannot be changed")
-        project = check_project(replace(await self.get(name), **changes))
+        before = await self.get(name)
+        project = check_project(replace(before, **changes))
+        if (before.verify == "address") != (project.verify == "address"):
+            raise ClientError(
+                "verify address is chosen when a project is created, and stays"
+            )  # other claimants
         if not await self._scripts.work_save([name, "edit", *project_row(project, list(changes))]):
             raise UnknownProject
         return project

@@ -41,8 +41,8 @@ _CLAIMANT = re.compile(r"[-_0-9A-Za-z]{1,30}", re.ASCII)
 _NAME = re.compile(r"[-_a-zA-Z0-9]{3,30}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
 _INFO_HASH = re.compile(r"[0-9a-f]{40}", re.ASCII)
-_DOMAINS = f"domains are at most {MAX_DOMAINS} different names of 1 to {_MAX_DOMAIN} characters"
-_CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
+DOMAINS = f"domains are at most {MAX_DOMAINS} different names of 1 to {_MAX_DOMAIN} characters"
+CONTROL = re.compile(r"[\x00-\x1f\x7f-\x9f\u2028\u2029]")
 
 
 class UnknownProject(NotFound):
@@ -105,6 +105,11 @@ class Project:
     max_size: int = 0
     """Policy: torrents larger than this (bytes) are never wanted."""
 
+    @property
+    def by_name(self) -> bool:
+        """Whether a claimant is known by the name that it gives, and not by a passkey."""
+        return self.verify == "address" or (self.kind == "items" and not self.passkeys)
+
 
 PROJECT_FIELDS = tuple(each.name for each in fields(Project) if each.name != "name")
 
@@ -164,6 +169,8 @@ class Claim:
     """Bytes uploaded in that account when it was claimed."""
     checked_at: float = 0.0
     """When the claim was last verified; 0: never."""
+    seen_seconds: int = 0
+    """``verify`` is ``address``: how long the claimant's address was seen to seed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -209,9 +216,11 @@ def check_project_name(name: str) -> str:
     return name
 
 
-def is_claimant(kind: Kind, claimant: str) -> bool:
-    """Whether ``claimant`` can be one of a project: a user id in ``seeding``, a name in ``items``."""
-    return bool((_USER_ID if kind == "seeding" else _NAME).fullmatch(claimant))
+def is_claimant(project: Project, claimant: str) -> bool:
+    """Whether ``claimant`` can be one of a project: a name in ``items`` and where addresses are verified, else a user
+    id."""
+    named = project.kind == "items" or project.by_name
+    return bool((_NAME if named else _USER_ID).fullmatch(claimant))
 
 
 def check_claimant(claimant: str) -> str:
@@ -236,14 +245,14 @@ def is_text_item(item: str) -> bool:
         size = len(item.encode())
     except UnicodeEncodeError:  # lone surrogates
         return False
-    return 0 < size <= MAX_ITEM_BYTES and not _CONTROL.search(item) and item == item.strip()
+    return 0 < size <= MAX_ITEM_BYTES and not CONTROL.search(item) and item == item.strip()
 
 
 def check_bytes(reported: Mapping[str, Any]) -> dict[str, int]:
     """Bytes by domain. Raises ClientError for anything but whole numbers from 0 to 2^53-1, in total too, and for names
     that are too many or too long: each report is kept in the log."""
-    if not _are_domains(tuple(reported)):
-        raise ClientError(_DOMAINS)
+    if not are_domains(tuple(reported)):
+        raise ClientError(DOMAINS)
     for number in reported.values():
         if isinstance(number, bool) or not isinstance(number, int) or not 0 <= number <= MAX_EXACT:
             raise ClientError("bytes are whole numbers from 0 to 9007199254740991")
@@ -252,7 +261,7 @@ def check_bytes(reported: Mapping[str, Any]) -> dict[str, int]:
     return dict(reported)
 
 
-def _are_domains(names: Sequence[str]) -> bool:
+def are_domains(names: Sequence[str]) -> bool:
     return len(names) <= MAX_DOMAINS and all(
         len(name) <= _MAX_DOMAIN and is_text_item(name) for name in names
     )
@@ -266,94 +275,6 @@ def kept_text(text: str) -> str:
 def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
     """Names of domains in the one form in which they are stored and compared."""
     return json.dumps(sorted(domains), ensure_ascii=True, separators=(",", ":")) if domains else ""
-
-
-def project_row(project: Project, names: Sequence[str] = PROJECT_FIELDS) -> list[str]:
-    """Fields and values as they are stored. Raises ClientError for an invalid value."""
-    row: list[str] = []
-    for name in names:
-        value = getattr(project, name)
-        if name == "domains":
-            value = domains_text(value)
-        row += (name, str(int(value)) if isinstance(value, bool | int) else value)
-    return row
-
-
-_CHOICES: dict[str, tuple[str, ...]] = {
-    "kind": get_args(Kind),
-    "order": get_args(Order),
-    "verify": get_args(Verify),
-}
-_AT_LEAST_1 = ("start_budget", "budget", "lease_seconds", "target")
-_MAX_NUMBER = 10**15
-
-
-def check_project(project: Project) -> Project:
-    """Raises ClientError for the first invalid field."""
-    for each in fields(Project):
-        value = getattr(project, each.name)
-        if not _has_type(value, each.type):
-            raise ClientError(f"{each.name} has a wrong type")
-        if each.name in _CHOICES and value not in _CHOICES[each.name]:
-            raise ClientError(f"{each.name} is one of {', '.join(_CHOICES[each.name])}")
-        if isinstance(value, int) and not int(each.name in _AT_LEAST_1) <= value <= _MAX_NUMBER:
-            raise ClientError(f"{each.name} is out of range")
-        if isinstance(value, str) and (len(value) > MAX_ITEM_BYTES or _CONTROL.search(value)):
-            raise ClientError(f"{each.name} is too long, or has control characters")
-    check_project_name(project.name)
-    if not _are_domains(project.domains) or len(set(project.domains)) < len(project.domains):
-        raise ClientError(_DOMAINS)
-    if project.kind == "seeding" and not project.keep_done_days:
-        raise ClientError("keep_done_days is at least 1 in a seeding project")
-    if project.verify == "address":
-        raise ClientError("verify address is not available")
-    if project.kind == "items" and project.verify != "none":
-        raise ClientError("a project of kind items verifies nothing")
-    return project
-
-
-def _has_type(value: object, kind: Any) -> bool:
-    """Whether a value can be a field of this type: a choice is text."""
-    if kind in (bool, int):
-        return type(value) is kind
-    if kind == tuple[str, ...]:
-        return isinstance(value, tuple) and all(isinstance(each, str) for each in value)
-    return isinstance(value, str)
-
-
-_BOOLS = frozenset(each.name for each in fields(Project) if each.type is bool)
-_NUMBERS = frozenset(each.name for each in fields(Project) if each.type is int)
-
-
-def project_of(name: str, row: Sequence[bytes | None]) -> Project | None:
-    """The project of the stored values of PROJECT_FIELDS; None without a known kind. Other invalid values become the
-    default."""
-    stored = {
-        field: value.decode("utf-8", "replace")
-        for field, value in zip(PROJECT_FIELDS, row, strict=True)
-        if value is not None
-    }
-    if stored.get("kind") not in _CHOICES["kind"]:
-        return None
-    values: dict[str, Any] = {}
-    for each, text in stored.items():
-        if each in _BOOLS:
-            values[each] = text == "1"
-        elif each in _NUMBERS:
-            values[each] = whole(text.encode())
-        elif each == "domains":
-            values[each] = _names(text)
-        elif each not in _CHOICES or text in _CHOICES[each]:
-            values[each] = text
-    return Project(name, **values)
-
-
-def _names(text: str) -> tuple[str, ...]:
-    try:
-        names = json.loads(text or "[]")
-    except ValueError:
-        return ()
-    return tuple(map(str, names)) if isinstance(names, list) else ()
 
 
 def claim_of(name: bytes, record: bytes | None, ends_ms: float) -> Claim | None:
@@ -389,6 +310,7 @@ def claim_of(name: bytes, record: bytes | None, ends_ms: float) -> Claim | None:
         seed_time=whole(text("seed_time").encode()),
         uploaded=whole(text("uploaded").encode()),
         checked_at=number("checked") / 1000,
+        seen_seconds=int(number("found")) // 1000,
     )
 
 

@@ -1,5 +1,5 @@
 -- work_demand.lua: how many more seeders a torrent needs, and who is to be asked. After work_known.lua and
--- work_project.lua; needs `policy`, the project's target, min_size and max_size.
+-- work_project.lua; needs `fields`, and `policy`, the project's target, min_size and max_size.
 local ASKED_AT_ONCE, REQUEST_SECONDS, MAX_REQUESTS, MAX_ASKED = 3, 604800, 12, 20
 
 local function count_of(text)
@@ -12,6 +12,7 @@ local function exclusion(ih, v)
   if not registered[1] or not v[1] then return 'unregistered' end
   if registered[2] then return 'denied' end
   if v[5] == '0' then return 'disabled' end
+  if v[8] == '1' and fields.verify == 'address' then return 'private' end
   local labels = string.gsub(string.lower(string.sub(v[7] or '', 1, 1000)), ',', ' ')
   if string.find(' ' .. labels .. ' ', ' nowork ', 1, true) then return 'nowork' end
   if policy.min_size == 0 and policy.max_size == 0 then return nil end
@@ -24,6 +25,7 @@ end
 -- completed it. Deleted users do not count.
 local function completers(tid, holders, turn)
   local asked, known = {}, 0
+  if fields.verify == 'address' then return asked, known end -- claimants are no users
   local uids = redis.pcall('ZRANGE', P .. 'completed:' .. tid, 0, MAX_ASKED - 1, 'REV')
   for _, uid in ipairs(uids.err and {} or uids) do
     local valid = string.match(uid, '^[1-9]%d*$') and #uid <= 15
@@ -55,7 +57,8 @@ end
 -- What is to be, by `past`: the average of the torrent's seeders, and the points behind it. Returns { copies, reason,
 -- average, seeders, queue or asked, base of the place, since }; nil: leave it alone.
 local function demand(ih, past, since)
-  local v = call('HMGET', P .. 't:' .. ih, 'tid', 'seeders', 'leechers', 'snatches', 'enabled', 'size', 'labels')
+  local v = call('HMGET', P .. 't:' .. ih,
+    'tid', 'seeders', 'leechers', 'snatches', 'enabled', 'size', 'labels', 'private')
   local seeders, leechers = count_of(v[2]), count_of(v[3])
   local excluded = exclusion(ih, v)
   if excluded then return { copies = 0, reason = excluded, average = 0, seeders = seeders } end

@@ -1,9 +1,11 @@
 -- work_presence.lua: what the swarm shows of a claimant: an account of the user, or a peer at an address. After
--- whole_field.lua and work_project.lua.
+-- whole_field.lua, work_address.lua and work_project.lua; needs `now` (epoch s) and `now_ms`.
 --
 -- Both return `online` (a peer is in the swarm), `left` and `downloaded` as text, `till` (until when time was counted,
 -- epoch s), `seed_time` (s), `uploaded` and `downloaded` (bytes). A key of a wrong type counts as missing: it must not
 -- keep other claims from being looked at.
+
+local MAX_FOUND = 600000 -- ms that count for a seeder that is found: a round over all claims takes no longer
 
 local function read_fields(key, ...)
   local v = redis.pcall('HMGET', key, ...)
@@ -17,5 +19,17 @@ local function presence_of_user(claimant, tid)
   return {
     seed_time = whole_field(v[1]), uploaded = whole_field(v[2]), downloaded = whole_field(v[3]),
     left = v[4] or '', till = whole_field(v[5]), online = whole(v[6]) > 0,
+  }
+end
+
+-- The claimant is at an address and port, where the claim has found a seeder for `found` ms. Its progress is not known,
+-- so a leecher that is there counts as one that goes on.
+local function presence_at_address(claim, item)
+  local kind, found = kind_at(item, claim.endpoint or ''), whole_field(claim.found)
+  local since = now_ms - math.max(whole(claim.checked), whole(claim.at))
+  if kind == 's' then found = found + math.max(0, math.min(MAX_FOUND, since)) end
+  return {
+    seed_time = math.floor(found / 1000), uploaded = 0, downloaded = now, found = found,
+    left = kind == 's' and '0' or '', till = 0, online = kind ~= nil,
   }
 end

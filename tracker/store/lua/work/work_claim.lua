@@ -6,6 +6,7 @@
 -- ARGV[6]   version   ARGV[7] free bytes: larger items are passed over ('': any size)
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
+-- ARGV[11]  where the claimant seeds, in a project that verifies addresses: packed endpoint in hex digits ('': unknown)
 -- Answer    { 'claimed', name of the claim, its record (JSON), end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
 --   project
@@ -30,6 +31,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_claim_lapse.lua
 --@ include lib/work_lapses.lua
 --@ include lib/work_version.lua
+--@ include lib/work_address.lua
 
 local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
@@ -76,14 +78,25 @@ end
 local function size_of(item)
   if fields.kind ~= 'seeding' then return 0 end
   local registered = call('MGET', P .. 'info_hash:' .. item, P .. 'deny:' .. item)
-  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size', 'enabled')
+  torrent = call('HMGET', P .. 't:' .. item, 'tid', 'user_downloaded', 'size', 'enabled', 'private')
   if not registered[1] or registered[2] or torrent[4] == '0' then return nil end
+  if fields.verify == 'address' and torrent[5] == '1' then return nil end -- for users of this tracker only
   return whole(torrent[3])
 end
 
--- Whether the user seeds the torrent already: then a claim brings no seeder. Sets `account`.
-local function is_seeding()
+-- Whether one of those who have the item will seed it at the claimant's endpoint.
+local function is_held_there(item)
+  for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
+    local record = call('HGET', W .. ':by:' .. holder, item)
+    if record and cjson.decode(record).endpoint == ARGV[11] then return true end
+  end
+  return false
+end
+
+-- Whether the claimant seeds the torrent already: then a claim brings no seeder. Sets `account`.
+local function is_seeding(item)
   if fields.kind ~= 'seeding' then return false end
+  if fields.verify == 'address' then return kind_at(item, ARGV[11]) == 's' or is_held_there(item) end
   local tid = torrent[1] or ''
   account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid,
     'seed_time', 'uploaded', 'downloaded', 'peers', 'left')
@@ -119,7 +132,7 @@ local function first_between(queue, from, till)
     if #items == 0 then return nil, 0 end
     for i, item in ipairs(items) do
       local size = not own[i] and size_of(item)
-      if size and not is_seeding() then
+      if size and not is_seeding(item) then
         if size <= room and not is_kept_out(item, queue) then return item, page[2 * i], copies[i] end
         looked_at = looked_at + 1
         if looked_at >= max_looked_at then return nil, 0 end
@@ -165,7 +178,7 @@ end
 local name = item .. ' ' .. claimant
 local asked = string.sub(queue, 1, 7) == 'todo:d:' and call('HGET', W .. ':asked', item) or nil
 local held = call('HGET', W .. ':holders', item)
-local others = torrent and torrent[1] and (torrent[2] or '0')
+local others = fields.verify ~= 'address' and torrent and torrent[1] and (torrent[2] or '0')
 account = account or {}
 if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
@@ -189,6 +202,7 @@ local record = cjson.encode({
   item = item, by = claimant, token = token, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
   uploaded = account[2] or nil, downloaded = account[3] or nil, others = others or nil,
+  endpoint = ARGV[11] ~= '' and ARGV[11] or nil,
   outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
 })
 call('HSET', held_by, item, record)

@@ -20,6 +20,7 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
 --@ include lib/work_outage.lua
+--@ include lib/work_address.lua
 --@ include lib/work_presence.lua
 --@ include lib/work_endpoint.lua
 --@ include lib/work_record.lua
@@ -101,13 +102,14 @@ local function look_at(name)
   end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
   local torrent = read_fields(P .. 't:' .. item, 'tid', 'size', 'user_downloaded')
-  local seen = presence_of_user(claimant, torrent[1] or '')
+  local by_address = fields.verify == 'address'
+  local seen = by_address and presence_at_address(claim, item) or presence_of_user(claimant, torrent[1] or '')
   local seconds = grown(seen, claim, 'seed_time')
   local missing = math.max(0, needed - seconds)
   if not alone then
     note_presence(claim, seen)
     if field ~= name then renew_lease(name, claim, whole_field(torrent[2])) end
-    claim.checked = ARGV[2]
+    claim.checked, claim.found = ARGV[2], seen.found
     call('HSET', key, field, cjson.encode(claim))
     call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
   end

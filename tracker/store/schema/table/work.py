@@ -84,10 +84,12 @@ ROWS: tuple[KeySpec, ...] = (
         "item -> JSON, for each claim of the claimant (its size is the budget used): item, by, token, ip, at "
         "(epoch ms), queue, place, asked, shared (1: has more copies), version, state (claimed, seen or seeding); "
         "seed_time (s), uploaded and downloaded (bytes) of the account when it was claimed, others: "
-        "`user_downloaded` of the torrent then, outage: `outage_ms` then; checked (epoch ms); of the last check: "
-        "till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when the progress "
-        "last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed or "
-        "unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so far",
+        "`user_downloaded` of the torrent then, outage: `outage_ms` then; where addresses are verified, endpoint "
+        "(packed, hex digits) and found: how long a seeder was seen there (ms); checked (epoch ms); of the last "
+        "check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when the "
+        "progress last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed "
+        "or unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so "
+        "far",
         "until the claims end",
         f"work_verify.lua, work_probe.lua, {_CLAIMS}",
     ),
