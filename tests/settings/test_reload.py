@@ -169,7 +169,7 @@ def test_sighup_may_come_while_the_tracker_starts(tmp_path: Path) -> None:
         assert signals_sent["before the handler"] and signals_sent["later"]
         assert len(children) == 3 and children == set(children_of(starting.pid))
         starting.terminate()
-        assert starting.wait(trackers.SECONDS) == 0
+        assert starting.wait(trackers.SECONDS) == 0, (tmp_path / "log").read_text()
     finally:
         starting.kill()
         starting.communicate()
