@@ -1,4 +1,4 @@
-"""Time that a test lets pass: what a worker takes for ``asyncio.sleep``."""
+"""A clock that a test advances. Workers get it in place of ``asyncio.sleep``."""
 
 import asyncio
 import heapq
@@ -9,8 +9,7 @@ from tests.waiting import SECONDS, holds
 
 
 class FakeTime:
-    """``await time(seconds)`` sleeps until ``pass_until`` has let as much time pass; ``now`` is what has passed, in
-    seconds."""
+    """``await time(seconds)`` sleeps until the test has advanced the clock by that much. ``now``: seconds passed."""
 
     def __init__(self) -> None:
         self.now = 0.0
@@ -26,8 +25,7 @@ class FakeTime:
         await woken
 
     async def pass_until(self, condition: Callable[[], bool | Awaitable[bool]]) -> None:
-        """Wakes the sleepers one after the other, with a moment of real time for what they do then, until
-        ``condition`` holds."""
+        """Wakes the sleepers one after the other until ``condition`` holds. Each gets a moment of real time to run."""
         async with asyncio.timeout(SECONDS):
             while not await holds(condition):
                 self._wake_next()
@@ -37,7 +35,7 @@ class FakeTime:
         return self.now
 
     async def pass_by(self, seconds: float) -> None:
-        """Lets so much time pass. Some sleeper must sleep for less than that again and again."""
+        """Lets so much time pass. Needs a task that sleeps repeatedly, each time for less than ``seconds``."""
         end = self.now + seconds
         await self.pass_until(lambda: self.now >= end)
 

@@ -1,7 +1,7 @@
 -- array_insert.lua: adds a peer to the packed arrays of a swarm. After torrent.lua and ids.lua.
 
--- Redis doubles a string that has to grow, up to a megabyte, and a third of all array memory was such a reserve. A full
--- array therefore gets room for exactly an eighth more first. `slots` are in use; `capacity` is how many it is to hold.
+-- Redis doubles the allocation of a string that grows, up to a megabyte, which made up a third of all array memory. So
+-- a full array is first extended by exactly an eighth. `slots`: number in use; `capacity`: number after the extension.
 local LARGE = 524288
 local function reserve(key, slots, capacity, size)
   if slots * size > LARGE then return end
@@ -10,8 +10,8 @@ end
 
 -- Adds an endpoint to the array `kind .. family` and returns its slot. With `random`, and once the array holds more
 -- than one reply, the slot is random and its peer moves to the end, so that peers that join together are not returned
--- together. Until save_torrent() nothing counts the slot at the end: when the arrays are of a wrong type, this fails
--- before anything has changed. The ids are written first, as their length shows whether the arrays were full.
+-- together. The slot at the end counts only after save_torrent(). So when the arrays are of a wrong type, this fails
+-- and changes no slot that counts. The ids are written first, as their length shows whether the arrays were full.
 local SHUFFLED_FROM = 50
 local function insert_slot(t, kind, family, endpoint, pid, random)
   local name, last, size = kind .. family, t[kind .. family], #endpoint

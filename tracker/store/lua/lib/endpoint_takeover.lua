@@ -27,8 +27,8 @@ end
 -- Adds the peer's endpoint to its network, in place of `old`, the peer's endpoint of that family ('' for none). Returns
 -- nil, and sets `r.evicted` to the peers that lose the endpoint; or returns the outcome, and nothing has changed. A
 -- peer that starts takes its endpoint over: it is a client with a new peer id. With accounts it has to be the same
--- user; another user's peer stays beside it. An anonymous peer gives way to a user's, whatever the event, and never
--- takes a user's endpoint: a client that announces both with and without its passkey is listed once.
+-- user; another user's peer stays beside it. A user's peer replaces an anonymous one, whatever the event. An anonymous
+-- peer never takes a user's endpoint. So a client that announces both with and without its passkey is listed once.
 local function take_endpoint(t, r, old)
   local net, rest = split_endpoint(r.endpoint)
   local old_net, old_rest = split_endpoint(old)

@@ -1,5 +1,5 @@
 #!lua flags=allow-oom
--- acknowledge.lua: removes from the outbox what was sent; what was counted meanwhile stays. Ends the leases. A second
+-- acknowledge.lua: removes sent statistics from the outbox, and ends the leases. Counts added meanwhile stay. A second
 -- call with the same tokens changes nothing.
 -- KEYS[1]   the prefix
 -- ARGV[1]   1: no receiver will take these statistics, they count as dropped
