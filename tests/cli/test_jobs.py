@@ -142,6 +142,8 @@ def test_recent_jobs_are_kept_with_older_than(jobs: Command, do: Do) -> None:
     do(several)
     asked = jobs("purge", "--older-than", "1.5", typed="y\n").stdout
     assert "that finished more than 1.5 hours ago" in asked and asked.endswith("deleted 0\n")
+    asked = jobs("purge", "--older-than", "1.5", "--status", "pending", typed="y\n").stdout
+    assert "that could have started more than 1.5 hours ago" in asked and asked.endswith("deleted 0\n")
     for hours in ("inf", "nan", "1e300"):
         assert "--older-than" in jobs("purge", "--older-than", hours, "--yes", code=2).stderr
     assert jobs("purge", "--older-than", "0", "--yes").stdout == "deleted 2\n"

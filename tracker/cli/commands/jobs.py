@@ -137,7 +137,9 @@ def purge_jobs(
         statuses = ["completed", "failed"]
     if not yes:
         which = f"{' and '.join(statuses)} jobs of {queue or 'all queues'}"
-        which += "" if older_than is None else f" that finished more than {older_than:g} hours ago"
+        if older_than is not None:
+            ended = "could have started" if status in ("pending", "retry") else "finished"
+            which += f" that {ended} more than {older_than:g} hours ago"
         typer.confirm(f"Delete the {which}?", abort=True)
 
     before = None if older_than is None else time.time() - older_than * 3600
