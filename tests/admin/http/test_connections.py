@@ -57,7 +57,7 @@ def head(path: str = "/echo", *lines: str, method: str = "GET") -> bytes:
 
 @pytest.mark.parametrize("sent", [b"", b"GET", b"GET /echo HTTP/1.1\r\nHost: loc", head()])
 async def test_idle_connections_are_closed(sent: bytes) -> None:
-    """Nothing, half a head, and a request without a successor."""
+    """Connections that send nothing, half a head, or one request and then nothing."""
     async with port(BRIEF) as address, connect(address) as line:
         line.send(sent)
         if sent.endswith(b"\r\n\r\n"):

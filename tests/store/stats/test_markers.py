@@ -91,8 +91,7 @@ async def full_of_markers(store: Store) -> None:
 
 
 async def test_deleting_markers_makes_room_and_flags_the_counts(own: Store) -> None:
-    """In small steps, no more than needed. Counts and months stay, and state from now on by how much they may be too
-    high."""
+    """Markers are deleted in small steps, no more than needed. Counts stay, and are flagged as too high."""
     await full_of_markers(own)
     figure, before = await own.unique_users.users_of(METRIC), await markers(own)
     pages = [so_far async for so_far in Markers(own.connection, own.scripts, own.keys, own.clock).make_room()]

@@ -73,7 +73,7 @@ class ManagedConnection(Protocol):
         """Whether it may be closed without losing an answer that the client would read."""
 
     def close_gracefully(self) -> None:
-        """Closes it after the answers to what was requested; at once when nothing was."""
+        """Closes it after its pending requests are answered; at once if there are none."""
 
     def abort(self) -> None: ...
 
@@ -177,7 +177,7 @@ class ConnectionTable:
             self._empty.set()
 
     def replace(self, connection: ManagedConnection, by: ManagedConnection) -> None:
-        """Gives the place of a connection to another protocol of the same socket."""
+        """Replaces a connection by another protocol on the same socket."""
         if connection not in self._connections:
             return
         self.requests.release(connection)

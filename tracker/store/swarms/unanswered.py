@@ -20,7 +20,7 @@ MAX_REMEMBERED = 4096
 """Announces without a reply; beyond this number the oldest are forgotten."""
 _BATCH = 64
 _SETTLE_SECONDS = 0.5
-"""The store first processes what it received before, over connections that are closed by now."""
+"""Time to wait first: the store may still process announces that arrived over connections now closed."""
 
 log = structlog.get_logger("tracker.store")
 

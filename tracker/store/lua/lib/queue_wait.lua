@@ -2,8 +2,8 @@
 --
 -- Jobs are claimed from the lowest score in `ready` on. The score is when the job may run, earlier by MS_PER_PRIORITY
 -- for each point of priority, so no score has to change while a job waits, and no job waits for ever. A retry comes
--- RETRY_DELAY later, which is more than all priorities (-10 to 10) can make up for. The fraction keeps jobs of the same
--- ms in order.
+-- RETRY_DELAY later, which is more than the largest difference of priorities (-10 to 10). The fraction keeps jobs of
+-- the same ms in order.
 local MS_PER_PRIORITY, RETRY_DELAY = 60000, 21 * 60000
 
 local function make_ready(Q, id, status, priority, run_after)
