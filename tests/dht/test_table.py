@@ -272,12 +272,16 @@ class TestTimeouts:
 
 class TestLookups:
     def test_our_own_id_is_looked_up_soon_and_every_ten_minutes(self) -> None:
-        table, rng = table_with(), random.Random(1)
+        table, rng = table_with(*FULL, *NEAREST), random.Random(1)
         due = [second for second in range(1300) if table.due_lookup(second, rng) == 0]
         assert due == [5, 605, 1205]
 
+    def test_while_few_nodes_are_known_it_is_looked_up_more_often(self) -> None:
+        table, rng = table_with(*FULL), random.Random(1)
+        assert [second for second in range(100) if table.due_lookup(second, rng) == 0] == [5, 35, 65, 95]
+
     def test_a_bucket_without_change_is_looked_up(self) -> None:
-        table, rng = table_with(*FULL[:1], *NEAREST[:1]), random.Random(1)
+        table, rng = table_with(*FULL, *NEAREST), random.Random(1)
         assert table.due_lookup(600, rng) == 0
         table.on_answer(FULL[0], 600)
         target = table.due_lookup(900, rng)

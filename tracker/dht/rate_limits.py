@@ -46,13 +46,15 @@ class Allowance:
         self._left = burst
         self._at = now
 
-    def take(self, now: float, amount: float = 1) -> bool:
-        left = min(self.burst, self._left + max(now - self._at, 0) * self.rate)
+    def has(self, now: float, amount: float = 1) -> bool:
+        self._left = min(self.burst, self._left + max(now - self._at, 0) * self.rate)
         self._at = max(now, self._at)
-        self._left = left
-        if left < amount:
+        return self._left >= amount
+
+    def take(self, now: float, amount: float = 1) -> bool:
+        if not self.has(now, amount):
             return False
-        self._left = left - amount
+        self._left -= amount
         return True
 
 
@@ -130,5 +132,6 @@ class OutboundLimits:
         self._total = Allowance(rules.query_rate, rules.query_rate, now)
 
     def take(self, address: Address, now: float) -> bool:
-        """Whether a query may be sent to this address now."""
-        return self.hosts.at(address, now).take(now) and self._total.take(now)
+        """Whether a query may be sent to this address now. Where not, nothing is used up."""
+        host = self.hosts.at(address, now)
+        return host.has(now) and self._total.take(now) and host.take(now)

@@ -26,6 +26,8 @@ OUTAGE_SECONDS = 60
 REFRESH_SECONDS = 900
 OWN_LOOKUP_SECONDS = 600
 FIRST_LOOKUP_SECONDS = 5
+FEW_NODES_LOOKUP_SECONDS = 30
+"""Instead of OWN_LOOKUP_SECONDS, while an answer cannot even be filled with nodes."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -179,7 +181,8 @@ class RoutingTable:
         """The id to look up now, if any: our own, or a random one of a bucket that has not changed for long."""
         own = self._entries.own
         if now >= self._next_own_lookup:
-            self._next_own_lookup = now + OWN_LOOKUP_SECONDS
+            few = len(self) < ANSWER_NODES
+            self._next_own_lookup = now + (FEW_NODES_LOOKUP_SECONDS if few else OWN_LOOKUP_SECONDS)
             return own
         unchanged = [
             (self._changed.setdefault(index, now), index)

@@ -1,0 +1,345 @@
+"""A whole node without its socket, alone and in a simulated network of such nodes."""
+
+import random
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tracker.bittorrent import Endpoint, InfoHash
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.external_address import ExternalAddress
+from tracker.dht.node import DhtNode, RunningLookup
+from tracker.dht.node_id import fits_address, to_id
+from tracker.dht.rate_limits import LimitRules
+from tracker.dht.responder import Family, Responder, Swarm
+from tracker.dht.samples import SampleSet
+from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.tokens import Tokens
+from tracker.wire.krpc import (
+    AnnouncePeer,
+    Answer,
+    Failure,
+    FindNode,
+    GetPeers,
+    Node,
+    NodeId,
+    Ping,
+    Query,
+    encode_answer,
+    encode_failure,
+    encode_query,
+    parse_message,
+)
+
+HASH = InfoHash(b"h" * 20)
+KNOWN = Swarm(takes_part=True)
+ASKER = NodeId(b"a" * 20)
+SOURCE = Endpoint(b"\x0a\x09\x09\x09\x1a\xe1")
+DEFAULT = LimitRules()
+PLENTY = LimitRules(1e6, 1e6, 1e6, 1e6, 1e9, 1e6, 1e6, 1e6)
+
+
+def made(number: int, *, limits: LimitRules = DEFAULT, read_only: bool = False) -> DhtNode:
+    rng = random.Random(number)
+    own = NodeId(rng.randbytes(20))
+    family = Family(
+        RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules())
+    )
+    responder = Responder(
+        {4: family}, Tokens(rng.randbytes(32)), {4: SampleSet()}, version=b"SK01", read_only=read_only
+    )
+    return DhtNode(
+        family,
+        responder,
+        limits=limits,
+        external=ExternalAddress(),
+        version=b"SK01",
+        rng=rng,
+        now=0,
+        read_only=read_only,
+    )
+
+
+def address(number: int) -> Endpoint:
+    return Endpoint((0x0A000000 + number).to_bytes(4, "big") + b"\x1a\xe1")
+
+
+class Island:
+    """Nodes that reach each other at once. Time passes in steps."""
+
+    def __init__(self, count: int) -> None:
+        self.nodes = {address(number): made(number) for number in range(count)}
+        self.now = 0.0
+        self.cut: set[Endpoint] = set()
+
+    def first(self) -> DhtNode:
+        return self.nodes[address(0)]
+
+    def deliver(self) -> None:
+        while sent := [(at, *each) for at, node in self.nodes.items() for each in node.take_datagrams()]:
+            for source, target, data in sent:
+                if not {source, target} & self.cut and target in self.nodes:
+                    self.receive(target, source, data)
+
+    def receive(self, target: Endpoint, source: Endpoint, data: bytes) -> None:
+        query = self.nodes[target].receive(data, source, self.now)
+        if query is not None:
+            self.nodes[target].respond(query, source, KNOWN, self.now)
+
+    def run(self, seconds: float, step: float = 0.5) -> None:
+        end = self.now + seconds
+        while self.now < end:
+            self.now += step
+            for node in self.nodes.values():
+                node.tick(self.now)
+            self.deliver()
+
+    def finish(self, running: RunningLookup | None) -> set[Endpoint]:
+        assert running is not None
+        while running.result is None:
+            self.run(0.5)
+        return set(running.result.peers)
+
+    def announce(self, peer: Endpoint, start: Endpoint) -> Endpoint:
+        """As a client: a lookup, then an announce to the nearest nodes, with the token of each."""
+        running = self.nodes[start].find_peers(HASH, self.now)
+        self.finish(running)
+        assert running and running.result
+        for number, (_, endpoint) in enumerate(running.result.nearest):
+            query = Query(b"ga", NodeId(bytes((number,)) * 20), GetPeers(HASH))
+            self.receive(endpoint, peer, encode_query(query))
+            (token,) = [self.token(data) for at, data in self.nodes[endpoint].take_datagrams() if at == peer]
+            self.receive(
+                endpoint, peer, encode_query(query._replace(arguments=AnnouncePeer(HASH, 6881, token)))
+            )
+        return peer
+
+    @staticmethod
+    def token(data: bytes) -> bytes:
+        answer = parse_message(data)
+        assert isinstance(answer, Answer) and answer.token
+        return answer.token
+
+
+def joined(count: int) -> Island:
+    """All know the first node only."""
+    island = Island(count)
+    for at, node in island.nodes.items():
+        if at != address(0):
+            node.contact([address(0)], 0)
+    island.run(60)
+    return island
+
+
+def delivered(node: DhtNode) -> list[Query]:
+    queries = [parse_message(data) for _, data in node.take_datagrams()]
+    return [each for each in queries if isinstance(each, Query)]
+
+
+class TestIsland:
+    def test_all_find_each_other_by_one_bootstrap_node(self) -> None:
+        island = joined(20)
+        assert len(island.first().table) == 19
+        assert all(len(node.table) >= 8 for node in island.nodes.values())
+
+    def test_a_peer_announced_anywhere_is_found_by_all(self) -> None:
+        island = joined(20)
+        found = {island.announce(address(100 + number), address(number)) for number in range(1, 6)}
+        for node in island.nodes.values():
+            assert island.finish(node.find_peers(HASH, island.now)) == found
+            running = node.find_peers(HASH, island.now, scrape=True)
+            island.finish(running)
+            assert running and running.result and running.result.leechers == pytest.approx(5, rel=0.05)
+
+    def test_the_table_survives_an_outage(self) -> None:
+        island = joined(20)
+        island.cut = {address(0)}
+        island.run(600, step=1)
+        first = island.first()
+        assert len(first.table) == 19 and first.table.dropped == 0
+        island.cut = set()
+        running = first.find_nodes(0, island.now)
+        island.finish(running)
+        assert running and running.result and len(running.result.nearest) == 8
+
+    def test_a_node_that_left_is_dropped(self) -> None:
+        island = joined(10)
+        island.cut = {address(9)}
+        island.run(40 * 60, step=5)
+        assert {len(node.table) for at, node in island.nodes.items() if at != address(9)} == {8}
+        assert island.first().table.dropped == 1
+        assert len(island.nodes[address(9)].table) == 9, "nobody answers it, so it keeps all"
+
+    def test_saved_nodes_are_back_within_ten_seconds(self) -> None:
+        island = joined(20)
+        saved = island.first().table.good_nodes(island.now, 2000)
+        again = made(0)
+        island.nodes[address(0)] = again
+        again.restore(saved, island.now)
+        island.run(10)
+        assert len(saved) == len(again.table) == 19
+
+    def test_no_address_gets_more_than_one_query_a_second(self) -> None:
+        island = joined(6)
+        node = island.first()
+        for _ in range(8):
+            node.find_peers(HASH, island.now)
+        sent: dict[Endpoint, int] = {}
+        for tick in range(100):
+            node.tick(island.now + tick / 10)
+            for target, _ in node.take_datagrams():
+                sent[target] = sent.get(target, 0) + 1
+        assert sent and max(sent.values()) <= 4 + 10
+
+
+class TestQueries:
+    def test_a_query_about_a_torrent_waits_for_the_store(self) -> None:
+        node = made(1)
+        query = Query(b"aa", ASKER, GetPeers(HASH))
+        assert node.receive(encode_query(query), SOURCE, 0) == query
+        assert node.take_datagrams() == []
+        node.respond(query, SOURCE, KNOWN, 0)
+        ((target, data),) = node.take_datagrams()
+        answer = parse_message(data)
+        assert target == SOURCE and isinstance(answer, Answer) and answer.token
+        announce = Query(b"ab", ASKER, AnnouncePeer(HASH, 7, answer.token))
+        assert node.receive(encode_query(announce), SOURCE, 0) == announce
+        node.respond(announce, SOURCE, KNOWN, 0)
+        assert node.announced.peer_count == 1
+        assert node.counts.queries_in == {("get_peers", "answered"): 1, ("announce_peer", "answered"): 1}
+
+    def test_other_queries_are_answered_at_once(self) -> None:
+        node = made(1)
+        for arguments in (Ping(), FindNode(HASH)):
+            assert node.receive(encode_query(Query(b"aa", ASKER, arguments)), SOURCE, 0) is None
+        assert len(node.take_datagrams()) == 2
+
+    def test_an_invalid_query_gets_an_error(self) -> None:
+        node = made(1)
+        data = b"d1:ad2:id20:abcdefghij0123456789e1:q4:vote1:t2:aa1:y1:qe"
+        assert node.receive(data, SOURCE, 0) is None
+        ((_, sent),) = node.take_datagrams()
+        assert parse_message(sent) == Failure(b"aa", 204, "unknown method", b"SK01")
+
+    def test_a_flood_is_dropped_silently(self) -> None:
+        node = made(1)
+        ping = encode_query(Query(b"aa", ASKER, Ping()))
+        for number in range(10_000):
+            node.receive(ping, address(number), number / 10_000)
+        assert 400 <= len(node.take_datagrams()) <= 600
+        for step in range(100):
+            node.receive(b"rubbish", SOURCE, 100 + step / 100)
+        assert node.take_datagrams() == []
+        assert node.counts.dropped["not bencoded"] == 10 and node.counts.dropped["address"] == 90
+        assert sum(node.table.sizes()) == 0
+
+    def test_a_read_only_node_asks_but_does_not_answer(self) -> None:
+        """BEP 43"""
+        node = made(1, read_only=True)
+        for arguments in (Ping(), GetPeers(HASH)):
+            assert node.receive(encode_query(Query(b"aa", ASKER, arguments)), SOURCE, 0) is None
+        assert node.take_datagrams() == []
+        node.contact([SOURCE], 0)
+        assert [query.read_only for query in delivered(node)] == [True]
+
+    @given(st.binary(max_size=200))
+    def test_random_bytes_are_survived(self, data: bytes) -> None:
+        node = made(1, limits=PLENTY)
+        node.contact([SOURCE], 0)
+        for packet in (data, b"d1:rd2:id20:abcdefghij0123456789" + data + b"e1:t4:aaaa1:y1:re"):
+            assert node.receive(packet, SOURCE, 0) is None
+
+
+class TestAnswers:
+    def test_only_the_asked_address_is_believed(self) -> None:
+        node = made(1)
+        node.contact([SOURCE], 0)
+        (query,) = delivered(node)
+        answer = Answer(query.transaction, ASKER)
+        node.receive(encode_answer(answer), address(7), 0)
+        node.receive(encode_answer(answer._replace(transaction=b"abcd")), SOURCE, 0)
+        assert len(node.table) == 0 and node.counts.dropped["not asked for"] == 2
+        node.receive(encode_answer(answer), SOURCE, 0)
+        assert node.table.entry(ASKER)
+        node.receive(encode_answer(answer), SOURCE, 0)
+        assert node.counts.dropped["not asked for"] == 3
+
+    def test_a_late_answer_is_ignored(self) -> None:
+        node = made(1)
+        node.contact([SOURCE], 0)
+        (query,) = delivered(node)
+        node.tick(10)
+        node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 10)
+        assert len(node.table) == 0
+        assert node.counts.queries_out["find_node", "failed"] == 1
+
+    def test_an_answer_under_another_id_is_a_failure_of_the_one_asked(self) -> None:
+        node = made(1)
+        for transaction_of in (ASKER, NodeId(b"b" * 20)):
+            node.restore([Node(ASKER, SOURCE)], 0)
+            (query,) = delivered(node)
+            node.receive(encode_answer(Answer(query.transaction, transaction_of)), SOURCE, 0)
+        entry = node.table.entry(ASKER)
+        assert entry and entry.failures == 1 and len(node.table) == 1
+
+    def test_an_unreachable_node_fails_at_once(self) -> None:
+        node = made(1)
+        node.restore([Node(ASKER, SOURCE)], 0)
+        (query,) = delivered(node)
+        node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
+        running = node.find_peers(HASH, 1)
+        node.unreachable(SOURCE, 1)
+        entry = node.table.entry(ASKER)
+        assert entry and entry.failures == 1
+        assert running and running.result and running.result.answered == 0
+
+    def test_an_error_ends_a_query_but_is_a_sign_of_life(self) -> None:
+        node = made(1)
+        node.restore([Node(ASKER, SOURCE)], 0)
+        (query,) = delivered(node)
+        node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
+        running = node.find_peers(HASH, 1)
+        (query,) = delivered(node)
+        node.receive(encode_failure(Failure(query.transaction, 202, "no")), SOURCE, 1)
+        entry = node.table.entry(ASKER)
+        assert running and running.result and running.result.answered == 0 and entry and entry.failures == 0
+
+    def test_lookups_are_limited(self) -> None:
+        node = made(1)
+        node.restore([Node(ASKER, SOURCE)], 0)
+        (query,) = delivered(node)
+        node.receive(encode_answer(Answer(query.transaction, ASKER)), SOURCE, 0)
+        running = [node.find_peers(HASH, 1) for _ in range(9)]
+        assert [each is None for each in running] == [False] * 8 + [True]
+
+
+class TestExternalAddress:
+    def test_our_id_follows_the_address_that_others_see(self) -> None:
+        """BEP 42"""
+        node, seen = made(1), Endpoint(b"\x58\1\2\3\1\1")
+        node.table.on_answer(Node(to_id(5), address(5)), 0)
+        before = node.id
+        assert not fits_address(before, seen[:-2])  # type: ignore[arg-type]
+        for voter in range(5):
+            assert node.id == before
+            source = Endpoint(bytes((10, voter, 1, 1)) + b"\1\1")
+            node.contact([source], 0)
+            query = delivered(node)[0]
+            named = Answer(query.transaction, NodeId(bytes((voter,)) * 20), external=seen)
+            node.receive(encode_answer(named), source, 0)
+            node.take_datagrams()
+        assert node.id != before and fits_address(node.id, seen[:-2])  # type: ignore[arg-type]
+        assert len(node.table) == node.table.added - node.table.dropped == 6
+
+    def test_a_private_address_is_none(self) -> None:
+        node = made(1)
+        before = node.id
+        for voter in range(20):
+            source = Endpoint(bytes((10, voter, 1, 1)) + b"\1\1")
+            node.contact([source], 0)
+            query = delivered(node)[0]
+            answer = Answer(query.transaction, NodeId(bytes((voter,)) * 20), external=address(9))
+            node.receive(encode_answer(answer), source, 0)
+            node.take_datagrams()
+        assert node.id == before

@@ -1,0 +1,283 @@
+"""A node of the DHT in one address family, without its socket: datagrams in, datagrams out.
+
+The caller delivers datagrams and lets time pass with ``tick``, then sends what ``take_datagrams`` returns. It fetches
+what the store says about a torrent, because this module does not wait for anything.
+"""
+
+import random
+from collections import Counter, deque
+from collections.abc import Iterable
+from dataclasses import dataclass, field
+from typing import NamedTuple
+
+from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
+from tracker.dht.external_address import ExternalAddress
+from tracker.dht.lookup import Lookup, LookupResult
+from tracker.dht.node_id import fits_address, id_for_address, to_id
+from tracker.dht.rate_limits import InboundLimits, LimitRules, OutboundLimits
+from tracker.dht.responder import NO_PART, Family, Responder, Swarm
+from tracker.dht.transactions import Pending, Transactions
+from tracker.errors import KrpcError, QueryError
+from tracker.wire.krpc import (
+    NAMES,
+    NODE6_LENGTH,
+    NODE_LENGTH,
+    Answer,
+    Arguments,
+    Failure,
+    FindNode,
+    GetPeers,
+    Node,
+    NodeId,
+    Ping,
+    Query,
+    encode_query,
+    parse_message,
+    split_nodes,
+)
+
+MAX_LOOKUPS = 8
+MAX_WAITING = 2048
+"""Queries that wait for the limits. A restart pings up to 2,000 saved nodes."""
+PING_ROUND_SECONDS = 10
+EXPIRE_ROUND_SECONDS = 60
+
+Datagram = tuple[Endpoint, bytes]
+
+
+@dataclass(eq=False, slots=True)
+class RunningLookup:
+    lookup: Lookup
+    arguments: Arguments
+    result: LookupResult | None = None
+    """``None`` until it is done."""
+
+
+class _Waiting(NamedTuple):
+    endpoint: Endpoint
+    id: NodeId | None
+    arguments: Arguments
+    lookup: RunningLookup | None
+
+
+@dataclass(slots=True)
+class NodeCounts:
+    """Since the start, for metrics."""
+
+    queries_in: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By query and outcome: answered, refused, limited."""
+    queries_out: Counter[tuple[str, str]] = field(default_factory=Counter)
+    """By query and outcome: answered, refused, failed."""
+    dropped: Counter[str] = field(default_factory=Counter)
+    """Datagrams by reason."""
+    bytes_in: int = 0
+    bytes_out: int = 0
+
+
+class DhtNode:
+    def __init__(
+        self,
+        family: Family,
+        responder: Responder,
+        *,
+        limits: LimitRules,
+        external: ExternalAddress,
+        version: bytes,
+        rng: random.Random,
+        now: float,
+        read_only: bool = False,
+    ) -> None:
+        """``rng`` must not be guessable: it draws the ids of our queries. ``family`` is one of the responder's."""
+        self.counts = NodeCounts()
+        self.table = family.table
+        self.announced = family.announced
+        self._responder = responder
+        self._inbound = InboundLimits(limits, now)
+        self._outbound = OutboundLimits(limits, now)
+        self._external = external
+        self._version = version
+        self._rng = rng
+        self._read_only = read_only
+        self._transactions = Transactions()
+        self._lookups: list[RunningLookup] = []
+        self._waiting: deque[_Waiting] = deque()
+        self._datagrams: list[Datagram] = []
+        self._next_pings = now
+        self._next_expiry = now + EXPIRE_ROUND_SECONDS
+
+    @property
+    def id(self) -> NodeId:
+        return to_id(self.table.own)
+
+    def take_datagrams(self) -> list[Datagram]:
+        datagrams, self._datagrams = self._datagrams, []
+        return datagrams
+
+    def receive(self, data: bytes, source: Endpoint, now: float) -> Query | None:
+        """Returns a query about a torrent, which the caller answers with ``respond``."""
+        self.counts.bytes_in += len(data)
+        awaited = self._transactions.expects(source)
+        if not awaited and (reason := self._inbound.refuse(Address(source[:-2]), now)):
+            self.counts.dropped[reason] += 1
+            return None
+        try:
+            message = parse_message(data)
+        except KrpcError as error:
+            self.counts.dropped[str(error)] += 1
+            return None
+        except QueryError as error:
+            self.counts.queries_in["other", "refused"] += 1
+            self._answer(self._responder.refuse(error), source, now)
+            return None
+        if not isinstance(message, Query):
+            self._finish(message, source, now)
+            return None
+        if awaited and (reason := self._inbound.refuse(Address(source[:-2]), now)):
+            self.counts.dropped[reason] += 1
+            return None
+        if self._responder.torrent_of(message) is not None and not self._read_only:
+            return message
+        self.respond(message, source, NO_PART, now)
+        return None
+
+    def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
+        """Answers a query that ``receive`` returned. Not to be called while the store is unavailable."""
+        data = self._responder.respond(query, source, swarm, now, self._rng)
+        sent = self._answer(data, source, now)
+        self.counts.queries_in[NAMES[type(query.arguments)], "answered" if sent else "limited"] += 1
+
+    def unreachable(self, endpoint: Endpoint, now: float) -> None:
+        """The network reports that nobody is at this endpoint."""
+        for pending in self._transactions.fail(endpoint):
+            self._fail(pending, now)
+
+    def tick(self, now: float) -> None:
+        """Lets time pass. For several times a second while lookups run, else once a second."""
+        for pending in self._transactions.expire(now):
+            self._fail(pending, now)
+        if now >= self._next_pings:
+            self._next_pings = now + PING_ROUND_SECONDS
+            for node in self.table.due_pings(now):
+                self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+            target = self.table.due_lookup(now, self._rng)
+            if target is not None:
+                self.find_nodes(target, now)
+        if now >= self._next_expiry:
+            self._next_expiry = now + EXPIRE_ROUND_SECONDS
+            self.announced.expire(now)
+        waiting, self._waiting = self._waiting, deque()
+        for query in waiting:
+            self._ask(query, now)
+        for running in list(self._lookups):
+            self._advance(running, now)
+
+    def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
+        """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
+        for endpoint in endpoints:
+            self._ask(_Waiting(endpoint, None, FindNode(self.id), None), now)
+
+    def restore(self, nodes: Iterable[Node], now: float) -> None:
+        """Pings nodes of an earlier run. They enter the table when they answer."""
+        for node in nodes:
+            self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+
+    def find_nodes(self, target: int, now: float) -> RunningLookup | None:
+        return self._look_up(FindNode(to_id(target)), to_id(target), now)
+
+    def find_peers(self, info_hash: InfoHash, now: float, *, scrape: bool = False) -> RunningLookup | None:
+        """Returns ``None`` while too many lookups run. ``scrape``: counts instead of peers (BEP 33)."""
+        return self._look_up(GetPeers(info_hash, scrape=scrape), info_hash, now)
+
+    def _look_up(self, arguments: Arguments, target: bytes, now: float) -> RunningLookup | None:
+        if len(self._lookups) >= MAX_LOOKUPS:
+            return None
+        lookup = Lookup(
+            target,
+            self.table.lookup_start(target),
+            now,
+            own=self.table.own,
+            private_addresses=self.table.rules.private_addresses,
+        )
+        running = RunningLookup(lookup, arguments)
+        self._lookups.append(running)
+        self._advance(running, now)
+        return running
+
+    def _advance(self, running: RunningLookup, now: float) -> None:
+        for node in running.lookup.next_queries(now):
+            self._ask(_Waiting(node.endpoint, node.id, running.arguments, running), now)
+        if running.result is None and running.lookup.is_done(now):
+            running.result = running.lookup.result()
+            self._lookups.remove(running)
+
+    def _ask(self, query: _Waiting, now: float) -> None:
+        """Sends a query, or keeps it until the limits allow it."""
+        if query.lookup is not None and query.lookup.result is not None:
+            return
+        if self._transactions.full or not self._outbound.take(Address(query.endpoint[:-2]), now):
+            if len(self._waiting) < MAX_WAITING:
+                self._waiting.append(query)
+            elif query.lookup is not None and query.id is not None:
+                query.lookup.lookup.on_failure(Node(query.id, query.endpoint))
+            return
+        name = NAMES[type(query.arguments)]
+        pending = Pending(query.endpoint, query.id, name, now, query.lookup)
+        transaction = self._transactions.begin(pending, self._rng)
+        message = Query(transaction, self.id, query.arguments, self._read_only, self._version)
+        self._send(query.endpoint, encode_query(message))
+
+    def _answer(self, data: bytes | None, source: Endpoint, now: float) -> bool:
+        if data is None or not self._inbound.may_answer(len(data), now):
+            return False
+        self._send(source, data)
+        return True
+
+    def _send(self, endpoint: Endpoint, data: bytes) -> None:
+        self.counts.bytes_out += len(data)
+        self._datagrams.append((endpoint, data))
+
+    def _finish(self, message: Answer | Failure, source: Endpoint, now: float) -> None:
+        pending = self._transactions.finish(source, message.transaction)
+        if pending is None:
+            self.counts.dropped["not asked for"] += 1
+            return
+        if isinstance(message, Failure):
+            self.counts.queries_out[pending.query, "refused"] += 1
+            self._fail_lookup(pending, now)
+            return
+        self.counts.queries_out[pending.query, "answered"] += 1
+        node = Node(message.id, source)
+        self.table.on_answer(node, now)
+        length = NODE_LENGTH if len(source) == 6 else NODE6_LENGTH
+        self.table.on_named(split_nodes(message.nodes if len(source) == 6 else message.nodes6, length))
+        if pending.id is None:
+            if not self._lookups:
+                self.find_nodes(self.table.own, now)
+        elif pending.id != message.id:
+            self.table.on_failure(Node(pending.id, source), now)
+            self._fail_lookup(pending, now)
+        elif isinstance(pending.purpose, RunningLookup):
+            pending.purpose.lookup.on_answer(node, message)
+            self._advance(pending.purpose, now)
+        self._vote(message, Address(source[:-2]), now)
+
+    def _fail(self, pending: Pending, now: float) -> None:
+        self.counts.queries_out[pending.query, "failed"] += 1
+        if pending.id is not None:
+            self.table.on_failure(Node(pending.id, pending.endpoint), now)
+        self._fail_lookup(pending, now)
+
+    def _fail_lookup(self, pending: Pending, now: float) -> None:
+        if isinstance(pending.purpose, RunningLookup) and pending.id is not None:
+            pending.purpose.lookup.on_failure(Node(pending.id, pending.endpoint))
+            self._advance(pending.purpose, now)
+
+    def _vote(self, answer: Answer, voter: Address, now: float) -> None:
+        """A new external address is a new id of ours (BEP 42)."""
+        if answer.external is None or not fits_address(answer.id, voter):
+            return
+        seen = Address(answer.external[:-2])
+        if is_routable(seen) and self._external.vote(seen, voter, now) and not fits_address(self.id, seen):
+            own = id_for_address(seen, self._rng.randbytes(20))
+            self.table.change_id(own)
+            self.announced.change_id(own)
