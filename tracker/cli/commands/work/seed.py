@@ -44,7 +44,7 @@ def _size(text: str) -> int:
         raise typer.BadParameter("is written like 500GB or 2TB") from None
 
 
-Url = Annotated[str, typer.Option(metavar="URL", help="The project: https://tracker.example:6980/seeding.")]
+Url = Annotated[str, typer.Option(metavar="URL", help="The project: https://tracker.example/seeds.")]
 Client = Annotated[
     str,
     typer.Option(
