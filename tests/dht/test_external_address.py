@@ -58,3 +58,9 @@ def test_the_candidates_are_bounded_and_the_best_is_kept() -> None:
     for number in range(10 * MAX_CANDIDATES):
         external.vote(Address(b"\7\7" + number.to_bytes(2, "big")), voter(50), 0)
     assert external.vote(OURS, voter(4), 0)
+
+
+def test_a_fixed_address_stays() -> None:
+    external = ExternalAddress(OURS, fixed=True)
+    assert not any(external.vote(OTHER, voter(network), 0) for network in range(20))
+    assert external.address == OURS

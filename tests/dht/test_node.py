@@ -265,6 +265,20 @@ class TestAnswers:
         node.receive(encode_answer(answer), SOURCE, 0)
         assert node.counts.dropped["not asked for"] == 3
 
+    def test_who_was_asked_may_not_flood_us(self) -> None:
+        """One datagram with the id of a query ends it. The others are limited like all."""
+        node = made(1)
+        node.restore([Node(ASKER, SOURCE)] * 4, 0)
+        transactions = [query.transaction for query in delivered(node)]
+        assert len(transactions) == 4
+        fakes = [encode_query(Query(each, ASKER, Ping())) for each in transactions]
+        rubbish = b"rubbish 1:t4:" + transactions[3]
+        for data in (*fakes[:3], rubbish) * 50:
+            node.receive(data, SOURCE, 0)
+        assert node.counts.queries_out["ping", "failed"] == 4
+        assert node.counts.dropped["address"] + node.counts.dropped["ignored"] == 200 - 4 - 10
+        assert len(node.take_datagrams()) + node.counts.dropped["not bencoded"] <= 11
+
     def test_a_late_answer_is_ignored(self) -> None:
         node = made(1)
         node.contact([SOURCE], 0)

@@ -13,15 +13,17 @@ MIN_CHANGE_SECONDS = 3600
 
 
 class ExternalAddress:
-    def __init__(self, address: Address | None = None) -> None:
+    def __init__(self, address: Address | None = None, *, fixed: bool = False) -> None:
+        """``fixed``: the operator says so, and votes change nothing."""
         self.address = address
+        self._fixed = fixed
         self._changed: float | None = None
         self._votes: dict[Address, set[bytes]] = {}
 
     def vote(self, seen: Address, voter: Address, now: float) -> bool:
         """``voter`` sees this node at ``seen``. Returns whether the external address has changed, which takes a new
         node id. It changes once an hour at most."""
-        if len(seen) != len(voter):
+        if self._fixed or len(seen) != len(voter):
             return False
         if seen not in self._votes and len(self._votes) >= MAX_CANDIDATES:
             del self._votes[min(self._votes, key=lambda each: len(self._votes[each]))]

@@ -116,28 +116,24 @@ class DhtNode:
     def receive(self, data: bytes, source: Endpoint, now: float) -> Query | None:
         """Returns a query about a torrent, which the caller answers with ``respond``."""
         self.counts.bytes_in += len(data)
-        awaited = self._transactions.expects(source)
-        if not awaited and (reason := self._inbound.refuse(Address(source[:-2]), now)):
-            self.counts.dropped[reason] += 1
+        awaited = self._transactions.awaited(source, data)
+        if awaited is None and self._is_over_limit(source, now):
             return None
+        message: Query | Answer | Failure | None = None
         try:
             message = parse_message(data)
         except KrpcError as error:
             self.counts.dropped[str(error)] += 1
-            return None
         except QueryError as error:
             self.counts.queries_in["other", "refused"] += 1
             self._answer(self._responder.refuse(error), source, now)
-            return None
-        if not isinstance(message, Query):
+        if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
-            return None
-        if awaited and (reason := self._inbound.refuse(Address(source[:-2]), now)):
-            self.counts.dropped[reason] += 1
-            return None
-        if self._responder.torrent_of(message) is not None and not self._read_only:
-            return message
-        self.respond(message, source, NO_PART, now)
+        elif awaited is not None:
+            # No answer, though it has the transaction id of our query: that is the end of the query.
+            self._end(source, awaited, now)
+        elif message is not None:
+            return self._answer_query(message, source, now)
         return None
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
@@ -209,6 +205,24 @@ class DhtNode:
         if running.result is None and running.lookup.is_done(now):
             running.result = running.lookup.result()
             self._lookups.remove(running)
+
+    def _is_over_limit(self, source: Endpoint, now: float) -> bool:
+        reason = self._inbound.refuse(Address(source[:-2]), now)
+        if reason is not None:
+            self.counts.dropped[reason] += 1
+        return reason is not None
+
+    def _answer_query(self, query: Query, source: Endpoint, now: float) -> Query | None:
+        """Returns the query where the caller must answer it."""
+        if self._responder.torrent_of(query) is not None and not self._read_only:
+            return query
+        self.respond(query, source, NO_PART, now)
+        return None
+
+    def _end(self, source: Endpoint, transaction: bytes, now: float) -> None:
+        pending = self._transactions.finish(source, transaction)
+        if pending is not None:
+            self._fail(pending, now)
 
     def _ask(self, query: _Waiting, now: float) -> None:
         """Sends a query, or keeps it until the limits allow it."""

@@ -9,6 +9,7 @@ from tracker.wire.krpc import NodeId
 MAX_PENDING = 256
 TIMEOUT_SECONDS = 10
 _ID_LENGTH = 4
+_ID_FIELD = b"1:t4:"
 
 
 @dataclass(frozen=True, slots=True, eq=False)
@@ -26,7 +27,6 @@ class Pending:
 class Transactions:
     def __init__(self) -> None:
         self._pending: dict[tuple[Endpoint, bytes], Pending] = {}  # in the order they were sent
-        self._by_endpoint: dict[Endpoint, int] = {}
 
     def __len__(self) -> int:
         return len(self._pending)
@@ -42,24 +42,22 @@ class Transactions:
         while (pending.endpoint, transaction) in self._pending:
             transaction = rng.randbytes(_ID_LENGTH)
         self._pending[pending.endpoint, transaction] = pending
-        self._by_endpoint[pending.endpoint] = self._by_endpoint.get(pending.endpoint, 0) + 1
         return transaction
 
-    def expects(self, endpoint: Endpoint) -> bool:
-        """Whether an answer of this address is awaited."""
-        return endpoint in self._by_endpoint
+    def awaited(self, endpoint: Endpoint, data: bytes) -> bytes | None:
+        """The transaction id of a query that a datagram claims to answer, by its bytes alone; ``None`` where it answers
+        none, or has its fields in an unusual order. It tells answers from a flood before they are decoded."""
+        at = data.rfind(_ID_FIELD) + len(_ID_FIELD)
+        transaction = data[at : at + _ID_LENGTH]
+        return transaction if (endpoint, transaction) in self._pending else None
 
     def finish(self, endpoint: Endpoint, transaction: bytes) -> Pending | None:
         """The query that an answer or error belongs to; ``None`` for a late, forged or repeated one."""
-        pending = self._pending.pop((endpoint, transaction), None)
-        if pending is not None:
-            self._forget(endpoint)
-        return pending
+        return self._pending.pop((endpoint, transaction), None)
 
     def fail(self, endpoint: Endpoint) -> list[Pending]:
         """The queries to an address that the network reports as unreachable."""
-        keys = [key for key in self._pending if key[0] == endpoint] if self.expects(endpoint) else []
-        return self._take(keys)
+        return self._take([key for key in self._pending if key[0] == endpoint])
 
     def expire(self, now: float) -> list[Pending]:
         """The queries that nobody answered in time. For every second."""
@@ -71,13 +69,4 @@ class Transactions:
         return self._take(keys)
 
     def _take(self, keys: list[tuple[Endpoint, bytes]]) -> list[Pending]:
-        for endpoint, _ in keys:
-            self._forget(endpoint)
         return [self._pending.pop(key) for key in keys]
-
-    def _forget(self, endpoint: Endpoint) -> None:
-        left = self._by_endpoint[endpoint] - 1
-        if left:
-            self._by_endpoint[endpoint] = left
-        else:
-            del self._by_endpoint[endpoint]
