@@ -40,17 +40,21 @@ DEFAULT = LimitRules()
 PLENTY = LimitRules(1e6, 1e6, 1e6, 1e6, 1e9, 1e6, 1e6, 1e6)
 
 
-def made(number: int, *, limits: LimitRules = DEFAULT, read_only: bool = False) -> DhtNode:
+def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_only: bool = False) -> DhtNode:
     rng = random.Random(number)
     own = NodeId(rng.randbytes(20))
-    family = Family(
+    parts = Family(
         RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules())
     )
     responder = Responder(
-        {4: family}, Tokens(rng.randbytes(32)), {4: SampleSet()}, version=b"SK01", read_only=read_only
+        {family: parts},
+        Tokens(rng.randbytes(32)),
+        {family: SampleSet()},
+        version=b"SK01",
+        read_only=read_only,
     )
     return DhtNode(
-        family,
+        parts,
         responder,
         limits=limits,
         external=ExternalAddress(),
@@ -151,6 +155,21 @@ class TestIsland:
             running = node.find_peers(HASH, island.now, scrape=True)
             island.finish(running)
             assert running and running.result and running.result.leechers == pytest.approx(5, rel=0.05)
+
+    def test_ipv6_is_a_network_of_its_own(self) -> None:
+        """BEP 32"""
+        island = Island(0)
+        addresses = [
+            Endpoint(b"\xfd" + bytes(14) + bytes((number,)) + b"\x1a\xe1") for number in range(1, 13)
+        ]
+        island.nodes = {at: made(at[15], family=6) for at in addresses}
+        for at in addresses[1:]:
+            island.nodes[at].contact([addresses[0]], 0)
+        island.run(60)
+        assert len(island.nodes[addresses[0]].table) >= 8
+        peer = Endpoint(b"\xfd" + bytes(15) + b"\x1a\xe1")
+        island.announce(peer, addresses[3])
+        assert island.finish(island.nodes[addresses[7]].find_peers(HASH, island.now)) == {peer}
 
     def test_the_table_survives_an_outage(self) -> None:
         island = joined(20)
