@@ -1,4 +1,5 @@
-"""The cost of work distribution in the store: claims and finished items, by the time the store measures for scripts.
+"""The cost of work distribution in the store, by the time the store measures for scripts: claims, finished items, and
+the verification of 10,000 claims.
 
 Beside them stand regular announces of one peer in the same store: they show how fast this machine is right now.
 """
@@ -8,6 +9,7 @@ import asyncio
 import contextlib
 import sys
 import tempfile
+import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
 from pathlib import Path
 from typing import Any
@@ -18,10 +20,13 @@ from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 from tracker.store.swarms.codec import PeerUpdate
-from tracker.store.work.records import Claim, NewItem, Project, Verify
+from tracker.store.work.records import Claim, Kind, NewItem, Project, Verify
+from tracker.store.work.verification import MAX_BATCH
+from tracker.workers.work.verification import MIN_A_RUN
 
 GOAL_MICROSECONDS = 70.0
 _CLAIMANTS = 1000
+_CHECKED = 10_000
 _ADDRESS, _VERSION, _AGENT = "192.0.2.1", "20260101.01", "ArchiveTeam Warrior/0.10.3"
 
 
@@ -62,7 +67,9 @@ async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
             await fill(store, kind, names)
             if kind == "items":
                 section.find("memory", (await memory(store) - before) / items, "bytes an item of kind items")
+        await claim_many(store, names[-_CHECKED:])
         for _ in range(rounds):
+            found.setdefault("verify, a claim", []).append(await cost(store, verify_all(store)) / MAX_BATCH)
             for kind in ("items", "seeding"):
                 claims: list[Claim] = []
                 found.setdefault(f"claim, {kind}", []).append(
@@ -73,7 +80,10 @@ async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
                 )
             found.setdefault("regular announce", []).append(await cost(store, announce_all(store, calls)))
     for what, values in found.items():
-        section.find(what, min(values), "µs", None if "announce" in what else GOAL_MICROSECONDS)
+        goal = GOAL_MICROSECONDS if what.startswith(("claim", "done")) else None
+        section.find(what, min(values), "µs", goal)
+    section.find("verify, a script call", min(found["verify, a claim"]) * MAX_BATCH / 1000, "ms")
+    section.find("verify, a round of 200 claims", min(found["verify, a claim"]) * MIN_A_RUN / 1000, "ms")
     return section
 
 
@@ -90,11 +100,11 @@ async def opened(url: str) -> AsyncIterator[Store]:
         await connection.close()
 
 
-async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
+async def create(store: Store, name: str, kind: Kind) -> None:
     verify: Verify = "announce" if kind == "seeding" else "none"
     domains = () if kind == "seeding" else ("data",)
     project = Project(
-        project_of(kind),
+        name,
         kind,
         domains=domains,
         verify=verify,
@@ -104,13 +114,17 @@ async def fill(store: Store, kind: Any, names: Sequence[str]) -> None:
         start_budget=10**6,
     )
     await store.work.projects.create(project)
+
+
+async def fill(store: Store, kind: Kind, names: Sequence[str]) -> None:
+    await create(store, project_of(kind), kind)
     if kind == "seeding":  # only torrents that the tracker serves are given out
         for first in range(0, len(names), 1000):
             pairs = (
                 (store.keys.info_hash(InfoHash(bytes.fromhex(n))), 1) for n in names[first : first + 1000]
             )
             await store.connection.command("MSET", *(part for pair in pairs for part in pair))
-    await store.work.items.add(project.name, [NewItem(name) for name in names])
+    await store.work.items.add(project_of(kind), [NewItem(name) for name in names])
 
 
 async def memory(store: Store) -> int:
@@ -137,6 +151,33 @@ def project_of(kind: str) -> str:
 
 def claimant_of(kind: str, number: int) -> str:
     return str(1 + number % _CLAIMANTS) if kind == "seeding" else f"volunteer_{number % _CLAIMANTS}"
+
+
+async def claim_many(store: Store, names: Sequence[str]) -> None:
+    """Another project in which each of these torrents is claimed by a user who seeds it."""
+    await create(store, "verified", "seeding")
+    await store.work.items.add("verified", [NewItem(name) for name in names])
+    for number in range(len(names)):
+        who = claimant_of("seeding", number)
+        claim = await store.work.claims.claim("verified", who, address=_ADDRESS, version=_VERSION)
+        assert isinstance(claim, Claim), claim
+        torrent_id = str(10**6 + number)
+        torrent = store.keys.torrent(InfoHash(bytes.fromhex(claim.item)))
+        account = store.keys.user_torrent(who, torrent_id)
+        counts = ("seed_time", "5", "uploaded", "5", "downloaded", "5", "left", "0", "peers", "1")
+        await store.connection.pipeline(
+            ("HSET", torrent, "tid", torrent_id, "size", "1000000000", "user_downloaded", "5"),
+            ("HSET", account, *counts, "until", str(int(time.time()))),
+        )
+
+
+def verify_all(store: Store) -> Callable[[], Awaitable[None]]:
+    """One look at every claim."""
+
+    async def check() -> None:
+        assert len(await store.work.verification.check("verified", time.time() + 60)) == MAX_BATCH
+
+    return lambda: in_turn(check() for _ in range(_CHECKED // MAX_BATCH))
 
 
 def claim_all(store: Store, kind: str, calls: int, claims: list[Claim]) -> Callable[[], Awaitable[None]]:

@@ -13,8 +13,8 @@ from tracker.store.swarms.rules import LiveRules
 from tracker.store.work.claims import Claims
 from tracker.store.work.records import DoneResult, Project, UnknownProject
 
-MAX_BATCH = 200
-"""Claims in one script call."""
+MAX_BATCH = 40
+"""Claims in one script call. More would delay announces by more than a millisecond."""
 _LEASE_OF_MAX_GAP = 3 / 4
 """A lease lasts three announce intervals after the last sign of life; the rules hold four of them."""
 

@@ -24,6 +24,8 @@ from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober import Level, Prober, Status
 
 EVERY_SECONDS = 60
+MIN_A_RUN = 200
+"""Claims that a run looks at, or more where there are many."""
 MAX_PROBES_A_RUN = 20
 """Of each project: the prober connects twice a second, and a run should end within its minute."""
 PROBE_SECONDS = 40.0
@@ -89,7 +91,7 @@ class WorkVerification:
     async def _verify(self, project: Project) -> None:
         """Looks at a batch of claims, or at more where there are many."""
         before = self._clock() - EVERY_SECONDS + _EARLY_SECONDS
-        left = max(MAX_BATCH, -(-await self._verification.count(project.name) // _ROUND_RUNS))
+        left = max(MIN_A_RUN, -(-await self._verification.count(project.name) // _ROUND_RUNS))
         done, due = 0, list[Checked]()
         while left > 0:
             batch = min(left, MAX_BATCH)
