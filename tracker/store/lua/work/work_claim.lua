@@ -18,20 +18,23 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/counters.lua
 --@ include lib/outage.lua
 --@ include lib/work_project.lua
---@ include lib/work_types.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
---@ include lib/work_enqueue.lua
 --@ include lib/work_dequeue.lua
---@ include lib/work_claim_end.lua
---@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_trust.lua
 --@ include lib/work_outage.lua
+
+-- Functions that few calls need are created when they are needed: each costs time.
+local function lapse_ended(row, ended)
+--@ include lib/work_types.lua
+--@ include lib/work_enqueue.lua
+--@ include lib/work_claim_end.lua
+--@ include lib/work_give_back.lua
 --@ include lib/work_claim_lapse.lua
 --@ include lib/work_lapses.lua
---@ include lib/work_version.lua
---@ include lib/work_address.lua
+  lapse_claims(row, ended)
+end
 
 local claimant = ARGV[3]
 local KEPT_OUT = 7 * 86400000 -- ms during which a torrent is not offered to who let a claim of it lapse
@@ -41,10 +44,18 @@ local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version
 if not fields then return nil end
 local blocked, has_own_queue = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant)
 if blocked then return { 'blocked' } end
-if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
+if fields.min_version ~= '' then
+--@ include lib/work_version.lua
+  if is_outdated(ARGV[6], fields.min_version) then return { 'outdated', fields.min_version } end
+end
+
 local held_by = W .. ':by:' .. claimant
 local stored_rate = apply_outage(fields, W .. ':rate')
-if lapse_ended(fields, ARGV[9]) > 0 then has_own_queue = true end -- one may be there again
+local ended = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[9])
+if #ended > 0 then
+  lapse_ended(fields, ended)
+  has_own_queue = true -- an item may be there again
+end
 local held_count = call('HLEN', held_by)
 if held_count >= budget_of(fields, claimant) then return { 'budget' } end
 
@@ -84,8 +95,10 @@ local function size_of(item)
   return whole(torrent[3])
 end
 
--- Whether one of those who have the item will seed it at the claimant's endpoint.
-local function is_held_there(item)
+-- Whether somebody seeds the torrent at the claimant's endpoint, or has claimed it to do so.
+local function is_taken_there(item)
+--@ include lib/work_address.lua
+  if kind_at(item, ARGV[11]) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     local record = call('HGET', W .. ':by:' .. holder, item)
     if record and cjson.decode(record).endpoint == ARGV[11] then return true end
@@ -96,7 +109,7 @@ end
 -- Whether the claimant seeds the torrent already: then a claim brings no seeder. Sets `account`.
 local function is_seeding(item)
   if fields.kind ~= 'seeding' then return false end
-  if fields.verify == 'address' then return kind_at(item, ARGV[11]) == 's' or is_held_there(item) end
+  if fields.verify == 'address' then return is_taken_there(item) end
   local tid = torrent[1] or ''
   account = call('HMGET', P .. 'u:' .. claimant .. ':t:' .. tid,
     'seed_time', 'uploaded', 'downloaded', 'peers', 'left')

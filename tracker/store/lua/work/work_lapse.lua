@@ -27,7 +27,8 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 local fields = read_project()
 if not fields then return nil end
 apply_outage(fields)
-local ended = lapse_ended(fields, ARGV[3])
+local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[3])
+if #names > 0 then lapse_claims(fields, names) end
 for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes' }) do
   local v = call('HMGET', W .. ':totals', what, 'sliced_' .. what)
   local more = whole(v[1]) - whole(v[2])
@@ -36,4 +37,4 @@ for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes' }) do
     add_to_slices('work.' .. project .. '.' .. what, now, decimal(more))
   end
 end
-return ended
+return #names
