@@ -144,6 +144,7 @@ async def test_the_open_list_is_for_projects_that_have_one(torrents: Site) -> No
         "seeders": 0,
         "average": 2.0,
         "leechers": 0,
+        "added": START,
     }
 
 
@@ -177,6 +178,7 @@ async def test_the_feed_is_valid_whatever_names_contain(torrents: Site) -> None:
     assert all(channel.findtext(name) for name in ("title", "link", "description"))
     entry = items(reply.body)[0]
     assert entry.findtext("title") == HOSTILE + "\ufffd\ufffd"
+    assert entry.findtext("pubDate") == "Fri, 15 Jan 2027 08:00:00 GMT"
     (enclosure,) = entry.findall("enclosure")
     assert enclosure.attrib == {
         "url": entry.findtext("link"),

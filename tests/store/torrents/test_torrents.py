@@ -41,6 +41,23 @@ async def test_a_torrent_has_all_four_counts_from_its_registration(make_store: M
         assert (first["leechers"], first["seeders"], first["snatches"]) == ("1", "0", "0")
 
 
+async def test_a_torrent_says_when_it_was_registered(make_store: MakeStore) -> None:
+    """It stays with a new id. What a site wrote counts from its first announce; a second registration counts anew."""
+    store = await make_store()
+    await store.torrents.add(info_hash(1))
+    await store.announce(update(1, "s", 2))
+    await store.redis.set(store.keys.info_hash(info_hash(3)), "77")
+    store.clock.now += 10.5
+    await store.announce(update(1, "s", 3))
+    await store.redis.set(store.keys.info_hash(info_hash(1)), "99")
+    await store.torrents.add(info_hash(1))
+    assert [(await found(store, n)).added for n in (1, 2, 3)] == [START, START, START + 10]
+    store.clock.now += 10
+    await store.torrents.remove(info_hash(2))
+    assert (await store.torrents.add(info_hash(2)))[1]
+    assert (await found(store, 2)).added == START + 20
+
+
 async def test_counts_are_kept_when_the_id_changes(make_store: MakeStore) -> None:
     store = await make_store()
     await store.announce(update(1, "s"))

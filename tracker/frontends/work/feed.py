@@ -13,13 +13,14 @@ MINUTES = 30
 
 @dataclass(frozen=True, slots=True)
 class FeedItem:
-    """``url`` is that of a .torrent file, or a magnet link."""
+    """``url`` is that of a .torrent file, or a magnet link; ``date`` as in RFC 822, or empty."""
 
     info_hash: str
     title: str
     url: str
     size: int
     about: str
+    date: str
 
     @property
     def type(self) -> str:

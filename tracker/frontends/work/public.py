@@ -1,6 +1,7 @@
 """What everybody may see of a project: figures, the state of an item, needed torrents, the page."""
 
 from collections.abc import Mapping
+from email.utils import formatdate
 from importlib.resources import files
 
 from aiohttp import web
@@ -93,6 +94,7 @@ class Public:
             url=self._links.torrent_url(info_hash) or magnet,
             size=torrent.size or 0,
             about=f"{torrent.seeders} seeders, {torrent.leechers} leechers",
+            date=formatdate(torrent.added, usegmt=True) if torrent.added else "",
         )
 
     async def page(self, request: web.Request) -> web.Response:
@@ -139,6 +141,7 @@ def _needy(needy: Needy) -> dict[str, object]:
         "seeders": torrent.seeders,
         "average": None if needy.average is None else round(needy.average, 2),
         "leechers": torrent.leechers,
+        "added": torrent.added,
     }
 
 

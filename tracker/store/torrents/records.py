@@ -40,6 +40,8 @@ class Torrent:
     size: int | None = None
     """Bytes of all files without padding; None if unknown."""
     labels: tuple[str, ...] = ()
+    added: int | None = None
+    """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
     denied: str | None = None
     score: float | None = None
     """None if the torrent is not in the ranking by score."""
@@ -116,6 +118,7 @@ def torrent_of(
         private=fields.get("private") == "1",
         size=size_of(fields.get("size", "")),
         labels=labels_of(fields.get("labels", "")),
+        added=number("added") or None,
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
         fields=fields,
     )

@@ -31,6 +31,7 @@ local function bind_id(t, tid)
   if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
     call('SET', P .. 'torrent_id:' .. tid, t.ih)
     call('HSET', t.key, 'tid', tid)
+    call('HSETNX', t.key, 'added', string.format('%d', now))
     for column in string.gmatch('announces leechers seeders snatches', '%S+') do call('HSETNX', t.key, column, '0') end
     write_rankings(t, tid)
     index_info_hash(t.ih, tid)

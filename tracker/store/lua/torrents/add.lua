@@ -25,5 +25,8 @@ call('HDEL', t.key, 'auto', 'sole')
 redis.pcall('ZREM', P .. 'i:empty', tid)
 if #ARGV > 4 then call('HSET', t.key, unpack(ARGV, 5)) end
 if ARGV[3] == '1' then list_name(t.ih, ARGV[4]) end
-if not registered then add_to_scoring({ tid }) end
+if not registered then
+  call('HSET', t.key, 'added', string.format('%d', now)) -- it may have peers of an earlier registration
+  add_to_scoring({ tid })
+end
 return { tid, registered and 0 or 1 }
