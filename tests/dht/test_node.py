@@ -241,6 +241,15 @@ class TestQueries:
         ((_, sent),) = node.take_datagrams()
         assert parse_message(sent) == Failure(b"aa", 204, "unknown method", b"SK01")
 
+    def test_nothing_is_sent_to_port_0(self) -> None:
+        node = made(1)
+        for data in (
+            encode_query(Query(b"aa", ASKER, Ping())),
+            b"d1:ad2:id20:abcdefghij0123456789e1:q4:vote1:t2:aa1:y1:qe",
+        ):
+            assert node.receive(data, Endpoint(SOURCE[:4] + b"\0\0"), 0) is None
+        assert node.take_datagrams() == [] and node.counts.dropped == {"port 0": 2}
+
     def test_a_flood_is_dropped_silently(self) -> None:
         node = made(1)
         ping = encode_query(Query(b"aa", ASKER, Ping()))

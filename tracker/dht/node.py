@@ -116,6 +116,9 @@ class DhtNode:
     def receive(self, data: bytes, source: Endpoint, now: float) -> Query | None:
         """Returns a query about a torrent, which the caller answers with ``respond``."""
         self.counts.bytes_in += len(data)
+        if source.endswith(b"\0\0"):
+            self.counts.dropped["port 0"] += 1
+            return None
         awaited = self._transactions.awaited(source, data)
         if awaited is None and self._is_over_limit(source, now):
             return None
