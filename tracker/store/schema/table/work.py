@@ -3,7 +3,11 @@
 from tracker.store.schema.table.row import KeySpec
 
 _CLAIMS = "work_claim.lua; work_done.lua, work_release.lua, work_lapse.lua delete"
-_PROJECT = "with the project"
+_PROJECT = "until the project is deleted"
+_QUEUES = (
+    "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
+    "work_purge.lua"
+)
 
 ROWS: tuple[KeySpec, ...] = (
     KeySpec("t:w", "SET", "the projects of work distribution", "for ever", "work_save.lua, work_delete.lua"),
@@ -26,41 +30,40 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>",
         "HASH",
         "a project: kind (items or seeding), title, item_type, domains (JSON), min_version, per_minute, start_budget, "
-        "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public; "
-        "of the policy: target, seed_hours, claim_days, min_size, max_size, policy_at (where its next run goes "
-        "on); outage_from, outage_until (epoch s): "
-        "the last outage that extended leases; outage_ms: how long all of them were; deleting: 1 while it is deleted",
+        "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public, "
+        "target, seed_hours, claim_days, min_size, max_size; policy_at: where the next run of the policy continues; "
+        "outage_from, outage_until: the last outage that extended leases (epoch s); outage_ms: the sum of all of them; "
+        "deleting: 1 while it is being deleted",
         "until deleted",
         "work_save.lua, work_lapse.lua, work_claim.lua, work_extend.lua, work_policy.lua, work_delete.lua",
     ),
     KeySpec(
         "t:w:<p>:<todo>",
         "ZSET",
-        "items to give out, by place (lowest first); `<todo>` is todo, todo:secondary or todo:redo",
-        "until claimed",
-        "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
-        "work_purge.lua",
+        "items to give out; score: the place (the lowest is first). `<todo>` is todo, todo:secondary or todo:redo",
+        "until the last copy is claimed",
+        _QUEUES,
     ),
     KeySpec(
         "t:w:<p>:todo:d:<c>",
         "ZSET",
-        "the claimant's own queue, which comes first: items by place",
-        "until claimed",
-        "as of the other queues",
+        "the claimant's own queue, which is used first: items; score: the place",
+        "until the last copy is claimed",
+        _QUEUES,
     ),
     KeySpec(
         "t:w:<p>:asked",
         "HASH",
         "item -> the claimants in whose own queues it is",
-        "with the entries of those queues",
-        "as of the queues",
+        "while it is in one of them",
+        _QUEUES,
     ),
     KeySpec(
         "t:w:<p>:wanted",
         "HASH",
-        "item -> copies still to give out; without a field it is one for an item in a queue, else none",
+        "item -> copies still to give out. An item without a field has one copy if it is in a queue, else none",
         "until the last copy is claimed",
-        "as of the queues",
+        _QUEUES,
     ),
     KeySpec(
         "t:w:<p>:policy",
@@ -70,11 +73,13 @@ ROWS: tuple[KeySpec, ...] = (
         "until the torrent has enough seeders, or nobody is to be asked",
         "work_policy.lua",
     ),
-    KeySpec("t:w:<p>:holders", "HASH", "item -> the claimants who have it", "with the claim", _CLAIMS),
+    KeySpec(
+        "t:w:<p>:holders", "HASH", "item -> the claimants who have it", "until their claims end", _CLAIMS
+    ),
     KeySpec(
         "t:w:<p>:out",
         "ZSET",
-        "`<item> <c>` of each claim, by the end of its lease (epoch ms, less `outage_ms` of the project)",
+        "`<item> <c>` of each claim; score: the end of its lease (epoch ms, less `outage_ms` of the project)",
         "until the claim ends",
         _CLAIMS,
     ),
@@ -104,68 +109,69 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:trust",
         "HASH",
-        "`<c>` -> how many claims at once the claimant may have",
-        "with the project; beyond 100,000, without those who finished or have nothing",
+        "`<c>` -> how many claims the claimant may have at once",
+        "until the project is deleted. Of more than 100,000, those of claimants who never finished an item and have "
+        "none are deleted",
         "work_done.lua, work_lapse.lua, work_claim.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:looked",
         "HASH",
-        "`<queue> <c>` -> the rank in the queue at which the claimant's next claim goes on to look, where the first "
-        "1,000 items are nothing for the claimant",
-        "until the claimant saw the end of the queue",
+        "`<queue> <c>` -> the rank in the queue at which the claimant's next claim begins to look, if it can get none "
+        "of the 1,000 items before",
+        "until a claim has reached the end of the queue",
         "work_claim.lua",
     ),
     KeySpec(
         "t:w:<p>:lapsed",
         "ZSET",
-        "`<item> <c>` of claims that lapsed, by when (epoch ms): the claimant does not get the item again",
+        "`<item> <c>` of lapsed claims; score: when (epoch ms). The claimant does not get the item again",
         "7 days in `seeding`, else the newest 100,000",
         "work_lapse.lua, work_claim.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:lapsed:claims",
         "HASH",
-        "`<item> <c>` -> the record of the lapsed claim, in a project that verifies: it may be verified late",
-        "with the entry in `t:w:<p>:lapsed`, until counted",
+        "`<item> <c>` -> the lapsed claim, in a project that verifies. It may still be verified",
+        "until it is verified, or its entry in `t:w:<p>:lapsed` is deleted",
         "work_lapse.lua, work_verify.lua, work_claim.lua, work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:done",
         "ZSET",
-        "finished items by time (epoch ms)",
+        "finished items; score: when (epoch ms)",
         "`keep_done_days` of the project (0: for ever)",
         "work_done.lua, work_add.lua; work_trim.lua, work_purge.lua delete",
     ),
     KeySpec(
         "t:w:<p>:done:by",
         "ZSET",
-        "`<item> <c>` of each claim that was finished, by time (epoch ms)",
+        "`<item> <c>` of finished claims; score: when (epoch ms)",
         "as `t:w:<p>:done`",
         "work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:totals",
         "HASH",
-        "added (copies wanted so far, less those removed), claimed, done, lapsed, released, bytes, seconds (verified), "
-        "unverified (finished claims that nothing verified); took (s) and took_<bound>: a histogram of the times from "
-        "claim to done; sliced_claimed and so on: how much of each is in the counters `work.<p>.claimed` and so on",
+        "added (copies of all items, less those removed), claimed, done, lapsed, released; bytes (reported); seconds "
+        "(verified); unverified (finished claims that the tracker did not verify); took (s) and took_<bound>: sum and "
+        "histogram of the times from claim to done; sliced_claimed, sliced_done, ...: the part of each that is in the "
+        "counters `work.<p>.claimed`, `work.<p>.done`, ...",
         _PROJECT,
-        "work_add.lua, work_policy.lua, work_claim.lua, work_done.lua, work_release.lua, work_lapse.lua, "
-        "work_purge.lua",
+        _QUEUES,
     ),
     KeySpec(
         "t:w:<p>:log",
         "STREAM",
-        "one entry for each claim that was finished: item, by, ip, ua, at (epoch ms), bytes (JSON by domain), total "
-        "(bytes), seconds (verified), version, id, claimed (epoch ms), late (1: after the claim lapsed)",
-        "the newest 100,000; more until they are drained, where they are",
+        "one entry for each finished claim: item, by, ip, ua, at (epoch ms), bytes (JSON by domain), total (bytes), "
+        "seconds (verified), version, id, claimed (epoch ms), late (1: after the claim lapsed)",
+        "the newest 100,000. If the log is drained, also all that are not drained yet",
         "work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:<board>",
         "ZSET",
-        "claimants by finished items, bytes reported and seconds verified; `<board>` is downloader_count, "
+        "claimants; score: finished items, reported bytes or verified seconds. `<board>` is downloader_count, "
         "downloader_bytes or downloader_seconds",
         _PROJECT,
         "work_done.lua",
@@ -178,21 +184,25 @@ ROWS: tuple[KeySpec, ...] = (
         "work_done.lua, work_trim.lua",
     ),
     KeySpec(
-        "t:w:<p>:downloader_version", "HASH", "`<c>` -> the version last seen", _PROJECT, "work_done.lua"
+        "t:w:<p>:downloader_version",
+        "HASH",
+        "`<c>` -> the version in the last report",
+        _PROJECT,
+        "work_done.lua",
     ),
     KeySpec(
         "t:w:<p>:domain_bytes",
         "HASH",
-        "domain -> bytes reported; the first 100 where the project has no list of domains",
+        "domain -> reported bytes. If the project has no list of domains: the first 100 domains",
         _PROJECT,
         "work_done.lua",
     ),
     KeySpec(
         "t:w:<p>:chart:<c>",
         "LIST",
-        "`time items bytes seconds`: the claimant's sums of all time at the end of ten minutes, by their start "
-        "(epoch s)",
-        "the last 1,000; 400 days after the last one",
+        "`time items bytes seconds`: the claimant's totals at the end of a period of ten minutes, and the start of the "
+        "period (epoch s)",
+        "the last 1,000, until 400 days after the last one",
         "work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
@@ -205,14 +215,14 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:blocked:log",
         "STREAM",
-        "who was blocked or unblocked, and reports with wrong domains: at (epoch ms), what, who, ip, item, bytes",
+        "blocks, unblocks, and reports with wrong domains: at (epoch ms), what, who, ip, item, bytes",
         "about the last 1,000",
         "Blocked in store/work, work_done.lua",
     ),
     KeySpec(
         "t:w:<p>:rate",
         "STRING",
-        "when the claims granted so far are used up at the rate of the project (epoch ms; GCRA)",
+        "the time up to which the rate of the project is used up (epoch ms; GCRA)",
         _PROJECT,
         "work_claim.lua",
     ),
