@@ -236,6 +236,10 @@ class WorkRequests:
 
     async def release(self, claimant: Claimant, item: str, token: str) -> bool:
         """Gives an item back. False when the claimant does not have it."""
+        if claimant.project.verify == "address" and not token:
+            raise Refused(
+                "malformed", "token is missing"
+            )  # anybody can give the name, and the items are known
         self._check_item(claimant.project, item)
         await self.check_blocked(claimant)
         with _checked():

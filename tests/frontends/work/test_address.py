@@ -117,6 +117,16 @@ async def test_one_seeder_is_one_copy_whatever_names_it_gives(volunteers: Volunt
     assert (await volunteers.request("ada_4", port=PORT + 2)).status == 200
 
 
+async def test_only_who_has_the_token_gives_a_claim_back(volunteers: Volunteers) -> None:
+    granted = (await volunteers.request("ada_1", port=PORT)).json
+    body = {"downloader": "ada_1", "item": ITEM}
+    assert (await volunteers.site.ask("/proj/release", body)).status == 400
+    assert (await volunteers.site.ask("/proj/release", {**body, "token": "1-1"})).text == "Invalid item.\n"
+    assert await volunteers.state("ada_1") == "claimed"
+    reply = await volunteers.site.ask("/proj/release", {**body, "token": granted["token"]})
+    assert reply.text == "Released OK.\n"
+
+
 @pytest.mark.parametrize("port", [None, 0, 65_536, -1, True, "6881", 1.5])
 async def test_a_claimant_names_its_port(volunteers: Volunteers, port: object) -> None:
     reply = await volunteers.request("ada_1", port=port)

@@ -1,6 +1,7 @@
 """Torrents with a history, for tests of the policy."""
 
 from collections.abc import Sequence
+from typing import Any
 
 from tests.store.harness import ALICE, Store, info_hash
 from tests.store.work.harness import check_work, project
@@ -69,9 +70,13 @@ async def fill(store: Store, *numbers: int, dry_run: bool = False, chance: float
     return {int.from_bytes(change.info_hash, "big"): change for change in changes}
 
 
-async def seeding(store: Store, **fields: object) -> None:
+async def seeding(store: Store, **fields: Any) -> None:
     await project(
-        store, "seeds", kind="seeding", keep_done_days=7, verify="announce", **{"order": "weakest", **fields}
+        store,
+        "seeds",
+        kind="seeding",
+        keep_done_days=7,
+        **{"verify": "announce", "order": "weakest", **fields},
     )
 
 

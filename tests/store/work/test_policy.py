@@ -288,3 +288,16 @@ async def test_a_real_swarm_is_wanted(private: Store) -> None:
 
 def _scored(taken: Taken) -> Scored:
     return Scored(taken, taken.score)
+
+
+async def test_a_project_that_verifies_addresses_asks_no_users_and_wants_no_private_torrents(
+    store: Store,
+) -> None:
+    """W30. Its claimants are names, and a name can read like a user id."""
+    await seeding(store, verify="address")
+    await swarm(store, 1, [0] * 30, leechers=2)
+    await swarm(store, 2, [1] * 30, private="1")
+    await completed(store, 1, 777, 888)
+    changes = await fill(store, 1, 2)
+    assert {number: change.reason for number, change in changes.items()} == {1: "no seeder"}
+    assert set(await queue(store)) == {1}
