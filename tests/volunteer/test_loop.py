@@ -393,6 +393,19 @@ async def test_labelled_torrents_are_found_again_without_the_file(
     assert len(server.claims) == 1, "its size counts as before"
 
 
+async def test_a_magnet_link_counts_with_its_size_also_without_the_file(
+    server: WorkServer, machine: Machine, tmp_path: Path
+) -> None:
+    """W27: the client does not know the size yet, but the tracker does."""
+    shares(server, tmp_path, 2)
+    server.files = False
+    volunteer = await machine.start(space=SIZE)
+    await volunteer.round()
+    machine.file.state.items.clear()
+    await volunteer.round()
+    assert len(server.claims) == 1
+
+
 async def test_a_torrent_that_a_person_removed_is_given_back_after_three_rounds(
     server: WorkServer, machine: Machine, tmp_path: Path
 ) -> None:

@@ -97,7 +97,8 @@ class WorkServer:
         return web.json_response({"items": rows})
 
     def _row(self, item: str, state: str) -> dict[str, Any]:
-        return {"item_name": item, "needed": item not in self.not_needed, "state": state}
+        _, size = self.torrents.get(item, (None, None))
+        return {"item_name": item, "needed": item not in self.not_needed, "size": size, "state": state}
 
     def _request(self, claimant: str, free_bytes: int) -> web.Response:
         mine = sum(who == claimant for who, _ in self.claims.values())

@@ -75,7 +75,7 @@ class Volunteer:
         torrents = await self._torrents()
         mine = await self._api.mine()
         await self._release_unknown(mine)
-        await self._stop_too_large(self._adopt(torrents), mine)
+        await self._stop_too_large(self._adopt(torrents, mine), mine)
         for info_hash in list(self._items):
             await self._continue(info_hash, torrents, mine)
         await self._extend(mine)
@@ -105,12 +105,14 @@ class Volunteer:
         self._file.state.asking = None
         self._file.save()
 
-    def _adopt(self, torrents: Mapping[str, Torrent]) -> list[str]:
+    def _adopt(self, torrents: Mapping[str, Torrent], mine: Mine) -> list[str]:
         """Remembers labelled torrents that the file does not know, and real sizes. Returns those that are incomplete
         and larger than claimed."""
         changed, larger = False, []
         for info_hash, torrent in torrents.items():
-            before = self._items.get(info_hash) or Item(size=0, name=torrent.name, stage="added")
+            listed = mine.items.get(info_hash)
+            size = (listed.size or 0) if listed else 0  # a magnet link does not say it
+            before = self._items.get(info_hash) or Item(size=size, name=torrent.name, stage="added")
             if 0 < before.size < torrent.size and torrent.missing_bytes:
                 larger.append(info_hash)
             after = before.model_copy(update={"size": max(before.size, torrent.size), "rounds_missing": 0})
@@ -328,7 +330,7 @@ class Volunteer:
     async def preview(self) -> list[str]:
         """What a round would do, in words; nothing is changed."""
         torrents, mine = await self._torrents(), await self._api.mine()
-        self._adopt(torrents)
+        self._adopt(torrents, mine)
         dropped = [each for each in self.not_needed(mine) if each in torrents]
         lines = [f"would drop {self._items[each].name or each}: no longer needed" for each in dropped]
         room, more = await self.room(torrents), self._rules.max_torrents - len(self._items)

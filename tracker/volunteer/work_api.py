@@ -65,6 +65,7 @@ class Listed(BaseModel, frozen=True):
     item_name: InfoHash
     state: str = Field(max_length=50)
     token: str = Field("", max_length=200)
+    size: int | None = Field(None, ge=0, lt=2**53)
     needed: bool = True
 
 
@@ -84,7 +85,7 @@ class Mine:
 
 
 class WorkApi:
-    """A project of a tracker, such as `https://tracker.example:6980/project`. Calls raise Denied and Unavailable."""
+    """A project of a tracker, such as `https://tracker.example/project`. Calls raise Denied and Unavailable."""
 
     def __init__(self, url: str, passkey: str, session: aiohttp.ClientSession) -> None:
         self._url = url.rstrip("/")
