@@ -31,6 +31,7 @@ async def swarm(
     seeders = now if now is not None else (history[-1] if history else 0)
     await redis.hset(keys.torrent(ih), mapping={"seeders": seeders, "leechers": leechers})
     await redis.zadd(keys.index("seeders"), {tid: seeders})
+    await redis.zadd(keys.index("leechers"), {tid: leechers})
     await redis.delete(keys.history(tid))
     last = int(store.clock.now) - 60
     first = last - step * (len(history) - 1)

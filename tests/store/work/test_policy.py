@@ -233,6 +233,85 @@ async def test_the_policy_manages_a_limited_number_of_items(store: Store) -> Non
     assert [change.copies for change in changes] == [2, 2]
 
 
+async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
+    """In the order in which they are given out. For a needier torrent the least needy one leaves."""
+    await seeding(store)
+    for number, average in enumerate((2, 2, 1, 1, 0), start=1):
+        await swarm(store, number, [average] * STEADY, leechers=0 if average else 1)
+    policy = type(store.work.policy)(store.connection, store.scripts, store.keys, store.clock, max_managed=2)
+
+    async def filled(*numbers: int) -> dict[int, tuple[str, int]]:
+        chances = [number / 10 for number in numbers]
+        changes = await policy.fill("seeds", [info_hash(n) for n in numbers], chances)
+        await check_work(store, "seeds")
+        return {int.from_bytes(each.info_hash, "big"): (each.reason, each.copies) for each in changes}
+
+    assert (await filled(1, 2)).keys() == {1, 2} == (await wanted(store)).keys()
+    assert await filled(4) == {2: ("no room", 0), 4: ("weak", 2)}
+    assert await filled(1, 2, 3, 4) == {1: ("no room", 0), 3: ("weak", 2)}
+    assert await filled(5) == {4: ("no room", 0), 5: ("no seeder", 3)}
+    assert (await wanted(store)).keys() == {3, 5}
+    assert await filled(1, 2, 3, 4, 5) == {}
+    await swarm(store, 3, [9] * STEADY)
+    assert await filled(3, 2) == {3: ("enough", 0), 2: ("below target", 1)}
+
+
+async def test_a_dry_run_makes_room_like_a_real_one(store: Store) -> None:
+    await seeding(store)
+    for number, leechers in enumerate((0, 1, 2, 3, 4, 5), start=1):
+        await swarm(store, number, [1] * STEADY, leechers=leechers)
+    policy = type(store.work.policy)(store.connection, store.scripts, store.keys, store.clock, max_managed=3)
+    await policy.fill("seeds", [info_hash(n) for n in (1, 2)], [0.5] * 2)
+    others = [info_hash(n) for n in (6, 5, 4, 3)]
+    shown = await policy.fill("seeds", others, [0.5] * 4, dry_run=True)
+    assert {int.from_bytes(each.info_hash, "big") for each in shown if not each.copies} == {1, 2}
+    assert shown == await policy.fill("seeds", others, [0.5] * 4)
+    assert (await wanted(store)).keys() == {4, 5, 6}
+
+
+async def test_items_of_a_store_without_needs_get_theirs(store: Store) -> None:
+    """Earlier stores do not have the index."""
+    await seeding(store)
+    await swarm(store, 1, [1] * STEADY)
+    await fill(store, 1)
+    needs = store.keys.work_needs("seeds")
+    before = await store.redis.zrange(needs, 0, -1, withscores=True)
+    await store.redis.delete(needs)
+    assert await fill(store, 1) == {}
+    assert (
+        await store.redis.zrange(needs, 0, -1, withscores=True)
+        == before
+        == [(info_hash(1).hex().encode(), 1000.5)]
+    )
+
+
+async def test_a_claim_made_meanwhile_is_not_counted_twice(store: Store) -> None:
+    """The demand is found before it is written. What was claimed in between stays as it is until the next visit."""
+    await seeding(store)
+    ih = (await swarm(store, 1, [1] * STEADY)).hex()
+    argv: list[str | int] = ["seeds", 9, "", 0, 0, 0, ih, "0.5", "", 2, 1000, 1000, "todo", ""]
+    assert len(await store.scripts.work_policy(argv)) == 1
+    await claimed(store, "7", "seeds")
+    assert await store.scripts.work_policy(argv) == []
+    assert (await check_work(store, "seeds")).wanted == 1
+
+
+async def test_a_history_gets_a_point_when_the_last_one_is_old(store: Store) -> None:
+    """A history is deleted a week after its last point. Histories of another type do not stop the others."""
+    await seeding(store)
+    ih = await swarm(store, 1, [1], ranked=False)
+    key = store.keys.history((await store.torrent(ih))["tid"])
+    for days, points in ((2, 1), (2, 2), (2, 2)):
+        store.clock.now += days * DAY
+        await fill(store, 1)
+        assert await store.redis.llen(key) == points
+    other = await swarm(store, 2, [1], ranked=False, now=2)
+    await store.redis.delete(key)
+    await store.redis.set(key, "wrong type")
+    await fill(store, 1, 2)
+    assert await store.redis.llen(store.keys.history((await store.torrent(other))["tid"])) == 2
+
+
 async def test_a_place_keeps_its_chance_while_the_torrent_is_as_weak(store: Store) -> None:
     await seeding(store)
     await swarm(store, 1, [1] * STEADY)

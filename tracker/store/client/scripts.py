@@ -144,6 +144,7 @@ class Scripts:
     work_release: Script
     work_block: Script
     work_policy: Script
+    work_note: Script
     work_extend: Script
     work_lapse: Script
     work_purge: Script

@@ -213,6 +213,9 @@ class Keys:
         """Items that the policy enqueued."""
         return f"{self.prefix}w:{project}:policy"
 
+    def work_needs(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:needs"
+
     def work_asked(self, project: str) -> str:
         return f"{self.prefix}w:{project}:asked"
 

@@ -8,6 +8,8 @@ from dataclasses import dataclass
 
 WINDOW_SECONDS = 259_200
 MAX_POINTS = 72
+RENEWED_SECONDS = 259_200
+"""A history is deleted a week after its last point."""
 _MAX_COUNT = 10**9
 
 
@@ -28,15 +30,25 @@ def past_seeders(entries: Sequence[bytes], now: int) -> PastSeeders | None:
     if not points:
         return None
     since, total = max(points[0][0], now - WINDOW_SECONDS), 0
-    for (at, seeders), (till, _) in zip(points, [*points[1:], (now, 0)], strict=True):
-        total += seeders * max(0, till - max(at, since))
+    till = now
+    for at, seeders in reversed(points):
+        begin = at if at > since else since
+        if till > begin:
+            total += seeders * (till - begin)
+        till = at
     average = total / (now - since) if now > since else float(points[-1][1])
     return PastSeeders(len(points), points[0][0], average)
 
 
+def needs_point(entries: Sequence[bytes], seeders: int, now: int) -> bool:
+    """Whether a point is to be added for a torrent that scorings add none for: its seeders have changed, or the last
+    point is old."""
+    last = _point(entries[-1], now) if entries else None
+    return last is None or last[1] != min(seeders, _MAX_COUNT) or last[0] <= now - RENEWED_SECONDS
+
+
 def _point(entry: bytes, now: int) -> tuple[int, int] | None:
-    at, _, rest = entry.partition(b" ")
-    seeders = rest.partition(b" ")[0]
-    if not (at.isdigit() and seeders.isdigit() and len(at) <= 12 and len(seeders) <= 12):
+    at, *rest = entry.split(b" ", 2)
+    if not (rest and at.isdigit() and rest[0].isdigit() and len(at) <= 12 and len(rest[0]) <= 12):
         return None
-    return (int(at), min(int(seeders), _MAX_COUNT)) if int(at) <= now else None
+    return (int(at), min(int(rest[0]), _MAX_COUNT)) if int(at) <= now else None

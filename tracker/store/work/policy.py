@@ -6,6 +6,7 @@ policy enqueued it also takes out again. Items that were added by hand stay as t
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
+from math import floor, inf
 
 from tracker.bittorrent import InfoHash
 from tracker.store.client.connection import Connection
@@ -14,14 +15,14 @@ from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
 from tracker.store.torrents.records import info_hash_of
-from tracker.store.work.history import MAX_POINTS, PastSeeders, past_seeders
+from tracker.store.work.demand import Demand, demand, is_settled
 from tracker.store.work.records import Project, UnknownProject
+from tracker.store.work.torrent_states import Found, TorrentStates
 
 MAX_MANAGED = 100_000
-"""Items that the policy has in a project at most. The first that it finds stay."""
-
-
-_NOTHING = PastSeeders(0, 0, 0.0)
+"""Items that the policy has in a project at most: the neediest."""
+SLICE = 20
+"""Torrents per call of the script. More would delay announces by more than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -32,7 +33,8 @@ class Change:
     reason: str
     """``weak`` (average below half of the target, or leechers wait), ``below target``, ``reseed request`` (no seeder;
     users who completed it are asked), ``no seeder`` (but leechers); nobody is asked because of: ``enough``, ``nobody to
-    ask``, ``unregistered``, ``denied``, ``disabled``, ``nowork`` (its label), ``size``, ``unknown size``."""
+    ask``, ``unregistered``, ``denied``, ``disabled``, ``private`` (claimants without accounts), ``nowork`` (its label),
+    ``size``, ``unknown size``, ``no room`` (others are needier)."""
     copies_before: int
     copies: int
     """Copies to give out from now on; 0: taken out of its queue."""
@@ -59,6 +61,25 @@ class Position:
         return f"{self.rank} {self.cursor}"
 
 
+@dataclass(frozen=True, slots=True)
+class Rehearsal:
+    """What a dry run would have done so far."""
+
+    added: int = 0
+    """Items added, less those removed."""
+    no_room: int = 0
+    """Items taken out for needier ones."""
+
+    def after(self, changes: Sequence[Change]) -> "Rehearsal":
+        """With more changes."""
+        added = sum((change.copies > 0) - (change.copies_before > 0) for change in changes)
+        no_room = sum(change.reason == "no room" for change in changes)
+        return Rehearsal(self.added + added, self.no_room + no_room)
+
+
+NOTHING = Rehearsal()
+
+
 class Policy:
     """``clock`` returns epoch seconds."""
 
@@ -76,6 +97,7 @@ class Policy:
         self._keys = keys
         self._clock = clock
         self._max_managed = max_managed
+        self._states = TorrentStates(connection, keys)
 
     async def fill(
         self,
@@ -85,43 +107,53 @@ class Policy:
         *,
         position: Position | None = None,
         dry_run: bool = False,
+        rehearsal: Rehearsal = NOTHING,
     ) -> list[Change]:
         """Brings the demand for these torrents in line, and returns what changed, or would change in a dry run.
 
         ``chances`` (0 to 1, one each) order torrents that are equally weak. ``position`` is stored for
         ``stored_position``. Raises UnknownProject, also for a project of another kind.
         """
-        now, dry = int(self._clock()), int(dry_run)
-        argv: list[Argument] = [
-            project,
-            now,
-            dry,
-            self._max_managed,
-            "" if position is None else str(position),
-        ]
-        past = await self._past(info_hashes, now)
-        for info_hash, chance, seen in zip(info_hashes, chances, past, strict=True):
-            argv += (info_hash.hex(), f"{chance:.6f}", seen.points, seen.first, f"{seen.average:.9f}")
-        answer = await self._scripts.work_policy(argv)
-        if answer is None:
-            raise UnknownProject
-        return [_change(*row) for row in answer]
+        now = int(self._clock())
+        definition, torrents, to_note = await self._states.read(project, info_hashes, now)
+        if not dry_run:
+            await self.note(to_note)
+        found: dict[InfoHash, Demand] = {}
+        rows: list[tuple[Argument, ...]] = []
+        for info_hash, chance, torrent in zip(info_hashes, chances, torrents, strict=True):
+            wanted = demand(definition, torrent, now)
+            if wanted is not None and not is_settled(torrent.entry, wanted):
+                found[info_hash] = wanted
+                rows.append((info_hash.hex(), f"{chance:.6f}", " ".join(torrent.holders), *_row(wanted)))
+        changes: list[Change] = []
+        for first in range(0, max(len(rows), position is not None), SLICE):
+            done = rehearsal.after(changes) if dry_run else rehearsal
+            is_last = first + SLICE >= len(rows)
+            argv: list[Argument] = [project, self._max_managed, str(position or "") if is_last else ""]
+            argv += (int(dry_run), done.added, done.no_room)
+            argv += (value for row in rows[first : first + SLICE] for value in row)
+            answer = await self._scripts.work_policy(argv)
+            if answer is None:
+                raise UnknownProject
+            changed = [(InfoHash(bytes.fromhex(item.decode())), row) for item, *row in answer]
+            if others := [each for each, _ in changed if each not in found]:
+                await self._read_others(project, others, found, now)
+            changes += [_change(info_hash, found[info_hash], *row) for info_hash, row in changed]
+        return changes
 
-    async def _past(self, info_hashes: Sequence[InfoHash], now: int) -> list[PastSeeders]:
-        """Read and added up here: in a script it would take five times as long as all else."""
-        ids = await self._connection.pipeline(
-            *(("HGET", self._keys.torrent(info_hash), "tid") for info_hash in info_hashes)
-        )
-        histories = await self._connection.pipeline(
-            *(
-                ("LRANGE", self._keys.history(id.decode("utf-8", "replace")), -MAX_POINTS, -1)
-                for id in (b"" if id is None or isinstance(id, Exception) else id for id in ids)
-            )
-        )
-        return [
-            _NOTHING if isinstance(entries, Exception) else past_seeders(entries, now) or _NOTHING
-            for entries in histories
-        ]
+    async def _read_others(
+        self, project: str, info_hashes: Sequence[InfoHash], found: dict[InfoHash, Demand], now: int
+    ) -> None:
+        """Adds those that left for needier ones to ``found``."""
+        _, torrents, _ = await self._states.read(project, info_hashes, now)
+        for info_hash, torrent in zip(info_hashes, torrents, strict=True):
+            average = torrent.past.average if torrent.past else 0.0
+            found[info_hash] = Demand(0, "enough", torrent.seeders, average)
+
+    async def note(self, torrent_ids: Sequence[str]) -> None:
+        """Adds points of now to the histories of these torrents, without those that scorings add points for."""
+        if torrent_ids:
+            await self._scripts.work_note([int(self._clock()), *torrent_ids])
 
     async def stored_position(self, project: str) -> Position:
         """Where the next run goes on."""
@@ -134,13 +166,22 @@ class Policy:
         index = self._keys.index("seeders")
         return int(await self._connection.command("ZCOUNT", index, "-inf", f"({project.target}"))
 
-    async def weak(self, first: int, count: int) -> list[InfoHash]:
-        """``count`` torrents from rank ``first`` on, fewest seeders first; ids without a torrent are left out."""
-        ids = await self._connection.command("ZRANGE", self._keys.index("seeders"), first, first + count - 1)
-        if not ids:
-            return []
-        hexed = await self._connection.command("MGET", *(self._keys.torrent_id(i.decode()) for i in ids))
-        return [found for text in hexed if (found := info_hash_of(text)) is not None]
+    async def weak(self, project: Project, first: int, count: int, limit: float) -> Found:
+        """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
+        is not below ``limit`` are no candidates."""
+        return await self._states.weak(project, first, count, limit, int(self._clock()))
+
+    async def limit(self, project: str, rehearsal: Rehearsal = NOTHING) -> float:
+        """The need that a torrent must be below to be enqueued: infinite while there is room."""
+        needs = self._keys.work_needs(project)
+        count, last = await self._connection.pipeline(
+            ("ZCARD", needs), ("ZRANGE", needs, 0, 0, "REV", "WITHSCORES")
+        )
+        return inf if count + rehearsal.added < self._max_managed or not last else floor(float(last[1]))
+
+    async def managed_count(self, project: str) -> int:
+        """The number of items in ``managed``."""
+        return int(await self._connection.command("HLEN", self._keys.work_policy(project)))
 
     async def managed(self, project: str, cursor: int, count: int) -> tuple[int, list[InfoHash]]:
         """Returns (next cursor, about ``count`` torrents that the policy enqueued). Cursor 0 begins and ends."""
@@ -151,18 +192,21 @@ class Policy:
         return int(after), [info_hash for info_hash in found if info_hash is not None]
 
 
-def _change(
-    info_hash: bytes, reason: bytes, before: int, copies: int, to: bytes, average: bytes, seeders: int
-) -> Change:
+def _row(wanted: Demand) -> tuple[Argument, ...]:
+    since = "" if wanted.asked_since is None else wanted.asked_since
+    return wanted.copies, wanted.base, wanted.need, " ".join(wanted.asked) or wanted.queue, since
+
+
+def _change(info_hash: InfoHash, wanted: Demand, before: int, copies: int, to: bytes, no_room: int) -> Change:
     queue = to.decode()
     is_queue = queue.startswith("todo")
     return Change(
-        info_hash=InfoHash(bytes.fromhex(info_hash.decode())),
-        reason=reason.decode(),
+        info_hash=info_hash,
+        reason="no room" if no_room else wanted.reason,
         copies_before=before,
         copies=copies,
         queue=queue if is_queue else "",
         asked=() if is_queue else tuple(queue.split()),
-        average=float(average),
-        seeders=seeders,
+        average=round(wanted.average, 3),
+        seeders=wanted.seeders,
     )

@@ -1,35 +1,39 @@
 """Work distribution: decides every ten minutes which torrents of seeding projects need seeders.
 
-A run visits what the policy has enqueued, then torrents with fewer seeders than the target. It visits a limited number
-of torrents, so that it costs the store less than a second. The next run goes on where it stopped.
+A run visits what the policy has enqueued, then looks at the torrents with fewer seeders than the target. Of those that
+it finds it enqueues the neediest. Its limits keep its cost to the store below a second; the next run goes on where it
+stopped.
 """
 
 import asyncio
 import random
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from contextlib import suppress
-from dataclasses import replace
+from heapq import heappush, heappushpop
 
 import structlog
 
 from tracker.bittorrent import InfoHash
-from tracker.store.work.policy import Change, Policy, Position
+from tracker.store.work.policy import Change, Policy, Position, Rehearsal
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
 
 EVERY_SECONDS = 600
-MAX_MANAGED_A_RUN, MAX_WEAK_A_RUN = 3_000, 7_000
-"""Torrents of a project that one run visits."""
-SLICE = 10
-"""Torrents per script call. More would delay announces by more than a millisecond."""
-_PAGE = 500
-_PAUSE_SECONDS = 0.004
+MAX_MANAGED_A_RUN, MAX_COST_A_RUN, MAX_ENQUEUED_A_RUN = 6_000, 600_000, 2_000
+"""Enqueued torrents that a run visits in a project; the cost of its look at others (see Found); how many of those it
+enqueues."""
+_VISITED, _LOOKED_AT, _NOTED = 100, 500, 50
+"""Torrents per call. More would delay announces by more than a millisecond."""
+_PAUSE_SECONDS = 0.02
 
 log = structlog.get_logger("tracker.work")
 
 
 class WorkPolicy:
-    """``chance`` returns random numbers from 0 to 1. ``sleep`` waits between script calls."""
+    """``chance`` returns random numbers from 0 to 1. ``sleep`` waits between calls to the store.
+
+    The limits are for one run and project. ``max_weak`` is how many torrents it looks at; None: as ``max_cost`` allows.
+    """
 
     def __init__(
         self,
@@ -39,7 +43,9 @@ class WorkPolicy:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         *,
         max_managed: int = MAX_MANAGED_A_RUN,
-        max_weak: int = MAX_WEAK_A_RUN,
+        max_weak: int | None = None,
+        max_cost: int = MAX_COST_A_RUN,
+        max_enqueued: int = MAX_ENQUEUED_A_RUN,
     ) -> None:
         self._projects = projects
         self._policy = policy
@@ -47,6 +53,8 @@ class WorkPolicy:
         self._sleep = sleep
         self._max_managed = max_managed
         self._max_weak = max_weak
+        self._max_cost = max_cost
+        self._max_enqueued = max_enqueued
 
     async def handle(self, _: object) -> None:
         """Handles jobs of the queue ``work_policy``."""
@@ -60,35 +68,69 @@ class WorkPolicy:
     async def changes(self, project: Project, *, dry_run: bool = False) -> AsyncIterator[Change]:
         """Brings the demand of a seeding project in line, and yields what changed. In a dry run nothing is written: it
         yields what a run would change now. Raises UnknownProject."""
-        at, left = await self._policy.stored_position(project.name), self._max_managed
+        at, rehearsal = await self._policy.stored_position(project.name), Rehearsal()
+        cursor, left = at.cursor, self._max_managed
         while left > 0:
-            cursor, page = await self._policy.managed(project.name, at.cursor, _PAGE)
-            at, left = replace(at, cursor=cursor), left - len(page)
-            async for change in self._fill(project, page, at, dry_run):
+            cursor, page = await self._policy.managed(project.name, cursor, _LOOKED_AT)
+            left -= len(page)
+            async for change in self._fill(project, page, Position(at.rank, cursor), dry_run, rehearsal):
+                rehearsal = rehearsal.after([change]) if dry_run else rehearsal
                 yield change
             if not cursor:
                 break
+        rank, neediest = await self._neediest(project, at.rank, rehearsal, dry_run)
+        async for change in self._fill(project, neediest, Position(rank, cursor), dry_run, rehearsal):
+            yield change
+
+    async def _neediest(
+        self, project: Project, rank: int, rehearsal: Rehearsal, dry_run: bool
+    ) -> tuple[int, list[InfoHash]]:
+        """Looks at torrents from ``rank`` on, in the ranking by seeders. Returns where to go on, and the neediest of
+        those that the policy has not enqueued, the neediest first."""
+        limit = await self._policy.limit(project.name, rehearsal)
         count = await self._policy.weak_count(project)
-        first = at.rank if at.rank < count else 0
-        for begin in range(first, min(count, first + self._max_weak), _PAGE):
-            wanted = min(_PAGE, count - begin, first + self._max_weak - begin)
-            page = await self._policy.weak(begin, wanted)
-            async for change in self._fill(project, page, replace(at, rank=begin + wanted), dry_run):
-                yield change
+        begin = rank if rank < count else 0
+        end = count if self._max_weak is None else min(count, begin + self._max_weak)
+        kept: list[tuple[float, float, InfoHash]] = []
+        cost = 0
+        while begin < end and cost < self._max_cost:
+            found = await self._policy.weak(project, begin, min(_LOOKED_AT, end - begin), limit)
+            for need, info_hash in found.candidates:
+                entry = (-need, self._chance(), info_hash)
+                if len(kept) < self._max_enqueued:
+                    heappush(kept, entry)
+                else:
+                    heappushpop(kept, entry)
+            if not dry_run:
+                await self._note(found.to_note)
+            begin, cost = min(end, begin + _LOOKED_AT), cost + found.cost
+            await self._sleep(_PAUSE_SECONDS)
+        return begin, [info_hash for _, _, info_hash in sorted(kept, reverse=True)]
+
+    async def _note(self, torrent_ids: Sequence[str]) -> None:
+        for begin in range(0, len(torrent_ids), _NOTED):
+            await self._policy.note(torrent_ids[begin : begin + _NOTED])
 
     async def _fill(
-        self, project: Project, page: Sequence[InfoHash], after: Position, dry_run: bool
+        self,
+        project: Project,
+        torrents: Sequence[InfoHash],
+        after: Position,
+        dry_run: bool,
+        rehearsal: Rehearsal,
     ) -> AsyncIterator[Change]:
-        """``after``: where the next run goes on after this page."""
-        for begin in range(0, max(1, len(page)), SLICE):
-            torrents = page[begin : begin + SLICE]
-            is_last = begin + SLICE >= len(page)
-            for change in await self._policy.fill(
+        """``after``: where the next run goes on after these torrents."""
+        for begin in range(0, max(1, len(torrents)), _VISITED):
+            some = torrents[begin : begin + _VISITED]
+            changes = await self._policy.fill(
                 project.name,
-                torrents,
-                [self._chance() for _ in torrents],
-                position=after if is_last else None,
+                some,
+                [self._chance() for _ in some],
+                position=after if begin + _VISITED >= len(torrents) else None,
                 dry_run=dry_run,
-            ):
+                rehearsal=rehearsal,
+            )
+            rehearsal = rehearsal.after(changes) if dry_run else rehearsal
+            for change in changes:
                 yield change
             await self._sleep(_PAUSE_SECONDS)

@@ -33,7 +33,7 @@ for _, board in ipairs(boards) do
 end
 for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :checks '
     .. ':looked :trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
-    .. ':blocked:log :rate :policy', '%S+') do
+    .. ':blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
 for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes', 'refused' }) do

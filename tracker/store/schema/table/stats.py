@@ -49,7 +49,7 @@ ROWS: tuple[KeySpec, ...] = (
         "`time seeders leechers snatches score` of the last scorings, oldest first (epoch s; score 0: the torrent "
         "left the ranking). At most `TRACKER_SCORING__HISTORY` points; 72 take about 1.9 kB",
         "until the torrent is deleted, or 7 days after it left `t:i:score`",
-        "score.lua",
+        "score.lua, work_note.lua",
     ),
     KeySpec(
         "t:leases:<kind>",

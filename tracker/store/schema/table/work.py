@@ -69,8 +69,17 @@ ROWS: tuple[KeySpec, ...] = (
         "t:w:<p>:policy",
         "HASH",
         "item that the policy enqueued -> when the first users were asked to seed it again (epoch s); 0: none were. At "
-        "most 100,000",
-        "until the torrent has enough seeders, or nobody is to be asked",
+        "most 200,000: those in `t:w:<p>:needs`, and torrents that nobody is left to ask for",
+        "until the torrent has enough seeders, or nobody is to be asked, or it left for a needier one",
+        "work_policy.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:needs",
+        "ZSET",
+        "item that the policy wants; score: how needy it is, the lowest most: 1000 times its average seeders, less its "
+        "leechers, plus chance below 1; in `todo:secondary` plus 10^9. At most 100,000: the last one leaves for a "
+        "needier one",
+        "as in `t:w:<p>:policy`",
         "work_policy.lua",
     ),
     KeySpec(

@@ -1,0 +1,166 @@
+"""How many more seeders a torrent needs, and who is asked for them. It follows from what the store holds of the
+torrent."""
+
+from collections.abc import Collection, Sequence
+from dataclasses import dataclass, replace
+
+from tracker.store.work.history import PastSeeders
+from tracker.store.work.records import Project
+
+ASKED_AT_ONCE, REQUEST_SECONDS, MAX_REQUESTS, MAX_ASKED = 3, 604_800, 12, 20
+KNOWN_SINCE_SECONDS, MIN_POINTS = 86_400, 6
+_MAX_LEECHERS, _MAX_SIZE_DIGITS = 999, 19
+EXCLUDING = ("enabled", "private", "size", "labels")
+_SECONDARY = 10**9
+"""Added to the need of torrents in ``todo:secondary``: that queue is given out after ``todo``."""
+
+
+@dataclass(frozen=True, slots=True)
+class TorrentState:
+    """What the policy reads of a torrent."""
+
+    registered: bool
+    denied: bool
+    excluding: Sequence[bytes | None]
+    """Its fields EXCLUDING, as stored."""
+    seeders: int
+    leechers: int
+    past: PastSeeders | None
+    """None: its history is empty."""
+    ranked: bool
+    """Whether scorings add to its history."""
+    was_completed: bool
+    """Whether anybody completed it, also users who were deleted."""
+    completers: Sequence[str]
+    """Users who completed it, the last one first."""
+    holders: Collection[str]
+    """Users who have claimed it."""
+    entry: "Entry"
+
+
+@dataclass(frozen=True, slots=True)
+class Entry:
+    """What the project has of a torrent."""
+
+    managed: bool
+    """Whether the policy enqueued it."""
+    asked_since: int | None
+    """When the first users were asked to seed it again (epoch s)."""
+    copies: int
+    """Copies to give out; 0: it is in no queue."""
+    queue: str
+    """A shared queue; empty if users are asked."""
+    asked: tuple[str, ...]
+    need: int | None
+    """As in Demand; None if the policy wants none."""
+
+
+@dataclass(frozen=True, slots=True)
+class Demand:
+    """What the policy wants of a torrent; for ``reason`` see Change."""
+
+    copies: int
+    reason: str
+    seeders: int
+    average: float = 0.0
+    base: int = 0
+    """Of the place in the queue: 1000 times the average, less the leechers."""
+    queue: str = ""
+    asked: tuple[str, ...] = ()
+    asked_since: int | None = None
+
+    @property
+    def need(self) -> int:
+        """The lowest is the neediest."""
+        return self.base + (_SECONDARY if self.queue == "todo:secondary" else 0)
+
+
+def demand(project: Project, torrent: TorrentState, now: int) -> Demand | None:
+    """None: leave the torrent as it is. ``now`` is in epoch seconds."""
+    seeders, leechers = torrent.seeders, torrent.leechers
+    if not torrent.registered:
+        return Demand(0, "unregistered", seeders)
+    if torrent.denied:
+        return Demand(0, "denied", seeders)
+    if reason := exclusion(project, *torrent.excluding):
+        return Demand(0, reason, seeders)
+    if seeders + leechers == 0 and not torrent.was_completed:
+        return Demand(0, "nobody to ask", seeders)
+    past = torrent.past
+    if past is None or not is_known(past, now, ranked=torrent.ranked):
+        return None
+    copies = missing(project, past.average, seeders, len(torrent.holders))
+    if copies <= 0:
+        return Demand(0, "enough", seeders, past.average)
+    found = replace(placed(project, past.average, seeders, leechers), copies=copies)
+    return _reseed(project, found, torrent, now) if seeders == 0 else found
+
+
+def is_settled(entry: Entry, wanted: Demand) -> bool:
+    """Whether the project has what is wanted, or an item that was added by hand."""
+    if not entry.managed:
+        return entry.copies > 0 or (wanted.copies == 0 and wanted.asked_since is None)
+    if (entry.copies, entry.asked_since) != (wanted.copies, wanted.asked_since):
+        return False
+    if wanted.copies == 0:
+        return entry.need is None and entry.asked_since is not None
+    is_there = not wanted.asked and entry.queue in {wanted.queue, "todo:redo"}
+    return entry.need == wanted.need and (is_there or (bool(entry.asked) and entry.asked == wanted.asked))
+
+
+def exclusion(
+    project: Project, enabled: bytes | None, private: bytes | None, size: bytes | None, labels: bytes | None
+) -> str:
+    """Why nobody is asked to seed a torrent with these fields; empty if somebody may be."""
+    if enabled == b"0":
+        return "disabled"
+    if private == b"1" and project.verify == "address":
+        return "private"
+    words = (labels or b"")[:1000].lower().replace(b",", b" ")
+    if b" nowork " in b" " + words + b" ":
+        return "nowork"
+    if not (project.min_size or project.max_size):
+        return ""
+    if size is None or not size.isdigit() or len(size) > _MAX_SIZE_DIGITS:
+        return "unknown size"
+    return "size" if int(size) < project.min_size or 0 < project.max_size < int(size) else ""
+
+
+def is_known(past: PastSeeders, now: int, *, ranked: bool) -> bool:
+    """Whether the past of a torrent says enough to judge it. A ranked one soon has more points."""
+    return past.first <= now - KNOWN_SINCE_SECONDS and (past.points >= MIN_POINTS or not ranked)
+
+
+def missing(project: Project, average: float, seeders: int, held: int) -> int:
+    """The seeders that a torrent misses, besides ``held`` users who have claimed it. None if it is not positive.
+
+    Seeders of now who are no claimants count where they are more: who has finished a claim may go on seeding.
+    """
+    return project.target - max(int(round(average, 9) + 0.5), seeders - held) - held
+
+
+def placed(project: Project, average: float, seeders: int, leechers: int) -> Demand:
+    """The queue and place of a torrent that misses seeders. Without copies."""
+    base = int(1000 * round(average, 9)) - min(_MAX_LEECHERS, leechers)
+    if average < project.target / 2 or leechers > 0:
+        return Demand(0, "weak", seeders, average, base, "todo")
+    return Demand(0, "below target", seeders, average, base, "todo" if seeders == 0 else "todo:secondary")
+
+
+def _reseed(project: Project, found: Demand, torrent: TorrentState, now: int) -> Demand:
+    """Without a seeder three of those who completed it are asked, after a week without success the next three, then
+    everybody if peers have parts of it."""
+    asked_since = torrent.entry.asked_since
+    since = now if asked_since is None else asked_since
+    turn = max(0, now - since) // REQUEST_SECONDS
+    if turn >= MAX_REQUESTS:
+        since, turn = now, 0
+    completers = [] if project.verify == "address" else torrent.completers  # claimants are no users
+    in_turn = completers[turn * ASKED_AT_ONCE : (turn + 1) * ASKED_AT_ONCE]
+    asked = tuple(user for user in in_turn if user not in torrent.holders)
+    found = replace(found, asked_since=since if completers else None)
+    if asked:
+        return replace(found, reason="reseed request", asked=asked, copies=min(found.copies, len(asked)))
+    if torrent.leechers:
+        return replace(found, reason="no seeder")
+    return replace(found, reason="nobody to ask", copies=0)

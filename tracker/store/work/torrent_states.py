@@ -1,0 +1,335 @@
+"""Reads what the policy has to know of torrents.
+
+Each call to the store is short, because announces wait meanwhile: a command names at most PAGE torrents, and at most
+PIPELINED commands are sent at once.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from dataclasses import dataclass, field
+from math import floor
+from typing import Any
+
+from tracker.bittorrent import InfoHash
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.torrents.records import info_hash_of
+from tracker.store.work.demand import (
+    EXCLUDING,
+    MAX_ASKED,
+    Entry,
+    TorrentState,
+    exclusion,
+    is_known,
+    missing,
+    placed,
+)
+from tracker.store.work.history import MAX_POINTS, needs_point, past_seeders
+from tracker.store.work.project_fields import project_of
+from tracker.store.work.records import PROJECT_FIELDS, Project, UnknownProject
+
+PAGE, PIPELINED = 500, 101
+"""How many torrents a command names, and how many commands are sent at once, at most."""
+_ADDED_UP = 20
+"""Histories added up before this process serves others. They take about 1 ms."""
+_REMEMBERED_SECONDS = 86_400
+_MAX_COUNT = 10**9
+_QUEUES = ("todo", "todo:secondary", "todo:redo")
+
+
+@dataclass(slots=True)
+class Found:
+    """What a look at torrents of the ranking found."""
+
+    candidates: list[tuple[int, InfoHash]] = field(default_factory=list)
+    """(need, torrent): those that the project wants and the policy has not enqueued."""
+    to_note: list[str] = field(default_factory=list)
+    """The ids of torrents whose histories lack a point."""
+    cost: int = 0
+    """About 1 µs of store time each, with that of the points to come."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Ranked:
+    """A torrent of the ranking by seeders, which may not exist."""
+
+    torrent_id: str
+    seeders: int
+    leechers: int
+
+
+class IdSet:
+    """Ids of torrents, a bit each. Ids from MAX_ID on are never in it."""
+
+    MAX_ID = 2**26
+
+    def __init__(self) -> None:
+        self._bits = bytearray()
+
+    def __contains__(self, torrent_id: str) -> bool:
+        byte, bit = self._place(torrent_id)
+        return byte < len(self._bits) and bool(self._bits[byte] & bit)
+
+    def add(self, torrent_id: str) -> None:
+        byte, bit = self._place(torrent_id)
+        if byte < self.MAX_ID // 8:
+            self._bits.extend(bytes(max(0, byte + 1 - len(self._bits))))
+            self._bits[byte] |= bit
+
+    def discard(self, torrent_id: str) -> None:
+        if torrent_id in self:
+            byte, bit = self._place(torrent_id)
+            self._bits[byte] &= ~bit
+
+    def _place(self, torrent_id: str) -> tuple[int, int]:
+        is_id = torrent_id.isascii() and torrent_id.isdigit() and len(torrent_id) <= 15
+        number = int(torrent_id) if is_id else self.MAX_ID
+        return number // 8, 1 << number % 8
+
+
+class TorrentStates:
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._abandoned = IdSet()
+        self._remembered_since = 0
+
+    async def read(
+        self, name: str, info_hashes: Sequence[InfoHash], now: int
+    ) -> tuple[Project, list[TorrentState], list[str]]:
+        """Returns the project, the torrents in order, and the ids of those whose histories lack a point.
+
+        Raises UnknownProject, also for a project that has no policy.
+        """
+        keys, items = self._keys, [info_hash.hex() for info_hash in info_hashes]
+        fields = ("tid", "seeders", "leechers", *EXCLUDING)
+        settings, *rows = await self._sliced(
+            [
+                ("HMGET", keys.work_project(name), *PROJECT_FIELDS, "deleting"),
+                *(("HMGET", keys.torrent(each), *fields) for each in info_hashes),
+            ]
+        )
+        project = None if isinstance(settings, Exception) else project_of(name, settings[:-1])
+        if project is None or project.kind != "seeding" or settings[-1] is not None:
+            raise UnknownProject
+        if not items:
+            return project, [], []
+        rows = [[None] * len(fields) if isinstance(row, Exception) else row for row in rows]
+        tids = [(row[0] or b"").decode("utf-8", "replace") for row in rows]
+        registered, denied, holders, scores = await self._all(
+            ("MGET", *map(keys.info_hash, info_hashes)),
+            ("MGET", *map(keys.deny, info_hashes)),
+            ("HMGET", keys.work_holders(name), *items),
+            ("ZMSCORE", keys.index("score"), *tids),
+        )
+        entries = await self._entries(name, items)
+        histories = await self._histories(tids)
+        completers = await self._completers(
+            [tid if row[0] and not whole(row[1]) else "" for tid, row in zip(tids, rows, strict=True)]
+        )
+        torrents, to_note = [], []
+        for n, (tid, row) in enumerate(zip(tids, rows, strict=True)):
+            if n % _ADDED_UP == 0:
+                await asyncio.sleep(0)
+            seeders, leechers = min(_MAX_COUNT, whole(row[1])), min(_MAX_COUNT, whole(row[2]))
+            completed, users = completers[n]
+            is_alive = seeders + leechers > 0 or completed
+            if row[0] and is_alive and scores[n] is None and needs_point(histories[n], seeders, now):
+                to_note.append(tid)
+            torrents.append(
+                TorrentState(
+                    registered=registered[n] is not None and row[0] is not None,
+                    denied=denied[n] is not None,
+                    excluding=row[3:],
+                    seeders=seeders,
+                    leechers=leechers,
+                    past=past_seeders(histories[n], now),
+                    ranked=scores[n] is not None,
+                    was_completed=completed,
+                    completers=users,
+                    holders=(holders[n] or b"").decode("utf-8", "replace").split(),
+                    entry=entries[n],
+                )
+            )
+        return project, torrents, to_note
+
+    async def _entries(self, name: str, items: Sequence[str]) -> list[Entry]:
+        keys = self._keys
+        since, asked, wanted, needs, *places = await self._all(
+            ("HMGET", keys.work_policy(name), *items),
+            ("HMGET", keys.work_asked(name), *items),
+            ("HMGET", keys.work_wanted(name), *items),
+            ("ZMSCORE", keys.work_needs(name), *items),
+            *(("ZMSCORE", keys.work_queue(name, queue), *items) for queue in _QUEUES),
+        )
+        entries = []
+        for n in range(len(items)):
+            users = tuple((asked[n] or b"").decode("utf-8", "replace").split())
+            queue = next(
+                (queue for queue, found in zip(_QUEUES, places, strict=True) if found[n] is not None), ""
+            )
+            entries.append(
+                Entry(
+                    managed=since[n] is not None,
+                    asked_since=whole(since[n]) or None,
+                    copies=max(1, whole(wanted[n] or b"1")) if users or queue else 0,
+                    queue=queue,
+                    asked=users,
+                    need=None if needs[n] is None else floor(float(needs[n])),
+                )
+            )
+        return entries
+
+    async def weak(self, project: Project, first: int, count: int, limit: float, now: int) -> Found:
+        """Looks at ``count`` torrents from rank ``first`` on, at most PAGE, fewest seeders first. Torrents whose need
+        is not below ``limit`` are no candidates."""
+        rows, asked_for = await self._with_somebody(await self._ranking(first, count), now)
+        found = Found(cost=count + 3 * asked_for + 6 * len(rows))
+        if not rows:
+            return found
+        scores = await self._connection.command(
+            "ZMSCORE", self._keys.index("score"), *(row.torrent_id for row in rows)
+        )
+        histories = await self._histories([row.torrent_id for row in rows])
+        needy: list[tuple[_Ranked, float, int]] = []
+        for n, (row, rank, entries) in enumerate(zip(rows, scores, histories, strict=True)):
+            if n % _ADDED_UP == 0:
+                await asyncio.sleep(0)
+            if rank is None and needs_point(entries, row.seeders, now):
+                found.to_note.append(row.torrent_id)
+            past = past_seeders(entries, now)
+            if past is None or not is_known(past, now, ranked=rank is not None):
+                continue
+            need = placed(project, past.average, row.seeders, row.leechers).need
+            if need < limit and missing(project, past.average, row.seeders, 0) > 0:
+                needy.append((row, past.average, need))
+        if needy:
+            found.candidates = await self._not_enqueued(project, needy)
+        found.cost += 12 * (len(needy) + len(found.to_note))
+        return found
+
+    async def _ranking(self, first: int, count: int) -> list[_Ranked]:
+        rows = ranked(
+            await self._connection.command(
+                "ZRANGE", self._keys.index("seeders"), first, first + count - 1, "WITHSCORES"
+            )
+        )
+        if not rows:
+            return []
+        leechers = await self._connection.command(
+            "ZMSCORE", self._keys.index("leechers"), *(tid for tid, _ in rows)
+        )
+        return [
+            _Ranked(tid, min(_MAX_COUNT, seeders), min(_MAX_COUNT, score(number or b"0")))
+            for (tid, seeders), number in zip(rows, leechers, strict=True)
+        ]
+
+    async def _with_somebody(self, rows: Sequence[_Ranked], now: int) -> tuple[list[_Ranked], int]:
+        """Without torrents that have no peer and that nobody completed. Returns also how many the store was asked for.
+
+        Of a million torrents most are such. Nobody completes one before it has a peer again, so they are remembered.
+        """
+        if now >= self._remembered_since + _REMEMBERED_SECONDS:
+            self._abandoned, self._remembered_since = IdSet(), now
+        abandoned = self._abandoned
+        for row in rows:
+            if row.seeders + row.leechers > 0:
+                abandoned.discard(row.torrent_id)
+        unknown = [
+            row.torrent_id
+            for row in rows
+            if row.seeders + row.leechers == 0 and row.torrent_id not in abandoned
+        ]
+        replies = await self._sliced([("EXISTS", self._keys.completed(tid)) for tid in unknown])
+        nobody = {tid for tid, exists in zip(unknown, replies, strict=True) if exists == 0}
+        left = [row for row in rows if row.torrent_id not in nobody and row.torrent_id not in abandoned]
+        for tid in nobody:
+            abandoned.add(tid)
+        return left, len(unknown)
+
+    async def _not_enqueued(
+        self, project: Project, needy: Sequence[tuple[_Ranked, float, int]]
+    ) -> list[tuple[int, InfoHash]]:
+        """The torrents that somebody may be asked to seed, and that the policy has not enqueued."""
+        keys, name = self._keys, project.name
+        texts = await self._connection.command(
+            "MGET", *(keys.torrent_id(row.torrent_id) for row, _, _ in needy)
+        )
+        known = [
+            (info_hash, row, average, need)
+            for text, (row, average, need) in zip(texts, needy, strict=True)
+            if (info_hash := info_hash_of(text)) is not None
+        ]
+        if not known:
+            return []
+        items = [info_hash.hex() for info_hash, *_ in known]
+        managed, holders = await self._all(
+            ("HMGET", keys.work_policy(name), *items), ("HMGET", keys.work_holders(name), *items)
+        )
+        left = [
+            (info_hash, row, need)
+            for (info_hash, row, average, need), is_managed, text in zip(known, managed, holders, strict=True)
+            if is_managed is None and missing(project, average, row.seeders, len((text or b"").split())) > 0
+        ]
+        fields = await self._sliced(
+            [("HMGET", keys.torrent(info_hash), *EXCLUDING) for info_hash, _, _ in left]
+        )
+        completers = await self._completers(
+            [row.torrent_id if row.seeders + row.leechers == 0 else "" for _, row, _ in left]
+        )
+        return [
+            (need, info_hash)
+            for (info_hash, row, need), values, (_, users) in zip(left, fields, completers, strict=True)
+            if not isinstance(values, Exception)
+            and not exclusion(project, *values)
+            and (row.seeders + row.leechers > 0 or (users and project.verify != "address"))
+        ]
+
+    async def _histories(self, torrent_ids: Sequence[str]) -> list[list[bytes]]:
+        """In order. Added up here: in a script it would take five times as long as all else."""
+        replies = await self._sliced(
+            [("LRANGE", self._keys.history(tid), -MAX_POINTS, -1) for tid in torrent_ids]
+        )
+        return [[] if isinstance(entries, Exception) else entries for entries in replies]
+
+    async def _completers(self, torrent_ids: Sequence[str]) -> list[tuple[bool, list[str]]]:
+        """In order: whether anybody completed the torrent, and who of the last ones still exists, the last one first.
+        Nobody for an empty id."""
+        asked = [tid for tid in torrent_ids if tid]
+        replies = await self._sliced(
+            [("ZRANGE", self._keys.completed(tid), 0, MAX_ASKED - 1, "REV") for tid in asked]
+        )
+        last = {
+            tid: [] if isinstance(reply, Exception) else reply
+            for tid, reply in zip(asked, replies, strict=True)
+        }
+        users = sorted({user for reply in last.values() for user in reply if _is_user(user)})
+        counts = await self._sliced([("ZCOUNT", self._keys.users(), user, user) for user in users])
+        existing = {
+            user for user, count in zip(users, counts, strict=True) if isinstance(count, int) and count
+        }
+        return [
+            (bool(reply), [user.decode() for user in reply if user in existing])
+            for reply in (last.get(tid, []) for tid in torrent_ids)
+        ]
+
+    async def _all(self, *commands: tuple[Argument, ...]) -> list[Any]:
+        """In one round trip. Raises redis.exceptions.RedisError if one fails."""
+        replies = await self._connection.pipeline(*commands)
+        for reply in replies:
+            if isinstance(reply, Exception):
+                raise reply
+        return replies
+
+    async def _sliced(self, commands: Sequence[tuple[Argument, ...]]) -> list[Any]:
+        """A command that fails has its error as reply."""
+        replies: list[Any] = []
+        for first in range(0, len(commands), PIPELINED):
+            replies += await self._connection.pipeline(*commands[first : first + PIPELINED])
+        return replies
+
+
+def _is_user(user: bytes) -> bool:
+    return user.isdigit() and not user.startswith(b"0") and len(user) <= 15
