@@ -149,7 +149,7 @@ class TestNodes:
             setup.responder.respond(
                 Query(b"aa", ASKER, Ping(), read_only=read_only), SOURCE, NO_PART, 0, setup.rng
             )
-            due = setup.families[4].table.due_pings(0)
+            due = setup.families[4].table.due_candidates(0)
             assert due == ([] if read_only else [Node(ASKER, SOURCE)])
 
 

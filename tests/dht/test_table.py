@@ -65,9 +65,9 @@ class TestWhoEnters:
         table = table_with()
         table.on_query(FULL[0], 0)
         table.on_named([FULL[1]])
-        due = table.due_pings(1)
+        due = table.due_candidates(1)
         assert sorted(due) == sorted(FULL[:2])
-        assert table.due_pings(2) == [] and len(table) == 0
+        assert table.due_candidates(2) == table.due_pings(2) == [] and len(table) == 0
         table.on_answer(FULL[1], 3)
         assert held(table) == {FAR + 1}
 
@@ -75,12 +75,12 @@ class TestWhoEnters:
         """BEP 43"""
         table = table_with()
         table.on_query(FULL[0], 0, read_only=True)
-        assert table.due_pings(1) == []
+        assert table.due_candidates(1) == []
 
     def test_candidates_are_bounded(self) -> None:
         table = table_with(*NEAREST)
         table.on_named(node(FAR + number) for number in range(500))
-        assert len(table.due_pings(0, count=1000)) == MAX_CANDIDATES
+        assert len(table.due_candidates(0, count=1000)) == MAX_CANDIDATES
 
     @pytest.mark.parametrize(
         "bad",
@@ -97,7 +97,7 @@ class TestWhoEnters:
         table = RoutingTable(OWN, TableRules(), 0)
         table.on_answer(bad, 0)
         table.on_named([bad])
-        assert len(table) == 0 and table.due_pings(0) == []
+        assert len(table) == 0 and table.due_candidates(0) == []
 
     @pytest.mark.parametrize("address", ["224.0.0.1", "0.0.0.1", "255.255.255.255"])
     def test_private_addresses_are_no_excuse_for_these(self, address: str) -> None:
@@ -150,7 +150,9 @@ class TestFullBucket:
         table = table_with(*NEAREST, *FULL)
         table.on_answer(node(FAR + 9), 14 * MINUTE)
         assert FAR + 9 not in held(table) and len(table) == 8
-        assert table.due_pings(14 * MINUTE) == [], "there is no room for the candidate"
+        assert table.due_pings(14 * MINUTE) == table.due_candidates(14 * MINUTE) == [], (
+            "there is no room for the candidate"
+        )
 
     def test_a_bad_node_is_replaced(self) -> None:
         table = table_with(*NEAREST, *FULL)
@@ -168,14 +170,14 @@ class TestFullBucket:
         table.on_answer(newcomer, now)
         assert newcomer.id not in {each.id for each in table.closest(OWN, 99)}
         assert table.due_pings(now) == [FULL[0]]
-        assert table.due_pings(now + 9) == []
+        assert table.due_pings(now + 9) == table.due_candidates(now + 9) == []
         table.on_failure(FULL[0], now + 9)
         table.on_answer(newcomer, now + 9)
         assert FAR in held(table) and FAR + 9 not in held(table)
         assert table.due_pings(now + 10) == [FULL[0]]
         table.on_failure(FULL[0], now + 20)
         assert FAR in held(table), "it stays until the newcomer answers"
-        assert table.due_pings(now + 20) == [newcomer]
+        assert table.due_candidates(now + 20) == [newcomer] and table.due_pings(now + 20) == []
         table.on_answer(newcomer, now + 21)
         assert FAR not in held(table) and FAR + 9 in held(table)
 
@@ -353,8 +355,8 @@ class TableMachine(RuleBasedStateMachine):
 
     @rule(count=st.integers(0, 5))
     def ping(self, count: int) -> None:
-        due = self.table.due_pings(self.now, count)
-        assert len(due) <= count and len(set(due)) == len(due)
+        for due in (self.table.due_pings(self.now, count), self.table.due_candidates(self.now, count)):
+            assert len(due) <= count and len(set(due)) == len(due)
 
     @rule(number=numbers)
     def change_id(self, number: int) -> None:

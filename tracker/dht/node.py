@@ -40,6 +40,7 @@ MAX_LOOKUPS = 8
 MAX_WAITING = 2048
 """Queries that wait for the limits. A restart pings up to 2,000 saved nodes."""
 PING_ROUND_SECONDS = 10
+GROWTH_ROUND_SECONDS = 1
 EXPIRE_ROUND_SECONDS = 60
 
 Datagram = tuple[Endpoint, bytes]
@@ -103,6 +104,7 @@ class DhtNode:
         self._waiting: deque[_Waiting] = deque()
         self._datagrams: list[Datagram] = []
         self._next_pings = now
+        self._next_growth = now
         self._next_expiry = now + EXPIRE_ROUND_SECONDS
 
     @property
@@ -157,6 +159,10 @@ class DhtNode:
         if now >= self._next_pings:
             self._next_pings = now + PING_ROUND_SECONDS
             for node in self.table.due_pings(now):
+                self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
+        if now >= self._next_growth:
+            self._next_growth = now + GROWTH_ROUND_SECONDS
+            for node in self.table.due_candidates(now):
                 self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
             target = self.table.due_lookup(now, self._rng)
             if target is not None:

@@ -166,16 +166,28 @@ class RoutingTable:
             self._drop(entry.number)
 
     def due_pings(self, now: float, count: int = 10) -> list[Node]:
-        """Nodes to ping now: who is not good any more, silent longest first, then candidates for which there is room.
-
-        For every 10 seconds. A candidate is forgotten thereby: it enters when it answers.
-        """
+        """Nodes of the table to ping now: who is not good any more, silent longest first. For every 10 seconds."""
         due = sorted(
             (entry for entry in self._entries if self._is_due(entry, now)), key=lambda entry: entry.last_seen
         )[:count]
         for entry in due:
             entry.last_ping = now
-        return [*(entry.node for entry in due), *self._take_candidates(count - len(due), now)]
+        return [entry.node for entry in due]
+
+    def due_candidates(self, now: float, count: int = 4) -> list[Node]:
+        """Candidates to ping now, as there is room for them: those whose id fits their address first, of deep buckets
+        before shallow ones. They are forgotten thereby: a candidate enters when it answers. For every second."""
+        ready = [
+            node
+            for index in sorted(self._candidates, reverse=True)
+            for number, node in self._candidates[index].items()
+            if self._has_prospect(node, number, now)
+        ]
+        ready.sort(key=lambda node: not fits_address(node.id, Address(node.endpoint[:-2])))
+        for node in ready[:count]:
+            number = to_number(node.id)
+            del self._candidates[self._index(number)][number]
+        return ready[:count]
 
     def due_lookup(self, now: float, rng: random.Random) -> int | None:
         """The id to look up now, if any: our own, or a random one of a bucket that has not changed for long."""
@@ -274,21 +286,6 @@ class RoutingTable:
         if number not in candidates and len(candidates) >= MAX_CANDIDATES:
             del candidates[next(iter(candidates))]  # the one that waits longest
         candidates[number] = node
-
-    def _take_candidates(self, count: int, now: float) -> list[Node]:
-        """Those whose id fits their address first, of deep buckets before shallow ones."""
-        ready = [
-            node
-            for index in sorted(self._candidates, reverse=True)
-            for number, node in self._candidates[index].items()
-            if self._has_prospect(node, number, now)
-        ]
-        ready.sort(key=lambda node: not fits_address(node.id, Address(node.endpoint[:-2])))
-        taken = ready[: max(count, 0)]
-        for node in taken:
-            number = to_number(node.id)
-            del self._candidates[self._index(number)][number]
-        return taken
 
     def _has_prospect(self, node: Node, number: int, now: float) -> bool:
         if number in self._entries or self._host(node) in self._hosts:
