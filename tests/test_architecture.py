@@ -47,6 +47,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "core": (*NOUNS, "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
     "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
+    "frontends.udp": (*NOUNS, "settings", "system", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
     "workers": (*NOUNS, "core", "geoip", "settings", "store", "wire"),

@@ -32,7 +32,7 @@ UNIX_MODE = 0o660
 # From Python 3.13 on a server removes its socket file when it closes. Web processes share that file.
 _KEEP_FILE: Mapping[str, Any] = {"cleanup_socket": False} if sys.version_info >= (3, 13) else {}
 _NO_IPV6 = (errno.EAFNOSUPPORT, errno.EPROTONOSUPPORT, errno.EADDRNOTAVAIL)
-_REASONS = {
+BIND_FAILURES = {
     errno.EADDRINUSE: "the address is in use by another process",
     errno.EACCES: "permission denied (ports below 1024 need a privilege)",
     errno.EADDRNOTAVAIL: "this machine does not have the address",
@@ -131,7 +131,7 @@ async def _open(text: str, backlog: int) -> list[Listener]:
             if (listener := _open_tcp(text, family, address, backlog)) is not None
         ]
     except OSError as error:
-        reason = _REASONS.get(error.errno or 0) or error.strerror or str(error)
+        reason = BIND_FAILURES.get(error.errno or 0) or error.strerror or str(error)
         raise StartupError(f"cannot listen on {text}: {reason}") from None
 
 
@@ -148,7 +148,7 @@ def _open_tcp(text: str, family: int, address: Any, backlog: int) -> Listener | 
             sock.close()
             raise
     except OSError as error:
-        if not _lacks_ipv6(error, family, address[0]):
+        if not lacks_ipv6(error, family, address[0]):
             raise
         log.warning("IPv6 is not available; address skipped", listen=text)
         return None
@@ -162,7 +162,7 @@ def _listening(sock: socket.socket, address: Any, backlog: int) -> Listener:
     return Listener(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}", backlog=backlog)
 
 
-def _lacks_ipv6(error: OSError, family: int, host: str) -> bool:
+def lacks_ipv6(error: OSError, family: int, host: str) -> bool:
     """Whether the system lacks IPv6. An address that belongs to another machine is a mistake in the settings."""
     everywhere = host in ("::", "::1") or error.errno != errno.EADDRNOTAVAIL
     return family == socket.AF_INET6 and error.errno in _NO_IPV6 and everywhere

@@ -10,7 +10,6 @@ the path it knows, so a larger one may vanish where ICMP is filtered.
 
 import struct
 from collections.abc import Iterable, Mapping
-from functools import lru_cache
 from typing import Literal
 
 from tracker.bittorrent import (
@@ -107,12 +106,10 @@ def parse_scrape(packet: bytes) -> tuple[InfoHash, ...]:
     )
 
 
-@lru_cache(maxsize=4096)
 def parse_options(options: bytes) -> bytes:
     """The path and query in the options that follow an announce (BEP 41); empty without any.
 
-    Never raises: unknown options are skipped, and what follows a length beyond the packet's end is ignored. Clients
-    repeat their options word for word, so results are cached.
+    Never raises: unknown options are skipped, and what follows a length beyond the packet's end is ignored.
     """
     url, at = b"", 0
     while at < len(options) and options[at] != _END and len(url) < MAX_URL_LENGTH:

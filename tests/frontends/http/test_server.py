@@ -18,7 +18,6 @@ from tests.frontends.http.harness import (
 )
 from tests.raw_http import connect, request
 from tracker.errors import ClientError, RetryIn
-from tracker.frontends.http.handler import Route, find_route
 from tracker.frontends.http.server import Timing
 from tracker.settings.model import AnnounceSettings
 
@@ -79,45 +78,6 @@ async def test_a_scrape_of_400_torrents_fits_and_a_longer_one_is_refused() -> No
         assert response.failure == "the request is too long: scrape fewer torrents at once"
         assert await client.is_closed()
     assert len(tracker.scrapes[0][0].info_hashes) == 400
-
-
-@pytest.mark.parametrize(
-    ("path", "kind", "passkey"),
-    [
-        ("/announce", "announce", None),
-        ("/announce/", "announce", None),
-        ("//announce", "announce", None),
-        ("//announce//", "announce", None),
-        ("/%61nnounce", "announce", None),
-        ("http://tracker.test:6969/announce", "announce", None),
-        ("http://tracker.test", "index", None),
-        ("/scrape", "scrape", None),
-        ("/scrape/", "scrape", None),
-        ("/0a1b-passkey/announce", "announce", "0a1b-passkey"),
-        ("//0a1b//announce/", "announce", "0a1b"),
-        ("/0a%31b/scrape", "scrape", "0a1b"),
-        ("http://tracker.test/0a1b/scrape", "scrape", "0a1b"),
-        ("/", "index", None),
-        ("//", "index", None),
-        ("/favicon.ico", "other", None),
-        ("/a/b/c", "other", None),
-    ],
-)
-def test_paths_have_the_routes_that_clients_expect(path: str, kind: str, passkey: str | None) -> None:
-    assert find_route(path) == Route(kind, passkey)
-
-
-@pytest.mark.parametrize(
-    "path",
-    [
-        *("/announce.php", "/Announce", "/announce/passkey", "/a/b/announce", "/announce/announce/x"),
-        *("/scrape.php", "/scrape/announce/x", "/ann%C3%A9/announce", "/a%2Fb/announce", "/%ff/scrape"),
-        *("/" + "k" * 129 + "/announce", "/a:b/announce", "/%/announce"),
-    ],
-)
-def test_near_misses_of_the_announce_path_are_refused(path: str) -> None:
-    with pytest.raises(ClientError):
-        find_route(path)
 
 
 @on_loops("uvloop")

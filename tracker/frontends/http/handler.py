@@ -6,10 +6,8 @@ includes unknown paths around /announce, methods other than GET, and what aiohtt
 sends is logged.
 """
 
-import re
 from collections.abc import Callable, Sequence
-from typing import NamedTuple, Protocol, cast
-from urllib.parse import unquote_to_bytes
+from typing import Protocol, cast
 
 import structlog
 from aiohttp.http_exceptions import (
@@ -20,7 +18,7 @@ from aiohttp.http_exceptions import (
     LineTooLong,
 )
 
-from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
+from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply, is_routable
 from tracker.errors import Busy, ClientError, RetryIn, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import Answer, Request, is_browser
 from tracker.frontends.http.aiohttp_protocol import Connection, Rules
@@ -29,6 +27,7 @@ from tracker.frontends.http.full_scrapes import FullScrapes
 from tracker.settings.model import HttpSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.aiohttp_connection import describe
+from tracker.wire.announce_path import Route, find_route
 from tracker.wire.http_reply import encode_announce, encode_failure, encode_scrape
 from tracker.wire.http_request import parse_announce, parse_scrape
 from tracker.wire.proxy import TrustedProxies
@@ -39,9 +38,6 @@ _INDEX = (
 )
 _NOT_FOUND = b"There is nothing here. The announce path of this tracker is /announce.\n"
 _HEALTH, _READY = "/health", "/ready"
-_PASSKEY = re.compile(r"[A-Za-z0-9._~=+-]{1,128}")
-_MALFORMED_PASSKEY = "?"
-"""Stands for every malformed passkey of an anonymous announce; no user has it."""
 
 log = structlog.get_logger()
 
@@ -83,38 +79,8 @@ def no_problems() -> Sequence[str]:
     return ()
 
 
-class Route(NamedTuple):
-    kind: str
-    """announce, scrape, index or other."""
-    passkey: str | None = None
-
-
 _KINDS = {"announce": "announces", "scrape": "scrapes"}
 _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
-
-
-def find_route(path: str, accounts: Accounts = "off") -> Route:
-    """The route of a request path in origin or absolute form, not decoded.
-
-    Raises ClientError for a malformed path. With optional accounts a request with a malformed passkey is anonymous.
-    """
-    if not path.startswith("/"):
-        path = path.partition("://")[2].partition("/")[2]
-    segments = [_decode(segment) for segment in path.split("/") if segment]
-    if not any(segment.lower().startswith(("announce", "scrape")) for segment in segments):
-        return Route("other" if segments else "index")
-    kind = segments.pop()
-    if kind not in ("announce", "scrape") or len(segments) > 1:
-        raise ClientError("no such path: announce to /announce or /<passkey>/announce", retry_in="never")
-    if segments and not _PASSKEY.fullmatch(segments[0]):
-        if accounts == "optional":
-            return Route(kind, _MALFORMED_PASSKEY)
-        raise ClientError("the passkey in the announce URL is malformed", retry_in="never")
-    return Route(kind, segments[0] if segments else None)
-
-
-def _decode(segment: str) -> str:
-    return unquote_to_bytes(segment).decode("latin-1") if "%" in segment else segment
 
 
 class HttpHandler:

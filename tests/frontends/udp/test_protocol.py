@@ -1,0 +1,246 @@
+"""Packets to a served socket: what is answered, what is refused, and what is ignored."""
+
+import random
+import struct
+
+import pytest
+
+from tests.frontends.http.harness import RecordingTracker, on_loops
+from tests.frontends.udp.harness import (
+    CONNECT,
+    HASH,
+    NOW,
+    PEER,
+    SECRET,
+    announce_packet,
+    error_text,
+    scrape_packet,
+    serving,
+)
+from tracker.bittorrent import Address, Event, InfoHash, Scrape
+from tracker.errors import Busy, ClientError, SilentlyDropped
+from tracker.frontends.udp.protocol import CONNECTS_SECOND, ERRORS_SECOND, Budget
+from tracker.wire.connection_id import SLOT_SECONDS, ConnectionIds
+from tracker.wire.endpoint import pack_address
+
+LOCAL = Address(b"\x7f\0\0\1")
+
+
+@on_loops()
+async def test_a_client_connects_announces_and_scrapes() -> None:
+    async with serving() as served:
+        client = served.client()
+        connection_id = await client.connect()
+        reply = await client.ask(announce_packet(connection_id))
+        assert reply == struct.pack(">I4sIII", 1, bytes.fromhex("55667788"), 1800, 0, 6881)
+        ((announce, passkey, address),) = served.tracker.announces
+        assert (announce.info_hash, announce.peer_id, announce.event) == (HASH, PEER, Event.STARTED)
+        assert (passkey, address, announce.own_family) == (None, LOCAL, True)
+        reply = await client.ask(scrape_packet(connection_id, HASH, bytes(20), HASH))
+        assert reply == bytes.fromhex("00000002 99aabbcc") + struct.pack(">III", 1, 0, 0) * 3
+        ((scrape, _, _),) = served.tracker.scrapes
+        assert scrape == Scrape((InfoHash(HASH), InfoHash(bytes(20))))
+        assert served.counts() == {"udp.connects": 1, "announces.udp": 1, "scrapes.udp": 1}
+
+
+@on_loops()
+async def test_ipv6_is_served_as_ipv6() -> None:
+    async with serving("[::1]:0") as served:
+        client = served.client()
+        assert len(await client.ask(announce_packet(await client.connect()))) == 20
+        assert served.tracker.announces[0][2] == pack_address("::1")
+
+
+async def test_ids_of_another_process_on_the_same_store_are_valid() -> None:
+    async with serving() as served:
+        connection_id = ConnectionIds(SECRET).issue(LOCAL, NOW - SLOT_SECONDS)
+        assert (await served.client().ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
+
+
+@pytest.mark.parametrize(
+    "connection_id",
+    [
+        ConnectionIds(SECRET).issue(Address(b"\x7f\0\0\2"), NOW),
+        ConnectionIds(SECRET).issue(LOCAL, NOW - 2 * SLOT_SECONDS),
+        ConnectionIds(bytes(32)).issue(LOCAL, NOW),
+        bytes(8),
+        CONNECT[:8],
+    ],
+    ids=["another address", "expired", "another secret", "zero", "protocol id"],
+)
+async def test_an_invalid_id_gets_a_short_error_and_counts_for_no_limit(connection_id: bytes) -> None:
+    async with serving() as served:
+        client = served.client()
+        for packet in (announce_packet(connection_id), scrape_packet(connection_id)):
+            reply = await client.ask(packet)
+            assert error_text(reply) == "connection id expired" and len(reply) < len(packet)
+        assert not served.tracker.announces and not served.tracker.scrapes and not served.tracker.labels
+        assert served.counts() == {"udp.ignored.id": 2}
+
+
+async def test_errors_to_invalid_ids_have_a_budget() -> None:
+    async with serving() as served:
+        client = served.client()
+        burst = ERRORS_SECOND // 10
+        for _ in range(burst):
+            assert error_text(await client.ask(announce_packet(bytes(8)))) == "connection id expired"
+        assert await client.is_ignored(announce_packet(bytes(8)))
+        served.timer.now += 1
+        assert error_text(await client.ask(announce_packet(bytes(8)))) == "connection id expired"
+        assert served.counts()["udp.ignored.id"] == burst + 2
+
+
+def test_a_budget_is_bounded_and_refills_with_time() -> None:
+    budget = Budget(100)
+    assert [budget.take(0) for _ in range(11)] == [True] * 10 + [False]
+    assert [budget.take(0.02) for _ in range(3)] == [True, True, False]
+    assert [budget.take(1000) for _ in range(11)] == [True] * 10 + [False]
+    assert not budget.take(999), "a timer that goes back adds nothing"
+
+
+async def test_connects_beyond_the_budget_are_ignored() -> None:
+    async with serving() as served:
+        client = served.client()
+        first = await client.connect()
+        for number in range(1, CONNECTS_SECOND // 10):
+            assert (await client.ask(CONNECT))[8:] == first, number
+        client.send(CONNECT)
+        assert (await client.ask(announce_packet(first)))[:4] == b"\0\0\0\1", "a proved client is served"
+        assert served.counts()["udp.ignored.budget"] == 1
+
+
+@pytest.mark.parametrize(
+    ("packet", "reason"),
+    [
+        (b"", "short"),
+        (CONNECT[:15], "short"),
+        (b"\1" + CONNECT[1:], "magic"),
+        (announce_packet(bytes(8))[:97], "short"),
+        (scrape_packet(bytes(8))[:35], "short"),
+        (CONNECT[:11] + b"\4" + CONNECT[12:], "action"),
+        (CONNECT[:11] + b"\3" + CONNECT[12:], "action"),
+    ],
+)
+async def test_packets_that_are_no_requests_are_ignored_and_counted(packet: bytes, reason: str) -> None:
+    async with serving() as served:
+        assert await served.client().is_ignored(packet)
+        assert served.counts() == {f"udp.ignored.{reason}": 1, "udp.connects": 1}
+
+
+async def test_random_packets_get_no_more_bytes_than_they_have() -> None:
+    source = random.Random(15)
+    async with serving() as served:
+        client = served.client()
+        for size in range(201):
+            actions = [b"", *(bytes(8) + bytes((0, 0, 0, action)) for action in range(5)), CONNECT[:12]]
+            for start in actions:
+                packet = (start + source.randbytes(size))[:size]
+                client.send(packet)
+                reply = await client.ask(b"\0\0\4\x17\x27\x10\x19\x80\0\0\0\0last")
+                if reply[4:8] != b"last":
+                    assert len(reply) <= len(packet)
+                    assert (await client.receive())[4:8] == b"last"
+        assert not served.tracker.announces and not served.tracker.scrapes
+
+
+async def test_refusals_have_the_texts_of_http() -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker=tracker) as served:
+        client = served.client()
+        connection_id = await client.connect()
+        for error in (
+            ClientError("this torrent is disabled"),
+            Busy("the tracker is busy"),
+            ClientError("ä" * 200),
+        ):
+            tracker.error = error
+            for packet in (announce_packet(connection_id), scrape_packet(connection_id)):
+                assert error_text(await client.ask(packet)) == error.text[:100]
+
+
+async def test_a_request_that_a_limit_drops_gets_no_answer() -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker=tracker) as served:
+        client = served.client()
+        connection_id = await client.connect()
+        tracker.error = SilentlyDropped("too many requests")
+        assert await client.is_ignored(announce_packet(connection_id))
+        assert await client.is_ignored(scrape_packet(connection_id))
+        assert served.counts()["udp.ignored.limit"] == 2
+
+
+async def test_port_0_is_refused() -> None:
+    async with serving() as served:
+        client = served.client()
+        reply = await client.ask(announce_packet(await client.connect(), port=0))
+        assert error_text(reply) == "port must be from 1 to 65535"
+        assert served.tracker.kinds == ["announces"] and not served.tracker.announces
+
+
+async def test_a_crash_is_logged_and_others_are_served(caplog: pytest.LogCaptureFixture) -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker=tracker) as served:
+        client = served.client()
+        connection_id = await client.connect()
+        tracker.error = RuntimeError("a mistake")
+        assert await client.is_ignored(announce_packet(connection_id))
+        tracker.error = None
+        assert (await client.ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
+        assert tracker.labels == ["internal error"]
+
+
+async def test_an_announce_may_wait_for_the_allow_list() -> None:
+    tracker = RecordingTracker()
+    async with serving(tracker=tracker) as served:
+        client = served.client()
+        connection_id = await client.connect()
+        tracker.reads_store_first = True
+        assert (await client.ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
+        tracker.error = ClientError("your client is not allowed on this tracker")
+        assert error_text(await client.ask(announce_packet(connection_id))) == tracker.error.text
+
+
+URL = b"\x02\x12/0a1b/announce?x=1\0"
+
+
+@pytest.mark.parametrize(
+    ("accounts", "options", "passkey"),
+    [
+        ("required", URL, "0a1b"),
+        ("optional", URL, "0a1b"),
+        ("off", URL, None),
+        ("required", b"", None),
+        ("required", b"\x02\x09/announce", None),
+        ("optional", b"\x02\x0d/a:b/announce", "?"),
+    ],
+)
+async def test_the_passkey_comes_in_the_options(accounts: str, options: bytes, passkey: str | None) -> None:
+    async with serving(users={"private": accounts}) as served:
+        client = served.client()
+        await client.ask(announce_packet(await client.connect(), options))
+        assert served.tracker.announces[0][1] == passkey
+
+
+async def test_private_trackers_refuse_scrapes() -> None:
+    async with serving(users={"private": "required"}) as served:
+        client = served.client()
+        reply = await client.ask(scrape_packet(await client.connect()))
+        assert error_text(reply) == "a scrape over UDP has no passkey; scrape over HTTP"
+        assert served.tracker.kinds == ["scrapes"] and not served.tracker.scrapes
+
+
+async def test_announces_through_a_trusted_proxy_are_refused() -> None:
+    """Otherwise all clients behind it would be one peer."""
+    async with serving(http={"trusted_proxies": ["127.0.0.0/8"]}) as served:
+        client = served.client()
+        reply = await client.ask(announce_packet(await client.connect()))
+        assert error_text(reply) == "UDP announces must not come through the proxy"
+        assert not served.tracker.announces
+
+
+async def test_scrapes_are_limited_as_over_http() -> None:
+    async with serving(torrents={"max_scrape": 2}) as served:
+        client = served.client()
+        hashes = [bytes((n,)) * 20 for n in range(80)]
+        reply = await client.ask(scrape_packet(await client.connect(), *hashes))
+        assert len(reply) == 8 + 2 * 12 and len(served.tracker.scrapes[0][0].info_hashes) == 2

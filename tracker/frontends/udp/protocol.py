@@ -1,0 +1,301 @@
+"""Announces and scrapes over UDP (BEP 15): reads datagrams, passes requests to the tracker, and sends its replies.
+
+A sender's address is proved by the connection id that it was sent there. Before that no limit counts a packet, and no
+reply is longer than its request: anyone can send packets in the name of another address. What is spent on such packets
+has a budget per process.
+
+Datagrams are read with ``recvmsg`` in a reader callback, a limited number per turn of the event loop. On sockets bound
+to all addresses the control messages tell which address to answer from.
+"""
+
+import socket
+from collections import Counter
+from collections.abc import Callable
+from functools import lru_cache, partial
+from ipaddress import IPv4Network, IPv6Network
+from typing import Protocol
+
+import structlog
+
+from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
+from tracker.errors import ClientError, SilentlyDropped
+from tracker.system.aiohttp_connection import describe
+from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
+from tracker.wire.announce_path import passkey_in
+from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
+from tracker.wire.proxy import TrustedNetworks
+from tracker.wire.udp_server import (
+    ANNOUNCE_LENGTH,
+    MAX_URL_LENGTH,
+    encode_announce_reply,
+    encode_connect_reply,
+    encode_error,
+    encode_scrape_reply,
+    parse_announce,
+    parse_options,
+    parse_scrape,
+    request_kind,
+)
+
+MAX_DATAGRAMS = 64
+"""Datagrams that one socket reads in one turn of the event loop."""
+MAX_BYTES = 2048
+"""Longer datagrams are cut."""
+CONNECTS_SECOND = 50_000
+"""Connect requests that a process answers per second, which takes about half of its time."""
+ERRORS_SECOND = 500
+"""Errors per second to senders with an invalid connection id."""
+_BURST_SECONDS = 0.1
+_MAX_OPTIONS_LENGTH = MAX_URL_LENGTH + 88
+_TRANSACTION = slice(12, 16)
+
+_IGNORED = {kind: f"udp.ignored.{kind}" for kind in ("short", "action", "magic")}
+"""Counters of packets that are no requests."""
+_EXPIRED = "connection id expired"
+_BEHIND_PROXY = "UDP announces must not come through the proxy"
+_NO_PRIVATE_SCRAPES = "a scrape over UDP has no passkey; scrape over HTTP"
+_CRASHED = "internal error"
+
+log = structlog.get_logger("tracker")
+
+LogRequest = Callable[[str, float, Address], None]
+"""(kind, seconds, client)"""
+Count = Callable[[str, int], None]
+"""(name of a counter, number of events)"""
+Answer = Callable[[AnnounceReply | ClientError], None]
+LaterAnnounce = tuple[Announce, str | None, Address, Answer]
+"""(announce, passkey, address, reply callback)"""
+Send = Callable[[bytes], None]
+"""Sends a reply to the sender of a request."""
+
+
+class Tracker(Protocol):
+    """The parts of core.announce.Tracker that this front end uses."""
+
+    def submit(
+        self,
+        announce: Announce,
+        passkey: str | None,
+        address: Address,
+        answer: Answer,
+    ) -> bool:
+        """Calls ``answer`` with the reply. Returns False, and does nothing, when the store must be read first."""
+
+    def submit_scrape(
+        self,
+        scrape: Scrape,
+        passkey: str | None,
+        address: Address,
+        answer: Callable[[ScrapeReply | ClientError], None],
+    ) -> bool: ...
+
+    async def announce(self, announce: Announce, passkey: str | None, address: Address) -> AnnounceReply: ...
+
+    def refused(self, label: str, kind: str = "other", number: int = 1) -> None:
+        """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
+
+
+class Budget:
+    """A number of events per second, and a tenth of it at once."""
+
+    def __init__(self, per_second: float) -> None:
+        self._per_second, self._max = per_second, per_second * _BURST_SECONDS
+        self._left, self._at = self._max, 0.0
+
+    def take(self, now: float) -> bool:
+        """Whether there is one left at ``now`` (seconds from any start); then it is used."""
+        if now > self._at:
+            self._left = min(self._max, self._left + (now - self._at) * self._per_second)
+            self._at = now
+        if self._left < 1:
+            return False
+        self._left -= 1
+        return True
+
+
+class UdpServer:
+    """What the sockets of one process share. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
+
+    ``announce_later`` starts a task for an announce that needs the store to be read first; False if there are too many.
+    """
+
+    def __init__(
+        self,
+        tracker: Tracker,
+        secret: bytes,
+        *,
+        accounts: Accounts,
+        max_scrape: Callable[[], int],
+        proxies: tuple[IPv4Network | IPv6Network, ...],
+        announce_later: Callable[[LaterAnnounce], bool],
+        log_request: LogRequest | None,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+    ) -> None:
+        self.tracker = tracker
+        self.ids = ConnectionIds(secret)
+        self.accounts = accounts
+        self.max_scrape = max_scrape
+        self.proxies = TrustedNetworks(proxies)
+        self.announce_later = announce_later
+        self.log_request = log_request
+        self.clock, self.timer = clock, timer
+        self.connects, self.errors = Budget(CONNECTS_SECOND), Budget(ERRORS_SECOND)
+        self.counts: Counter[str] = Counter()
+        """Events since the last ``flush``, by the name of their counter."""
+        self.waiting = 0
+        """Requests without an answer yet."""
+
+    def flush(self, count: Count) -> None:
+        """Passes on what was counted."""
+        counts, self.counts = self.counts, Counter()
+        for name, number in counts.items():
+            count(name, number)
+
+
+class UdpProtocol:
+    """One socket."""
+
+    def __init__(self, server: UdpServer, sock: DatagramSocket) -> None:
+        self._server = server
+        self._socket = sock.socket
+        self._ipv6 = sock.ipv6
+        self._family = socket.AF_INET6 if sock.ipv6 else socket.AF_INET
+        self._ancillary_bytes = sock.ancillary_bytes
+
+    def read(self) -> None:
+        """Reads what waits, and passes it on. Never raises: an error of one sender must not stop the others."""
+        server = self._server
+        now, moment = server.clock(), server.timer()
+        for _ in range(MAX_DATAGRAMS):
+            try:
+                packet, ancillary, _, sender = self._socket.recvmsg(MAX_BYTES, self._ancillary_bytes)
+            except (BlockingIOError, InterruptedError):
+                return
+            except OSError:  # an ICMP error about an earlier reply
+                server.counts["udp.ignored.socket"] += 1
+                continue
+            try:
+                self._receive(packet, ancillary, sender, now, moment)
+            except Exception as error:  # noqa: BLE001  # as the HTTP front end does
+                log.error("a request failed", **describe(error))
+                server.tracker.refused(_CRASHED)
+
+    def _receive(
+        self, packet: bytes, ancillary: Ancillary, sender: tuple[str, int], now: float, moment: float
+    ) -> None:
+        server, kind = self._server, request_kind(packet)
+        if kind in _IGNORED:
+            server.counts[_IGNORED[kind]] += 1
+            return
+        if not sender[1]:  # forged
+            server.counts["udp.ignored.port"] += 1
+            return
+        address = Address(socket.inet_pton(self._family, sender[0].partition("%")[0]))
+        send = partial(self._send, sender, reply_control(ancillary) if ancillary else [])
+        if kind == "connect":
+            if server.connects.take(moment):
+                server.counts["udp.connects"] += 1
+                send(encode_connect_reply(packet[_TRANSACTION], server.ids.issue(address, now)))
+            else:
+                server.counts["udp.ignored.budget"] += 1
+        elif not server.ids.is_valid(packet[:CONNECTION_ID_LENGTH], address, now):
+            server.counts["udp.ignored.id"] += 1
+            if server.errors.take(moment):
+                send(encode_error(packet[_TRANSACTION], _EXPIRED))
+        elif server.proxies and address in server.proxies:
+            self._refuse(packet[_TRANSACTION], send, ClientError(_BEHIND_PROXY, retry_in="never"), "other")
+        elif kind == "announce":
+            self._announce(packet, address, send)
+        else:
+            self._scrape(packet, address, send)
+
+    def _announce(self, packet: bytes, address: Address, send: Send) -> None:
+        """Passes an announce to the tracker; its address is proved."""
+        server, transaction = self._server, packet[_TRANSACTION]
+        try:
+            announce = parse_announce(packet, ipv6=self._ipv6)
+        except ClientError as error:
+            self._refuse(transaction, send, error, "announces")
+            return
+        options, passkey = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH], None
+        if options and server.accounts != "off":
+            passkey = _passkey(options, server.accounts)
+        answer: Answer = partial(self._on_announce_reply, transaction, send)
+        if server.log_request is not None:
+            answer = partial(self._log_and_answer, answer, server.timer(), address)
+        server.waiting += 1
+        if not server.tracker.submit(announce, passkey, address, answer) and not server.announce_later(
+            (announce, passkey, address, answer)
+        ):
+            server.waiting -= 1
+            server.counts["udp.ignored.budget"] += 1
+
+    def _on_announce_reply(self, transaction: bytes, send: Send, reply: AnnounceReply | ClientError) -> None:
+        server = self._server
+        server.waiting -= 1
+        if isinstance(reply, ClientError):
+            self._send_error(transaction, send, reply)
+            return
+        server.counts["announces.udp"] += 1
+        send(encode_announce_reply(transaction, reply, ipv6=self._ipv6))
+
+    def _log_and_answer(
+        self,
+        answer: Answer,
+        began: float,
+        address: Address,
+        reply: AnnounceReply | ClientError,
+    ) -> None:
+        assert self._server.log_request is not None
+        self._server.log_request("announce", self._server.timer() - began, address)
+        answer(reply)
+
+    def _scrape(self, packet: bytes, address: Address, send: Send) -> None:
+        server, transaction = self._server, packet[_TRANSACTION]
+        if server.accounts == "required":
+            error = ClientError(_NO_PRIVATE_SCRAPES, retry_in="never")
+            self._refuse(transaction, send, error, "scrapes")
+            return
+        hashes = parse_scrape(packet)[: server.max_scrape()]
+        scrape = Scrape(tuple(dict.fromkeys(hashes)))
+        server.waiting += 1
+        server.tracker.submit_scrape(
+            scrape, None, address, partial(self._on_scrape_reply, transaction, send, hashes)
+        )
+
+    def _on_scrape_reply(
+        self, transaction: bytes, send: Send, hashes: tuple[InfoHash, ...], reply: ScrapeReply | ClientError
+    ) -> None:
+        server = self._server
+        server.waiting -= 1
+        if isinstance(reply, ClientError):
+            self._send_error(transaction, send, reply)
+            return
+        server.counts["scrapes.udp"] += 1
+        send(encode_scrape_reply(transaction, hashes, reply.files))
+
+    def _refuse(self, transaction: bytes, send: Send, error: ClientError, kind: str) -> None:
+        """Counts and answers a request that was refused before a decision."""
+        self._server.tracker.refused(error.label, kind)
+        self._send_error(transaction, send, error)
+
+    def _send_error(self, transaction: bytes, send: Send, error: ClientError) -> None:
+        if isinstance(error, SilentlyDropped):
+            self._server.counts["udp.ignored.limit"] += 1
+        else:
+            send(encode_error(transaction, error.text))
+
+    def _send(self, sender: tuple[str, int], control: Ancillary, packet: bytes) -> None:
+        try:
+            self._socket.sendmsg([packet], control, 0, sender)
+        except (
+            OSError
+        ):  # no route, a full buffer, or the socket is closed: nothing can be done for this client
+            self._server.counts["udp.unsent"] += 1
+
+
+@lru_cache(maxsize=4096)
+def _passkey(options: bytes, accounts: Accounts) -> str | None:
+    """The passkey in the options of an announce. Clients repeat their options word for word."""
+    return passkey_in(parse_options(options), accounts)

@@ -1,0 +1,144 @@
+"""Announce and scrape over UDP: the sockets of one process, their counts, and the end."""
+
+import asyncio
+import contextlib
+import time
+from collections.abc import AsyncIterator, Callable, Sequence
+
+import structlog
+
+from tracker.bittorrent import Address, Announce, AnnounceReply
+from tracker.errors import ClientError
+from tracker.frontends.udp.protocol import Answer, Count, LaterAnnounce, Tracker, UdpProtocol, UdpServer
+from tracker.settings.reload import LiveSettings
+from tracker.system.datagrams import DatagramSocket
+from tracker.system.event_loop import running
+from tracker.wire.endpoint import format_address
+
+DRAIN_SECONDS = 5.0
+"""How long requests in flight may take when the tracker stops."""
+FLUSH_SECONDS = 1.0
+MAX_LATER = 1000
+"""Announces that may wait for the allow list."""
+_DRAIN_STEP_SECONDS = 0.01
+_WRAP = 2**32
+"""The system's count of dropped datagrams has 32 bits."""
+
+log = structlog.get_logger()
+
+
+def log_request(kind: str, seconds: float, client: Address) -> None:
+    """One line per announce, as for HTTP; without its passkey."""
+    log.info(
+        "request",
+        kind=kind,
+        protocol="udp",
+        milliseconds=round(seconds * 1000, 3),
+        client=format_address(client),
+    )
+
+
+@contextlib.asynccontextmanager
+async def serve_udp(
+    tracker: Tracker,
+    settings: LiveSettings,
+    sockets: Sequence[DatagramSocket],
+    *,
+    secret: bytes,
+    count: Count,
+    clock: Callable[[], float] = time.time,
+    timer: Callable[[], float] = time.monotonic,
+    drain_seconds: float = DRAIN_SECONDS,
+) -> AsyncIterator[Callable[[], None]]:
+    """Serves on ``sockets``, which it closes, until the block is left. ``secret`` keys the connection ids.
+
+    Counts are passed to ``count`` once a second, at the end, and by the function that is yielded.
+    Leaving the block stops gracefully: nothing more is read, and requests in flight are answered.
+    """
+    current, later = settings.current, _Later(tracker)
+    server = UdpServer(
+        tracker,
+        secret,
+        accounts=current.users.private,
+        max_scrape=lambda: settings.current.torrents.max_scrape,
+        proxies=current.http.trusted_proxies,
+        announce_later=later.add,
+        log_request=log_request if current.http.access_log else None,
+        clock=clock,
+        timer=timer,
+    )
+    drops = [_Drops(each) for each in sockets]
+    loop = asyncio.get_running_loop()
+
+    def flush() -> None:
+        for each in drops:
+            if number := each.take():
+                count("udp.dropped", number)
+        server.flush(count)
+
+    async def keep_flushing() -> None:
+        while True:
+            await asyncio.sleep(FLUSH_SECONDS)
+            flush()
+
+    async with contextlib.AsyncExitStack() as stack:
+        for each in sockets:
+            stack.callback(each.close)
+        stack.callback(flush)
+        await stack.enter_async_context(running(keep_flushing, later.run))
+        stack.push_async_callback(_drain, server, drain_seconds)
+        for each in sockets:
+            loop.add_reader(each.socket, UdpProtocol(server, each).read)
+            stack.callback(loop.remove_reader, each.socket)
+        yield flush
+
+
+async def _drain(server: UdpServer, seconds: float) -> None:
+    """Waits for the replies of requests in flight."""
+    with contextlib.suppress(TimeoutError):
+        async with asyncio.timeout(seconds):
+            while server.waiting:
+                await asyncio.sleep(_DRAIN_STEP_SECONDS)
+
+
+class _Drops:
+    """The growth of a socket's count of dropped datagrams."""
+
+    def __init__(self, sock: DatagramSocket) -> None:
+        self._socket, self._seen = sock, sock.dropped
+
+    def take(self) -> int:
+        seen, self._seen = self._seen, self._socket.dropped
+        return (self._seen - seen) % _WRAP
+
+
+class _Later:
+    """Announces that wait until the allow list is read."""
+
+    def __init__(self, tracker: Tracker) -> None:
+        self._tracker = tracker
+        self._queue: asyncio.Queue[LaterAnnounce] = asyncio.Queue()
+        self._waiting = 0
+
+    def add(self, waiting: LaterAnnounce) -> bool:
+        """False if too many wait."""
+        if self._waiting >= MAX_LATER:
+            return False
+        self._waiting += 1
+        self._queue.put_nowait(waiting)
+        return True
+
+    async def run(self) -> None:
+        async with asyncio.TaskGroup() as group:
+            while True:
+                group.create_task(self._announce(*await self._queue.get()))
+
+    async def _announce(
+        self, announce: Announce, passkey: str | None, address: Address, answer: Answer
+    ) -> None:
+        try:
+            reply: AnnounceReply | ClientError = await self._tracker.announce(announce, passkey, address)
+        except ClientError as error:
+            reply = error
+        self._waiting -= 1
+        answer(reply)

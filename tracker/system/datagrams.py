@@ -1,0 +1,197 @@
+"""Datagram sockets: UDP over IPv4 and IPv6.
+
+IPv6 sockets take IPv6 only, as those of listeners.py do. Each process has a socket of its own for each address, and the
+kernel spreads clients over them by address and port, so the packets of one client stay in order. The parent opens all
+sockets and keeps them: a process that replaces another finds the packets that waited.
+"""
+
+import asyncio
+import errno
+import os
+import socket
+import struct
+import sys
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import structlog
+
+from tracker.errors import StartupError
+from tracker.settings.types import split_address
+from tracker.system.listeners import BIND_FAILURES, lacks_ipv6
+
+Ancillary = list[tuple[int, int, bytes]]
+"""Control messages of one datagram: (level, type, data)."""
+
+_LINUX = sys.platform == "linux"
+_IP_PKTINFO = 8
+"""Linux's number; the socket module of Python 3.11 has no name for it."""
+_RECEIVE_DESTINATION4 = (socket.IPPROTO_IP, _IP_PKTINFO)
+_RECEIVE_DESTINATION6 = (socket.IPPROTO_IPV6, socket.IPV6_RECVPKTINFO)
+_WILDCARDS = ("0.0.0.0", "::")
+_SO_RCVBUFFORCE = 33
+_SO_MEMINFO = 55
+_MEMINFO = struct.Struct("@9I")
+_PKTINFO4, _PKTINFO6 = struct.Struct("@I4s4s"), struct.Struct("@16sI")
+"""(interface, address to answer from, destination); (address, interface)."""
+_ANCILLARY_BYTES = socket.CMSG_SPACE(max(_PKTINFO4.size, _PKTINFO6.size))
+
+log = structlog.get_logger()
+
+
+@dataclass(frozen=True, slots=True)
+class DatagramSocket:
+    """A bound socket; ``address`` is written as in the settings, with the real port."""
+
+    socket: socket.socket
+    address: str
+
+    @property
+    def ipv6(self) -> bool:
+        return self.socket.family == socket.AF_INET6
+
+    @property
+    def ancillary_bytes(self) -> int:
+        """Bytes to read with each datagram for ``reply_control``: 0 unless the socket is bound to all addresses."""
+        return _ANCILLARY_BYTES if _LINUX and self._is_wildcard else 0
+
+    @property
+    def receive_buffer(self) -> int:
+        """The bytes that the system granted. Linux doubles what it was asked for, and counts 832 bytes for each waiting
+        datagram of up to 600 bytes."""
+        return self.socket.getsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF) // (2 if _LINUX else 1)
+
+    @property
+    def dropped(self) -> int:
+        """Datagrams that the system dropped because the buffer was full, since the socket was opened; modulo 2^32."""
+        if not _LINUX:
+            return 0
+        found = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
+        return int(_MEMINFO.unpack(found)[8])
+
+    @property
+    def _is_wildcard(self) -> bool:
+        return self.socket.getsockname()[0] in _WILDCARDS
+
+    def close(self) -> None:
+        self.socket.close()
+
+
+def reply_control(ancillary: Ancillary) -> Ancillary:
+    """The control messages that send a reply from the address that a datagram was sent to; empty if unknown.
+
+    Otherwise a socket bound to all addresses of a host with several answers from the wrong one, and clients drop that.
+    """
+    for level, kind, data in ancillary:
+        if level == socket.IPPROTO_IP and kind == _IP_PKTINFO and len(data) >= _PKTINFO4.size:
+            source = _PKTINFO4.unpack_from(data)[1]
+            return [(level, kind, _PKTINFO4.pack(0, source, bytes(4)))]
+        if level == socket.IPPROTO_IPV6 and kind == socket.IPV6_PKTINFO and len(data) >= _PKTINFO6.size:
+            source = _PKTINFO6.unpack_from(data)[0]
+            return [(level, kind, _PKTINFO6.pack(source, 0))]
+    return []
+
+
+async def open_datagram_sockets(
+    listen: Sequence[str], receive_buffer: int, processes: int = 1
+) -> list[list[DatagramSocket]]:
+    """Opens all addresses (``host:port``, ``[ipv6]:port``) once for each process; raises StartupError and opens none.
+
+    Returns the sockets of each process. On a system without IPv6, IPv6 addresses are skipped with a warning.
+    ``receive_buffer`` is asked for in bytes; less is logged.
+    """
+    groups: list[list[DatagramSocket]] = []
+    try:
+        for text in listen:
+            groups += await _open(text, processes)
+        granted = min(
+            (_grow_buffer(each, receive_buffer) for group in groups for each in group), default=None
+        )
+    except BaseException:
+        close_all(groups)
+        raise
+    if granted is not None and granted < receive_buffer:
+        log.warning(
+            "small receive buffer for UDP; raise net.core.rmem_max", bytes=granted, wanted=receive_buffer
+        )
+    return [[group[number] for group in groups] for number in range(processes)]
+
+
+def close_all(sockets: Sequence[Sequence[DatagramSocket]]) -> None:
+    for each in (each for mine in sockets for each in mine):
+        each.close()
+
+
+async def _open(text: str, processes: int) -> list[list[DatagramSocket]]:
+    """For each address that the name stands for: a socket for each process."""
+    host, port = split_address(text)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(
+            host, port, type=socket.SOCK_DGRAM, flags=socket.AI_PASSIVE
+        )
+    except OSError as error:
+        raise _startup_error(text, error) from None
+    opened: list[list[DatagramSocket]] = []
+    for family, address in dict.fromkeys((item[0], item[4]) for item in found):
+        try:
+            opened.append(_open_group(family, address, processes))
+        except OSError as error:
+            if not lacks_ipv6(error, family, str(address[0])):
+                close_all(opened)
+                raise _startup_error(text, error) from None
+            log.warning("IPv6 is not available; address skipped", listen=text)
+    return opened
+
+
+def _open_group(family: int, address: Any, processes: int) -> list[DatagramSocket]:
+    """Sockets of one address. Several share its port; so would another program's, hence the first try alone."""
+    if processes == 1:
+        return [_bound(family, address, shared=False)]
+    alone = _bound(family, address, shared=False)
+    address = alone.socket.getsockname()
+    alone.close()
+    group: list[DatagramSocket] = []
+    try:
+        group.extend(_bound(family, address, shared=True) for _ in range(processes))
+    except BaseException:
+        close_all([group])
+        raise
+    return group
+
+
+def _bound(family: int, address: Any, *, shared: bool) -> DatagramSocket:
+    sock = socket.socket(family, socket.SOCK_DGRAM)
+    try:
+        if shared:
+            sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
+        if family == socket.AF_INET6:
+            sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
+        if _LINUX and address[0] in _WILDCARDS:
+            option = _RECEIVE_DESTINATION6 if family == socket.AF_INET6 else _RECEIVE_DESTINATION4
+            sock.setsockopt(*option, 1)
+        sock.bind(address)
+        sock.setblocking(False)
+        host, port = sock.getsockname()[:2]
+        return DatagramSocket(sock, f"[{host}]:{port}" if ":" in host else f"{host}:{port}")
+    except BaseException:
+        sock.close()
+        raise
+
+
+def _grow_buffer(opened: DatagramSocket, wanted: int) -> int:
+    """Asks for a receive buffer, and returns the bytes that were granted. It never shrinks."""
+    if opened.receive_buffer < wanted:
+        try:
+            opened.socket.setsockopt(
+                socket.SOL_SOCKET, _SO_RCVBUFFORCE if _LINUX else socket.SO_RCVBUF, wanted
+            )
+        except OSError:  # that needs a privilege
+            opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
+    return opened.receive_buffer
+
+
+def _startup_error(text: str, error: OSError) -> StartupError:
+    code = error.errno or 0
+    reason = BIND_FAILURES.get(code) or error.strerror or os.strerror(code or errno.EINVAL)
+    return StartupError(f"cannot listen on {text} (UDP): {reason}")
