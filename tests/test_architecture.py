@@ -170,6 +170,7 @@ TESTED_BY: dict[str, str] = {
     "settings.announces": "settings/test_model.py",
     "settings.store": "settings/test_model.py",
     "settings.users": "settings/test_model.py",
+    "settings.udp": "settings/test_model.py",
     "settings.removed": "settings/test_sources.py",
     "frontends.http.handler": "frontends/http/test_server.py",
     "admin.context": "admin/test_server.py",

@@ -407,7 +407,7 @@ def test_writing_to_an_ended_process_is_no_error() -> None:
     async def write_late() -> None:
         ours, theirs = socket.socketpair()
         reader, writer = await asyncio.open_connection(sock=ours)
-        process = WebProcess(ChildProcess(print, None), reader, writer)
+        process = WebProcess(ChildProcess(print, None), reader, writer, 0)
         theirs.close()
         await process.listen()
         while not writer.is_closing():  # the first write shows that the socket has closed

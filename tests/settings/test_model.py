@@ -11,6 +11,7 @@ from tracker.settings.model import (
     Settings,
     StatHatSettings,
     StatsDSettings,
+    UdpSettings,
     variable,
 )
 from tracker.settings.removed import REMOVED
@@ -69,3 +70,14 @@ def test_a_prefix_of_statistics_has_the_rules_of_names(prefix: str) -> None:
     for section in (StatHatSettings, StatsDSettings):
         with pytest.raises(ValidationError):
             section.model_validate({"prefix": prefix})
+
+
+@pytest.mark.parametrize("text", ["auto", "off", "0.0.0.0:6969,[::]:6969"])
+def test_udp_listens_automatically_not_at_all_or_on_addresses(text: str) -> None:
+    assert UdpSettings.model_validate({"listen": text}).listen == tuple(text.split(","))
+
+
+@pytest.mark.parametrize("text", ["auto,off", "auto,0.0.0.0:1", "unix:/run/t", "0.0.0.0", "[]"])
+def test_other_udp_addresses_are_refused(text: str) -> None:
+    with pytest.raises(ValidationError):
+        UdpSettings.model_validate({"listen": text})

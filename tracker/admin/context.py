@@ -31,7 +31,7 @@ class AdminContext:
     - ``problems``: returns why the tracker is not ready; empty if ready
     - ``clock``: returns epoch seconds
     - ``server``: server software of the store and its version
-    - ``listening``: addresses for peers, with real ports
+    - ``listening``, ``udp``: addresses for peers over HTTP and UDP, with real ports
     - ``last_reload``: returns the result of the last SIGHUP; None before the first
     """
 
@@ -43,6 +43,7 @@ class AdminContext:
     clock: Callable[[], float]
     server: str
     listening: tuple[str, ...] = ()
+    udp: tuple[str, ...] = ()
     last_reload: Callable[[], LastReload | None] = lambda: None
     stream_limits: StreamLimits = StreamLimits()
 

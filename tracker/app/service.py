@@ -19,6 +19,7 @@ from tracker.admin.context import AdminContext
 from tracker.app.background import open_background
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.readiness import NO_WEB_PROCESS, Readiness
+from tracker.app.udp import open_udp_sockets
 from tracker.app.web import open_web
 from tracker.app.web_processes import WorkerConfig, open_web_processes
 from tracker.app.work import open_work
@@ -31,6 +32,7 @@ from tracker.settings.reference import mask_url
 from tracker.settings.reload import Reload
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection
+from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.valkey.opening import StoreServer
@@ -50,6 +52,7 @@ class Banner:
     """What the terminal shows once the tracker serves."""
 
     addresses: tuple[str, ...]
+    udp: tuple[str, ...]
     store: str
     data: str
     admin: tuple[str, ...] = ()
@@ -101,8 +104,8 @@ async def serve(
                 if admin and server.private
                 else ""
             )
-            ready(Banner(addresses, store, server.data, admin, link, settings.admin.url or "", work))
-            log.info("serving", addresses=addresses, store=version, mode=settings.torrents.mode)
+            ready(Banner(addresses, web.udp, store, server.data, admin, link, settings.admin.url or "", work))
+            log.info("serving", addresses=addresses, udp=web.udp, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")
 
@@ -136,6 +139,7 @@ class _Web:
     """The part that serves peers, in this process or in several."""
 
     addresses: tuple[str, ...]
+    udp: tuple[str, ...]
     telemetry: Callable[[], Snapshot]
     """Returns the sums over all processes."""
     problems: Problems
@@ -182,18 +186,22 @@ async def _web(
 ) -> AsyncIterator[_Web]:
     """Serves peers, in this process or in several. ``problems`` returns the problems of this process."""
     telemetry, settings = context.telemetry, context.live.current
-    if settings.http.workers == 1:
-        async with open_web(context, joins, problems=problems) as addresses:
-            yield _Web(addresses, telemetry.snapshot, problems, lambda changed: None)
-        return
+    processes = settings.http.workers
     async with AsyncExitStack() as stack:
         listeners = await open_listeners(settings.http.listen)
         for listener in listeners:
             stack.callback(listener.close)
-        config = WorkerConfig(
-            settings, url, context.store.secret, tuple(listener.address for listener in listeners)
-        )
-        pool = await stack.enter_async_context(open_web_processes(config, listeners, problems))
+        addresses = tuple(listener.address for listener in listeners)
+        datagrams = await open_udp_sockets(settings, addresses, processes)
+        stack.callback(close_all, datagrams)
+        udp = tuple(each.address for each in datagrams[0])
+        if processes == 1:
+            stack.pop_all()  # open_web closes them
+            async with open_web(context, joins, listeners, problems, datagrams[0]):
+                yield _Web(addresses, udp, telemetry.snapshot, problems, lambda changed: None)
+            return
+        config = WorkerConfig(settings, url, context.store.secret, addresses, udp)
+        pool = await stack.enter_async_context(open_web_processes(config, listeners, problems, datagrams))
         telemetry.gauge("web_processes", lambda: pool.alive)
 
         def all_problems() -> list[str]:
@@ -202,7 +210,7 @@ async def _web(
         def snapshot() -> Snapshot:
             return merged([telemetry.snapshot(), pool.snapshot()])
 
-        yield _Web(config.addresses, snapshot, all_problems, pool.apply_settings)
+        yield _Web(addresses, udp, snapshot, all_problems, pool.apply_settings)
 
 
 @asynccontextmanager
@@ -231,6 +239,7 @@ async def _admin(
         time.time,
         version,
         web.addresses,
+        web.udp,
         lambda: reload.last,
     )
     async with serve_admin(admin_context, settings.admin) as addresses:

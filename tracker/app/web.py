@@ -1,4 +1,4 @@
-"""Wires the HTTP front end to the announce logic and the swarm store, once in each process that serves peers."""
+"""Wires the front ends to the announce logic and the swarm store, once in each process that serves peers."""
 
 import time
 from collections.abc import AsyncIterator, Callable, Sequence
@@ -9,7 +9,9 @@ from tracker.app.join_events import JoinEvents
 from tracker.core.announce import Tracker
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
+from tracker.frontends.udp.server import serve_udp
 from tracker.runtime.context import RuntimeContext
+from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
 from tracker.workers.allow_list import clear_on_change
@@ -22,10 +24,11 @@ async def open_web(
     joins: JoinEvents,
     listeners: Sequence[Listener] | None = None,
     problems: Callable[[], Sequence[str]] = tuple,
+    datagrams: Sequence[DatagramSocket] = (),
 ) -> AsyncIterator[tuple[str, ...]]:
-    """Serves on ``listeners``, or on those of the settings, and yields their addresses.
+    """Serves on ``listeners``, or on those of the settings, and yields their addresses; and over UDP on ``datagrams``.
 
-    Sockets open last and close first. ``problems`` returns why the tracker is not ready.
+    It closes all of them. Sockets open last and close first. ``problems`` returns why the tracker is not ready.
     """
     store, telemetry, settings = context.store, context.telemetry, context.live.current
     swarms = store.swarms
@@ -52,6 +55,13 @@ async def open_web(
 
     async with (
         running(partial(swarms.run, joins.on_late_join), update_allow_list, update_limits),
+        serve_udp(
+            tracker,
+            context.live,
+            datagrams,
+            secret=store.secret,
+            count=lambda name, number: store.counters.count(name, by=number),
+        ),
         serve_http(
             tracker,
             context.live,

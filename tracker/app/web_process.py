@@ -21,6 +21,7 @@ from tracker.runtime.telemetry import Snapshot, Telemetry
 from tracker.settings.reload import with_values
 from tracker.store.client.connection import Connection
 from tracker.system import logs
+from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import freeze_gc, new_event_loop, running
 from tracker.system.listeners import Listener
 from tracker.workers.heartbeat import send_heartbeats
@@ -68,7 +69,8 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         joins.places.use(context.live.current.geoip.database)
 
     parent = ParentConnection(stop, apply_values)
-    listeners = [Listener(s, address) for s, address in zip(sockets, config.addresses, strict=True)]
+    listeners = list(map(Listener, sockets, config.addresses))
+    datagrams = list(map(DatagramSocket, sockets[len(listeners) :], config.udp))
 
     async def send_snapshots() -> None:
         while True:
@@ -83,7 +85,7 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip) as connection,
         _context(config, connection, telemetry) as context,
         open_joins(context) as joins,
-        open_web(context, joins, listeners, problems),
+        open_web(context, joins, listeners, problems, datagrams),
         running(
             send_snapshots,
             lambda: parent.listen(reader),

@@ -18,6 +18,7 @@ from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager, suppress
 from dataclasses import asdict, dataclass, replace
 from functools import partial
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -29,6 +30,7 @@ from tracker.settings.model import PREFIX, Settings
 from tracker.settings.reload import values_of
 from tracker.system import logs
 from tracker.system.child_process import ChildProcess, start_child_process
+from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
 
@@ -41,6 +43,8 @@ MAX_UNANSWERED = 60
 """A process that leaves more status messages than this unanswered is ended and replaced."""
 _MIN_PAUSE = 0.5
 _MAX_PAUSE = 10.0
+_MAX_SOCKETS = 253
+"""The most that Linux passes at once."""
 _LENGTH = struct.Struct(">I")
 _MAX_LINE = 1_000_000
 MODULE = "tracker.app.web_process"
@@ -50,12 +54,13 @@ log = structlog.get_logger("tracker")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Sent to a web process once. ``url`` is the store's; ``addresses`` are those of the sockets."""
+    """Sent to a web process once. ``url`` is the store's; ``addresses`` and ``udp`` are those of the sockets."""
 
     settings: Settings
     url: str
     secret: bytes
     addresses: tuple[str, ...]
+    udp: tuple[str, ...] = ()
 
 
 def send_config(pair: socket.socket, config: WorkerConfig, sockets: Sequence[socket.socket]) -> None:
@@ -67,7 +72,7 @@ def send_config(pair: socket.socket, config: WorkerConfig, sockets: Sequence[soc
 
 def receive_config(pair: socket.socket) -> tuple[WorkerConfig, list[socket.socket]]:
     """Blocks until the parent has sent both; raises EOFError if it ends first."""
-    head, descriptors, _, _ = socket.recv_fds(pair, _LENGTH.size, 64)
+    head, descriptors, _, _ = socket.recv_fds(pair, _LENGTH.size, _MAX_SOCKETS)
     if len(head) < _LENGTH.size:
         raise EOFError("the tracker ended first")
     (missing,) = _LENGTH.unpack(head)
@@ -100,9 +105,11 @@ class WebProcess:
     """One web process, as the parent sees it."""
 
     def __init__(
-        self, child: ChildProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter
+        self, child: ChildProcess, reader: asyncio.StreamReader, writer: asyncio.StreamWriter, number: int
     ) -> None:
         self.child = child
+        self.number = number
+        """Which of the processes it is: a replacement gets the same UDP sockets."""
         self.snapshot = Snapshot()
         self.serving = asyncio.Event()
         self.unanswered = 0
@@ -159,6 +166,7 @@ class WebProcessPool:
         config: WorkerConfig,
         listeners: Sequence[Listener],
         problems: Callable[[], Sequence[str]],
+        datagrams: Sequence[Sequence[DatagramSocket]] = (),
         *,
         max_unanswered: int = MAX_UNANSWERED,
         module: str = MODULE,
@@ -167,6 +175,7 @@ class WebProcessPool:
         self.module = module
         self._config = config
         self._sockets = [listener.socket for listener in listeners]
+        self._datagrams = [[each.socket for each in mine] for mine in datagrams]
         self._stop_seconds = STOP_SECONDS + config.settings.http.stop_delay_seconds
         self._problems = problems
         self._running: set[WebProcess] = set()
@@ -186,16 +195,17 @@ class WebProcessPool:
         """The sums over all processes, including the counts of those that have ended."""
         return merged([self._ended, *(process.snapshot for process in self._running)])
 
-    async def start(self) -> WebProcess:
-        """Starts a process. Raises StartupError if it ends at once or the system cannot start it."""
+    async def start(self, number: int = 0) -> WebProcess:
+        """Starts process ``number``, from 0. Raises StartupError if it ends at once or the system cannot start it."""
         config = self._config
-        process = await self._spawn(config)
+        process = await self._spawn(config, number)
         self._running.add(process)
         if self._config is not config:  # settings changed meanwhile
             process.apply_values(values_of(self._config.settings))
         return process
 
-    async def _spawn(self, config: WorkerConfig) -> WebProcess:
+    async def _spawn(self, config: WorkerConfig, number: int) -> WebProcess:
+        sockets = self._sockets + (self._datagrams[number] if self._datagrams else [])
         ours, theirs = socket.socketpair()
         try:
             # -P: imports nothing from the working directory, which others may be able to write to.
@@ -211,7 +221,7 @@ class WebProcessPool:
         finally:
             theirs.close()
         try:
-            await asyncio.get_running_loop().run_in_executor(None, send_config, ours, config, self._sockets)
+            await asyncio.get_running_loop().run_in_executor(None, send_config, ours, config, sockets)
             reader, writer = await asyncio.open_connection(sock=ours, limit=_MAX_LINE)
         except BaseException as error:
             ours.close()
@@ -221,7 +231,7 @@ class WebProcessPool:
             if isinstance(error, OSError | ValueError):
                 raise StartupError(f"a web process {await child.describe_end()}") from error
             raise
-        return WebProcess(child, reader, writer)
+        return WebProcess(child, reader, writer, number)
 
     async def keep(self, process: WebProcess) -> None:
         """Receives a process's telemetry and replaces it whenever it ends; returns when the tracker stops."""
@@ -236,19 +246,19 @@ class WebProcessPool:
             if self._stopping.is_set():
                 return
             pause = _MIN_PAUSE if process.serving.is_set() else min(2 * pause, _MAX_PAUSE)
-            replacement = await self._replacement(pause)
+            replacement = await self._replacement(process.number, pause)
             if replacement is None:
                 return
             process = replacement
 
-    async def _replacement(self, pause: float) -> WebProcess | None:
+    async def _replacement(self, number: int, pause: float) -> WebProcess | None:
         """A new process, tried until one starts; None if the tracker stops first. The others keep serving meanwhile."""
         while True:
             await asyncio.sleep(pause)
             if self._stopping.is_set():
                 return None
             try:
-                return await self.start()
+                return await self.start(number)
             except StartupError as error:
                 if self._stopping.is_set():
                     return None
@@ -281,19 +291,22 @@ class WebProcessPool:
         """Ends all processes after they have answered requests in flight."""
         self._stopping.set()
         # Nothing would accept a connection to the parent's copies once the processes have closed theirs.
-        for sock in self._sockets:
+        for sock in chain(self._sockets, *self._datagrams):
             sock.close()
         await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
 
 
 @asynccontextmanager
 async def open_web_processes(
-    config: WorkerConfig, listeners: Sequence[Listener], problems: Callable[[], Sequence[str]]
+    config: WorkerConfig,
+    listeners: Sequence[Listener],
+    problems: Callable[[], Sequence[str]],
+    datagrams: Sequence[Sequence[DatagramSocket]] = (),
 ) -> AsyncIterator[WebProcessPool]:
     """Yields once all processes serve, and stops them gracefully on exit. Raises StartupError if one cannot start."""
-    pool = WebProcessPool(config, listeners, problems)
+    pool = WebProcessPool(config, listeners, problems, datagrams)
     try:
-        processes = [await pool.start() for _ in range(config.settings.http.workers)]
+        processes = [await pool.start(number) for number in range(config.settings.http.workers)]
         async with running(pool.run, *(partial(pool.keep, process) for process in processes)):
             for process in processes:
                 await _until_serving(process)

@@ -180,8 +180,9 @@ def describe(row: Row, *, as_json: bool) -> None:
 
 def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts") -> str:
     """Printed when the tracker serves; announce URLs first."""
-    urls = [] if accounts == "required" else announce_urls(banner.addresses, "/announce")
-    urls += [] if accounts == "off" else announce_urls(banner.addresses, "/<passkey>/announce")
+    paths = ["/announce"] * (accounts != "required") + ["/<passkey>/announce"] * (accounts != "off")
+    urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
+    urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
     configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
     admin = list(dict.fromkeys([*configured, *announce_urls(banner.admin, "/")]))
@@ -200,7 +201,7 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts") -> str:
     )
 
 
-def announce_urls(addresses: Sequence[str], path: str) -> list[str]:
+def announce_urls(addresses: Sequence[str], path: str, scheme: str = "http") -> list[str]:
     """URLs for the addresses. A wildcard address becomes localhost and this machine's outward address."""
     urls: list[str] = []
     for address in addresses:
@@ -210,7 +211,7 @@ def announce_urls(addresses: Sequence[str], path: str) -> list[str]:
         host, _, port = address.rpartition(":")
         hosts = ["localhost", outward_address(socket.AF_INET)] if host == "0.0.0.0" else [host]
         hosts = ["localhost", outward_address(socket.AF_INET6)] if host == "[::]" else hosts
-        urls += [f"http://{name}:{port}{path}" for name in hosts if name]
+        urls += [f"{scheme}://{name}:{port}{path}" for name in hosts if name]
     return list(dict.fromkeys(urls))
 
 

@@ -25,6 +25,7 @@ from tracker.settings.http import HttpSettings
 from tracker.settings.limits import LimitSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
+from tracker.settings.udp import UdpSettings
 from tracker.settings.users import ClientSettings, UserSettings
 from tracker.settings.work import WorkSettings
 
@@ -48,6 +49,7 @@ __all__ = [
     "StatHatSettings",
     "StatsDSettings",
     "TorrentSettings",
+    "UdpSettings",
     "UniqueSettings",
     "UserSettings",
     "WorkSettings",
@@ -61,6 +63,7 @@ class Settings(Section):
     """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment."""
 
     http: HttpSettings = HttpSettings()
+    udp: UdpSettings = UdpSettings()
     redis: RedisSettings = RedisSettings()
     data: DataSettings = DataSettings()
     announce: AnnounceSettings = AnnounceSettings()

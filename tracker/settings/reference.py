@@ -58,6 +58,7 @@ GROUPS = (
         "Where the tracker listens, what it serves, and where it keeps its data.",
         (
             "http.listen",
+            "udp.listen",
             "admin.url",
             "redis.url",
             "data.directory",
@@ -99,7 +100,7 @@ GROUPS = (
         "refused (most stops still pass). Beyond four times the limit its connections are closed without an answer.",
         ("limits",),
     ),
-    Group("Limits per connection", "Bounds for clients of the public port.", ("http",)),
+    Group("Limits per connection", "Bounds for clients of the public ports.", ("http", "udp")),
     Group(
         "Store",
         "An existing Redis or Valkey server (`TRACKER_REDIS__URL`), or the private server and its memory.",

@@ -197,8 +197,9 @@ def _nearest(name: str, names: list[str]) -> str:
     found = difflib.get_close_matches(wrong, bare, n=len(bare), cutoff=0.5)
     if not found:
         return "; `tracker settings` lists them all"
-    # Of equally near names the first setting: TRACKER_LISTEN means the one of http.
-    nearest = max(filter(found.__contains__, bare), key=lambda known: _likeness(known, wrong))
+    # A name without its section means the first such setting: TRACKER_LISTEN the one of http.
+    whole = [known for known in bare if known.endswith(f"__{wrong}")]
+    nearest = whole[0] if whole else max(found, key=lambda known: _likeness(known, wrong))
     return f"; did you mean {bare[nearest]}?"
 
 

@@ -18,8 +18,15 @@ from tracker.admin.pages.announce_urls import announce_urls
 def test_wildcard_addresses_become_the_host_of_the_request(
     listen: tuple[str, ...], host: str, urls: list[str]
 ) -> None:
-    assert announce_urls(listen, host) == urls
+    assert announce_urls(listen, (), host) == urls
 
 
 def test_the_passkey_is_part_of_the_url() -> None:
-    assert announce_urls(("0.0.0.0:80",), "t.example", "p" * 32) == [f"http://t.example/{'p' * 32}/announce"]
+    assert announce_urls(("0.0.0.0:80",), (), "t.example", "p" * 32) == [
+        f"http://t.example/{'p' * 32}/announce"
+    ]
+
+
+def test_urls_for_udp_follow_with_their_port() -> None:
+    urls = announce_urls(("0.0.0.0:80",), ("0.0.0.0:80", "[::]:80"), "t.example:6970", "p")
+    assert urls == ["http://t.example/p/announce", "udp://t.example:80/p/announce"]

@@ -5,13 +5,16 @@ from collections.abc import Iterator, Sequence
 EVERYWHERE = ("0.0.0.0", "[::]", "*")
 
 
-def announce_urls(listen: Sequence[str], host: str, passkey: str = "") -> list[str]:
-    """One URL per address in ``listen``. Wildcard addresses are replaced by ``host``, the Host header of the request.
+def announce_urls(listen: Sequence[str], udp: Sequence[str], host: str, passkey: str = "") -> list[str]:
+    """One URL per address for peers, first those over HTTP, then those over UDP.
 
+    Wildcard addresses are replaced by ``host``, the Host header of the request.
     ``passkey`` is part of a user's URL.
     """
-    path = f"/{passkey}/announce" if passkey else "/announce"
-    return list(dict.fromkeys(f"http://{place}{path}" for place in _places(listen, _name(host))))
+    path, name = f"/{passkey}/announce" if passkey else "/announce", _name(host)
+    urls = [f"http://{place.removesuffix(':80')}{path}" for place in _places(listen, name)]
+    urls += [f"udp://{place}{path}" for place in _places(udp, name)]
+    return list(dict.fromkeys(urls))
 
 
 def _places(listen: Sequence[str], name: str) -> Iterator[str]:
@@ -21,8 +24,7 @@ def _places(listen: Sequence[str], name: str) -> Iterator[str]:
         at, _, port = address.rpartition(":")
         if port == "0":  # chosen by the system at startup
             continue
-        at = name if at in EVERYWHERE else at
-        yield at if port == "80" else f"{at}:{port}"
+        yield f"{name if at in EVERYWHERE else at}:{port}"
 
 
 def _name(host: str) -> str:

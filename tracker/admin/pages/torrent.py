@@ -70,7 +70,7 @@ class TorrentPage:
             "place": await self._context.store.scores.place(torrent.torrent_id),
             "charted": len(await self._torrents.history(torrent)) >= MIN_POINTS,
             "scored_every": self._context.settings.scoring.interval_seconds,
-            "announce_urls": announce_urls(self._context.listening, request.host),
+            "announce_urls": announce_urls(self._context.listening, self._context.udp, request.host),
             "now": self._context.clock(),
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
@@ -95,7 +95,7 @@ class TorrentPage:
         data = await asyncio.to_thread(self._context.torrent_files.read, torrent.info_hash)
         if data is None:
             raise Problem(404, detail="no .torrent file is kept")
-        urls = announce_urls(self._context.listening, request.host)
+        urls = announce_urls(self._context.listening, self._context.udp, request.host)
         if urls and self._context.settings.users.private != "required":
             data = with_announce_url(data, urls[0])
         disposition = f'attachment; filename="{torrent.info_hash.hex()}.torrent"'

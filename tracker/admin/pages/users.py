@@ -70,7 +70,7 @@ class UserPages:
             user = await self._users.add(form.text("user_id") or None, can_leech=form.ticked("can_leech"))
         except ClientError as error:
             return await self._page(request, error=str(error))
-        urls = announce_urls(self._context.listening, request.host, user.passkey)
+        urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)
         return render(
             request,
             "user_passkey.html",
