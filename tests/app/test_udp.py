@@ -16,7 +16,7 @@ from tests.app.conftest import StartTracker
 from tests.app.test_web_processes import pids_of_web_processes
 from tests.frontends.udp.harness import CONNECT, announce_packet, scrape_packet
 from tests.waiting import until
-from tracker.app.udp import automatic, open_udp_sockets
+from tracker.app.udp import open_udp_sockets
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
 from tracker.system.datagrams import close_all
@@ -60,7 +60,7 @@ def test_auto_means_the_tcp_addresses() -> None:
         ({"http": {"trusted_proxies": ["10.0.0.0/8"]}}, []),
     ]
     for sections, addresses in cases:
-        assert automatic(Settings.model_validate(sections), tcp) == addresses
+        assert Settings.model_validate(sections).udp_addresses(tcp) == tuple(addresses)
 
 
 async def opened(tcp: list[str], **udp: Any) -> list[list[str]]:

@@ -6,7 +6,7 @@ import structlog
 
 from tracker.errors import StartupError
 from tracker.settings.model import Settings
-from tracker.settings.udp import AUTO, OFF
+from tracker.settings.udp import AUTO
 from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets
 
 log = structlog.get_logger("tracker")
@@ -19,14 +19,12 @@ async def open_udp_sockets(
 
     With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
     """
-    listen, buffer = settings.udp.listen, settings.udp.receive_buffer_bytes
-    if listen == (OFF,):
-        return [[] for _ in range(processes)]
-    if listen != (AUTO,):
-        return await open_datagram_sockets(listen, buffer, processes)
+    addresses, buffer = settings.udp_addresses(tcp), settings.udp.receive_buffer_bytes
+    if settings.udp.listen != (AUTO,):
+        return await open_datagram_sockets(addresses, buffer, processes)
     sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
     try:
-        for address in automatic(settings, tcp):
+        for address in addresses:
             try:
                 opened = await open_datagram_sockets([address], buffer, processes)
             except StartupError as error:
@@ -38,14 +36,3 @@ async def open_udp_sockets(
         close_all(sockets)
         raise
     return sockets
-
-
-def automatic(settings: Settings, tcp: Sequence[str]) -> list[str]:
-    """The addresses that ``auto`` stands for.
-
-    None with trusted proxies, because UDP goes round a proxy, and none where passkeys are required, because many
-    clients send none over UDP.
-    """
-    if settings.http.trusted_proxies or settings.users.private == "required":
-        return []
-    return [address for address in tcp if not address.startswith("unix:")]

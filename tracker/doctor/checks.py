@@ -16,6 +16,7 @@ from tracker.doctor.finding import Finding, ago
 from tracker.doctor.replicas import check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
+from tracker.doctor.udp_checks import check_udp
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
@@ -62,7 +63,7 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     async for finding in _work(context):
         yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
-    for finding in check_settings(context.settings):
+    for finding in (*check_settings(context.settings), *check_udp(context.settings)):
         yield finding
 
 

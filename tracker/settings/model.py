@@ -5,7 +5,7 @@ docs/settings.md. Each part of the tracker receives its own section. A new setti
 and, unless the whole section is in one group, a place in the groups of reference.py.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 from pydantic import PrivateAttr, ValidationInfo, field_validator
 from pydantic.fields import FieldInfo
@@ -25,7 +25,7 @@ from tracker.settings.http import HttpSettings
 from tracker.settings.limits import LimitSettings
 from tracker.settings.store import DataSettings, RedisSettings
 from tracker.settings.types import Section
-from tracker.settings.udp import UdpSettings
+from tracker.settings.udp import AUTO, OFF, UdpSettings
 from tracker.settings.users import ClientSettings, UserSettings
 from tracker.settings.work import WorkSettings
 
@@ -95,6 +95,20 @@ class Settings(Section):
         copy = self.model_copy()
         copy._ignored = lines
         return copy
+
+    def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
+        """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.
+
+        ``auto`` is none with trusted proxies, because UDP goes round a proxy, and none where passkeys are required,
+        because many clients send none over UDP.
+        """
+        if self.udp.listen == (OFF,):
+            return ()
+        if self.udp.listen != (AUTO,):
+            return self.udp.listen
+        if self.http.trusted_proxies or self.users.private == "required":
+            return ()
+        return tuple(address for address in tcp if not address.startswith("unix:"))
 
     @field_validator("statsd")
     @classmethod

@@ -197,9 +197,9 @@ def _nearest(name: str, names: list[str]) -> str:
     found = difflib.get_close_matches(wrong, bare, n=len(bare), cutoff=0.5)
     if not found:
         return "; `tracker settings` lists them all"
-    # A name without its section means the first such setting: TRACKER_LISTEN the one of http.
-    whole = [known for known in bare if known.endswith(f"__{wrong}")]
-    nearest = whole[0] if whole else max(found, key=lambda known: _likeness(known, wrong))
+    # Of equally near names the first setting; TRACKER_LISTEN means the one of http.
+    near = [f"HTTP__{wrong}"] if f"HTTP__{wrong}" in bare else filter(found.__contains__, bare)
+    nearest = max(near, key=lambda known: _likeness(known, wrong))
     return f"; did you mean {bare[nearest]}?"
 
 

@@ -37,6 +37,19 @@ _TRACKER = (
     Metric("tracker_announces_total", "counter", "Answered announces, by address family", ("family",)),
     Metric("tracker_announce_events_total", "counter", "Answered announces, by event", ("event",)),
     Metric("tracker_scrapes_total", "counter", "Answered scrapes, by address family", ("family",)),
+    Metric("tracker_udp_answered_total", "counter", "Requests answered over UDP, by kind", ("kind",)),
+    Metric(
+        "tracker_udp_ignored_total",
+        "counter",
+        "UDP packets without a regular answer, by reason; senders with an invalid connection id get an error",
+        ("reason",),
+    ),
+    Metric(
+        "tracker_udp_dropped_total",
+        "counter",
+        "UDP packets that the system dropped because the receive buffer was full",
+    ),
+    Metric("tracker_udp_unsent_total", "counter", "UDP replies that the system did not send"),
     Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
     Metric(
         "tracker_limited_total",
@@ -259,6 +272,15 @@ COUNTED: dict[str, Source] = {
         for event in ("started", "completed", "stopped")
     },
     **{f"scrapes.{family}": ("tracker_scrapes_total", (family,)) for family in ("v4", "v6")},
+    "udp.connects": ("tracker_udp_answered_total", ("connect",)),
+    "announces.udp": ("tracker_udp_answered_total", ("announce",)),
+    "scrapes.udp": ("tracker_udp_answered_total", ("scrape",)),
+    **{
+        f"udp.ignored.{reason}": ("tracker_udp_ignored_total", (reason,))
+        for reason in ("short", "action", "magic", "port", "id", "budget", "limit", "socket")
+    },
+    "udp.dropped": ("tracker_udp_dropped_total", ()),
+    "udp.unsent": ("tracker_udp_unsent_total", ()),
     **{f"joins.{family}": ("tracker_joins_total", (family,)) for family in ("v4", "v6")},
     **{
         f"bytes.{way}.{family}": ("tracker_reported_bytes_total", (way, family))

@@ -12,7 +12,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.pages.formats import milliseconds, number, rate
 from tracker.store.stats.slices import RETAINED, Distribution, start_of
 
-COUNTED = ("announces", "scrapes", "joins")
+COUNTED = ("announces", "announces.udp", "scrapes", "joins")
 """The counters with rates, besides failures."""
 LATENCY = "announce_seconds"
 _REASONS = 100
@@ -154,7 +154,7 @@ def texts(reading: OverviewReading) -> dict[str, str]:
     peers = totals["seeders"] + totals["leechers"]
     return {
         "announces": rate(window.rate("announces")),
-        "announces_note": f"{number(totals['announces'])} total",
+        "announces_note": f"{number(totals['announces'])} total, {rate(window.rate('announces.udp'))}/s over UDP",
         "scrapes": rate(window.rate("scrapes")),
         "scrapes_note": f"{number(totals['scrapes'])} total",
         "joins": rate(window.rate("joins")),
@@ -182,6 +182,7 @@ def request_chart(window: Window) -> dict[str, Any]:
     """Request rates in the format of charts.js."""
     shown: tuple[tuple[str, str], ...] = (
         ("Announces", "announces"),
+        ("Announces over UDP", "announces.udp"),
         ("Scrapes", "scrapes"),
         ("Failures", "failures"),
     )
