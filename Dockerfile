@@ -1,5 +1,5 @@
 # An image of the tracker. It runs without root, can write only to /data, and contains no build tools and no pip.
-#   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
+#   docker build -t swarmkeeper . && docker run -p 6969:6969 -p 6969:6969/udp -p 127.0.0.1:6970:6970 -v tracker:/data swarmkeeper
 # It works with --read-only --tmpfs /tmp --cap-drop ALL --security-opt no-new-privileges, as in compose.yaml.
 # The base is selected by version, so a new build gets Debian's security fixes. --build-arg BASE=python@sha256:… pins it.
 ARG PYTHON_VERSION=3.13
@@ -33,7 +33,7 @@ ENV PATH=/opt/tracker/bin:$PATH \
 USER 10001:10001
 WORKDIR /data
 VOLUME /data
-EXPOSE 6969 6970
+EXPOSE 6969 6969/udp 6970
 STOPSIGNAL SIGTERM
 HEALTHCHECK --interval=30s --timeout=5s --start-period=20s --retries=3 CMD ["tracker", "health"]
 ENTRYPOINT ["tini", "--", "tracker"]

@@ -120,7 +120,10 @@ def test_no_password_is_in_the_files() -> None:
 
 def test_only_the_announce_port_is_published_to_all_addresses() -> None:
     ports = [port for service in SERVICES.values() for port in service.get("ports", [])]
-    assert [port for port in ports if not port.startswith("127.0.0.1:")] == ["6969:6969"]
+    assert [port for port in ports if not port.startswith("127.0.0.1:")] == [
+        "6969:6969",
+        "6969:6969/udp",
+    ]
 
 
 @pytest.mark.parametrize(
