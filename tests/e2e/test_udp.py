@@ -120,7 +120,6 @@ def rtorrent(torrent: Path, target: Path) -> Commands:
 CLIENTS: dict[str, Callable[[Path, Path], Commands]] = {
     "transmission-daemon": transmission,
     "aria2c": aria2,
-    "rtorrent": rtorrent,
 }
 
 
@@ -130,7 +129,7 @@ CLIENTS: dict[str, Callable[[Path, Path], Commands]] = {
 def test_other_clients_download_a_file_over_udp(
     start_tracker: StartTracker, tmp_path: Path, program: str
 ) -> None:
-    if not shutil.which(program) or not shutil.which("script"):
+    if not shutil.which(program):
         pytest.skip(f"no {program} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")
     share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
@@ -144,3 +143,17 @@ def test_other_clients_download_a_file_over_udp(
         else:
             client.send_signal(signal.SIGINT)
         until(lambda: scrape(tracker.url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
+
+
+@pytest.mark.long
+def test_rtorrent_downloads_a_file_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """It tells the tracker of the end after its own minimum interval, minutes later."""
+    if not shutil.which("rtorrent") or not shutil.which("script"):
+        pytest.skip("no rtorrent on this system")
+    tracker = start_tracker()
+    share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
+    commands = rtorrent(share.torrent(udp_url(tracker)), target)
+    seeds = share.torrent(f"{tracker.url}/announce")
+    with SeederProcess(seeds, share.folder), running(commands.run, tmp_path / "output"):
+        until(lambda: sum(scrape(tracker.url, share.info_hash)[:2]) == 2, 45)
+        assert share.arrives_in(target)
