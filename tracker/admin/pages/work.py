@@ -46,7 +46,12 @@ SETTINGS = (
     Setting("start_budget", "Claims of a new claimant", "At once."),
     Setting("budget", "Claims of any claimant", "At once."),
     Setting("lease_seconds", "Lease (s)", "How long a new claim lasts."),
-    Setting("verify", "Verification", choices=get_args(Verify)),
+    Setting(
+        "verify",
+        "Verification",
+        "address: only with tracker work create, or the API.",
+        choices=get_args(Verify),
+    ),
     Setting("passkeys", "Passkeys needed", choices=("no", "yes")),
     Setting("order", "Order", choices=get_args(Order)),
     Setting("lapsed_to_redo", "Lapsed items to the queue redo", choices=("no", "yes")),
