@@ -179,9 +179,9 @@ class RoutingTable:
         before shallow ones. They are forgotten thereby: a candidate enters when it answers. For every second."""
         ready = [
             node
-            for index in sorted(self._candidates, reverse=True)
-            for number, node in self._candidates[index].items()
-            if self._has_prospect(node, number, now)
+            for _, waiting in sorted(self._candidates.items(), key=lambda item: -item[0])
+            if waiting
+            for node in self._with_prospect(waiting, now)
         ]
         ready.sort(key=lambda node: not fits_address(node.id, Address(node.endpoint[:-2])))
         for node in ready[:count]:
@@ -287,18 +287,19 @@ class RoutingTable:
             del candidates[next(iter(candidates))]  # the one that waits longest
         candidates[number] = node
 
-    def _has_prospect(self, node: Node, number: int, now: float) -> bool:
-        if number in self._entries or self._host(node) in self._hosts:
-            return False
-        bucket = self._entries.bucket(number)
-        room = any(entry.bad for entry in bucket.values()) or (
-            self._entries.has_room(number)
-            and (
-                len(bucket) < self.rules.bucket_nodes
-                or all(self.is_good(entry, now) for entry in bucket.values())
-            )
-        )
-        return room and self._is_new_network(node, number)
+    def _with_prospect(self, waiting: dict[int, Node], now: float) -> list[Node]:
+        """The candidates of one bucket that would enter now if they answered."""
+        entries = self._entries.bucket(next(iter(waiting))).values()
+        replaces = any(entry.bad for entry in entries)
+        settled = len(entries) < self.rules.bucket_nodes or all(self.is_good(entry, now) for entry in entries)
+        return [
+            node
+            for number, node in waiting.items()
+            if number not in self._entries
+            and self._host(node) not in self._hosts
+            and self._is_new_network(node, number)
+            and (replaces or (settled and self._entries.has_room(number)))
+        ]
 
     def _is_acceptable(self, node: Node, number: int) -> bool:
         address, port = node.endpoint[:-2], node.endpoint[-2:]
