@@ -93,16 +93,22 @@ async def measure(url: str, torrents: int) -> Section:
 
 async def measure_runs(store: Store, section: Section, when: str, policy: WorkPolicy) -> None:
     """An hour of runs."""
-    worst, total, calls, changes = 0.0, 0.0, await round_trips(store), 0
+    worst, total, calls, changes, looked_at = 0.0, 0.0, await round_trips(store), 0, 0
     for _ in range(_RUNS_AN_HOUR):
-        before = await seconds(store)
         project = await store.work.projects.get("seeds")
+        count, at = (
+            await store.work.policy.weak_count(project),
+            await store.work.policy.stored_position("seeds"),
+        )
+        before = await seconds(store)
         changes += len([change async for change in policy.changes(project)])
         spent = await seconds(store) - before
         worst, total = max(worst, spent), total + spent
+        looked_at += (await store.work.policy.stored_position("seeds")).rank - at.rank % count
     calls = await round_trips(store) - calls
     section.find(f"{when}: the most expensive", worst, "s", 1.0)
     section.find(f"{when}: a call, on average", 1000 * total / calls, "ms", 1.0)
+    section.find(f"{when}: torrents looked at", looked_at, f"in {_RUNS_AN_HOUR} runs")
     section.find(f"{when}: changes", changes, f"in {_RUNS_AN_HOUR} runs")
 
 

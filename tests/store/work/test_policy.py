@@ -254,6 +254,8 @@ async def test_the_neediest_torrents_win_the_room(store: Store) -> None:
     assert await filled(1, 2, 3, 4, 5) == {}
     await swarm(store, 3, [9] * STEADY)
     assert await filled(3, 2) == {3: ("enough", 0), 2: ("below target", 1)}
+    needs = {member.decode() for member in await store.redis.zrange(store.keys.work_needs("seeds"), 0, -1)}
+    assert needs == {info_hash(number).hex() for number in await wanted(store)}
 
 
 async def test_a_dry_run_makes_room_like_a_real_one(store: Store) -> None:
