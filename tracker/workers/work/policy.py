@@ -1,8 +1,8 @@
 """Work distribution: decides every ten minutes which torrents of seeding projects need seeders.
 
 A run visits what the policy has enqueued, then looks at the torrents with fewer seeders than the target. Of those that
-it finds it enqueues the neediest. Its limits keep its cost to the store at about a second; the next run goes on where it
-stopped.
+it finds it enqueues the neediest. Its limits keep its cost to the store at about a second. The next run goes on where
+it stopped.
 """
 
 import asyncio
