@@ -142,11 +142,11 @@ async def test_a_slow_download_keeps_its_claim_and_a_stalled_one_does_not(privat
     await announce(private, event="s", bytes_left=1000)
     for left in (900, 800, 700):
         for _ in range(46):  # 23 hours without progress
-            await wait(private, HOUR / 2)
+            await wait(private, HOUR / 2, every=600)
             await announce(private, bytes_left=left)
         assert await state(private) == "seen"
     for _ in range(56):
-        await wait(private, HOUR / 2)
+        await wait(private, HOUR / 2, every=600)
         await announce(private, bytes_left=700)
     assert await state(private) == "gone"
 

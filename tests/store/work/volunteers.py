@@ -37,10 +37,10 @@ async def verify(store: Store) -> None:
     await store.work.claims.lapse("proj")
 
 
-async def wait(store: Store, seconds: float) -> None:
-    """Time passes, and the jobs run every minute."""
-    for _ in range(int(seconds // EVERY_SECONDS)):
-        await store.pass_time(EVERY_SECONDS)
+async def wait(store: Store, seconds: float, every: float = EVERY_SECONDS) -> None:
+    """Time passes, and the jobs run every minute, or so often."""
+    for _ in range(int(seconds // every)):
+        await store.pass_time(every)
         await verify(store)
 
 
