@@ -7,7 +7,8 @@ makes something cheaper lowers its limit. A change that needs a higher limit sta
 import asyncio
 import socket
 import sys
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+import time
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -16,12 +17,14 @@ from typing import Any
 
 import pytest
 
+from tests.frontends.udp.harness import announce_packet
 from tests.store.harness import Store, running, update
 from tracker.bittorrent import Address, AnnounceReply
 from tracker.core import announce
 from tracker.core.announce import Tracker
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
+from tracker.frontends.udp.server import serve_udp
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.allow_list import AllowListCache
@@ -29,7 +32,9 @@ from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.swarms.swarms import MAX_BATCH
+from tracker.system.datagrams import open_datagram_sockets
 from tracker.wire import http_reply, http_request
+from tracker.wire.connection_id import ConnectionIds
 
 pytestmark = pytest.mark.serial
 
@@ -62,6 +67,10 @@ CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 SOCKET_TO_SOCKET = 922
 """Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
 
+SOCKET_TO_SOCKET_UDP = 908
+"""The same over UDP, which reads several datagrams in one turn of the event loop."""
+
+SECRET = bytes(range(32))
 PACKAGE = str(Path(announce.__file__).parents[1])
 
 QUERY = (
@@ -279,8 +288,8 @@ def query_of(client: int) -> bytes:
 
 
 @pytest.fixture
-async def port(store: Store) -> AsyncIterator[int]:
-    """The port of a front end with its store, without background work."""
+async def front_ends(store: Store) -> AsyncIterator[tuple[int, int]]:
+    """The ports of the front ends for HTTP and UDP with their store, without background work."""
     settings = Settings.model_validate({"http": {"listen": ["127.0.0.1:0"]}})
     live = LiveSettings(settings)
     decisions = Tracker(
@@ -288,36 +297,58 @@ async def port(store: Store) -> AsyncIterator[int]:
         store.counters,
         AllowListCache(store.allow_list, store.clock),
         live,
-        secret=b"secret",
+        secret=SECRET,
         clock=store.clock,
         limits=Limits(settings.limits, accounts="off"),
         on_join=lambda info_hash, peer_id, address: None,
         on_client_seen=lambda peer_id, label: None,
     )
-    async with serve_http(decisions, live) as (address,):
-        yield int(address.rpartition(":")[2])
+    ((datagrams,),) = await open_datagram_sockets(["127.0.0.1:0"], 2**20)
+    async with (
+        serve_http(decisions, live) as (address,),
+        serve_udp(decisions, live, [datagrams], secret=SECRET, count=lambda name, number: None),
+    ):
+        yield int(address.rpartition(":")[2]), int(datagrams.address.rpartition(":")[2])
 
 
-async def test_an_announce_takes_few_instructions_from_socket_to_socket(port: int) -> None:
+async def instructions_per_announce(
+    kind: socket.SocketKind, port: int, requests: Sequence[bytes], reply: bytes
+) -> Counted:
+    """Counts regular announces, each from its own socket; ``reply`` is a part of every reply."""
     loop = asyncio.get_running_loop()
-    requests = [b"GET /announce?" + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)]
     with ExitStack() as stack:
-        clients = [stack.enter_context(socket.socket()) for _ in requests]
+        clients = [stack.enter_context(socket.socket(type=kind)) for _ in requests]
         for client in clients:
             client.setblocking(False)
             await loop.sock_connect(client, ("127.0.0.1", port))
 
         async def announce_all() -> None:
             for client, request in zip(clients, requests, strict=True):
-                assert client.send(request) == len(
-                    request
-                )  # before the loop runs, so that all are in one batch
+                sent = client.send(request)  # before the loop runs, so that all are in one batch
+                assert sent == len(request)
             for client in clients:
-                assert b"5:peers" in await loop.sock_recv(client, 65536)
+                assert reply in await loop.sock_recv(client, 65536)
 
         await announce_all()  # joins, and fills the caches
         await announce_all()
         with counting() as found:
             await announce_all()
-    each = found.instructions / MAX_BATCH
-    assert 0 < each <= SOCKET_TO_SOCKET, f"{each:.0f} instructions, {found.calls / MAX_BATCH:.1f} functions"
+    return Counted(found.instructions // MAX_BATCH, found.calls // MAX_BATCH)
+
+
+async def test_an_announce_takes_few_instructions_from_socket_to_socket(front_ends: tuple[int, int]) -> None:
+    requests = [b"GET /announce?" + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)]
+    found = await instructions_per_announce(socket.SOCK_STREAM, front_ends[0], requests, b"5:peers")
+    assert 0 < found.instructions <= SOCKET_TO_SOCKET, found
+
+
+async def test_an_announce_over_udp_takes_few_instructions(front_ends: tuple[int, int]) -> None:
+    """The packet is libtorrent's, with the path of its URL."""
+    connection_id = ConnectionIds(SECRET).issue(Address(b"\x7f\0\0\1"), time.time())
+    packet = announce_packet(connection_id, b"\x02\x09/announce", event=0)
+    requests = [
+        packet.replace(b"-qB5020-", b"-qB5%03d-" % n).replace(b"\x1a\xe1", (50_000 + n).to_bytes(2, "big"))
+        for n in range(MAX_BATCH)
+    ]
+    found = await instructions_per_announce(socket.SOCK_DGRAM, front_ends[1], requests, b"\0\0\0\1Ufw\x88")
+    assert 0 < found.instructions <= SOCKET_TO_SOCKET_UDP < SOCKET_TO_SOCKET, found

@@ -26,23 +26,36 @@ class ConnectionIds:
 
     def __init__(self, secret: bytes) -> None:
         self._keyed = hashlib.blake2b(digest_size=_HASH_LENGTH, key=secret[:64], person=b"udp-connection")
+        self._begin = self._end = 0.0
+        self._first = _MARK
+        """First byte of the ids of the current slot, which is from ``_begin`` to ``_end`` (epoch seconds)."""
+        self._accepted: dict[int, hashlib.blake2b] = {}
+        """First byte -> the hash of the slot, for the slots whose ids are valid now. Computed once per slot."""
 
     def issue(self, address: Address, now: float) -> bytes:
         """The id for ``address`` (packed, without its port: NATs change ports); ``now`` is epoch seconds."""
-        slot = int(now) // SLOT_SECONDS
-        return bytes((_MARK | slot % _SLOTS,)) + self._hash(slot, address)
+        if not self._begin <= now < self._end:
+            self._enter_slot(now)
+        keyed = self._accepted[self._first].copy()
+        keyed.update(address)
+        return bytes((self._first,)) + keyed.digest()
 
     def is_valid(self, connection_id: bytes, address: Address, now: float) -> bool:
         """Whether this tracker, or another on the same store, issued the id to ``address`` recently."""
-        first, slot = connection_id[0], int(now) // SLOT_SECONDS
-        if first < _MARK:
+        if not self._begin <= now < self._end:
+            self._enter_slot(now)
+        keyed = self._accepted.get(connection_id[0])
+        if keyed is None:
             return False
-        slot += (first - slot + 1) % _SLOTS - 1
-        if slot > int(now) // SLOT_SECONDS + 1:
-            return False
-        return compare_digest(connection_id[1:], self._hash(slot, address))
+        keyed = keyed.copy()
+        keyed.update(address)
+        return compare_digest(connection_id[1:], keyed.digest())
 
-    def _hash(self, slot: int, address: Address) -> bytes:
-        keyed = self._keyed.copy()
-        keyed.update(slot.to_bytes(6, "big") + address)
-        return keyed.digest()
+    def _enter_slot(self, now: float) -> None:
+        current = int(now) // SLOT_SECONDS
+        self._begin, self._end = current * SLOT_SECONDS, (current + 1) * SLOT_SECONDS
+        self._first, self._accepted = _MARK | current % _SLOTS, {}
+        for slot in range(max(current - 1, 0), current + 2):
+            keyed = self._keyed.copy()
+            keyed.update(slot.to_bytes(6, "big"))
+            self._accepted[_MARK | slot % _SLOTS] = keyed

@@ -13,7 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network
-from typing import Protocol
+from typing import Protocol, cast
 
 import structlog
 
@@ -56,6 +56,8 @@ _BEHIND_PROXY = "UDP announces must not come through the proxy"
 _NO_PRIVATE_SCRAPES = "a scrape over UDP has no passkey; scrape over HTTP"
 _CRASHED = "internal error"
 
+_pack_address = cast(Callable[[int, str], Address], socket.inet_pton)
+
 log = structlog.get_logger("tracker")
 
 LogRequest = Callable[[str, float, Address], None]
@@ -65,8 +67,8 @@ Count = Callable[[str, int], None]
 Answer = Callable[[AnnounceReply | ClientError], None]
 LaterAnnounce = tuple[Announce, str | None, Address, Answer]
 """(announce, passkey, address, reply callback)"""
-Send = Callable[[bytes], None]
-"""Sends a reply to the sender of a request."""
+Origin = tuple[bytes, tuple[str, int], Ancillary]
+"""What a reply needs of its request: (transaction id, sender, control messages that choose the address it is from)."""
 
 
 class Tracker(Protocol):
@@ -136,7 +138,7 @@ class UdpServer:
         self.ids = ConnectionIds(secret)
         self.accounts = accounts
         self.max_scrape = max_scrape
-        self.proxies = TrustedNetworks(proxies)
+        self.proxies = TrustedNetworks(proxies) if proxies else None
         self.announce_later = announce_later
         self.log_request = log_request
         self.clock, self.timer = clock, timer
@@ -167,9 +169,10 @@ class UdpProtocol:
         """Reads what waits, and passes it on. Never raises: an error of one sender must not stop the others."""
         server = self._server
         now, moment = server.clock(), server.timer()
+        receive, ancillary_bytes = self._socket.recvmsg, self._ancillary_bytes
         for _ in range(MAX_DATAGRAMS):
             try:
-                packet, ancillary, _, sender = self._socket.recvmsg(MAX_BYTES, self._ancillary_bytes)
+                packet, ancillary, _, sender = receive(MAX_BYTES, ancillary_bytes)
             except (BlockingIOError, InterruptedError):
                 return
             except OSError:  # an ICMP error about an earlier reply
@@ -191,37 +194,42 @@ class UdpProtocol:
         if not sender[1]:  # forged
             server.counts["udp.ignored.port"] += 1
             return
-        address = Address(socket.inet_pton(self._family, sender[0].partition("%")[0]))
-        send = partial(self._send, sender, reply_control(ancillary) if ancillary else [])
+        host = sender[0].partition("%")[0] if self._ipv6 else sender[0]
+        address = _pack_address(self._family, host)
+        origin = packet[_TRANSACTION], sender, reply_control(ancillary) if ancillary else ancillary
         if kind == "connect":
-            if server.connects.take(moment):
-                server.counts["udp.connects"] += 1
-                send(encode_connect_reply(packet[_TRANSACTION], server.ids.issue(address, now)))
-            else:
-                server.counts["udp.ignored.budget"] += 1
+            self._connect(origin, address, now, moment)
         elif not server.ids.is_valid(packet[:CONNECTION_ID_LENGTH], address, now):
             server.counts["udp.ignored.id"] += 1
             if server.errors.take(moment):
-                send(encode_error(packet[_TRANSACTION], _EXPIRED))
+                self._send(origin, encode_error(origin[0], _EXPIRED))
         elif server.proxies and address in server.proxies:
-            self._refuse(packet[_TRANSACTION], send, ClientError(_BEHIND_PROXY, retry_in="never"), "other")
+            self._refuse(origin, ClientError(_BEHIND_PROXY, retry_in="never"), "other")
         elif kind == "announce":
-            self._announce(packet, address, send)
+            self._announce(packet, address, origin)
         else:
-            self._scrape(packet, address, send)
+            self._scrape(packet, address, origin)
 
-    def _announce(self, packet: bytes, address: Address, send: Send) -> None:
+    def _connect(self, origin: Origin, address: Address, now: float, moment: float) -> None:
+        server = self._server
+        if server.connects.take(moment):
+            server.counts["udp.connects"] += 1
+            self._send(origin, encode_connect_reply(origin[0], server.ids.issue(address, now)))
+        else:
+            server.counts["udp.ignored.budget"] += 1
+
+    def _announce(self, packet: bytes, address: Address, origin: Origin) -> None:
         """Passes an announce to the tracker; its address is proved."""
-        server, transaction = self._server, packet[_TRANSACTION]
+        server, passkey = self._server, None
         try:
             announce = parse_announce(packet, ipv6=self._ipv6)
         except ClientError as error:
-            self._refuse(transaction, send, error, "announces")
+            self._refuse(origin, error, "announces")
             return
-        options, passkey = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH], None
-        if options and server.accounts != "off":
+        if server.accounts != "off":
+            options = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH]
             passkey = _passkey(options, server.accounts)
-        answer: Answer = partial(self._on_announce_reply, transaction, send)
+        answer: Answer = partial(self._on_announce_reply, origin)
         if server.log_request is not None:
             answer = partial(self._log_and_answer, answer, server.timer(), address)
         server.waiting += 1
@@ -231,14 +239,19 @@ class UdpProtocol:
             server.waiting -= 1
             server.counts["udp.ignored.budget"] += 1
 
-    def _on_announce_reply(self, transaction: bytes, send: Send, reply: AnnounceReply | ClientError) -> None:
+    def _on_announce_reply(self, origin: Origin, reply: AnnounceReply | ClientError) -> None:
         server = self._server
         server.waiting -= 1
         if isinstance(reply, ClientError):
-            self._send_error(transaction, send, reply)
+            self._send_error(origin, reply)
             return
         server.counts["announces.udp"] += 1
-        send(encode_announce_reply(transaction, reply, ipv6=self._ipv6))
+        transaction, sender, control = origin
+        packet = encode_announce_reply(transaction, reply, ipv6=self._ipv6)
+        try:  # as _send, without a call: this is done for each announce
+            self._socket.sendmsg((packet,), control, 0, sender)
+        except OSError:
+            server.counts["udp.unsent"] += 1
 
     def _log_and_answer(
         self,
@@ -251,44 +264,41 @@ class UdpProtocol:
         self._server.log_request("announce", self._server.timer() - began, address)
         answer(reply)
 
-    def _scrape(self, packet: bytes, address: Address, send: Send) -> None:
-        server, transaction = self._server, packet[_TRANSACTION]
+    def _scrape(self, packet: bytes, address: Address, origin: Origin) -> None:
+        server = self._server
         if server.accounts == "required":
-            error = ClientError(_NO_PRIVATE_SCRAPES, retry_in="never")
-            self._refuse(transaction, send, error, "scrapes")
+            self._refuse(origin, ClientError(_NO_PRIVATE_SCRAPES, retry_in="never"), "scrapes")
             return
         hashes = parse_scrape(packet)[: server.max_scrape()]
         scrape = Scrape(tuple(dict.fromkeys(hashes)))
         server.waiting += 1
-        server.tracker.submit_scrape(
-            scrape, None, address, partial(self._on_scrape_reply, transaction, send, hashes)
-        )
+        server.tracker.submit_scrape(scrape, None, address, partial(self._on_scrape_reply, origin, hashes))
 
     def _on_scrape_reply(
-        self, transaction: bytes, send: Send, hashes: tuple[InfoHash, ...], reply: ScrapeReply | ClientError
+        self, origin: Origin, hashes: tuple[InfoHash, ...], reply: ScrapeReply | ClientError
     ) -> None:
         server = self._server
         server.waiting -= 1
         if isinstance(reply, ClientError):
-            self._send_error(transaction, send, reply)
+            self._send_error(origin, reply)
             return
         server.counts["scrapes.udp"] += 1
-        send(encode_scrape_reply(transaction, hashes, reply.files))
+        self._send(origin, encode_scrape_reply(origin[0], hashes, reply.files))
 
-    def _refuse(self, transaction: bytes, send: Send, error: ClientError, kind: str) -> None:
+    def _refuse(self, origin: Origin, error: ClientError, kind: str) -> None:
         """Counts and answers a request that was refused before a decision."""
         self._server.tracker.refused(error.label, kind)
-        self._send_error(transaction, send, error)
+        self._send_error(origin, error)
 
-    def _send_error(self, transaction: bytes, send: Send, error: ClientError) -> None:
+    def _send_error(self, origin: Origin, error: ClientError) -> None:
         if isinstance(error, SilentlyDropped):
             self._server.counts["udp.ignored.limit"] += 1
         else:
-            send(encode_error(transaction, error.text))
+            self._send(origin, encode_error(origin[0], error.text))
 
-    def _send(self, sender: tuple[str, int], control: Ancillary, packet: bytes) -> None:
+    def _send(self, origin: Origin, packet: bytes) -> None:
         try:
-            self._socket.sendmsg([packet], control, 0, sender)
+            self._socket.sendmsg((packet,), origin[2], 0, origin[1])
         except (
             OSError
         ):  # no route, a full buffer, or the socket is closed: nothing can be done for this client
