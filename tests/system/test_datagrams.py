@@ -103,6 +103,15 @@ async def test_drops_are_counted_exactly() -> None:
         assert dropped > 0 and _waiting(made) == 2000 - dropped
 
 
+async def test_it_is_known_whether_datagrams_wait() -> None:
+    with ExitStack() as stack:
+        ((made,),) = await opened(stack, "127.0.0.1:0")
+        assert made.waiting_bytes == 0
+        client = stack.enter_context(closing(socket.socket(socket.AF_INET, socket.SOCK_DGRAM)))
+        client.sendto(b"x", made.socket.getsockname())
+        assert made.waiting_bytes > 0 and _waiting(made) == 1 and made.waiting_bytes == 0
+
+
 def test_unknown_control_messages_name_no_source() -> None:
     assert reply_control([]) == []
     assert reply_control([(socket.SOL_SOCKET, 99, b"x" * 12), (socket.IPPROTO_IP, 8, b"cut")]) == []

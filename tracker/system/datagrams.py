@@ -67,8 +67,15 @@ class DatagramSocket:
         """Datagrams that the system dropped because the buffer was full, since the socket was opened; modulo 2^32."""
         if not _LINUX:
             return 0
-        found = self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size)
-        return int(_MEMINFO.unpack(found)[8])
+        return self._memory()[8]
+
+    @property
+    def waiting_bytes(self) -> int:
+        """Memory of the datagrams that wait to be read; 0 if the system does not tell."""
+        return self._memory()[0] if _LINUX else 0
+
+    def _memory(self) -> tuple[int, ...]:
+        return _MEMINFO.unpack(self.socket.getsockopt(socket.SOL_SOCKET, _SO_MEMINFO, _MEMINFO.size))
 
     @property
     def _is_wildcard(self) -> bool:

@@ -1,5 +1,6 @@
 """Packets to a served socket: what is answered, what is refused, and what is ignored."""
 
+import asyncio
 import random
 import struct
 
@@ -19,7 +20,13 @@ from tests.frontends.udp.harness import (
 )
 from tracker.bittorrent import Address, Event, InfoHash, Scrape
 from tracker.errors import Busy, ClientError, SilentlyDropped
-from tracker.frontends.udp.protocol import CONNECTS_SECOND, ERRORS_SECOND, Budget
+from tracker.frontends.udp.protocol import (
+    CONNECTS_SECOND,
+    ERRORS_SECOND,
+    MAX_DATAGRAMS,
+    MAX_LATE_SECONDS,
+    Budget,
+)
 from tracker.wire.connection_id import SLOT_SECONDS, ConnectionIds
 from tracker.wire.endpoint import pack_address
 
@@ -107,6 +114,28 @@ async def test_connects_beyond_the_budget_are_ignored() -> None:
         client.send(CONNECT)
         assert (await client.ask(announce_packet(first)))[:4] == b"\0\0\0\1", "a proved client is served"
         assert served.counts()["udp.ignored.budget"] == 1
+
+
+@on_loops()
+async def test_a_socket_that_is_behind_serves_only_senders_with_a_valid_id() -> None:
+    """It is behind in the third of these turns, and no longer after it."""
+    loop = asyncio.get_running_loop()
+    async with serving() as served:
+        client = served.client()
+
+        def tick() -> None:  # in each turn of the loop
+            served.timer.now += 0.6 * MAX_LATE_SECONDS
+            ticking[0] = loop.call_soon(tick)
+
+        ticking = [loop.call_soon(tick)]
+        valid = announce_packet(ConnectionIds(SECRET).issue(LOCAL, NOW))
+        for packet in (*[b"short"] * 2 * MAX_DATAGRAMS, CONNECT, announce_packet(bytes(8)), valid):
+            client.send(packet)
+        assert (await client.receive())[:4] == b"\0\0\0\1"
+        counts = served.counts()
+        assert (counts["udp.ignored.late"], counts["udp.ignored.id"]) == (1, 1)
+        assert "udp.connects" not in counts and await client.connect()
+        ticking[0].cancel()
 
 
 @pytest.mark.parametrize(

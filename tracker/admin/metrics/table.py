@@ -277,7 +277,7 @@ COUNTED: dict[str, Source] = {
     "scrapes.udp": ("tracker_udp_answered_total", ("scrape",)),
     **{
         f"udp.ignored.{reason}": ("tracker_udp_ignored_total", (reason,))
-        for reason in ("short", "action", "magic", "port", "id", "budget", "limit", "socket")
+        for reason in ("short", "action", "magic", "port", "id", "budget", "late", "limit", "socket")
     },
     "udp.dropped": ("tracker_udp_dropped_total", ()),
     "udp.unsent": ("tracker_udp_unsent_total", ()),

@@ -2,7 +2,7 @@
 
 A sender's address is proved by the connection id that it was sent there. Before that no limit counts a packet, and no
 reply is longer than its request: anyone can send packets in the name of another address. What is spent on such packets
-has a budget per process.
+has a budget per process, and they are ignored while a socket is behind.
 
 Datagrams are read with ``recvmsg`` in a reader callback, a limited number per turn of the event loop. On sockets bound
 to all addresses the control messages tell which address to answer from.
@@ -13,6 +13,7 @@ from collections import Counter
 from collections.abc import Callable
 from functools import lru_cache, partial
 from ipaddress import IPv4Network, IPv6Network
+from math import inf
 from typing import Protocol, cast
 
 import structlog
@@ -45,6 +46,8 @@ CONNECTS_SECOND = 50_000
 """Connect requests that a process answers per second, which takes about half of its time."""
 ERRORS_SECOND = 500
 """Errors per second to senders with an invalid connection id."""
+MAX_LATE_SECONDS = 0.1
+"""A socket that was not empty for longer is behind, and ignores senders that have not proved their address."""
 _BURST_SECONDS = 0.1
 _MAX_OPTIONS_LENGTH = MAX_URL_LENGTH + 88
 _TRANSACTION = slice(12, 16)
@@ -164,28 +167,41 @@ class UdpProtocol:
         self._ipv6 = sock.ipv6
         self._family = socket.AF_INET6 if sock.ipv6 else socket.AF_INET
         self._ancillary_bytes = sock.ancillary_bytes
+        self._datagrams = sock
+        self._full_since = inf
+        """Since when packets have waited after each turn, by the timer."""
 
     def read(self) -> None:
         """Reads what waits, and passes it on. Never raises: an error of one sender must not stop the others."""
         server = self._server
         now, moment = server.clock(), server.timer()
+        late = moment - self._full_since > MAX_LATE_SECONDS
         receive, ancillary_bytes = self._socket.recvmsg, self._ancillary_bytes
         for _ in range(MAX_DATAGRAMS):
             try:
                 packet, ancillary, _, sender = receive(MAX_BYTES, ancillary_bytes)
             except (BlockingIOError, InterruptedError):
+                self._full_since = inf
                 return
             except OSError:  # an ICMP error about an earlier reply
                 server.counts["udp.ignored.socket"] += 1
                 continue
             try:
-                self._receive(packet, ancillary, sender, now, moment)
+                self._receive(packet, ancillary, sender, now, moment, late=late)
             except Exception as error:  # noqa: BLE001  # as the HTTP front end does
                 log.error("a request failed", **describe(error))
                 server.tracker.refused(_CRASHED)
+        self._full_since = min(self._full_since, moment) if self._datagrams.waiting_bytes else inf
 
     def _receive(
-        self, packet: bytes, ancillary: Ancillary, sender: tuple[str, int], now: float, moment: float
+        self,
+        packet: bytes,
+        ancillary: Ancillary,
+        sender: tuple[str, int],
+        now: float,
+        moment: float,
+        *,
+        late: bool,
     ) -> None:
         server, kind = self._server, request_kind(packet)
         if kind in _IGNORED:
@@ -198,10 +214,13 @@ class UdpProtocol:
         address = _pack_address(self._family, host)
         origin = packet[_TRANSACTION], sender, reply_control(ancillary) if ancillary else ancillary
         if kind == "connect":
-            self._connect(origin, address, now, moment)
+            if late:
+                server.counts["udp.ignored.late"] += 1
+            else:
+                self._connect(origin, address, now, moment)
         elif not server.ids.is_valid(packet[:CONNECTION_ID_LENGTH], address, now):
             server.counts["udp.ignored.id"] += 1
-            if server.errors.take(moment):
+            if not late and server.errors.take(moment):
                 self._send(origin, encode_error(origin[0], _EXPIRED))
         elif server.proxies and address in server.proxies:
             self._refuse(origin, ClientError(_BEHIND_PROXY, retry_in="never"), "other")
