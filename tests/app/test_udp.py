@@ -90,6 +90,32 @@ async def test_named_addresses_are_opened_whatever_auto_would_do() -> None:
     assert await opened(["127.0.0.1:0"], listen="off") == [[], []]
 
 
+async def test_a_smaller_buffer_than_wanted_is_one_line_with_its_remedy() -> None:
+    wanted = 2**30
+    with structlog.testing.capture_logs() as logs:
+        await opened(["127.0.0.1:0", "127.0.0.2:0"], receive_buffer_bytes=str(wanted))
+    (line,) = logs
+    assert line["log_level"] == "info" and 0 < line["bytes"] < wanted
+    assert line["for_many_peers"] == f"sysctl -w net.core.rmem_max={wanted}"
+
+
+@pytest.mark.parametrize(
+    ("sections", "tcp", "why"),
+    [
+        ({"users": {"private": "required"}}, "127.0.0.1:0", "passkeys are required"),
+        ({"http": {"trusted_proxies": ["10.0.0.0/8"]}}, "127.0.0.1:0", "through a proxy"),
+        ({}, "unix:/run/tracker", "through a unix socket"),
+    ],
+)
+async def test_auto_without_udp_says_why_once(sections: dict[str, Any], tcp: str, why: str) -> None:
+    with structlog.testing.capture_logs() as logs:
+        assert await open_udp_sockets(Settings.model_validate(sections), [tcp], 1) == [[]]
+        off = {**sections, "udp": {"listen": "off"}}
+        assert await open_udp_sockets(Settings.model_validate(off), [tcp], 1) == [[]]
+    (line,) = logs
+    assert line["event"].startswith("UDP is off") and why in line["why"]
+
+
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -> None:
     """The client of both protocols is one peer, although its key is written in two ways."""
@@ -152,6 +178,7 @@ def test_packets_wait_for_the_process_that_replaces_a_killed_one(start_tracker: 
 def test_a_private_tracker_serves_udp_where_it_is_named(start_tracker: StartTracker) -> None:
     tracker = start_tracker(TRACKER_USERS__PRIVATE="required")
     assert "udp://" not in tracker.banner
+    assert re.search(r"^ +udp +off: passkeys are required", tracker.banner, re.MULTILINE), tracker.banner
     assert tracker.end() == 0
     tracker = start_tracker(TRACKER_USERS__PRIVATE="required", TRACKER_UDP__LISTEN="127.0.0.1:0")
     assert re.search(r"udp://127\.0\.0\.1:\d+/<passkey>/announce", tracker.banner)

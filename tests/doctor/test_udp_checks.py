@@ -29,6 +29,16 @@ def test_connection_tracking_is_named(tmp_path: Path) -> None:
     assert levels(tmp_path) == [("ok", "udp"), ("ok", "udp firewall")]
 
 
+@pytest.mark.parametrize(("listen", "found"), [("0.0.0.0:1", True), ("[::]:1", True), ("192.0.2.7:1", False)])
+def test_all_addresses_are_a_warning_where_replies_may_come_from_another(
+    tmp_path: Path, listen: str, found: bool
+) -> None:
+    settings = Settings.model_validate({"udp": {"listen": [listen, "0.0.0.1:1" if found else "1.1.1.1:1"]}})
+    for knows, expected in ((True, False), (False, found)):
+        findings = list(check_udp(settings, tmp_path, knows_destination=knows))
+        assert ("udp addresses" in [each.subject for each in findings]) == expected
+
+
 @pytest.mark.parametrize(
     "sections",
     [{"udp": {"listen": "off"}}, {"udp": {"listen": "127.0.0.1:6969"}}, {"users": {"private": "required"}}],

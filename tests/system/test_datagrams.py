@@ -4,7 +4,6 @@ import socket
 from contextlib import ExitStack, closing
 
 import pytest
-import structlog
 
 from tracker.errors import StartupError
 from tracker.system.datagrams import DatagramSocket, close_all, open_datagram_sockets, reply_control
@@ -75,13 +74,6 @@ def _waiting(opened_socket: DatagramSocket) -> int:
         except BlockingIOError:
             return number
         number += 1
-
-
-async def test_a_smaller_buffer_than_wanted_is_logged() -> None:
-    wanted = 2**31 - 2
-    with ExitStack() as stack, structlog.testing.capture_logs() as logs:
-        await opened(stack, "127.0.0.1:0", buffer=wanted)
-    assert logs[0]["wanted"] == wanted and 0 < logs[0]["bytes"] < wanted
 
 
 async def test_the_buffer_never_shrinks() -> None:

@@ -20,8 +20,23 @@ async def open_udp_sockets(
     With ``auto`` an address that is not available is skipped with a warning; a named one raises StartupError.
     """
     addresses, buffer = settings.udp_addresses(tcp), settings.udp.receive_buffer_bytes
-    if settings.udp.listen != (AUTO,):
-        return await open_datagram_sockets(addresses, buffer, processes)
+    if settings.udp.listen == (AUTO,):
+        sockets = await _open_available(addresses, buffer, processes)
+    else:
+        sockets = await open_datagram_sockets(addresses, buffer, processes)
+    if why := settings.why_no_udp(tcp):
+        log.info("UDP is off; to serve it, name addresses in TRACKER_UDP__LISTEN", why=why)
+    granted = min((each.receive_buffer for each in sockets[0]), default=buffer)
+    if granted < buffer:
+        remedy = f"sysctl -w net.core.rmem_max={buffer}"
+        log.info("the system limits the receive buffer of UDP", bytes=granted, for_many_peers=remedy)
+    return sockets
+
+
+async def _open_available(
+    addresses: Sequence[str], buffer: int, processes: int
+) -> list[list[DatagramSocket]]:
+    """Skips addresses that cannot be opened, with a warning."""
     sockets: list[list[DatagramSocket]] = [[] for _ in range(processes)]
     try:
         for address in addresses:

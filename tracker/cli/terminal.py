@@ -178,12 +178,14 @@ def describe(row: Row, *, as_json: bool) -> None:
         typer.echo(f"{name.replace('_', ' '):<{width}}{_cell(value)}".rstrip())
 
 
-def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts") -> str:
-    """Printed when the tracker serves; announce URLs first."""
+def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp: str = "") -> str:
+    """Printed when the tracker serves; announce URLs first. ``why_no_udp``: why ``auto`` serves none, or empty."""
     paths = ["/announce"] * (accounts != "required") + ["/<passkey>/announce"] * (accounts != "off")
     urls = [url for path in paths for url in announce_urls(banner.addresses, path)]
     urls += [url for path in paths for url in announce_urls(banner.udp, path, scheme="udp")]
     lines = [("announce" if not number else "", url) for number, url in enumerate(urls)]
+    if why_no_udp:
+        lines.append(("udp", f"off: {why_no_udp} (TRACKER_UDP__LISTEN)"))
     configured = [f"{banner.admin_url}/"] if banner.admin and banner.admin_url else []
     admin = list(dict.fromkeys([*configured, *announce_urls(banner.admin, "/")]))
     lines += [("admin" if not number else "", url) for number, url in enumerate(admin)]

@@ -6,16 +6,28 @@ from pathlib import Path
 from tracker.doctor.finding import Finding
 from tracker.doctor.settings_checks import is_public
 from tracker.settings.model import Settings
+from tracker.system.datagrams import KNOWS_DESTINATION
 
 SYSTEM = Path("/proc/sys/net")
 _BUFFER = "core/rmem_max"
+_WILDCARDS = ("0.0.0.0:", "[::]:")
 _CONNTRACK = "netfilter/nf_conntrack_max"
 
 
-def check_udp(settings: Settings, system: Path = SYSTEM) -> Iterator[Finding]:
-    """Limits of the system that lose packets of a tracker with many peers; none where UDP is off or local."""
-    if not any(map(is_public, settings.udp_addresses(settings.http.listen))):
+def check_udp(
+    settings: Settings, system: Path = SYSTEM, *, knows_destination: bool = KNOWS_DESTINATION
+) -> Iterator[Finding]:
+    """What loses packets of a tracker with many peers on this system; nothing where UDP is off or local.
+
+    Without ``knows_destination`` a socket on all addresses may answer from another address than was asked.
+    """
+    addresses = settings.udp_addresses(settings.http.listen)
+    if not any(map(is_public, addresses)):
         return
+    if not knows_destination and (everywhere := [each for each in addresses if each.startswith(_WILDCARDS)]):
+        text = f"on this system {everywhere[0]} may answer from another address than was asked; clients ignore that"
+        remedy = "if this machine has several addresses, name each of them in TRACKER_UDP__LISTEN"
+        yield Finding("warning", "udp addresses", text, remedy)
     granted, wanted = _number(system / _BUFFER), settings.udp.receive_buffer_bytes
     if granted is not None and granted < wanted:
         text = f"the receive buffer of UDP sockets is at most {granted} bytes: bursts of announces are lost"

@@ -59,6 +59,10 @@ __all__ = [
 PREFIX = "TRACKER_"
 
 
+def _not_unix(listen: Sequence[str]) -> tuple[str, ...]:
+    return tuple(address for address in listen if not address.startswith("unix:"))
+
+
 class Settings(Section):
     """All settings. An instance made by hand holds defaults and its arguments; it never reads the environment."""
 
@@ -99,16 +103,21 @@ class Settings(Section):
     def udp_addresses(self, tcp: Sequence[str]) -> tuple[str, ...]:
         """Where to serve UDP; ``tcp`` are the addresses of the TCP listeners, which ``auto`` stands for.
 
-        ``auto`` is none with trusted proxies, because UDP goes round a proxy, and none where passkeys are required,
-        because many clients send none over UDP.
+        None if ``why_no_udp`` has a reason.
         """
-        if self.udp.listen == (OFF,):
-            return ()
         if self.udp.listen != (AUTO,):
-            return self.udp.listen
-        if self.http.trusted_proxies or self.users.private == "required":
-            return ()
-        return tuple(address for address in tcp if not address.startswith("unix:"))
+            return () if self.udp.listen == (OFF,) else self.udp.listen
+        return () if self.why_no_udp(tcp) else _not_unix(tcp)
+
+    def why_no_udp(self, tcp: Sequence[str]) -> str:
+        """Why ``auto`` serves no UDP; empty if it does, or if the setting is not ``auto``."""
+        if self.udp.listen != (AUTO,):
+            return ""
+        if self.http.trusted_proxies:
+            return "clients come through a proxy, which UDP goes round"
+        if self.users.private == "required":
+            return "passkeys are required, and many clients send none over UDP"
+        return "" if _not_unix(tcp) else "clients come through a unix socket"
 
     @field_validator("statsd")
     @classmethod

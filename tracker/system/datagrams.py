@@ -25,6 +25,8 @@ Ancillary = list[tuple[int, int, bytes]]
 """Control messages of one datagram: (level, type, data)."""
 
 _LINUX = sys.platform == "linux"
+KNOWS_DESTINATION = _LINUX
+"""Whether a socket bound to all addresses answers from the address that was asked."""
 _IP_PKTINFO = 8
 """Linux's number; the socket module of Python 3.11 has no name for it."""
 _RECEIVE_DESTINATION4 = (socket.IPPROTO_IP, _IP_PKTINFO)
@@ -54,7 +56,7 @@ class DatagramSocket:
     @property
     def ancillary_bytes(self) -> int:
         """Bytes to read with each datagram for ``reply_control``: 0 unless the socket is bound to all addresses."""
-        return _ANCILLARY_BYTES if _LINUX and self._is_wildcard else 0
+        return _ANCILLARY_BYTES if KNOWS_DESTINATION and self._is_wildcard else 0
 
     @property
     def receive_buffer(self) -> int:
@@ -106,22 +108,17 @@ async def open_datagram_sockets(
     """Opens all addresses (``host:port``, ``[ipv6]:port``) once for each process; raises StartupError and opens none.
 
     Returns the sockets of each process. On a system without IPv6, IPv6 addresses are skipped with a warning.
-    ``receive_buffer`` is asked for in bytes; less is logged.
+    ``receive_buffer`` is asked for in bytes; the system may grant less.
     """
     groups: list[list[DatagramSocket]] = []
     try:
         for text in listen:
             groups += await _open(text, processes)
-        granted = min(
-            (_grow_buffer(each, receive_buffer) for group in groups for each in group), default=None
-        )
+        for each in (each for group in groups for each in group):
+            _grow_buffer(each, receive_buffer)
     except BaseException:
         close_all(groups)
         raise
-    if granted is not None and granted < receive_buffer:
-        log.warning(
-            "small receive buffer for UDP; raise net.core.rmem_max", bytes=granted, wanted=receive_buffer
-        )
     return [[group[number] for group in groups] for number in range(processes)]
 
 
@@ -174,7 +171,7 @@ def _bound(family: int, address: Any, *, shared: bool) -> DatagramSocket:
             sock.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEPORT, 1)
         if family == socket.AF_INET6:
             sock.setsockopt(socket.IPPROTO_IPV6, socket.IPV6_V6ONLY, 1)
-        if _LINUX and address[0] in _WILDCARDS:
+        if KNOWS_DESTINATION and address[0] in _WILDCARDS:
             option = _RECEIVE_DESTINATION6 if family == socket.AF_INET6 else _RECEIVE_DESTINATION4
             sock.setsockopt(*option, 1)
         sock.bind(address)
@@ -186,8 +183,8 @@ def _bound(family: int, address: Any, *, shared: bool) -> DatagramSocket:
         raise
 
 
-def _grow_buffer(opened: DatagramSocket, wanted: int) -> int:
-    """Asks for a receive buffer, and returns the bytes that were granted. It never shrinks."""
+def _grow_buffer(opened: DatagramSocket, wanted: int) -> None:
+    """Asks for a receive buffer of ``wanted`` bytes. It never shrinks."""
     if opened.receive_buffer < wanted:
         try:
             opened.socket.setsockopt(
@@ -195,7 +192,6 @@ def _grow_buffer(opened: DatagramSocket, wanted: int) -> int:
             )
         except OSError:  # that needs a privilege
             opened.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, wanted)
-    return opened.receive_buffer
 
 
 def _startup_error(text: str, error: OSError) -> StartupError:

@@ -52,7 +52,8 @@ def serve(config: Config = None, workers: Workers = None) -> None:
     _warn_of_ignored(settings)
 
     def ready(banner: "Banner") -> None:
-        typer.echo(terminal.banner_text(banner, os.getpid(), accounts=settings.users.private))
+        why_no_udp, accounts = settings.why_no_udp(banner.addresses), settings.users.private
+        typer.echo(terminal.banner_text(banner, os.getpid(), accounts=accounts, why_no_udp=why_no_udp))
 
     raise_limit()  # the processes it starts inherit it
     with asyncio.Runner(loop_factory=new_event_loop()) as runner:
