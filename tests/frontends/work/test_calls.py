@@ -344,7 +344,7 @@ async def test_an_items_project_with_passkeys_ignores_the_name(serve: Serve) -> 
     await site.add("one")
     assert (await site.ask("/proj/request", ASK)).status == 401
     assert (await site.ask("/proj/request", {**ASK, "passkey": ALICE})).text == "one"
-    assert await site.store.redis.hkeys(site.store.keys.work_claims("proj", "7")) == [b"one"]
+    assert await site.store.redis.hkeys(site.store.keys.work_claims("proj")) == [b"one 7"]
 
 
 async def test_a_user_who_may_not_download_is_offered_nothing_new(seeding: Site) -> None:

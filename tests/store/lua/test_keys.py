@@ -98,7 +98,7 @@ BEYOND: dict[str, str] = {
     "totals": "i:* stats:*",
     "work_add": "w:*",
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
-    "work_claim": "deny:* gap heartbeat info_hash:* swarm:*: t:* u:*:t:* w:* w:blocked",
+    "work_claim": "deny:* gap heartbeat info_hash:* lease swarm:*: t:* u:*:t:* w:* w:blocked",
     "work_delete": "count:* known: w w:*",
     "work_done": "w:* w:blocked",
     "work_extend": "gap heartbeat w:* w:blocked",

@@ -73,17 +73,20 @@ async def check_work(store: Store, name: str = "proj") -> Copies:
     assert all(int(number) > 0 for number in counts.values())
     lapsed = {member.decode() for member in await redis.zrange(f"{keys.prefix}w:{name}:lapsed", 0, -1)}
     out = {member.decode() for member in await redis.zrange(keys.work_out(name), 0, -1)}
+    tokens = text(await redis.hgetall(keys.work_tokens(name)))
+    assert tokens.keys() == out and len(set(tokens.values())) == len(out)
+    records = text(await redis.hgetall(keys.work_claims(name)))
+    assert records.keys() == out
     holders = text(await redis.hgetall(keys.work_holders(name)))
     kind = await redis.hget(keys.work_project(name), "kind")
     assert kind == b"items" or not lapsed & out
     assert {f"{item} {each}" for item, them in holders.items() for each in them.split()} == out
-    by = set()
-    begin, tokens = keys.work_claims(name, ""), set()
+    by = {}
+    begin = keys.work_claims_by(name, "")
     async for key in redis.scan_iter(f"{begin}*", 1000):
-        for item, record in text(await redis.hgetall(key)).items():
-            by.add(f"{item} {key.decode().removeprefix(begin)}")
-            tokens.add(json.loads(record)["token"])
-    assert by == out and len(tokens) == len(out)
+        for item, at in await redis.zrange(key, 0, -1, withscores=True):
+            by[f"{item.decode()} {key.decode().removeprefix(begin)}"] = at
+    assert by == {claim: float(json.loads(record)["at"]) for claim, record in records.items()}
     totals = {field: int(value) for field, value in text(await redis.hgetall(keys.work_totals(name))).items()}
     late = set(text(await redis.hgetall(f"{keys.prefix}w:{name}:lapsed:claims")))
     assert not late & out

@@ -1,6 +1,10 @@
 """Claims: the order of items, who gets none, and what counts as done (rows W2 to W10)."""
 
+from collections.abc import Callable
+from typing import Any
+
 import pytest
+from redis.exceptions import ResponseError
 
 from tests.store.harness import START, Store, info_hash
 from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register
@@ -118,3 +122,44 @@ async def test_who_may_not_download_gets_only_what_its_own_queue_holds(private: 
     assert (await claimed(private, "7", may_download=False)).item == info_hash(2).hex()
     assert (await refusal(private, "7", may_download=False)).reason == "empty"
     assert (await claimed(private, "7")).item == info_hash(1).hex()
+
+
+WRONG_TYPES = [
+    (call, key)
+    for call in ("claim", "done", "release", "lapse", "complete")
+    for key in ("w:proj:out", "w:proj:out:tokens", "w:proj:claims", "w:proj:by:7", "w:proj:holders")
+]
+WRONG_TYPES += [("claim", "lease"), ("claim", "w:proj:checks"), ("complete", "w:proj:checks")]
+
+
+@pytest.mark.parametrize(("call", "key"), WRONG_TYPES)
+async def test_keys_of_claims_of_a_wrong_type_fail_before_the_first_write(
+    store: Store, call: str, key: str
+) -> None:
+    claims = store.work.claims
+    await project(
+        store,
+        kind="seeding",
+        verify="none" if call == "done" else "announce",
+        keep_done_days=1,
+        lease_seconds=60,
+    )
+    await store.pass_time(0)
+    await register(store, "1" * 40, "2" * 40)
+    await add(store, "1" * 40, "2" * 40)
+    claim = await claimed(store, "7")
+    if call == "lapse":
+        await store.pass_time(100)
+    await store.redis.unlink(store.keys.prefix + key)
+    await store.redis.set(store.keys.prefix + key, "wrong type")
+    before = await store.dump()
+    calls: dict[str, Callable[[], Any]] = {
+        "claim": lambda: claims.claim("proj", "7"),
+        "done": lambda: claims.done("proj", "7", claim.item),
+        "release": lambda: claims.release("proj", "7", claim.item),
+        "lapse": lambda: claims.lapse("proj"),
+        "complete": lambda: claims.complete("proj", "7", claim.item, seconds=9),
+    }
+    with pytest.raises(ResponseError, match=r"WRONGTYPE|not an integer"):
+        await calls[call]()
+    assert await store.dump() == before

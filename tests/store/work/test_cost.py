@@ -16,15 +16,16 @@ pytestmark = pytest.mark.serial
 
 CALLS = 20
 COMMANDS = {
-    # the project, blocks and the claimant's own queue, outages and the rate, ended leases, the claimant's claims and
-    # trust, a queue, copies, holders; written: the queue, the lease, the claim, its holder, the rate, the total
-    "claim, items": 15.1,
+    # the project, blocks and the claimant's own queue, outages and the rate, ended leases, the claimant's claims (and
+    # trust, if it has any), a queue, copies, holders, two types; written: the last token, the lease, its token, the
+    # queue, the claim, the claimant's item, its holder, the rate, the total
+    "claim, items": 19.1,
     # also: whether the torrent is served, the account, own, finished and lapsed claims; copies, what is to be checked
-    "claim, seeding": 23.1,
+    "claim, seeding": 28.1,
     # the leaderboards of all time, month and week by items and bytes take six, the chart up to three, the totals three
-    "done, items": 29.1,
+    "done, items": 32.1,
     # and by verified seconds
-    "done, seeding": 33.1,
+    "done, seeding": 36.1,
 }
 """Maximum commands of the store for each call, without the script call itself."""
 

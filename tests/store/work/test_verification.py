@@ -242,7 +242,7 @@ async def test_keys_of_a_wrong_type_do_not_keep_other_claims_from_being_looked_a
     for _ in range(2):
         await claimed(private, "7")
     await private.redis.set(private.keys.user_torrent("7", "1"), "x")
-    await private.redis.hset(private.keys.work_claims("proj", "7"), info_hash(3).hex(), "no JSON")
+    await private.redis.hset(private.keys.work_claims("proj"), f"{info_hash(3).hex()} 7", "no JSON")
     await private.redis.zadd(private.keys.work_checks("proj"), {f"{info_hash(3).hex()} 7": 0})
     await announce(private, event="s", torrent=2)
     for _ in range(4):

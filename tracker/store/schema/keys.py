@@ -228,7 +228,13 @@ class Keys:
     def work_out(self, project: str) -> str:
         return f"{self.prefix}w:{project}:out"
 
-    def work_claims(self, project: str, claimant: str) -> str:
+    def work_tokens(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:out:tokens"
+
+    def work_claims(self, project: str) -> str:
+        return f"{self.prefix}w:{project}:claims"
+
+    def work_claims_by(self, project: str, claimant: str) -> str:
         return f"{self.prefix}w:{project}:by:{claimant}"
 
     def work_checks(self, project: str) -> str:

@@ -81,8 +81,8 @@ class Claims:
         outcome, *rest = _known(await self._scripts.work_claim(argv))
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
-        name, record, ends = rest
-        claim = claim_of(name, record, float(ends))
+        name, record, token, ends = rest
+        claim = claim_of(name, record, token, float(ends))
         assert claim is not None
         return claim
 
@@ -222,9 +222,8 @@ class Claims:
 
     async def of_claimant(self, project: str, claimant: str) -> list[Claim]:
         """The claimant's claims, the oldest first."""
-        items = await self._connection.command("HKEYS", self._keys.work_claims(project, claimant))
-        claims = await self._read(project, [item + b" " + claimant.encode() for item in items])
-        return sorted(claims, key=lambda claim: (claim.claimed_at, claim.item))
+        items = await self._connection.command("ZRANGE", self._keys.work_claims_by(project, claimant), 0, -1)
+        return await self._read(project, [item + b" " + claimant.encode() for item in items])
 
     async def finished(self, project: str, claimant: str, items: Sequence[str]) -> list[str]:
         """Those of ``items`` that the claimant has finished."""
@@ -270,19 +269,16 @@ class Claims:
         if not names:
             return []
         keys = self._keys
-        parts = [name.rpartition(b" ") for name in names]
-        ends, outage, *records = await self._connection.pipeline(
+        records, tokens, ends, outage = await self._connection.pipeline(
+            ("HMGET", keys.work_claims(project), *names),
+            ("HMGET", keys.work_tokens(project), *names),
             ("ZMSCORE", keys.work_out(project), *names),
             ("HGET", keys.work_project(project), "outage_ms"),
-            *(
-                ("HGET", keys.work_claims(project, who.decode("utf-8", "replace")), item)
-                for item, _, who in parts
-            ),
         )
         claims = (
-            claim_of(name, record, float(end) + whole(outage))
-            for name, record, end in zip(names, records, ends, strict=True)
-            if end is not None and not isinstance(record, Exception)
+            claim_of(name, record, token, float(end) + whole(outage))
+            for name, record, token, end in zip(names, records, tokens, ends, strict=True)
+            if end is not None
         )
         return [claim for claim in claims if claim is not None]
 

@@ -277,7 +277,7 @@ def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
     return json.dumps(sorted(domains), ensure_ascii=True, separators=(",", ":")) if domains else ""
 
 
-def claim_of(name: bytes, record: bytes | None, ends_ms: float) -> Claim | None:
+def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim | None:
     """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease."""
     try:
         row = json.loads(record or b"")
@@ -299,7 +299,7 @@ def claim_of(name: bytes, record: bytes | None, ends_ms: float) -> Claim | None:
     return Claim(
         item=item,
         claimant=claimant,
-        token=text("token"),
+        token=(token or b"").decode("utf-8", "replace"),
         claimed_at=number("at") / 1000,
         lease_ends=ends_ms / 1000,
         queue=text("queue"),

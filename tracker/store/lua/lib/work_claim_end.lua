@@ -1,12 +1,13 @@
--- work_claim_end.lua: reads and ends claims. After work_queues.lua.
+-- work_claim_end.lua: reads and ends claims. After lease_release.lua and work_queues.lua.
 --
--- A claim is in `out` (the end of its lease), `by:<claimant>` (its record, with the token) and `holders`: in all of
--- them or in none.
+-- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
 
--- The record of a claim, decoded and as it is stored; nil when there is none. Fails when the item cannot be given back.
-local function read_claim(item, claimant)
-  local record = call('HGET', W .. ':by:' .. claimant, item)
+-- The record of a claim, decoded and as it is stored; nil when there is none. Fails when the claim cannot be ended, or
+-- the item not be given back.
+local function read_claim(name)
+  local record = call('HGET', W .. ':claims', name)
   if not record then return nil end
+  call('ZCARD', W .. ':by:' .. string.match(name, '%S+$'))
   local claim = cjson.decode(record)
   if claim.asked then check_queues(claim.asked) end
   return claim, record
@@ -29,8 +30,9 @@ end
 -- Removes the claim. `holders`: who holds the item, where that was read. Returns how many others hold it.
 local function end_claim(fields, item, claimant, holders)
   local name = item .. ' ' .. claimant
-  call('ZREM', W .. ':out', name)
-  call('HDEL', W .. ':by:' .. claimant, item)
+  release_lease(W .. ':out', name)
+  call('HDEL', W .. ':claims', name)
+  call('ZREM', W .. ':by:' .. claimant, item)
   if fields.verify ~= 'none' then call('ZREM', W .. ':checks', name) end
   return remove_holder(item, claimant, holders or call('HGET', W .. ':holders', item))
 end

@@ -1,15 +1,11 @@
 -- work_claim_lapse.lua: ends a claim whose claimant did not keep it. After work_claim_end.lua, work_give_back.lua,
 -- work_counts.lua and work_trust.lua; needs `now_ms` (epoch ms).
 
-local function split_name(name)
-  return string.match(name, '^(.*) (%S+)$')
-end
-
 -- The record of a verified project's claim is kept, and looked at as before: what was seeded may be verified late.
 local function lapse(fields, name)
-  local item, claimant = split_name(name)
-  local claim, record = read_claim(item, claimant)
-  if not claim then return call('ZREM', W .. ':out', name) end
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
+  local claim, record = read_claim(name)
+  if not claim then return release_lease(W .. ':out', name) end
   end_claim(fields, item, claimant)
   give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
   call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))

@@ -2,8 +2,6 @@
 --
 -- work_lapse.lua moves what was added since its last run to the counters in slices: that way a claim costs one command
 -- here instead of seven, and nothing is lost or counted twice when a tracker dies.
-
--- Returns the total; nil when the key is of a wrong type.
 local function count_work(what, n)
-  return add_bounded(W .. ':totals', what, n)
+  add_bounded(W .. ':totals', what, n)
 end

@@ -5,7 +5,7 @@ local function check_types()
   for _, index in ipairs({ ':out', ':todo', ':todo:secondary', ':todo:redo', ':lapsed', ':done', ':checks' }) do
     call('ZCARD', W .. index)
   end
-  for _, hash in ipairs({ ':wanted', ':asked', ':holders', ':trust', ':lapsed:claims' }) do
+  for _, hash in ipairs({ ':out:tokens', ':claims', ':wanted', ':asked', ':holders', ':trust', ':lapsed:claims' }) do
     call('HLEN', W .. hash)
   end
 end

@@ -7,7 +7,7 @@
 -- ARGV[8]   max items of a queue to look at, without those that are the claimant's already   ARGV[9] max claims to end
 -- ARGV[10]  '0': a user who may not download, and gets nothing but what is in its own queue
 -- ARGV[11]  where the claimant seeds, in a project that verifies addresses: packed endpoint in hex digits ('': unknown)
--- Answer    { 'claimed', name of the claim, its record (JSON), end of the lease (epoch ms) }; or { refusal,
+-- Answer    { 'claimed', name of the claim, its record (JSON), token, end of the lease (epoch ms) }; or { refusal,
 --   argument }: 'blocked', 'outdated' (min_version), 'budget', 'rate' (ms to wait), 'empty'; nil when there is no such
 --   project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
@@ -17,6 +17,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
 --@ include lib/outage.lua
+--@ include lib/lease.lua
 --@ include lib/work_project.lua
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
@@ -28,6 +29,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 -- Functions that few calls need are created when they are needed: each costs time.
 local function lapse_ended(row, ended)
 --@ include lib/work_types.lua
+--@ include lib/lease_release.lua
 --@ include lib/work_enqueue.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
@@ -56,8 +58,8 @@ if #ended > 0 then
   lapse_ended(fields, ended)
   has_own_queue = true -- an item may be there again
 end
-local held_count = call('HLEN', held_by)
-if held_count >= budget_of(fields, claimant) then return { 'budget' } end
+local held_count = call('ZCARD', held_by)
+if held_count > 0 and held_count >= budget_of(fields, claimant) then return { 'budget' } end
 
 -- GCRA with a burst of a tenth of the limit: at most `limit` claims in any 60 s, as limit + 1 of them take more. A time
 -- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
@@ -100,7 +102,7 @@ local function is_taken_there(item)
 --@ include lib/work_address.lua
   if kind_at(item, ARGV[11]) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
-    local record = call('HGET', W .. ':by:' .. holder, item)
+    local record = call('HGET', W .. ':claims', item .. ' ' .. holder)
     if record and cjson.decode(record).endpoint == ARGV[11] then return true end
   end
   return false
@@ -126,7 +128,7 @@ local function read_page(queue, from, to)
   end
   local copies = call('HMGET', W .. ':wanted', unpack(items))
   if #items == 1 and not copies[1] then return page, items, copies, own end
-  local held = held_count > 0 and call('HMGET', held_by, unpack(items)) or {}
+  local held = held_count > 0 and call('ZMSCORE', held_by, unpack(items)) or {}
   local finished = call('ZMSCORE', W .. ':done:by', unpack(names))
   for i in ipairs(items) do own[i] = copies[i] and (held[i] or finished[i]) end
   return page, items, copies, own
@@ -195,16 +197,14 @@ local others = fields.verify ~= 'address' and torrent and torrent[1] and (torren
 account = account or {}
 if asked then check_queues(asked) end
 -- A failed command does not undo those before it: what was not read yet fails here if it is of a wrong type, or at the
--- first write.
+-- first write, which counts leases.
+call('HLEN', W .. ':out:tokens')
+call('HLEN', W .. ':claims')
 if lapsed_at then call('HLEN', W .. ':lapsed:claims') end
-if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
-note_looks()
+if fields.verify ~= 'none' then call('ZCARD', W .. ':checks') end
 local lease_ms = 1000 * (tonumber(fields.lease_seconds) or 1)
-local ends = decimal(lease_clock(fields) + lease_ms)
--- Tells this claim from earlier ones of the same item. A store that lost its last second may count one again, but not
--- with the same end.
-local token = decimal(count_work('claimed', '1') or 0) .. '-' .. ends
-call('ZADD', W .. ':out', ends, name)
+local token = take_lease(W .. ':out', name, decimal(lease_clock(fields) + lease_ms))
+note_looks()
 local copies_left = whole(shared or '') - 1
 if copies_left > 0 then
   call('HSET', W .. ':wanted', item, decimal(copies_left))
@@ -212,18 +212,21 @@ else
   dequeue_item(item, queue, asked, shared)
 end
 local record = cjson.encode({
-  item = item, by = claimant, token = token, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
+  item = item, by = claimant, ip = ARGV[4], at = ARGV[2], queue = queue, place = place, asked = asked,
   shared = shared and 1 or nil, version = ARGV[6], state = 'claimed', seed_time = account[1] or nil,
   uploaded = account[2] or nil, downloaded = account[3] or nil, others = others or nil,
   endpoint = ARGV[11] ~= '' and ARGV[11] or nil,
   outage = fields.outage_ms ~= '' and fields.outage_ms or nil, checked = '0',
 })
-call('HSET', held_by, item, record)
+call('HSET', W .. ':claims', name, record)
+call('ZADD', held_by, ARGV[2], item)
 call('HSET', W .. ':holders', item, held and held .. ' ' .. claimant or claimant)
 if lapsed_at then
   call('ZREM', W .. ':lapsed', name)
   call('HDEL', W .. ':lapsed:claims', name)
 end
 if others and not torrent[2] then call('HSET', P .. 't:' .. item, 'user_downloaded', '0') end -- counted from now on
+if fields.verify ~= 'none' then call('ZADD', W .. ':checks', ARGV[2], name) end
 if next_ms then call('SET', W .. ':rate', next_ms) end
-return { 'claimed', name, record, decimal(now_ms + lease_ms) }
+count_work('claimed', '1')
+return { 'claimed', name, record, token, decimal(now_ms + lease_ms) }

@@ -31,7 +31,7 @@ for _, board in ipairs(boards) do
   for i = 3, #ARGV do call('UNLINK', W .. board .. ':' .. ARGV[i]) end
   call('UNLINK', W .. board)
 end
-for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :checks '
+for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :out:tokens :claims :checks '
     .. ':looked :trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
     .. ':blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)

@@ -15,6 +15,8 @@ local now = math.floor(now_ms / 1000)
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
+--@ include lib/lease_check.lua
+--@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
@@ -64,14 +66,15 @@ end
 
 if is_blocked(claimant, ARGV[4], ARGV[5]) then return 'blocked' end
 local name = item .. ' ' .. claimant
-local held = read_claim(item, claimant)
+local held = read_claim(name)
 local late = not held and verified and call('HGET', W .. ':lapsed:claims', name)
 if not held and not late then
   if call('ZSCORE', W .. ':done:by', name) then return 'duplicate' end
   local known = queue_of(item) or call('HEXISTS', W .. ':holders', item) == 1 or call('ZSCORE', W .. ':done', item)
   return known and 'stranger' or 'unknown'
 end
-if held and ARGV[7] ~= '' and ARGV[7] ~= held.token then return 'stranger' end
+local has_token = held and has_lease(W .. ':out', name, ARGV[7])
+if held and ARGV[7] ~= '' and not has_token then return 'stranger' end
 if fields.verify ~= 'none' and not verified then return 'unverified' end
 local claim = held or cjson.decode(late)
 

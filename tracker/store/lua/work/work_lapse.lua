@@ -12,6 +12,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/counters.lua
 --@ include lib/slices.lua
 --@ include lib/outage.lua
+--@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua

@@ -10,6 +10,7 @@ local now_ms = tonumber(ARGV[2])
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
+--@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
@@ -25,17 +26,17 @@ local MAX_FAILURES = 2
 local fields = read_project()
 if not fields then return nil end
 local name = ARGV[3] .. ' ' .. ARGV[4]
-local claim, key, field = find_claim(name)
+local claim, key = find_claim(name)
 if not claim then return 0 end
 check_types()
 claim.probe, claim.probed = ARGV[5], ARGV[2]
 if ARGV[5] == 'failed' then claim.failures = whole(claim.failures) + 1 end
 if ARGV[5] == 'confirmed' then claim.failures = nil end
 if whole(claim.failures) < MAX_FAILURES then
-  call('HSET', key, field, cjson.encode(claim))
+  call('HSET', key, name, cjson.encode(claim))
   return 0
 end
-if field ~= name then lapse(fields, name) end
+if key == W .. ':claims' then lapse(fields, name) end
 call('HDEL', W .. ':lapsed:claims', name)
 call('ZREM', W .. ':checks', name)
 return 1

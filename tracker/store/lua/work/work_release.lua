@@ -10,6 +10,8 @@ local P, call, project = KEYS[1], redis.call, ARGV[1]
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
+--@ include lib/lease_check.lua
+--@ include lib/lease_release.lua
 --@ include lib/work_project.lua
 --@ include lib/work_types.lua
 --@ include lib/work_counts.lua
@@ -23,14 +25,15 @@ local fields = read_project()
 if not fields then return nil end
 check_types()
 for i = 6, #ARGV, 3 do
-  read_claim(ARGV[i], ARGV[i + 1])
+  read_claim(ARGV[i] .. ' ' .. ARGV[i + 1])
 end
 local ended = 0
 for i = 6, #ARGV, 3 do
   local item, claimant, token = ARGV[i], ARGV[i + 1], ARGV[i + 2]
   if ARGV[3] ~= '1' and is_blocked(claimant, ARGV[4], ARGV[5]) then return -1 end
-  local claim = read_claim(item, claimant)
-  if claim and (token == '' or token == claim.token) then
+  local name = item .. ' ' .. claimant
+  local claim = (token == '' or has_lease(W .. ':out', name, token)) and read_claim(name)
+  if claim then
     end_claim(fields, item, claimant)
     give_back(item, claim)
     count_work('released', '1')

@@ -33,6 +33,7 @@ local fields = read_project()
 if not fields then return nil end
 if fields.verify == 'none' then return {} end
 call('ZCARD', W .. ':out')
+call('HLEN', W .. ':claims')
 call('HLEN', W .. ':lapsed:claims')
 apply_outage(fields)
 local clock = lease_clock(fields)
@@ -95,7 +96,7 @@ local function is_done(claim, missing)
 end
 
 local function look_at(name)
-  local claim, key, field = find_claim(name)
+  local claim, key = find_claim(name)
   if not claim then
     if not alone then call('ZREM', W .. ':checks', name) end
     return nil
@@ -108,9 +109,9 @@ local function look_at(name)
   local missing = math.max(0, needed - seconds)
   if not alone then
     note_presence(claim, seen)
-    if field ~= name then renew_lease(name, claim, whole_field(torrent[2])) end
+    if key == W .. ':claims' then renew_lease(name, claim, whole_field(torrent[2])) end
     claim.checked, claim.found = ARGV[2], seen.found
-    call('HSET', key, field, cjson.encode(claim))
+    call('HSET', key, name, cjson.encode(claim))
     call('ZADD', W .. ':checks', 'XX', ARGV[2], name)
   end
   local row = { name, is_done(claim, missing) and '1' or '0', decimal(seconds), decimal(missing),

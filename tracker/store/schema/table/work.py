@@ -93,19 +93,31 @@ ROWS: tuple[KeySpec, ...] = (
         _CLAIMS,
     ),
     KeySpec(
-        "t:w:<p>:by:<c>",
+        "t:w:<p>:out:tokens",
         "HASH",
-        "item -> JSON, for each claim of the claimant (its size is the budget used): item, by, token, ip, at "
-        "(epoch ms), queue, place, asked, shared (1: has more copies), version, state (claimed, seen or seeding); "
-        "seed_time (s), uploaded and downloaded (bytes) of the account when it was claimed, others: "
-        "`user_downloaded` of the torrent then, outage: `outage_ms` then; where addresses are verified, endpoint "
-        "(packed, hex digits) and found: how long a seeder was seen there (ms); checked (epoch ms); of the last "
-        "check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when the "
-        "progress last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed "
-        "or unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so "
-        "far",
-        "until the claims end",
+        "`<item> <c>` of each claim -> the token of its lease",
+        "until the claim ends",
+        "lease.lua",
+    ),
+    KeySpec(
+        "t:w:<p>:claims",
+        "HASH",
+        "`<item> <c>` -> JSON: item, by, ip, at (epoch ms), queue, place, asked, shared (1: has more copies), version, "
+        "state (claimed, seen or seeding); seed_time (s), uploaded and downloaded (bytes) of the account when it was "
+        "claimed, others: `user_downloaded` of the torrent then, outage: `outage_ms` then; where addresses are "
+        "verified, endpoint (packed, hex digits) and found: how long a seeder was seen there (ms); checked (epoch ms); "
+        "of the last check: till (`until` of the account), progress (`downloaded` and `left`), moved and alive: when "
+        "the progress last changed, and the last sign of life (epoch ms, less `outage_ms`); probe (confirmed, failed "
+        "or unknown), probed (epoch ms), failures: the last connection to the claimant's seeder, and failures so far",
+        "until the claim ends",
         f"work_verify.lua, work_probe.lua, {_CLAIMS}",
+    ),
+    KeySpec(
+        "t:w:<p>:by:<c>",
+        "ZSET",
+        "the items that the claimant has; score: when it was claimed (epoch ms). Its size is the budget used",
+        "until the claims end",
+        _CLAIMS,
     ),
     KeySpec(
         "t:w:<p>:checks",
