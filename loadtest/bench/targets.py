@@ -7,11 +7,12 @@ import socket
 import subprocess
 import sys
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import AbstractContextManager
 from dataclasses import dataclass, field
 from functools import partial
 from pathlib import Path
+from types import MappingProxyType
 
 import redis
 
@@ -87,10 +88,25 @@ def everything_on(directory: Path) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def tracker(directory: Path, torrents: int, *, name: str, file: bool, workers: int) -> Iterator[Target]:
-    """`tracker serve` with everything on; without ``file`` on a store that writes no append-only file."""
+def tracker(
+    directory: Path,
+    torrents: int,
+    *,
+    name: str,
+    file: bool,
+    workers: int,
+    more: Mapping[str, str] = MappingProxyType({}),
+) -> Iterator[Target]:
+    """`tracker serve` with everything on; without ``file`` on a store that writes no append-only file.
+
+    ``more`` are further settings.
+    """
     with contextlib.ExitStack() as stack:
-        settings = stack.enter_context(everything_on(directory)) | {"TRACKER_HTTP__WORKERS": str(workers)}
+        settings = (
+            stack.enter_context(everything_on(directory))
+            | {"TRACKER_HTTP__WORKERS": str(workers)}
+            | dict(more)
+        )
         if file:
             pid, port = stack.enter_context(processes.tracker(directory, **settings))
             pids, path = [pid], embedded_socket(directory)
@@ -150,27 +166,29 @@ def opentracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target
 
 
 @contextlib.contextmanager
-def npm_tracker(directory: Path, torrents: int, *, name: str) -> Iterator[Target]:
-    """bittorrent-tracker with its defaults, of the versions that bench/npm/ pins."""
-    _install_npm()
+def npm_tracker(directory: Path, torrents: int, *, name: str, udp: bool = False) -> Iterator[Target]:
+    """bittorrent-tracker with its defaults, of the versions that bench/npm/ pins; over HTTP, or also over UDP."""
+    install_npm()
     port = free_port()
-    command = [find("node") or "node", str(CACHE / "npm" / "serve.mjs"), str(port)]
+    command = [find("node") or "node", str(CACHE / "npm" / "serve.mjs"), str(port), *(["udp"] if udp else [])]
     with _serving(name, command, directory, port) as target:
         yield target
 
 
-def _install_npm() -> None:
+def install_npm() -> Path:
+    """The folder where npm's packages are, of the pinned versions; raises BenchError if npm cannot install them."""
     folder, lock = CACHE / "npm", "package-lock.json"
     stamp = folder / ".installed"
     if stamp.exists() and stamp.read_bytes() == (NPM / lock).read_bytes():
         shutil.copy(NPM / "serve.mjs", folder)
-        return
+        return folder
     shutil.copytree(NPM, folder, dirs_exist_ok=True)
     words = ["ci", "--ignore-scripts", "--omit=optional", "--no-audit", "--no-fund", "--loglevel=error"]
     done = subprocess.run(["npm", *words], cwd=folder, capture_output=True, text=True, check=False)
     if done.returncode:
         raise BenchError(f"npm could not install bittorrent-tracker:\n{done.stderr[-1000:]}")
     shutil.copy(folder / lock, stamp)
+    return folder
 
 
 @contextlib.contextmanager

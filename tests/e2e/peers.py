@@ -77,12 +77,15 @@ class Share:
 class Peer:
     """One session with one torrent. ``alerts`` are those received so far: (name, attributes)."""
 
-    def __init__(self, torrent: Path, folder: Path, *listen: str) -> None:
+    def __init__(
+        self, torrent: Path, folder: Path, *listen: str, file_priorities: Sequence[int] = ()
+    ) -> None:
         self.session = lt.session(settings(listen or (LOOPBACK,)))
         self.alerts: list[tuple[str, dict[str, Any]]] = []
         folder.mkdir(exist_ok=True)
         parameters = lt.load_torrent_file(str(torrent))
         parameters.save_path = str(folder)
+        parameters.file_priorities = list(file_priorities)
         parameters.flags |= lt.torrent_flags.disable_pex
         self.handle = self.session.add_torrent(parameters)
         self.has_left = False
