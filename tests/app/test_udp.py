@@ -118,7 +118,7 @@ async def test_auto_without_udp_says_why_once(sections: dict[str, Any], tcp: str
 
 @pytest.mark.parametrize("workers", ["1", "2"])
 def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -> None:
-    """The client of both protocols is one peer, although its key is written in two ways."""
+    """U1: the client of both protocols is one peer, although its key is written in two ways."""
     tracker = start_tracker(TRACKER_HTTP__WORKERS=workers)
     assert udp_address(tracker)[1] == int(tracker.url.rpartition(":")[2]), "the same port"
     with closing(Client(udp_address(tracker))) as client:
@@ -144,6 +144,7 @@ def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -
 
 
 def test_ids_are_valid_in_every_process_and_after_a_restart(start_tracker: StartTracker) -> None:
+    """U2"""
     tracker = start_tracker(TRACKER_HTTP__WORKERS="2")
     with closing(Client(udp_address(tracker))) as client:
         connection_id = client.connect()

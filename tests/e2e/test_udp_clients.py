@@ -1,4 +1,4 @@
-"""More clients over UDP beside HTTP: Debian's libtorrent, qBittorrent, npm's client, and a partial seed."""
+"""U5: more clients over UDP beside HTTP: Debian's libtorrent, qBittorrent, npm's client, and a partial seed."""
 
 import json
 import shutil

@@ -76,6 +76,7 @@ async def test_ids_of_another_process_on_the_same_store_are_valid() -> None:
     ids=["another address", "expired", "another secret", "zero", "protocol id"],
 )
 async def test_an_invalid_id_gets_a_short_error_and_counts_for_no_limit(connection_id: bytes) -> None:
+    """U2, U3"""
     async with serving() as served:
         client = served.client()
         for packet in (announce_packet(connection_id), scrape_packet(connection_id)):
@@ -118,7 +119,7 @@ async def test_connects_beyond_the_budget_are_ignored() -> None:
 
 @on_loops()
 async def test_a_socket_that_is_behind_serves_only_senders_with_a_valid_id() -> None:
-    """It is behind in the third of these turns, and no longer after it."""
+    """U3: it is behind in the third of these turns, and no longer after it."""
     loop = asyncio.get_running_loop()
     async with serving() as served:
         client = served.client()

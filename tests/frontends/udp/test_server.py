@@ -12,7 +12,7 @@ from tracker.frontends.udp import server
 
 @on_loops()
 async def test_a_reply_comes_from_the_address_that_was_asked() -> None:
-    """Clients drop replies of another address; a connected socket does too."""
+    """U4: clients drop replies of another address; a connected socket does too."""
     async with serving("0.0.0.0:0") as served:
         for address in ("127.0.0.1", "127.0.0.2", "127.8.9.10"):
             client = Client((address, served.address[1]), source="127.0.0.1")
