@@ -13,6 +13,7 @@ TESTS = Path(__file__).parent
 SLEEPS = {
     "conftest.py": "polls until tasks have ended",
     "e2e/test_background.py": "a process is killed at a random moment",
+    "e2e/libtorrent_leecher.py": "a program of its own, without the project's packages, polls libtorrent",
     "fake_time.py": "gives real servers a moment",
     "store/stats/test_counters.py": "a child process waits to be killed",
     "tools/test_audit.py": "a fake program hangs",

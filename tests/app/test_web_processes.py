@@ -9,7 +9,7 @@ import signal
 import socket
 from collections.abc import Callable
 from concurrent.futures import ThreadPoolExecutor
-from contextlib import closing
+from contextlib import closing, suppress
 from http.client import HTTPConnection
 from pathlib import Path
 from typing import Any
@@ -55,7 +55,12 @@ def start_tracker(start_tracker: StartTracker) -> StartTracker:
 def pids_of_web_processes(tracker: RunningTracker) -> list[int]:
     """The pids of the children that are web processes."""
     children = Path(f"/proc/{tracker.process.pid}/task/{tracker.process.pid}/children").read_text().split()
-    return [int(pid) for pid in children if b"web_process" in Path(f"/proc/{pid}/cmdline").read_bytes()]
+    found = []
+    for pid in children:
+        with suppress(FileNotFoundError, ProcessLookupError):  # it has ended meanwhile
+            if b"web_process" in Path(f"/proc/{pid}/cmdline").read_bytes():
+                found.append(int(pid))
+    return found
 
 
 def has_ended(pid: int) -> bool:
