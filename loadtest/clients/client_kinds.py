@@ -167,7 +167,8 @@ class SlowClients:
         if self.opened == self.kind.connections:
             print("ready", flush=True)
         try:
-            with contextlib.suppress(OSError):
+            # uvloop raises RuntimeError where something is written after the server has closed the connection.
+            with contextlib.suppress(OSError, RuntimeError):
                 await self.kind.behave(reader, writer)
         finally:
             self.open -= 1
