@@ -8,7 +8,7 @@ import json
 import shutil
 import signal
 import subprocess
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -77,17 +77,22 @@ def test_a_client_downloads_a_file_through_the_tracker_alone(
     if not all(map(shutil.which, NEEDED[program])):
         pytest.skip(f"no {' and '.join(NEEDED[program])} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")
-    share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
-    torrent = share.torrent(f"{tracker.url}/announce")
-    commands = CLIENTS[program](torrent, target)
-    with SeederProcess(torrent, share.folder), running(commands.run, tmp_path / "output") as client:
-        until(lambda: scrape(tracker.url, share.info_hash) == (2, 0, 1), 30)
+    exchange(CLIENTS[program], tmp_path, tracker.url, f"{tracker.url}/announce")
+
+
+def exchange(client_of: Callable[[Path, Path], Commands], folder: Path, url: str, announce_url: str) -> None:
+    """A client that announces to ``announce_url`` downloads a file from a seeder on HTTP, and stops."""
+    share, target = Share.make(folder / "source", private=True, size=SIZE), folder / "target"
+    seeds, leeches = share.torrent(f"{url}/announce"), share.torrent(announce_url)
+    commands = client_of(leeches, target)
+    with SeederProcess(seeds, share.folder), running(commands.run, folder / "output") as client:
+        until(lambda: scrape(url, share.info_hash) == (2, 0, 1), 45)
         assert share.arrives_in(target)
         if commands.stop:
             subprocess.run(commands.stop, check=True, capture_output=True, timeout=STOP_SECONDS)
         else:
             client.send_signal(signal.SIGINT)
-        until(lambda: scrape(tracker.url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
+        until(lambda: scrape(url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
 
 
 def listed(url: str, info_hash: bytes) -> set[tuple[int, bytes]]:

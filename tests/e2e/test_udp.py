@@ -5,8 +5,6 @@ All other ways to find peers are off, and the torrent is private, so the tracker
 
 import re
 import shutil
-import signal
-import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
@@ -18,10 +16,10 @@ from loadtest.servers import free_port
 from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker, addresses
 from tests.e2e.peers import LOOPBACK, LOOPBACK6, Peer, SeederProcess, Share
-from tests.e2e.processes import STOP_SECONDS, running
+from tests.e2e.processes import running
 from tests.e2e.requests import scrape
 from tests.e2e.test_libtorrent import LOOPBACK_RATE, PRIVATE, add_user, command, needs_ipv6, user_totals
-from tests.e2e.test_other_clients import Commands, transmission
+from tests.e2e.test_other_clients import Commands, exchange, transmission
 from tests.waiting import until
 
 pytestmark = pytest.mark.slow
@@ -132,17 +130,7 @@ def test_other_clients_download_a_file_over_udp(
     if not shutil.which(program):
         pytest.skip(f"no {program} on this system")
     tracker = start_tracker(TRACKER_ANNOUNCE__INTERVAL_SECONDS="1", TRACKER_REAPER__INTERVAL_SECONDS="600")
-    share, target = Share.make(tmp_path / "source", private=True, size=SIZE), tmp_path / "target"
-    seeds, leeches = share.torrent(f"{tracker.url}/announce"), share.torrent(udp_url(tracker))
-    commands = CLIENTS[program](leeches, target)
-    with SeederProcess(seeds, share.folder), running(commands.run, tmp_path / "output") as client:
-        until(lambda: scrape(tracker.url, share.info_hash) == (2, 0, 1), 45)
-        assert share.arrives_in(target)
-        if commands.stop:
-            subprocess.run(commands.stop, check=True, capture_output=True, timeout=STOP_SECONDS)
-        else:
-            client.send_signal(signal.SIGINT)
-        until(lambda: scrape(tracker.url, share.info_hash) == (1, 0, 1), STOP_SECONDS)
+    exchange(CLIENTS[program], tmp_path, tracker.url, udp_url(tracker))
 
 
 @pytest.mark.long
