@@ -26,6 +26,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Parsing and encoding, without side effects.
     "wire": NOUNS,
     "geoip": (),
+    "token_bucket": (),
     # The operating system, and the settings.
     "system": (*NOUNS, "settings.types"),
     "settings": (*NOUNS, "wire"),
@@ -42,15 +43,15 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
     # Decisions of a DHT node: no sockets, no store, no clock.
-    "dht": (*NOUNS, "wire"),
+    "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.
     "core": (*NOUNS, "settings", "store", "wire"),
     # Sockets of peers. Front ends import core, never the store.
     "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
-    "frontends.udp": (*NOUNS, "settings", "system", "wire"),
+    "frontends.udp": (*NOUNS, "settings", "system", "token_bucket", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
-    "workers": (*NOUNS, "core", "geoip", "settings", "store", "wire"),
+    "workers": (*NOUNS, "core", "geoip", "settings", "store", "token_bucket", "wire"),
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
@@ -62,7 +63,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin.http": (*NOUNS, "system"),
     "admin.world": ("geoip",),
     "admin.context": ("geoip", "runtime", "settings", "store", "system"),
-    "admin.auth": (*NOUNS, "admin.context", "admin.http", "store"),
+    "admin.auth": (*NOUNS, "admin.context", "admin.http", "store", "token_bucket"),
     "admin.metrics": (*NOUNS, "admin.context", "runtime", "store"),
     "admin.pages": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),
     "admin.api": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),

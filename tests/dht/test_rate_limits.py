@@ -6,7 +6,6 @@ from tracker.bittorrent import Address
 from tracker.dht.rate_limits import (
     IGNORE_SECONDS,
     MAX_HOSTS,
-    Allowance,
     InboundLimits,
     LimitRules,
     OutboundLimits,
@@ -94,9 +93,3 @@ class TestOutbound:
         limits = OutboundLimits(RULES, 0)
         assert sum(limits.take(host(number), number / 1000) for number in range(5000)) <= 50 + 5 * 50
         assert len(limits.hosts) == MAX_HOSTS
-
-
-def test_time_that_goes_backwards_gives_nothing() -> None:
-    allowance = Allowance(1, 1, 100)
-    assert allowance.take(100) and not allowance.take(50)
-    assert not allowance.take(100.5) and allowance.take(101)

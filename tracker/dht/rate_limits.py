@@ -9,6 +9,7 @@ from typing import Literal
 
 from tracker.bittorrent import Address
 from tracker.dht.node_id import network_of
+from tracker.token_bucket import TokenBucket
 
 MAX_HOSTS = 4096
 IGNORE_SECONDS = 300
@@ -35,30 +36,7 @@ class LimitRules:
     query_address_burst: float = 4
 
 
-class Allowance:
-    """A rate with a burst: a token bucket."""
-
-    __slots__ = ("_at", "_left", "burst", "rate")
-
-    def __init__(self, rate: float, burst: float, now: float) -> None:
-        self.rate = rate
-        self.burst = burst
-        self._left = burst
-        self._at = now
-
-    def has(self, now: float, amount: float = 1) -> bool:
-        self._left = min(self.burst, self._left + max(now - self._at, 0) * self.rate)
-        self._at = max(now, self._at)
-        return self._left >= amount
-
-    def take(self, now: float, amount: float = 1) -> bool:
-        if not self.has(now, amount):
-            return False
-        self._left -= amount
-        return True
-
-
-class _Host(Allowance):
+class _Host(TokenBucket):
     __slots__ = ("ignored_until", "window_count", "window_start")
 
     def __init__(self, rate: float, burst: float, now: float) -> None:
@@ -107,8 +85,8 @@ class InboundLimits:
 
     def __init__(self, rules: LimitRules, now: float) -> None:
         self.hosts = _Hosts(rules.address_rate, rules.address_burst)
-        self._total = Allowance(rules.total_rate, rules.total_burst, now)
-        self._bytes = Allowance(rules.answer_bytes, rules.answer_bytes, now)
+        self._total = TokenBucket(rules.total_rate, rules.total_burst, now)
+        self._bytes = TokenBucket(rules.answer_bytes, rules.answer_bytes, now)
 
     def refuse(self, address: Address, now: float) -> DropReason | None:
         """Why a datagram is dropped, before it is decoded; ``None`` where it is not."""
@@ -129,7 +107,7 @@ class OutboundLimits:
 
     def __init__(self, rules: LimitRules, now: float) -> None:
         self.hosts = _Hosts(rules.query_address_rate, rules.query_address_burst)
-        self._total = Allowance(rules.query_rate, rules.query_rate, now)
+        self._total = TokenBucket(rules.query_rate, rules.query_rate, now)
 
     def take(self, address: Address, now: float) -> bool:
         """Whether a query may be sent to this address now. Where not, nothing is used up."""

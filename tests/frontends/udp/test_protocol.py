@@ -25,7 +25,6 @@ from tracker.frontends.udp.protocol import (
     ERRORS_SECOND,
     MAX_DATAGRAMS,
     MAX_LATE_SECONDS,
-    Budget,
 )
 from tracker.wire.connection_id import SLOT_SECONDS, ConnectionIds
 from tracker.wire.endpoint import pack_address
@@ -96,14 +95,6 @@ async def test_errors_to_invalid_ids_have_a_budget() -> None:
         served.timer.now += 1
         assert error_text(await client.ask(announce_packet(bytes(8)))) == "connection id expired"
         assert served.counts()["udp.ignored.id"] == burst + 2
-
-
-def test_a_budget_is_bounded_and_refills_with_time() -> None:
-    budget = Budget(100)
-    assert [budget.take(0) for _ in range(11)] == [True] * 10 + [False]
-    assert [budget.take(0.02) for _ in range(3)] == [True, True, False]
-    assert [budget.take(1000) for _ in range(11)] == [True] * 10 + [False]
-    assert not budget.take(999), "a timer that goes back adds nothing"
 
 
 async def test_connects_beyond_the_budget_are_ignored() -> None:

@@ -2,23 +2,17 @@
 
 import pytest
 
-from tracker.workers.upstreams.budget import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, Budget
+from tracker.workers.upstreams.budget import FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS, Backoff, request_budget
 
 
 @pytest.mark.parametrize(("per_minute", "at_once"), [(60, 15), (4, 1), (1, 1), (0.5, 1), (240, 60)])
 def test_no_minute_has_more_requests_than_the_budget(per_minute: float, at_once: int) -> None:
-    budget = Budget(per_minute, 0.0)
+    budget = request_budget(per_minute, 0.0)
     taken = [step / 10 for step in range(10 * 600) for _ in range(at_once) if budget.take(step / 10)]
     assert sum(at == 0 for at in taken) == at_once
     most = max(sum(start <= at < start + 60 for at in taken) for start in range(0, 540, 7))
     assert most <= max(1, per_minute)
     assert len(taken) >= 10 * per_minute * 0.7
-
-
-def test_a_clock_step_back_adds_no_requests() -> None:
-    budget = Budget(4, 100.0)
-    assert budget.take(100.0)
-    assert not budget.take(50.0)
 
 
 class TestRest:

@@ -9,14 +9,10 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from ipaddress import IPv6Address, IPv6Network, ip_address
 
+from tracker.token_bucket import TokenBucket
+
 MAX_ADDRESSES = 4096
 """Max addresses kept; beyond that the one with the oldest failure is dropped."""
-
-
-@dataclass(slots=True)
-class _Bucket:
-    left: float
-    at: float
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,6 +21,9 @@ class Pace:
 
     burst: int
     seconds: float
+
+    def bucket(self, now: float) -> TokenBucket:
+        return TokenBucket(1 / self.seconds, self.burst, now)
 
 
 PER_ADDRESS = Pace(10, 6.0)
@@ -40,27 +39,22 @@ class Attempts:
         self._clock = clock
         self._per_address = per_address
         self._overall = overall
-        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
-        self._all = _Bucket(overall.burst, clock())
+        self._buckets: OrderedDict[str, TokenBucket] = OrderedDict()
+        self._all = overall.bucket(clock())
 
     def failed(self, address: str) -> float:
         """Counts a failure. Returns 0.0, or the seconds to wait if there were too many."""
         now = self._clock()
         name = _network(address)
-        bucket = self._buckets.setdefault(name, _Bucket(self._per_address.burst, now))
+        bucket = self._buckets.setdefault(name, self._per_address.bucket(now))
         self._buckets.move_to_end(name)
         while len(self._buckets) > MAX_ADDRESSES:
             self._buckets.popitem(last=False)
-        return max(_take(bucket, self._per_address, now), _take(self._all, self._overall, now))
+        return max(_take(bucket, now), _take(self._all, now))
 
 
-def _take(bucket: _Bucket, pace: Pace, now: float) -> float:
-    bucket.left = min(float(pace.burst), bucket.left + (now - bucket.at) / pace.seconds)
-    bucket.at = now
-    if bucket.left < 1:
-        return (1 - bucket.left) * pace.seconds
-    bucket.left -= 1
-    return 0.0
+def _take(bucket: TokenBucket, now: float) -> float:
+    return 0.0 if bucket.take(now) else bucket.wait(now)
 
 
 def _network(address: str) -> str:

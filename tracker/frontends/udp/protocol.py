@@ -22,6 +22,7 @@ from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, InfoH
 from tracker.errors import ClientError, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
+from tracker.token_bucket import TokenBucket
 from tracker.wire.announce_path import passkey_in
 from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
 from tracker.wire.proxy import TrustedNetworks
@@ -100,24 +101,6 @@ class Tracker(Protocol):
         """Counts requests that were refused before a decision; ``kind`` is announces, scrapes or other."""
 
 
-class Budget:
-    """A number of events per second, and a tenth of it at once."""
-
-    def __init__(self, per_second: float) -> None:
-        self._per_second, self._max = per_second, per_second * _BURST_SECONDS
-        self._left, self._at = self._max, 0.0
-
-    def take(self, now: float) -> bool:
-        """Whether there is one left at ``now`` (seconds from any start); then it is used."""
-        if now > self._at:
-            self._left = min(self._max, self._left + (now - self._at) * self._per_second)
-            self._at = now
-        if self._left < 1:
-            return False
-        self._left -= 1
-        return True
-
-
 class UdpServer:
     """What the sockets of one process share. ``clock`` gives epoch seconds, ``timer`` seconds from any start.
 
@@ -145,7 +128,9 @@ class UdpServer:
         self.announce_later = announce_later
         self.log_request = log_request
         self.clock, self.timer = clock, timer
-        self.connects, self.errors = Budget(CONNECTS_SECOND), Budget(ERRORS_SECOND)
+        moment = timer()
+        self.connects = TokenBucket(CONNECTS_SECOND, CONNECTS_SECOND * _BURST_SECONDS, moment)
+        self.errors = TokenBucket(ERRORS_SECOND, ERRORS_SECOND * _BURST_SECONDS, moment)
         self.counts: Counter[str] = Counter()
         """Events since the last ``flush``, by the name of their counter."""
         self.waiting = 0

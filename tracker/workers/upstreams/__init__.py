@@ -16,8 +16,9 @@ from aiohttp import ClientSession
 
 from tracker.bittorrent import Address, Announce, Digits, Event, InfoHash, PeerId
 from tracker.settings.model import ScoringSettings
+from tracker.token_bucket import TokenBucket
 from tracker.wire.tracker_url import TrackerUrl, parse_tracker_url
-from tracker.workers.upstreams.budget import Budget
+from tracker.workers.upstreams.budget import request_budget
 from tracker.workers.upstreams.http import HttpTracker, open_session
 from tracker.workers.upstreams.protocol import Counts, OtherTracker
 from tracker.workers.upstreams.udp import UdpTracker
@@ -111,11 +112,11 @@ class Upstreams:
         }
 
     def _open(self) -> Iterator[Upstream]:
-        budgets: dict[str, Budget] = {}
+        budgets: dict[str, TokenBucket] = {}
         now = self._monotonic()
         for url in dict.fromkeys(secret.get_secret_value() for secret in self._settings.upstreams):
             parsed = parse_tracker_url(url)
-            budget = budgets.setdefault(parsed.host, Budget(self._settings.upstream_per_minute, now))
+            budget = budgets.setdefault(parsed.host, request_budget(self._settings.upstream_per_minute, now))
             yield Upstream(parsed, self._tracker(parsed), budget, self._monotonic, self._observer)
 
     def _tracker(self, url: TrackerUrl) -> OtherTracker:

@@ -2,29 +2,18 @@
 
 import random
 
+from tracker.token_bucket import TokenBucket
+
 FIRST_PAUSE_SECONDS = 60.0
 MAX_PAUSE_SECONDS = 3600.0
 _JITTER = 0.25
 
 
-class Budget:
+def request_budget(per_minute: float, now: float) -> TokenBucket:
     """At most ``per_minute`` requests in any minute: up to a quarter at once, the others spread over the minute."""
-
-    def __init__(self, per_minute: float, now: float) -> None:
-        self._max_tokens = max(1.0, per_minute / 4)
-        steady = per_minute - self._max_tokens if per_minute >= 2 else per_minute
-        self._per_second = steady / 60
-        self._tokens = self._max_tokens
-        self._at = now
-
-    def take(self, now: float) -> bool:
-        """Takes one request; false when none is left."""
-        self._tokens = min(self._max_tokens, self._tokens + max(0.0, now - self._at) * self._per_second)
-        self._at = now
-        if self._tokens < 1:
-            return False
-        self._tokens -= 1
-        return True
+    burst = max(1.0, per_minute / 4)
+    steady = per_minute - burst if per_minute >= 2 else per_minute
+    return TokenBucket(steady / 60, burst, now)
 
 
 class Backoff:

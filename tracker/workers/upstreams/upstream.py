@@ -9,9 +9,10 @@ import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, is_routable, unmap
 from tracker.errors import TrackerRefusal, TrackerReplyError
+from tracker.token_bucket import TokenBucket
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, split_endpoints
 from tracker.wire.tracker_url import TrackerUrl
-from tracker.workers.upstreams.budget import Backoff, Budget
+from tracker.workers.upstreams.budget import Backoff
 from tracker.workers.upstreams.protocol import Counts, OtherTracker, Unreachable
 
 MAX_IN_FLIGHT = 4
@@ -54,7 +55,7 @@ class Upstream:
         self,
         url: TrackerUrl,
         tracker: OtherTracker,
-        budget: Budget,
+        budget: TokenBucket,
         monotonic: Callable[[], float],
         observer: Observer | None,
     ) -> None:
