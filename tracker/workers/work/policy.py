@@ -1,7 +1,7 @@
 """Work distribution: decides every ten minutes which torrents of seeding projects need seeders.
 
 A run visits what the policy has enqueued, then looks at the torrents with fewer seeders than the target. Of those that
-it finds it enqueues the neediest. Its limits keep its cost to the store at about a second. The next run goes on where
+it finds it enqueues the neediest. Its limits keep its cost to the store below a second. The next run goes on where
 it stopped.
 """
 
@@ -19,7 +19,7 @@ from tracker.store.work.projects import Projects
 from tracker.store.work.records import Project, UnknownProject
 
 EVERY_SECONDS = 600
-MAX_MANAGED_A_RUN, MAX_COST_A_RUN, MAX_ENQUEUED_A_RUN = 6_000, 600_000, 2_000
+MAX_MANAGED_A_RUN, MAX_COST_A_RUN, MAX_ENQUEUED_A_RUN = 6_000, 300_000, 2_000
 """Enqueued torrents that a run visits in a project; the cost of its look at others (see Found); how many of those it
 enqueues."""
 _VISITED, _LOOKED_AT, _NOTED = 100, 500, 50
