@@ -219,6 +219,11 @@ async def test_an_announce_may_wait_for_the_allow_list() -> None:
         assert (await client.ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
         tracker.error = ClientError("your client is not allowed on this tracker")
         assert error_text(await client.ask(announce_packet(connection_id))) == tracker.error.text
+        tracker.error = RuntimeError("a mistake")
+        assert error_text(await client.ask(announce_packet(connection_id))) == "internal error"
+        tracker.error = None
+        assert (await client.ask(announce_packet(connection_id)))[:4] == b"\0\0\0\1"
+        assert tracker.labels == ["internal error"]
 
 
 URL = b"\x02\x12/0a1b/announce?x=1\0"

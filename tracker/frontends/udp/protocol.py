@@ -58,7 +58,7 @@ _IGNORED = {kind: f"udp.ignored.{kind}" for kind in ("short", "action", "magic")
 _EXPIRED = "connection id expired"
 _BEHIND_PROXY = "UDP announces must not come through the proxy"
 _NO_PRIVATE_SCRAPES = "a scrape over UDP has no passkey; scrape over HTTP"
-_CRASHED = "internal error"
+CRASHED = "internal error"
 
 _pack_address = cast(Callable[[int, str], Address], socket.inet_pton)
 
@@ -175,7 +175,7 @@ class UdpProtocol:
                 self._receive(packet, ancillary, sender, now, moment, late=late)
             except Exception as error:  # noqa: BLE001  # as the HTTP front end does
                 log.error("a request failed", **describe(error))
-                server.tracker.refused(_CRASHED)
+                server.tracker.refused(CRASHED)
         self._full_since = min(self._full_since, moment) if self._datagrams.waiting_bytes else inf
 
     def _receive(

@@ -9,8 +9,17 @@ import structlog
 
 from tracker.bittorrent import Address, Announce, AnnounceReply
 from tracker.errors import ClientError
-from tracker.frontends.udp.protocol import Answer, Count, LaterAnnounce, Tracker, UdpProtocol, UdpServer
+from tracker.frontends.udp.protocol import (
+    CRASHED,
+    Answer,
+    Count,
+    LaterAnnounce,
+    Tracker,
+    UdpProtocol,
+    UdpServer,
+)
 from tracker.settings.reload import LiveSettings
+from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.wire.endpoint import format_address
@@ -140,5 +149,9 @@ class _Later:
             reply: AnnounceReply | ClientError = await self._tracker.announce(announce, passkey, address)
         except ClientError as error:
             reply = error
+        except Exception as error:  # noqa: BLE001  # an error of one request must not stop the others
+            log.error("a request failed", **describe(error))
+            self._tracker.refused(CRASHED, "announces")
+            reply = ClientError(CRASHED)
         self._waiting -= 1
         answer(reply)
