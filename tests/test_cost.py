@@ -9,7 +9,7 @@ import socket
 import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager
+from contextlib import ExitStack, asynccontextmanager, contextmanager
 from dataclasses import dataclass
 from pathlib import Path
 from types import CodeType, FrameType
@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from tests.frontends.udp.harness import announce_packet
-from tests.store.harness import Store, running, update
-from tracker.bittorrent import Address, AnnounceReply
+from tests.store.harness import ALICE, Store, running, update
+from tracker.bittorrent import Accounts, Address, AnnounceReply
 from tracker.core import announce
 from tracker.core.announce import Tracker
 from tracker.core.rate_limits import Limits
@@ -66,6 +66,13 @@ CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 
 SOCKET_TO_SOCKET = 922
 """Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
+
+SOCKET_TO_SOCKET_OF_USERS = {
+    "/aaaaaaaaaaaaaaaaaaaa/announce?": 963,
+    "/announce/aaaaaaaaaaaaaaaaaaaa?": 1004,
+    "/announce?passkey=aaaaaaaaaaaaaaaaaaaa&": 1002,
+}
+"""The same where passkeys are required, by the form of the announce URL."""
 
 SOCKET_TO_SOCKET_UDP = 908
 """The same over UDP, which reads several datagrams in one turn of the event loop."""
@@ -290,7 +297,13 @@ def query_of(client: int) -> bytes:
 @pytest.fixture
 async def front_ends(store: Store) -> AsyncIterator[tuple[int, int]]:
     """The ports of the front ends for HTTP and UDP with their store, without background work."""
-    settings = Settings.model_validate({"http": {"listen": ["127.0.0.1:0"]}})
+    async with serving(store) as ports:
+        yield ports
+
+
+@asynccontextmanager
+async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tuple[int, int]]:
+    settings = Settings.model_validate({"http": {"listen": ["127.0.0.1:0"]}, "users": {"private": accounts}})
     live = LiveSettings(settings)
     decisions = Tracker(
         store.swarms,
@@ -299,7 +312,7 @@ async def front_ends(store: Store) -> AsyncIterator[tuple[int, int]]:
         live,
         secret=SECRET,
         clock=store.clock,
-        limits=Limits(settings.limits, accounts="off"),
+        limits=Limits(settings.limits, accounts=accounts),
         on_join=lambda info_hash, peer_id, address: None,
         on_client_seen=lambda peer_id, label: None,
     )
@@ -340,6 +353,21 @@ async def test_an_announce_takes_few_instructions_from_socket_to_socket(front_en
     requests = [b"GET /announce?" + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)]
     found = await instructions_per_announce(socket.SOCK_STREAM, front_ends[0], requests, b"5:peers")
     assert 0 < found.instructions <= SOCKET_TO_SOCKET, found
+
+
+@pytest.mark.parametrize("form", SOCKET_TO_SOCKET_OF_USERS)
+async def test_an_announce_with_a_passkey_takes_few_instructions(
+    redis_url: str, prefix: str, form: str
+) -> None:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(accounts="required"))) as store:
+        await store.users.add("7", ALICE)
+        async with serving(store, "required") as (port, _):
+            requests = [
+                f"GET {form}".encode() + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n"
+                for n in range(MAX_BATCH)
+            ]
+            found = await instructions_per_announce(socket.SOCK_STREAM, port, requests, b"5:peers")
+    assert 0 < found.instructions <= SOCKET_TO_SOCKET_OF_USERS[form], found
 
 
 async def test_an_announce_over_udp_takes_few_instructions(front_ends: tuple[int, int]) -> None:

@@ -1,7 +1,7 @@
 """Bytes on the HTTP port: the fast protocol with aiohttp behind it sees the same requests as aiohttp alone.
 
 The replies are the same too. So request smuggling between the two parsers is impossible. The first byte selects in what
-pieces the rest arrives, and whether from a trusted proxy.
+pieces the rest arrives, whether from a trusted proxy, and whether the tracker has accounts.
 """
 
 import asyncio
@@ -17,14 +17,15 @@ from tracker.frontends.http import aiohttp_protocol
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
-from tracker.settings.model import HttpSettings, Settings, TorrentSettings
+from tracker.settings.model import HttpSettings, Settings, TorrentSettings, UserSettings
 from tracker.settings.reload import LiveSettings
 
 MAX_LENGTH = 1500
 _PROXY, STRANGER = "10.0.0.1", "11.0.0.1"
-_BY_PROXY, _PIECES = 1, 6
+_BY_PROXY, _PIECES, _ACCOUNTS = 1, 6, 8
 _SETTINGS = HttpSettings(trusted_proxies=(ip_network("10.0.0.0/8"),), access_log=False)
-_LIVE = Settings(http=_SETTINGS, torrents=TorrentSettings(max_scrape=5))
+_PUBLIC = Settings(http=_SETTINGS, torrents=TorrentSettings(max_scrape=5))
+_PRIVATE = _PUBLIC.model_copy(update={"users": UserSettings(private="required")})
 
 
 class Outcome(NamedTuple):
@@ -89,7 +90,10 @@ def check(data: bytes) -> None:
     mode, sent = data[0] if data else 0, data[1:]
     chunks = _pieces(sent, (mode & _PIECES) >> 1)
     peer = _PROXY if mode & _BY_PROXY else STRANGER
-    fast, slow = (_loop.run_until_complete(outcome(chunks, peer, fast_path=on)) for on in (True, False))
+    settings = _PRIVATE if mode & _ACCOUNTS else _PUBLIC
+    fast, slow = (
+        _loop.run_until_complete(outcome(chunks, peer, settings, fast_path=on)) for on in (True, False)
+    )
     assert fast == slow or only_refuses_earlier(fast, slow), f"{fast}\n{slow}"
 
 
@@ -114,9 +118,11 @@ def _pieces(sent: bytes, mode: int) -> Sequence[bytes]:
     return [sent[at : at + size] for at in range(0, len(sent), size)]
 
 
-async def outcome(chunks: Sequence[bytes], peer: str, *, fast_path: bool) -> Outcome:
+async def outcome(
+    chunks: Sequence[bytes], peer: str, settings: Settings = _PUBLIC, *, fast_path: bool
+) -> Outcome:
     tracker, loop = Recorder(), asyncio.get_running_loop()
-    handler = HttpHandler(tracker, LiveSettings(_LIVE))
+    handler = HttpHandler(tracker, LiveSettings(settings))
     server = aiohttp_protocol.Server(
         handler.handle, handler.rules, ConnectionTable(_SETTINGS, tracker.refused), access_log=None
     )
@@ -148,6 +154,9 @@ _loop = _open_loop()
 def seeds() -> Iterable[bytes]:
     heads = vectors.heads()
     plain = heads[0].partition(b"\r\n")[0]
+    lines, query = b"\r\nHost: t\r\n\r\n", plain.partition(b"?")[2]
+    for form in (b"/announce/k?", b"/announce?passkey=k&", b"/k/announce?passkey=k&", b"/scrape/k?"):
+        yield bytes((_ACCOUNTS,)) + b"GET " + form + query + lines + plain + lines
     for mode in range(8):
         first = bytes((mode,))
         yield first + heads[mode % len(heads)] + heads[-1]

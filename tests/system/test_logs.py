@@ -139,6 +139,10 @@ def log_an_exception() -> None:
         lambda: structlog.get_logger("t").info(f"GET /{PASSKEY}/announce?info_hash=a&key=secret"),
         lambda: structlog.get_logger("t").info("x", path=f"//{PASSKEY}//Scrape/"),
         lambda: structlog.get_logger("t").info("x", path=f"/{PASSKEY}/announce.php".encode()),
+        lambda: structlog.get_logger("t").info(f"GET //Announce//{PASSKEY}?info_hash=a HTTP/1.1"),
+        lambda: structlog.get_logger("t").info("x", url=f"http://h/scrape/{PASSKEY}".encode()),
+        lambda: structlog.get_logger("t").info(f"GET /announce?x=1&passkey={PASSKEY}&info_hash=a"),
+        lambda: structlog.get_logger("t").info(f"GET /{PASSKEY}/announce/{PASSKEY}?passkey={PASSKEY}"),
         lambda: structlog.get_logger("t").info("x", user=User(PASSKEY), users=[{"passkey": PASSKEY}]),
         lambda: structlog.get_logger("t").info("x", deep=[[[[[[{"passkey": PASSKEY}]]]]]]),
         lambda: structlog.get_logger("t").info("x", error=ValueError(f"t:user:{PASSKEY}")),
@@ -149,6 +153,7 @@ def log_an_exception() -> None:
         lambda: structlog.get_logger("t").info(f"http://127.0.0.1:6970/sign-in#{PASSKEY} and so on"),
         lambda: structlog.get_logger("t").info("x", sent=f"a=b; tracker_session={PASSKEY}; c=d"),
         lambda: logging.getLogger("aiohttp.access").info('"GET /%s/announce HTTP/1.1"', PASSKEY),
+        lambda: logging.getLogger("aiohttp.access").info('"GET /announce/%s HTTP/1.1"', PASSKEY),
         log_an_exception,
     ],
 )
@@ -181,6 +186,8 @@ def test_arguments_of_an_unknown_command_are_removed() -> None:
 
 def test_the_context_of_a_secret_stays_readable() -> None:
     assert mask("http://h:1/abc/announce?x=1") == "http://h:1/***/announce?x=1"
+    assert mask("http://h:1/announce/abc?x=1") == "http://h:1/announce/***?x=1"
+    assert mask("http://h:1/scrape?passkey=abc&x=1") == "http://h:1/scrape?passkey=***&x=1"
     assert mask("rediss://me:p@ss/w@h:6380/0") == "rediss://***@h:6380/0"
 
 

@@ -6,6 +6,7 @@ from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
 from tracker.bittorrent import Accounts
 from tracker.settings.types import MAX_BYTES, MAX_SECONDS, Section
+from tracker.wire.announce_path import PasskeyForms
 
 
 class UserSettings(Section):
@@ -16,6 +17,16 @@ class UserSettings(Section):
         description="Whether announces need a user's passkey in the URL. `required` refuses those without (a private "
         "tracker); `optional` credits an announce with a passkey to the user of the passkey, and serves others "
         "anonymously; `off` ignores passkeys. `true` is read as `required`, `false` as `off`.",
+    )
+    passkey_after_announce: bool = Field(
+        True,
+        description="Also read passkeys from `/announce/<passkey>` and `/scrape/<passkey>`. Without effect while "
+        "`private` is `off`.",
+    )
+    passkey_parameter: bool = Field(
+        True,
+        description="Also read passkeys from the query: `/announce?passkey=<passkey>` and `/scrape?passkey=<passkey>`. "
+        "Without effect while `private` is `off`.",
     )
     peer_memory_seconds: int = Field(
         2_592_000,
@@ -49,6 +60,13 @@ class UserSettings(Section):
         le=MAX_BYTES,
         description="The same over all torrents of a user. Unused credit is saved for up to two announce intervals.",
     )
+
+    @property
+    def passkey_forms(self) -> PasskeyForms:
+        """Where announce URLs may carry a passkey."""
+        if self.private == "off":
+            return PasskeyForms()
+        return PasskeyForms(self.private, self.passkey_after_announce, self.passkey_parameter)
 
     @field_validator("private", mode="before")
     @classmethod

@@ -34,6 +34,8 @@ _SECRETS = (
         re.compile(r"(?<!:)(?<!:/)/[^/\s?\"']+(/+(?:announce|scrape)(?![\w]|\.py\b|\.lua\b))", re.IGNORECASE),
         rf"/{MASK}\1",
     ),
+    # /announce/<passkey>
+    (re.compile(r"(/(?:announce|scrape)/+)[^/\s?&\"']+", re.IGNORECASE), rf"\1{MASK}"),
     # scheme://user:password@host; greedy, because an unescaped @ or / may be part of the password.
     (re.compile(r"(\w://)[^\s\"'<>]*@"), rf"\1{MASK}@"),
     # ?passkey=…, password='…', "token": "…"

@@ -1,4 +1,4 @@
-"""Paths of announce URLs, and the passkeys in them. Over UDP an announce carries the path of its URL (BEP 41)."""
+"""Announce URLs, and the passkeys in them. Over UDP an announce carries the path and query of its URL (BEP 41)."""
 
 import re
 from typing import NamedTuple
@@ -7,9 +7,22 @@ from urllib.parse import unquote_to_bytes
 from tracker.bittorrent import Accounts
 from tracker.errors import ClientError
 
+PASSKEY_PARAMETER = "passkey="
+"""The parameter of a query that may hold a passkey, with its ``=``."""
 _PASSKEY = re.compile(r"[A-Za-z0-9._~=+-]{1,128}")
+_KINDS = ("announce", "scrape")
 _MALFORMED_PASSKEY = "?"
 """Stands for every malformed passkey of an anonymous announce; no user has it."""
+
+
+class PasskeyForms(NamedTuple):
+    """Where announce URLs may carry a passkey, besides ``/<passkey>/announce``."""
+
+    accounts: Accounts = "off"
+    after: bool = False
+    """In ``/announce/<passkey>`` and ``/scrape/<passkey>``."""
+    parameter: bool = False
+    """In ``/announce?passkey=<passkey>`` and ``/scrape?passkey=<passkey>``."""
 
 
 class Route(NamedTuple):
@@ -18,36 +31,72 @@ class Route(NamedTuple):
     passkey: str | None = None
 
 
-def find_route(path: str, accounts: Accounts = "off") -> Route:
-    """The route of a request path in origin or absolute form, not decoded.
+_NO_OTHER_FORMS = PasskeyForms()
 
-    Raises ClientError for a malformed path. With optional accounts a request with a malformed passkey is anonymous.
+
+def find_route(path: str, query: str = "", forms: PasskeyForms = _NO_OTHER_FORMS) -> Route:
+    """The route of a request: its path in origin or absolute form, and its query, not decoded.
+
+    Raises ClientError for a malformed path, a malformed passkey and two passkeys. With optional accounts a request with
+    a malformed passkey is anonymous.
     """
     if not path.startswith("/"):
         path = path.partition("://")[2].partition("/")[2]
-    segments = [_decode(segment) for segment in path.split("/") if segment]
-    if not any(segment.lower().startswith(("announce", "scrape")) for segment in segments):
+    segments = _segments(path)
+    if not any(segment.lower().startswith(_KINDS) for segment in segments):
         return Route("other" if segments else "index")
-    kind = segments.pop()
-    if kind not in ("announce", "scrape") or len(segments) > 1:
+    kind, passkeys = _split(segments, forms)
+    if kind not in _KINDS:
         raise ClientError("no such path: announce to /announce or /<passkey>/announce", retry_in="never")
-    if segments and not _PASSKEY.fullmatch(segments[0]):
-        if accounts == "optional":
-            return Route(kind, _MALFORMED_PASSKEY)
-        raise ClientError("the passkey in the announce URL is malformed", retry_in="never")
-    return Route(kind, segments[0] if segments else None)
+    return Route(kind, _passkey([*passkeys, *_parameters(query, forms)], forms.accounts))
 
 
-def _decode(segment: str) -> str:
-    return unquote_to_bytes(segment).decode("latin-1") if "%" in segment else segment
+def passkey_in(url: bytes, forms: PasskeyForms) -> str | None:
+    """The passkey in the path and query that an announce over UDP carries. Any other path has none.
 
-
-def passkey_in(url: bytes, accounts: Accounts) -> str | None:
-    """The passkey in the path and query that an announce over UDP carries. Any other path has none."""
+    Raises ClientError as find_route does for passkeys.
+    """
     if not url.startswith(b"/"):
         return None
-    try:
-        route = find_route(url.partition(b"?")[0].decode("latin-1"), accounts)
-    except ClientError:
+    path, _, query = url.decode("latin-1").partition("?")
+    kind, passkeys = _split(_segments(path), forms)
+    if kind != "announce":
         return None
-    return route.passkey if route.kind == "announce" else None
+    return _passkey([*passkeys, *_parameters(query, forms)], forms.accounts)
+
+
+def _segments(path: str) -> list[str]:
+    return [_decode(segment) for segment in path.split("/") if segment]
+
+
+def _decode(text: str) -> str:
+    return unquote_to_bytes(text).decode("latin-1") if "%" in text else text
+
+
+def _split(segments: list[str], forms: PasskeyForms) -> tuple[str, list[str]]:
+    """(announce or scrape, the passkeys in the path); for any other path ("", [])."""
+    *before, last = segments or [""]
+    if last not in _KINDS and forms.after and before and before[-1] in _KINDS:
+        *before, kind = before
+        passkeys = [*before, last]
+    else:
+        kind, passkeys = last, before
+    return (kind, passkeys) if kind in _KINDS and len(before) <= 1 else ("", [])
+
+
+def _parameters(query: str, forms: PasskeyForms) -> list[str]:
+    """The passkeys in a query, also empty ones."""
+    if not forms.parameter or PASSKEY_PARAMETER not in query:
+        return []
+    found = [text for text in query.split("&") if text.startswith(PASSKEY_PARAMETER)]
+    return [_decode(text.removeprefix(PASSKEY_PARAMETER)) for text in found]
+
+
+def _passkey(passkeys: list[str], accounts: Accounts) -> str | None:
+    if len(passkeys) > 1:
+        raise ClientError("the announce URL has two passkeys", retry_in="never")
+    if not passkeys or _PASSKEY.fullmatch(passkeys[0]):
+        return passkeys[0] if passkeys else None
+    if accounts == "optional":
+        return _MALFORMED_PASSKEY
+    raise ClientError("the passkey in the announce URL is malformed", retry_in="never")

@@ -15,7 +15,7 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeF
 from tracker.errors import ClientError
 from tracker.frontends.http.connection_table import ConnectionTable
 from tracker.frontends.http.server import Timing, serve_http
-from tracker.settings.model import AnnounceSettings, HttpSettings, Settings, TorrentSettings
+from tracker.settings.model import AnnounceSettings, HttpSettings, Settings, TorrentSettings, UserSettings
 from tracker.settings.reload import LiveSettings
 from tracker.system.listeners import open_listeners
 from tracker.wire.endpoint import format_address
@@ -136,6 +136,7 @@ async def serving(
     bounds: Mapping[str, Any] | None = None,
     timing: Timing | None = None,
     backlog: int | None = None,
+    users: UserSettings | None = None,
     **http: Any,
 ) -> AsyncIterator[str]:
     """A front end on a free loopback port, or on ``listen``; yields its first address.
@@ -146,6 +147,7 @@ async def serving(
         http=HttpSettings(**{"listen": ("127.0.0.1:0",), **http}),
         announce=announce or AnnounceSettings(),
         torrents=TorrentSettings(max_scrape=400),
+        users=users or UserSettings(),
     )
     connections = ConnectionTable(settings.http, tracker.refused, **(bounds or {}))
     listeners = await open_listeners(settings.http.listen, backlog) if backlog else None
@@ -166,8 +168,12 @@ async def talking(
     announce: AnnounceSettings | None = None,
     bounds: Mapping[str, Any] | None = None,
     timing: Timing | None = None,
+    users: UserSettings | None = None,
     **http: Any,
 ) -> AsyncIterator[Client]:
     """A front end with one client."""
-    async with serving(tracker, announce, bounds, timing, **http) as address, connect(address) as client:
+    async with (
+        serving(tracker, announce, bounds, timing, users=users, **http) as address,
+        connect(address) as client,
+    ):
         yield client

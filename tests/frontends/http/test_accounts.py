@@ -93,6 +93,25 @@ async def test_a_passkey_decides_whose_peer_it_is(
         assert (await tracker.store.users.find("7")).announces == (user == "7")
 
 
+FORMS = ("/{passkey}/{kind}?{query}", "/{kind}/{passkey}?{query}", "/{kind}?passkey={passkey}&{query}")
+
+
+@pytest.mark.parametrize("accounts", ["optional", "required"])
+@pytest.mark.parametrize("form", FORMS)
+@on_loops("uvloop")
+async def test_each_form_of_an_announce_url_names_the_user(
+    redis_url: str, prefix: str, accounts: Accounts, form: str
+) -> None:
+    async with tracking(redis_url, prefix, accounts) as (tracker, client):
+        announce = form.format(kind="announce", passkey=ALICE, query=f"{QUERY}&event=started")
+        assert told((await client.get(announce)).reply) == ""
+        assert (await tracker.store.users.find("7")).announces == 1
+        scrape = form.format(kind="scrape", passkey=ALICE, query=QUERY)
+        assert (await client.get(scrape)).reply[b"files"][INFO_HASH][b"incomplete"] == 1
+        unknown = form.format(kind="scrape", passkey="x" * 20, query=QUERY)
+        assert told((await client.get(unknown)).reply) == (UNKNOWN if accounts == "required" else "")
+
+
 @pytest.mark.parametrize("accounts", ["off", "optional"])
 @pytest.mark.parametrize("passkey", ["", ALICE, "x" * 20, DISABLED])
 @on_loops("uvloop")

@@ -16,6 +16,7 @@ from tests.raw_http import PATIENCE, Client, Response, connect, request
 from tests.waiting import loop_turns
 from tracker.errors import ClientError
 from tracker.frontends.http import aiohttp_protocol as aiohttp_side
+from tracker.settings.model import UserSettings
 
 
 class HandOvers:
@@ -42,8 +43,10 @@ def hand_overs(protocol: str, monkeypatch: pytest.MonkeyPatch) -> HandOvers:
 
 
 @contextlib.asynccontextmanager
-async def talking(tracker: RecordingTracker, **http: Any) -> AsyncIterator[Client]:
-    async with serving(tracker, **http) as address, connect(address) as client:
+async def talking(
+    tracker: RecordingTracker, users: UserSettings | None = None, **http: Any
+) -> AsyncIterator[Client]:
+    async with serving(tracker, users=users, **http) as address, connect(address) as client:
         yield client
 
 
@@ -56,6 +59,44 @@ async def test_plain_announces_stay_on_the_fast_path(hand_overs: HandOvers) -> N
                 await client.get(target, *lines)
     assert [passkey for _, passkey, _ in tracker.announces] == [None] * 3 + ["0123abcd"] * 3
     assert hand_overs.count == 0
+
+
+PRIVATE = UserSettings(private="required")
+FORMS = ("/0123abcd/{}?{}", "/{}/0123abcd?{}", "/{}?passkey=0123abcd&{}")
+"""Announce and scrape URLs with a passkey."""
+
+
+@on_loops("uvloop")
+async def test_each_form_of_a_passkey_stays_on_the_fast_path(hand_overs: HandOvers) -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, users=PRIVATE) as client:
+        for form in ("/{}?{}", *FORMS):
+            assert b"peers" in (await client.get(form.format("announce", QUERY))).reply
+            assert b"files" in (await client.get(form.format("scrape", QUERY))).reply
+    assert [passkey for _, passkey, _ in tracker.announces] == [None] + ["0123abcd"] * 3
+    assert [passkey for _, passkey, _ in tracker.scrapes] == [None] + ["0123abcd"] * 3
+    assert {announce for announce, _, _ in tracker.announces} == {tracker.announces[0][0]}
+    assert hand_overs.count == 0
+
+
+@on_loops("uvloop")
+@pytest.mark.parametrize(
+    ("target", "passkey"),
+    [
+        (f"/announce?{QUERY}&passkey=0123abcd", "0123abcd"),
+        (f"/announce?passkey=0123%61bcd&{QUERY}", "0123abcd"),
+        (f"//announce//0123abcd/?{QUERY}", "0123abcd"),
+        (f"/announce?info_hash={'a' * 20}&peer_id=passkey=abcdefghijkl&port=1", None),
+    ],
+)
+async def test_other_spellings_of_a_passkey_are_handed_over(
+    hand_overs: HandOvers, target: str, passkey: str | None
+) -> None:
+    tracker = RecordingTracker()
+    async with talking(tracker, users=PRIVATE) as client:
+        assert b"peers" in (await client.get(target)).reply
+    assert [passkey for _, passkey, _ in tracker.announces] == [passkey]
+    assert hand_overs.count == 1
 
 
 @on_loops()

@@ -17,9 +17,10 @@ from tests.frontends.http.harness import (
     talking,
 )
 from tests.raw_http import connect, request
+from tracker.bittorrent import Accounts
 from tracker.errors import ClientError, RetryIn
 from tracker.frontends.http.server import Timing
-from tracker.settings.model import AnnounceSettings
+from tracker.settings.model import AnnounceSettings, UserSettings
 
 SCRAPE = "/scrape?" + "&".join("info_hash=" + f"%{number:02x}" * 20 for number in range(3))
 
@@ -92,6 +93,52 @@ async def test_unknown_announce_paths_get_a_failure_and_others_a_404() -> None:
         await client.get(ANNOUNCE)
     assert len(tracker.announces) == 1
     assert tracker.labels == ["no such path: announce to /announce or /<passkey>/announce"]
+
+
+TWO, MALFORMED = "the announce URL has two passkeys", "the passkey in the announce URL is malformed"
+
+
+@on_loops("uvloop")
+@pytest.mark.parametrize("accounts", ["optional", "required"])
+@pytest.mark.parametrize(
+    ("target", "text"),
+    [
+        ("/0123abcd/announce?passkey=x&{}", TWO),
+        ("/announce/0123abcd?passkey=x&{}", TWO),
+        ("/announce?passkey=x&{}&passkey=x", TWO),
+        ("/0123abcd/scrape/0123abcd?{}", TWO),
+        ("/scrape/0123abcd?{}&passkey=x", TWO),
+        ("/announce?passkey=&{}", MALFORMED),
+        ("/announce?passkey=a%3Ab&{}", MALFORMED),
+        ("/announce/a:b?{}", MALFORMED),
+        ("/scrape?passkey=a:b&{}", MALFORMED),
+    ],
+)
+async def test_two_passkeys_and_malformed_ones_are_refused_with_the_reason(
+    accounts: Accounts, target: str, text: str
+) -> None:
+    """Where accounts are optional, a malformed passkey is an unknown one."""
+    tracker = RecordingTracker()
+    async with talking(tracker, users=UserSettings(private=accounts)) as client:
+        reply = (await client.get(target.format(QUERY))).reply
+    if accounts == "optional" and text == MALFORMED:
+        assert [passkey for _, passkey, _ in [*tracker.announces, *tracker.scrapes]] == ["?"]
+        assert tracker.labels == []
+    else:
+        assert reply[b"failure reason"] == text.encode()
+        assert tracker.labels == [text] and not tracker.announces and not tracker.scrapes
+
+
+@on_loops("uvloop")
+async def test_forms_of_passkeys_can_be_switched_off() -> None:
+    tracker = RecordingTracker()
+    off = UserSettings(private="required", passkey_after_announce=False, passkey_parameter=False)
+    for users in (UserSettings(), off):
+        async with talking(tracker, users=users) as client:
+            assert "no such path" in (await client.get(f"/announce/0123abcd?{QUERY}")).failure
+            await client.get(f"/announce?passkey=a:b&{QUERY}&passkey=x")
+            await client.get(f"/0123abcd/announce?passkey=x&{QUERY}")
+    assert [passkey for _, passkey, _ in tracker.announces] == [None, "0123abcd"] * 2
 
 
 @on_loops("uvloop")

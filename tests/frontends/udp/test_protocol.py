@@ -238,6 +238,10 @@ URL = b"\x02\x12/0a1b/announce?x=1\0"
         ("required", b"", None),
         ("required", b"\x02\x09/announce", None),
         ("optional", b"\x02\x0d/a:b/announce", "?"),
+        ("required", b"\x02\x0e/announce/0a1b", "0a1b"),
+        ("optional", b"\x02\x16/announce?passkey=0a1b", "0a1b"),
+        ("required", b"\x02\x0b/announce?p\x01\x02\x0basskey=0a1b", "0a1b"),
+        ("off", b"\x02\x16/announce?passkey=0a1b", None),
     ],
 )
 async def test_the_passkey_comes_in_the_options(accounts: str, options: bytes, passkey: str | None) -> None:
@@ -245,6 +249,33 @@ async def test_the_passkey_comes_in_the_options(accounts: str, options: bytes, p
         client = served.client()
         await client.ask(announce_packet(await client.connect(), options))
         assert served.tracker.announces[0][1] == passkey
+
+
+@pytest.mark.parametrize(
+    ("url", "text"),
+    [
+        (b"/0a1b/announce/0a1b", "the announce URL has two passkeys"),
+        (b"/0a1b/announce?passkey=x", "the announce URL has two passkeys"),
+        (b"/announce?passkey=a:b", "the passkey in the announce URL is malformed"),
+    ],
+)
+async def test_two_passkeys_and_malformed_ones_are_refused(url: bytes, text: str) -> None:
+    async with serving(users={"private": "required"}) as served:
+        client = served.client()
+        options = bytes((2, len(url))) + url
+        assert error_text(await client.ask(announce_packet(await client.connect(), options))) == text
+        assert (served.tracker.labels, served.tracker.kinds) == ([text], ["announces"])
+        assert not served.tracker.announces
+
+
+async def test_forms_of_passkeys_can_be_switched_off() -> None:
+    users = {"private": "required", "passkey_after_announce": False, "passkey_parameter": False}
+    async with serving(users=users) as served:
+        client = served.client()
+        for url in (b"/announce/0a1b", b"/announce?passkey=0a1b"):
+            options = bytes((2, len(url))) + url
+            await client.ask(announce_packet(await client.connect(), options))
+            assert served.tracker.announces[-1][1] is None
 
 
 async def test_private_trackers_refuse_scrapes() -> None:

@@ -22,12 +22,17 @@ from tracker.frontends.http.aiohttp_messages import answer_head, with_host
 from tracker.frontends.http.aiohttp_protocol import Server
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import ParsedHead, RequestHeadCache
+from tracker.wire.announce_path import PASSKEY_PARAMETER
 from tracker.wire.http_reply import encode_announce, encode_scrape
 from tracker.wire.http_request import VISIBLE, parse_announce, parse_scrape, parse_usual
 
 _OPEN = {b"GET /announce": True, b"GET /scrape": False}
 """Paths without a passkey: True for announces."""
-_WITH_PASSKEY = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
+_BEFORE = re.compile(rb"GET /([A-Za-z0-9._~=+-]{1,128})/(announce|scrape)").fullmatch
+_AFTER = re.compile(rb"GET /(announce|scrape)/([A-Za-z0-9._~=+-]{1,128})").fullmatch
+_PARAMETER = PASSKEY_PARAMETER.encode()
+_FIRST_PARAMETER = re.compile(rb"passkey=([A-Za-z0-9._~-]{1,128})&(.+)", re.DOTALL).fullmatch
+"""Clients append their parameters to the query of the announce URL."""
 _INCOMPLETE = re.compile(rb"(?:G|GE|GET|GET |GET /[^\r\n]*(?:\r\n[^\r\n]+)*(?:\r|\r\n\r?)?)").fullmatch
 """The start of a head with correct line ends, without its empty line."""
 _LAST = ParsedHead(answer_head(200, version11=True, keep_alive=False), keep_alive=False)
@@ -62,9 +67,28 @@ class FastHttpServer:
         self.log_request = log_request
         self.fast_path = fast_path
         self.settings = handler.rules.settings
+        _, self._reads_after, self.reads_parameter = handler.passkey_forms
+        # Where a query may carry a passkey, a path alone does not tell whether the request has one.
+        self.open_path: Callable[[bytes], bool | None] = ({} if self.reads_parameter else _OPEN).get
         # aiohttp refuses longer requests.
         self.max_request_bytes = min(_MAX_REQUEST_BYTES, self.settings.max_request_line_bytes)
         self.heads = RequestHeadCache(self.settings)
+
+    def find_route(self, path: bytes, query: bytes) -> tuple[str | None, bool, bytes] | None:
+        """(passkey, whether it is an announce, the query without the passkey); None where aiohttp's handler decides.
+
+        For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without a passkey in the query.
+        """
+        announcing = _OPEN.get(path)
+        if self.reads_parameter and _PARAMETER in query:
+            found = _FIRST_PARAMETER(query)
+            if announcing is None or found is None or _PARAMETER in found[2]:
+                return None
+            return found[1].decode(), announcing, found[2]
+        if announcing is not None:
+            return None, announcing, query
+        found = _AFTER(path) if self._reads_after else None
+        return None if found is None else (found[2].decode(), found[1] == b"announce", query)
 
 
 class FastHttpProtocol(asyncio.Protocol):
@@ -114,13 +138,8 @@ class FastHttpProtocol(asyncio.Protocol):
             self._half_closed.cancel()
 
     def data_received(self, data: bytes) -> None:
-        if self._request is not None:  # before its answer: it waits, and later bytes stay in the socket
-            self._early += data
-            self._pipe.pause_reading()
-            if len(self._early) > _MAX_EARLY_BYTES:
-                self._pipe.abort()
-            else:
-                self._server.table.requests.hold(self, len(self._early))
+        if self._request is not None:
+            self._hold(data)
             return
         server = self._server
         if self._early:
@@ -132,13 +151,16 @@ class FastHttpProtocol(asyncio.Protocol):
         if head is None or not query or len(data) > server.max_request_bytes:
             self._wait_or_hand_over(data)
             return
-        passkey, announcing = None, _OPEN.get(path)
+        passkey, announcing = None, server.open_path(path)
         if announcing is None:
-            found = _WITH_PASSKEY(path)
-            if found is None:
+            found = None if server.reads_parameter and _PARAMETER in query else _BEFORE(path)
+            if found is not None:
+                passkey, announcing = found[1].decode(), found[2] == b"announce"
+            elif (route := server.find_route(path, query)) is not None:
+                passkey, announcing, query = route
+            else:
                 self._wait_or_hand_over(data)
                 return
-            passkey, announcing = found[1].decode(), found[2] == b"announce"
         self._head = head
         if server.log_request is not None:
             self._began = "announce" if announcing else "scrape", time.perf_counter(), self._client
@@ -151,6 +173,15 @@ class FastHttpProtocol(asyncio.Protocol):
             self._respond(server.handler.refusal(error, "announces" if announcing else "scrapes"))
         except Exception as error:  # noqa: BLE001  # as aiohttp does for its handlers
             self._answer_crash(error)
+
+    def _hold(self, data: bytes) -> None:
+        """Keeps bytes that came before the answer to the last request. Later ones stay in the socket."""
+        self._early += data
+        self._pipe.pause_reading()
+        if len(self._early) > _MAX_EARLY_BYTES:
+            self._pipe.abort()
+        else:
+            self._server.table.requests.hold(self, len(self._early))
 
     def _submit_announce(self, query: bytes, head: ParsedHead, passkey: str | None) -> bool:
         """Passes an announce to the tracker; False when aiohttp's handler must do it."""

@@ -81,6 +81,7 @@ def no_problems() -> Sequence[str]:
 
 _KINDS = {"announce": "announces", "scrape": "scrapes"}
 _ROUTES = {"/announce": Route("announce"), "/scrape": Route("scrape")}
+"""Routes by path, where no query carries a passkey."""
 
 
 class HttpHandler:
@@ -97,6 +98,8 @@ class HttpHandler:
         self._settings, http = settings, settings.current.http
         self._proxies = TrustedProxies(http.trusted_proxies)
         self._full_scrapes = FullScrapes()
+        self.passkey_forms = settings.current.users.passkey_forms
+        self._routes = {} if self.passkey_forms.parameter else _ROUTES
         self._ip_from_private = http.ip_parameter_from_private
         self.rules = Rules(http, self._proxies, malformed=self.malformed, crashed=self.crashed)
 
@@ -110,7 +113,7 @@ class HttpHandler:
             return self._other_method(request)
         path, _, query = request.raw_path.partition("?")
         try:
-            route = _ROUTES.get(path) or find_route(path, self._settings.current.users.private)
+            route = self._routes.get(path) or find_route(path, query, self.passkey_forms)
             request.kind = route.kind
             if route.kind == "announce":
                 return await self._announce(request, query, route.passkey)

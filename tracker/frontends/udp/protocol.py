@@ -18,12 +18,12 @@ from typing import Protocol, cast
 
 import structlog
 
-from tracker.bittorrent import Accounts, Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
+from tracker.bittorrent import Address, Announce, AnnounceReply, InfoHash, Scrape, ScrapeReply
 from tracker.errors import ClientError, SilentlyDropped
 from tracker.system.aiohttp_connection import describe
 from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
 from tracker.token_bucket import TokenBucket
-from tracker.wire.announce_path import passkey_in
+from tracker.wire.announce_path import PasskeyForms, passkey_in
 from tracker.wire.connection_id import CONNECTION_ID_LENGTH, ConnectionIds
 from tracker.wire.proxy import TrustedNetworks
 from tracker.wire.udp_server import (
@@ -112,7 +112,7 @@ class UdpServer:
         tracker: Tracker,
         secret: bytes,
         *,
-        accounts: Accounts,
+        passkey_forms: PasskeyForms,
         max_scrape: Callable[[], int],
         proxies: tuple[IPv4Network | IPv6Network, ...],
         announce_later: Callable[[LaterAnnounce], bool],
@@ -122,7 +122,8 @@ class UdpServer:
     ) -> None:
         self.tracker = tracker
         self.ids = ConnectionIds(secret)
-        self.accounts = accounts
+        self.passkey_forms = passkey_forms
+        self.accounts = passkey_forms.accounts
         self.max_scrape = max_scrape
         self.proxies = TrustedNetworks(proxies) if proxies else None
         self.announce_later = announce_later
@@ -227,12 +228,12 @@ class UdpProtocol:
         server, passkey = self._server, None
         try:
             announce = parse_announce(packet, ipv6=self._ipv6)
+            if server.accounts != "off":
+                options = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH]
+                passkey = _passkey(options, server.passkey_forms)
         except ClientError as error:
             self._refuse(origin, error, "announces")
             return
-        if server.accounts != "off":
-            options = packet[ANNOUNCE_LENGTH : ANNOUNCE_LENGTH + _MAX_OPTIONS_LENGTH]
-            passkey = _passkey(options, server.accounts)
         answer: Answer = partial(self._on_announce_reply, origin)
         if server.log_request is not None:
             answer = partial(self._log_and_answer, answer, server.timer(), address)
@@ -310,6 +311,9 @@ class UdpProtocol:
 
 
 @lru_cache(maxsize=4096)
-def _passkey(options: bytes, accounts: Accounts) -> str | None:
-    """The passkey in the options of an announce. Clients repeat their options word for word."""
-    return passkey_in(parse_options(options), accounts)
+def _passkey(options: bytes, forms: PasskeyForms) -> str | None:
+    """The passkey in the options of an announce. Clients repeat their options word for word.
+
+    Raises ClientError for two passkeys, and for a malformed one.
+    """
+    return passkey_in(parse_options(options), forms)

@@ -68,7 +68,7 @@ async def serve_udp(
     server = UdpServer(
         tracker,
         secret,
-        accounts=current.users.private,
+        passkey_forms=current.users.passkey_forms,
         max_scrape=lambda: settings.current.torrents.max_scrape,
         proxies=current.http.trusted_proxies,
         announce_later=later.add,
