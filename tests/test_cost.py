@@ -169,6 +169,21 @@ async def test_an_anonymous_announce_takes_few_commands_where_accounts_are_optio
     assert inside <= COMMANDS["regular, optional accounts"], f"{inside:.2f} commands an announce: {found}"
 
 
+@pytest.mark.parametrize(("kind", "more"), [("regular", 0), ("join of many", 1), ("stop", 1)])
+async def test_the_change_feed_takes_one_command_a_change(
+    redis_url: str, prefix: str, kind: str, more: int
+) -> None:
+    """And none for an announce that changes nothing."""
+    ((_, event, first, torrents),) = [row for row in KINDS if row[0] == kind]
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(max_changes=1000))) as store:
+        await announce_together(store, "s", 0)
+        await announce_together(store, "s", MAX_BATCH)
+        found = await commands_of(store, event, first, torrents)
+    assert found.get("xadd", 0) == more * MAX_BATCH
+    inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
+    assert inside <= COMMANDS[kind] + more, f"{kind}: {inside:.2f} commands an announce: {found}"
+
+
 async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
     async with running(Store(redis_url, Keys(prefix), SwarmRules(accounts="required"))) as store:
         for user in range(1, MAX_BATCH + 1):

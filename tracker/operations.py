@@ -29,6 +29,7 @@ MAX_INTEGER = 2**53 - 1
 """The largest integer that is exact in JSON and in the store's scripts."""
 NOT_SERVED = "this torrent is not served here"
 """The failure reason of a torrent that was disabled or denied without one."""
+FEED_OFF = "the change feed is off: set TRACKER_CHANGES__MAX_ENTRIES"
 State = Literal["registered", "disabled", "denied", "unregistered"]
 
 # One file at a time: parsing a large one takes much memory, and blocks the interpreter for seconds.

@@ -29,6 +29,7 @@ from tracker.workers.reaper import Reaper
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Scorer
 from tracker.workers.upstreams import Upstreams
+from tracker.workers.webhooks import WebhookWorker
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import sizes as work_sizes
 from tracker.workers.work import verification as work_verification
@@ -74,7 +75,8 @@ async def open_background(
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
-        async with running(jobs.run, adoption.run, markers.run, leases.run, *scoring):
+        webhooks = _webhooks(context)
+        async with running(jobs.run, adoption.run, markers.run, leases.run, webhooks.run, *scoring):
             yield jobs
             await jobs.drain()
 
@@ -105,6 +107,22 @@ def _adoption(context: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
     return AdoptionWorker(context.store.adoption, lambda: reaper.interval, is_enabled)
 
 
+def _webhooks(context: RuntimeContext) -> WebhookWorker:
+    store, settings = context.store, context.live.current.changes
+    secret = settings.webhook_secret.get_secret_value() if settings.webhook_secret else ""
+    worker = WebhookWorker(
+        store.webhooks,
+        store.changes,
+        store.connection,
+        [url.get_secret_value() for url in settings.webhook_urls],
+        secret,
+        count=store.counters.count,
+        clock=time.time,
+    )
+    context.telemetry.gauge("webhook_lag_seconds", lambda: worker.lag_seconds)
+    return worker
+
+
 def _jobs(
     context: RuntimeContext,
     scorer: Scorer,
@@ -129,6 +147,8 @@ def _jobs(
         await clean.clean_once()
         await store.users.finish_deletions()
         await store.hit_and_runs.drop_removed()
+        if not context.live.current.changes.max_entries:
+            await store.changes.delete()
 
     async def sweep(_: object) -> None:
         await reaper.sweep_once(hurry=True)

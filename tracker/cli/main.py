@@ -34,6 +34,9 @@ SECTIONS: Sections = {
         "unique": Entry("uniques:uniques", "Show unique users by location and torrent."),
         "geoip": Entry("geoip:geoip", "Look up the location of addresses."),
         "jobs": Entry("jobs:jobs", "Show and manage background jobs."),
+        "changes": Entry(
+            "changes:show_changes", "Print the change feed: joins, completions, stops and more."
+        ),
     },
     "Access": {
         "token": Entry("tokens:tokens", "Manage tokens for the admin port."),

@@ -138,6 +138,7 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_per_network_in_swarm=limits.address_entries_per_torrent if limits.enabled else inf,
         max_per_network=limits.address_entries if limits.enabled else inf,
         bound_local_networks=limits.private_addresses,
+        max_changes=settings.changes.max_entries,
     )
 
 

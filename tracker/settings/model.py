@@ -21,6 +21,7 @@ from tracker.settings.background import (
     StatsDSettings,
     UniqueSettings,
 )
+from tracker.settings.changes import ChangeSettings
 from tracker.settings.http import HttpSettings
 from tracker.settings.limits import LimitSettings
 from tracker.settings.store import DataSettings, RedisSettings
@@ -34,6 +35,7 @@ __all__ = [
     "PREFIX",
     "AdminSettings",
     "AnnounceSettings",
+    "ChangeSettings",
     "ClientSettings",
     "DataSettings",
     "GeoIPSettings",
@@ -83,6 +85,7 @@ class Settings(Section):
     probe: ProbeSettings = ProbeSettings()
     stathat: StatHatSettings = StatHatSettings()
     statsd: StatsDSettings = StatsDSettings()
+    changes: ChangeSettings = ChangeSettings()
     work: WorkSettings = WorkSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
@@ -128,6 +131,14 @@ class Settings(Section):
             raise ValueError(
                 "choose one: statistics go to StatHat (TRACKER_STATHAT__EZKEY) or to StatsD (TRACKER_STATSD__ADDRESS)"
             )
+        return value
+
+    @field_validator("changes")
+    @classmethod
+    def _recorded(cls, value: ChangeSettings) -> ChangeSettings:
+        """Checked here and not in its section: a reload may change `max_entries` before a restart drops the URLs."""
+        if value.webhook_urls and not value.max_entries:
+            raise ValueError("TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__MAX_ENTRIES")
         return value
 
 

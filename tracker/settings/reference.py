@@ -115,6 +115,11 @@ GROUPS = (
     Group("Connections to peers", "Checks whether peers have what they announce.", ("probe",)),
     Group("Sending statistics", "To StatHat or to a StatsD server.", ("stathat", "statsd")),
     Group(
+        "Telling a site",
+        "The change feed and its webhooks ([changes.md](changes.md)).",
+        ("changes",),
+    ),
+    Group(
         "Work distribution",
         "The port where claimants ask for torrents to seed, or for other items ([work.md](work.md)).",
         ("work", "limits.work_requests_minute"),

@@ -52,6 +52,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
     "reaper": frozenset({"interval_seconds"}),
     "geoip": frozenset({"database"}),
     "probe": frozenset({"enabled"}),
+    "changes": frozenset({"max_entries"}),
     "limits": frozenset(LimitSettings.model_fields),
     "log": frozenset({"level", "format"}),
 }

@@ -8,6 +8,8 @@ from tracker.store.access.allow_list import AllowList, AllowListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.access.secret import shared_secret
 from tracker.store.access.tokens import Tokens
+from tracker.store.changes.changes import Changes
+from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.jobs.jobs import Jobs
@@ -97,6 +99,8 @@ class Store:
         self.user_import = UserImport(connection, scripts, keys)
         self.adoption = Adoption(scripts, keys)
         self.hit_and_runs = HitAndRuns(connection, scripts, keys)
+        self.changes = Changes(connection, keys)
+        self.webhooks = Webhooks(connection, scripts, keys)
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.tokens = Tokens(connection, scripts, keys, clock)

@@ -29,8 +29,9 @@ def test_every_endpoint_is_in_the_document_once() -> None:
 
 
 OPERATION_IDS = """
-    clients_allow clients_disallow clients_list_all clients_software denials_allow denials_deny
-    denials_list_all jobs_list_all jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show
+    changes_list_all changes_webhooks clients_allow clients_disallow clients_list_all
+    clients_software denials_allow denials_deny denials_list_all jobs_list_all
+    jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show
     jobs_sweep scores_lag scores_ranking statistics_counter statistics_counters
     statistics_distribution statistics_distributions statistics_statistics system_examine
     system_health system_settings tokens_create tokens_list_all tokens_revoke torrents_create

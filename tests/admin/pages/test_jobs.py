@@ -1,9 +1,13 @@
 """The pages of jobs."""
 
 import pytest
+from pydantic import SecretStr
 
-from tests.admin.conftest import Admin
+from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.page import Page, get, post_form
+from tracker.settings.changes import ChangeSettings
+from tracker.settings.model import RedisSettings, Settings
+from tracker.store.changes.webhooks import webhook_id
 from tracker.store.jobs.records import REPROCESS, SWEEP, Result
 
 
@@ -103,3 +107,28 @@ async def test_an_invalid_filter_is_refused_with_an_error_at_the_form(
     for name, value in fields.items():
         assert page.one("input", name=name).attributes["value"] == value
     assert await admin.store.jobs.queues() == []
+
+
+async def test_webhooks_are_shown_without_their_urls(serve: Serve, prefix: str) -> None:
+    urls = ("https://good.example/hunter2", "https://bad.example/hunter2", "https://new.example/hunter2")
+    changes = ChangeSettings(
+        max_entries=9,
+        webhook_urls=tuple(map(SecretStr, urls)),
+        webhook_secret=SecretStr("hunter2" * 3),
+    )
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), changes=changes))
+    webhooks = admin.store.webhooks
+    await webhooks.hold(webhook_id(urls[0]), "token", {"delivered": 4321, "delivered_at": 9})
+    await webhooks.hold(webhook_id(urls[1]), "token", {"failures": 3, "error": "status 500"})
+    async with admin.browser() as browser:
+        page = await get(browser, "/jobs")
+    shown = page.one("section", id="webhooks").text
+    for text in (
+        "https://good.example",
+        "delivering",
+        "failing",
+        "status 500, 3 times",
+        "nothing delivered yet",
+    ):
+        assert text in shown
+    assert "hunter2" not in page.text

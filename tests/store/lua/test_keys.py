@@ -48,8 +48,8 @@ BEYOND: dict[str, str] = {
     "add_user": "deleting u:* user:* user_id users",
     "adopt": "deleting u:* user:* user_id users whitelist",
     "allow": "denied",
-    "announce": "addresses addresses:full deleting due:* gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers "
-    "i:name i:processed i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* "
+    "announce": "addresses addresses:full changes deleting due:* gap heartbeat i:* i:empty i:hnr i:info_hash "
+    "i:leechers i:name i:processed i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* "
     "secret stats:* stats:credit_cut torrent_id u:* u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* "
     "user:* user_id users",
     "claim": "job:* lease q:*:",
@@ -64,7 +64,7 @@ BEYOND: dict[str, str] = {
     "delete_user": "deleting i:hnr u:* user:* users",
     "deny": "denied",
     "drop_hit_and_runs": "i:hnr u:*:hnr",
-    "due": "addresses due:* gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
     "edit": "i:name",
     "enqueue": "job job:* q q:*:",
     "enqueue_slot": "job job:* q q:*: q:*:slot",
@@ -75,11 +75,12 @@ BEYOND: dict[str, str] = {
     "forget_markers": "* unique:forgotten",
     "forgive": "i:hnr u:*:hnr u:*:t:*",
     "heartbeat": "gap heartbeat stats:*",
+    "hold_webhook": "changes webhook:*",
     "import_user": "deleting u:* user:* user_id users",
     "index": "denied i:empty i:info_hash i:name i:seeders",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "i:hnr u:*:hnr",
-    "reap": "addresses gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "reap": "addresses changes gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
     "reindex": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
     "remove": "i:* i:empty i:info_hash i:name i:unique:torrents:",
     "rename_unique": "*",
@@ -92,7 +93,7 @@ BEYOND: dict[str, str] = {
     "search": "i:name",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
-    "sweep": "addresses denied gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers i:name i:seeders "
+    "sweep": "addresses changes denied gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers i:name i:seeders "
     "i:snatches i:unique:torrents: p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",

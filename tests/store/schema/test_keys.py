@@ -54,6 +54,7 @@ PLACEHOLDERS = {
     "queue": "[a-z][a-z0-9_]*",
     "status": "pending|running|retry|completed|failed",
     "token": "[0-9a-f]{12}",
+    "url": "[0-9a-f]{16}",
     "digest": "[0-9a-f]{64}",
     "counter": "(?!failures)[a-z_]+",
     "ranking": "leechers|seeders|snatches|score",
@@ -106,6 +107,7 @@ def built(keys: Keys) -> dict[str, str]:
         "queue": "reprocess",
         "status": "pending",
         "token_id": "0" * 12,
+        "url_id": "0" * 16,
         "digest": "0" * 64,
         "project": "proj",
         "claimant": "volunteer",
@@ -172,6 +174,7 @@ ONLY_IN_LUA = {
     "t:w:<p>:looked",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
+    "t:webhook:<url>:lease",
 }
 """Keys that only scripts build and use."""
 
@@ -222,7 +225,9 @@ def test_scripts_build_only_keys_of_the_table() -> None:
 @pytest.mark.parametrize("accounts", get_args(Accounts))
 async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts: Accounts) -> None:
     """After a use of every feature each key matches one row and has its type, and no row is unused."""
-    store = await make_store(accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000)
+    store = await make_store(
+        accounts=accounts, peer_memory=3600, hnr_min_bytes=10, hnr_threshold=1000, max_changes=100
+    )
     await everything(store)
     seen: set[str] = set()
     for raw in await store.dump():
@@ -290,6 +295,7 @@ async def everything(store: Store) -> None:
     await store.redis.hset(store.keys.unique_forgotten(), "all", "1")
     await store.rate_limits.count_hits([Hit("joins", "192.0.2.1", 9)], {"joins": 1})
     await store.client_software.add(1, {("a", ""): 1, ("a", "b"): 1}, store.clock.now)
+    await store.webhooks.hold("0" * 16, "token")
 
 
 async def some_users(store: Store) -> None:

@@ -84,9 +84,9 @@ def test_rules_are_doubles() -> None:
     rules = SwarmRules(
         accounts="required", peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5
     )
-    numbers = struct.unpack("<17d", pack_rules(rules))
+    numbers = struct.unpack("<18d", pack_rules(rules))
     assert numbers[:4] == (60, 5, 7, 11) and numbers[11] == 0.5
-    modes = [struct.unpack("<17d", pack_rules(SwarmRules(accounts=mode)))[6] for mode in get_args(Accounts)]
+    modes = [struct.unpack("<18d", pack_rules(SwarmRules(accounts=mode)))[6] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
 
 

@@ -204,6 +204,7 @@ places = st.tuples(st.booleans(), st.sampled_from([6881, 6881, 7000]), st.sample
 class SwarmMachine(RuleBasedStateMachine):
     redis_url = ""
     accounts: Accounts = "off"
+    max_changes = 0
 
     def __init__(self) -> None:
         super().__init__()
@@ -216,7 +217,7 @@ class SwarmMachine(RuleBasedStateMachine):
     @initialize()
     def open_store(self) -> None:
         rules = SwarmRules(accounts=self.accounts, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
-        rules = replace(rules, max_per_network_in_swarm=MAX_PER_NETWORK)
+        rules = replace(rules, max_per_network_in_swarm=MAX_PER_NETWORK, max_changes=self.max_changes)
         self.keys = Keys(f"machine{uuid.uuid4().hex[:8]}:")
         self.context = None
 

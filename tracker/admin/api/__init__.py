@@ -11,6 +11,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.api import (
+    changes,
     clients,
     denials,
     jobs,
@@ -42,6 +43,7 @@ GROUPS: Sequence[Endpoints] = [
         swarms,
         denials,
         users,
+        changes,
         clients,
         statistics,
         unique_users,

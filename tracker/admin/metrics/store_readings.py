@@ -42,7 +42,7 @@ async def read_store(store: Store, seconds: float = READ_SECONDS) -> StoreReadin
     readings = StoreReadings()
     try:
         async with asyncio.timeout(seconds):
-            for part in (_totals, _sizes, _scores, _jobs, _work, _memory):
+            for part in (_totals, _sizes, _changes, _scores, _jobs, _work, _memory):
                 await _read(part, store, readings)
     except (StoreUnavailable, TimeoutError):
         readings.up = False
@@ -73,6 +73,10 @@ async def _sizes(store: Store, readings: StoreReadings) -> None:
     readings.put("tracker_users", await store.users.count())
     readings.put("tracker_limited_subjects", await store.rate_limits.subject_count())
     readings.put("tracker_figures_waiting", await store.outbox.waiting())
+
+
+async def _changes(store: Store, readings: StoreReadings) -> None:
+    readings.put("tracker_changes", await store.changes.size())
 
 
 async def _scores(store: Store, readings: StoreReadings) -> None:

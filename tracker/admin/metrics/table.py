@@ -147,6 +147,18 @@ _TRACKER = (
         ("receiver",),
     ),
     Metric(
+        "tracker_webhook_deliveries_total",
+        "counter",
+        "Batches posted to webhooks, by outcome; failed ones are posted again",
+        ("outcome",),
+    ),
+    Metric("tracker_webhook_changes_total", "counter", "Changes delivered to webhooks"),
+    Metric(
+        "tracker_webhook_lag_seconds",
+        "gauge",
+        "Age of the oldest change that this tracker still has to deliver; 0 if there is none",
+    ),
+    Metric(
         "tracker_store_round_trips_total",
         "counter",
         "Round trips to the store, by outcome",
@@ -186,6 +198,7 @@ _STORE = (
     Metric(
         "tracker_figures_waiting", "gauge", "Samples waiting to be sent to StatHat or StatsD", (), "store"
     ),
+    Metric("tracker_changes", "gauge", "Changes in the change feed", (), "store"),
     Metric(
         "tracker_work_items",
         "gauge",
@@ -312,6 +325,9 @@ COUNTED: dict[str, Source] = {
         f"{receiver}.failed": ("tracker_figure_requests_failed_total", (receiver,))
         for receiver in ("stathat", "statsd")
     },
+    "webhooks.delivered": ("tracker_webhook_deliveries_total", ("delivered",)),
+    "webhooks.failed": ("tracker_webhook_deliveries_total", ("failed",)),
+    "webhooks.changes": ("tracker_webhook_changes_total", ()),
     **{
         f"store.{outcome}": ("tracker_store_round_trips_total", (outcome,))
         for outcome in ("answered", "error", "refused", "timeout", "unreachable")
@@ -336,6 +352,7 @@ GAUGES = {
     "due_behind_seconds": "tracker_reap_behind_seconds",
     "sweep_seconds": "tracker_sweep_last_seconds",
     "swept_at": "tracker_sweep_end_timestamp_seconds",
+    "webhook_lag_seconds": "tracker_webhook_lag_seconds",
     "joins_waiting": "tracker_joins_waiting",
     "software_waiting": "tracker_software_waiting",
     "geoip_misses": "tracker_geoip_misses_total",

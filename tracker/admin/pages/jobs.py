@@ -11,6 +11,7 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
+from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
 
 PAGE = 50
@@ -27,6 +28,7 @@ class JobPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._jobs = context.store.jobs
+        self._context = context
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -62,6 +64,7 @@ class JobPages:
         here = f"/jobs?queue={queue}&status={status}"
         return {
             "queues": queues,
+            "webhooks": await self._webhooks(),
             "queue": queue,
             "status": status,
             "statuses": STATUSES,
@@ -74,6 +77,10 @@ class JobPages:
             "previous_url": f"{here}&page={number - 1}" if number > 1 else "",
             "next_url": f"{here}&page={number + 1}" if first + PAGE < total else "",
         }
+
+    async def _webhooks(self) -> list[tuple[str, WebhookState]]:
+        urls = self._context.settings.changes.webhook_urls
+        return await self._context.store.webhooks.all([url.get_secret_value() for url in urls])
 
     async def show_one(self, request: web.Request) -> web.Response:
         job = await self._jobs.get(request.match_info["id"])

@@ -102,6 +102,14 @@ class Keys:
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 
+    def changes(self) -> str:
+        """The change feed."""
+        return f"{self.prefix}changes"
+
+    def webhook(self, url_id: str) -> str:
+        """The state of deliveries to one URL."""
+        return f"{self.prefix}webhook:{url_id}"
+
     def limits(self) -> str:
         """Sources over a rate limit."""
         return f"{self.prefix}limits"

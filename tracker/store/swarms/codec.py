@@ -124,6 +124,7 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_per_network_in_swarm,
         rules.max_per_network,
         rules.bound_local_networks,
+        rules.max_changes,
     )
     return struct.pack(f"<{len(numbers)}d", *numbers)
 

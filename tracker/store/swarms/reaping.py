@@ -72,7 +72,7 @@ class Reaping:
         if not peers or not (rules.reaping[0] or await self._are_there(peers)):
             return 0
         argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
-        argv.append(self._store_clock.expected)
+        argv += [self._store_clock.expected, rules.max_changes]
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
         reaped, failed = await self._scripts.reap(argv)
@@ -97,6 +97,7 @@ class Reaping:
                 max_reaped,
                 rules.min_timeout,
                 self._store_clock.expected,
+                rules.max_changes,
             ]
         )
         _report(failed)
@@ -106,7 +107,8 @@ class Reaping:
         """Visits about ``budget`` members of swarms, from ``position`` in the first one on."""
         rules = self._rules.current
         argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
-        argv += [rules.forget_after, budget, position, self._store_clock.expected, *torrent_ids]
+        argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
+        argv += torrent_ids
         done, after, *numbers, found, failed = await self._scripts.sweep(argv)
         _report(failed)
         await list_torrents(self._scripts, int(self._clock()), unlisted(found))

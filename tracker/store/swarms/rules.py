@@ -40,6 +40,8 @@ class SwarmRules:
     """The same in all swarms; ten times as many of one /24 or /48."""
     bound_local_networks: bool = False
     """Whether both hold for private and loopback addresses too."""
+    max_changes: int = 0
+    """Approximate number of changes that the change feed keeps; 0: none are recorded."""
 
     @property
     def reaping(self) -> tuple[int, int, int]:

@@ -1,5 +1,5 @@
 -- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
--- numbers.lua and hit_and_runs.lua; needs `hnr_min` (bytes) and `hnr_threshold` (s).
+-- numbers.lua, changes.lua and hit_and_runs.lua; needs `hnr_min` (bytes) and `hnr_threshold` (s).
 
 --@ include lib/whole_field.lua
 
@@ -55,6 +55,7 @@ local function end_activity(a, decide)
   redis.pcall('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
   if decide and is_hit_and_run(a) and redis.pcall('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
     rank_hit_and_runs(a.uid)
+    record_hit_and_run('hit_and_run', a)
   end
 end
 

@@ -1,5 +1,5 @@
--- announce_apply.lua: applies an accepted announce. A fragment of announce.lua, after announce_join.lua and
--- completions.lua.
+-- announce_apply.lua: applies an accepted announce. A fragment of announce.lua, after announce_join.lua,
+-- completions.lua and changes.lua.
 
 local function write_update(r, p)
   write_traffic(p.at, p.stored, r.left, r.uploaded, r.downloaded, p.up, p.down, p.elapsed, p.total_time + p.time)
@@ -43,6 +43,15 @@ local function count_announce(t, is_saved)
   end
 end
 
+local function record_announce(change, t, r, uid, a)
+  if max_changes == 0 then return end
+  if a then
+    record_change(change, t, r.pidx, uid, r.left, decimal(a.uploaded), decimal(a.downloaded), decimal(a.seed_time))
+  else
+    record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
+  end
+end
+
 local function apply(t, r, p, a)
   local joining, completed = not p.active, is_completion(r, p, a)
   drop_sole_address(t, r.endpoint)
@@ -56,7 +65,8 @@ local function apply(t, r, p, a)
     for _ = 1, r.evictions do end_activity(a, false) end
   end
   note_leecher(r, p, a)
-  if completed then count_snatch(t, r, p, a) end
+  if joining then record_announce('joined', t, r, r.uid, a) end
+  if completed and count_snatch(t, r, p, a) then record_announce('completed', t, r, r.uid, a) end
   if a then save_account(a) end
 end
 
@@ -75,9 +85,12 @@ local function stop(t, r, p, a)
   end
   if a then
     credit_user(t, r, p, a)
+    record_announce('stopped', t, r, r.uid, a)
     end_activity(a, true)
     save_account(a)
-  elseif p.stored[12] then -- it joined before accounts were switched off
-    end_activity_of(p.stored[12], t.tid, true)
+    return
   end
+  local uid = p.stored[12] -- it joined before accounts were switched off
+  record_announce('stopped', t, r, uid or '', nil)
+  if uid then end_activity_of(uid, t.tid, true) end
 end

@@ -51,6 +51,7 @@ local function note_completer(t, uid)
   if t.snatches % COMPLETERS == 0 then redis.pcall('ZREMRANGEBYRANK', key, 0, -COMPLETERS - 1) end
 end
 
+-- Returns true when the completion counts.
 local function count_snatch(t, r, p, a)
   if call('HGET', p.at, 'completed') == '1' then return end
   call('HSET', p.at, 'completed', '1')
@@ -64,4 +65,5 @@ local function count_snatch(t, r, p, a)
   t.snatches = add_bounded(t.key, 'snatches', 1)
   redis.pcall('ZADD', P .. 'i:snatches', t.snatches, t.tid)
   if accounts then note_completer(t, r.uid) end
+  return true
 end

@@ -1,5 +1,5 @@
 -- endpoint_takeover.lua: which peer of a swarm has an endpoint, and which peer takes it over. After
--- addresses_claim.lua, endpoint_limits.lua, leave_swarm.lua and accounts.lua; needs `max_in_swarm`.
+-- addresses_claim.lua, endpoint_limits.lua, leave_swarm.lua, changes.lua and accounts.lua; needs `max_in_swarm`.
 
 -- Fails when an array is of a wrong type, before anything is written.
 local function check_arrays(t, r)
@@ -85,6 +85,7 @@ local function evict(t, r)
       call('HDEL', holder.at, 'n' .. family)
     else
       leave_swarm(t, holder.pid, holder.pidx, holder.left, holder.paused, holder.n4, holder.n6)
+      record_removal('replaced', t, holder.pidx, holder.uid, holder.left)
       local timeout = P .. 'ptimeout:' .. t.tid .. ':' .. holder.pidx
       if is_remembered(holder.uid) then
         deactivate_peer(holder.at)

@@ -1,5 +1,5 @@
 -- rebuild.lua: rebuilds a swarm from the hashes of its peers, O(swarm). It is needed only after other programs changed
--- keys. A fragment of sweep.lua, after recount.lua, array_insert.lua and torrent_save.lua.
+-- keys. A fragment of sweep.lua, after recount.lua, array_insert.lua, changes.lua and torrent_save.lua.
 
 -- Deletes the addresses of a swarm, and subtracts them from the counts of all swarms.
 local function drop_addresses(t)
@@ -70,4 +70,5 @@ local function rebuild(t)
   save_torrent(t)
   if t.seeders + t.leechers > 0 then redis.pcall('ZREM', P .. 'i:empty', t.tid) end
   write_rankings(t, t.tid)
+  if max_changes > 0 then record_change('recounted', t, '', '', '', '', '', '') end
 end

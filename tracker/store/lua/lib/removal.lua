@@ -1,6 +1,6 @@
--- removal.lua: removes timed-out peers. After torrent_save.lua, leave_swarm.lua, accounts.lua and ids.lua; needs `now`,
--- `outage_until` (epoch s) and `grace` (s). What the peers of a call share is read once, and written once by
--- save_removals().
+-- removal.lua: removes timed-out peers. After torrent_save.lua, leave_swarm.lua, changes.lua, accounts.lua and ids.lua;
+-- needs `now`, `outage_until` (epoch s) and `grace` (s). What the peers of a call share is read once, and written once
+-- by save_removals().
 local torrents, deleted_peers = {}, {} -- by torrent id, false for a deleted torrent; hashes of peers
 
 local function find_torrent(tid)
@@ -29,6 +29,7 @@ local function remove_timed_out(tid, pid, pidx)
     return 0
   end
   leave_swarm(t, pid or to_raw(pidx), pidx, p[2], p[3], p[6], p[7], p[8])
+  record_removal('reaped', t, pidx, p[5] or '', p[2])
   if is_remembered(p[5]) then deactivate_peer(key) else deleted_peers[#deleted_peers + 1] = key end
   if p[5] then end_activity_of(p[5], tid, last > outage_until) end
   return 1

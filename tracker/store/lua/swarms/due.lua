@@ -7,11 +7,12 @@
 -- ARGV[5]   grace after an outage (s)
 -- ARGV[6]   the list's deadline (epoch s)   ARGV[7] first entry   ARGV[8] max entries   ARGV[9] max peers to remove
 -- ARGV[10]  min timeout of an announce (s)   ARGV[11] what the store's clock should show (epoch s; '' unknown)
+-- ARGV[12]  changes that the change feed keeps, about (0: none are recorded)
 -- Answer    { entries processed, peers removed, failures }; no entries: the list is done. It is deleted with its last
 --   entry
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local min_timeout = tonumber(ARGV[10])
+local min_timeout, max_changes = tonumber(ARGV[10]), tonumber(ARGV[12])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -23,6 +24,7 @@ local min_timeout = tonumber(ARGV[10])
 --@ include lib/peers.lua
 --@ include lib/addresses.lua
 --@ include lib/leave_swarm.lua
+--@ include lib/changes.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[11])

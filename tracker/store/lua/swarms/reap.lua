@@ -5,10 +5,12 @@
 --   (s)
 -- ARGV[5]   grace after an outage (s)
 -- ARGV[6]   what the store's clock should show (epoch s; '' unknown)
--- ARGV[7..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- ARGV[7]   changes that the change feed keeps, about (0: none are recorded)
+-- ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, failures }
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
+local max_changes = tonumber(ARGV[7])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -20,6 +22,7 @@ local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonu
 --@ include lib/peers.lua
 --@ include lib/addresses.lua
 --@ include lib/leave_swarm.lua
+--@ include lib/changes.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[6])
@@ -33,7 +36,7 @@ local function reap(tid, pidx)
 end
 
 local removed, failed = 0, 0
-for i = 7, #ARGV, 2 do
+for i = 8, #ARGV, 2 do
   local ok, one = pcall(reap, ARGV[i], ARGV[i + 1])
   if ok then removed = removed + one else failed = failed + 1 end
 end

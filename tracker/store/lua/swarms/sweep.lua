@@ -7,12 +7,13 @@
 -- ARGV[5]   grace after an outage (s)   ARGV[6] delete empty torrents after (s)   ARGV[7] budget (members)
 -- ARGV[8]   where to go on in the first torrent ('' at its start)   ARGV[9] what the store's clock should show (epoch
 --   s; '' unknown)
--- ARGV[10..] torrent ids
+-- ARGV[10]  changes that the change feed keeps, about (0: none are recorded)
+-- ARGV[11..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may be full
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
 local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
+local forget_after, budget, max_changes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[10])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -26,6 +27,7 @@ local forget_after, budget = tonumber(ARGV[6]), tonumber(ARGV[7])
 --@ include lib/addresses.lua
 --@ include lib/addresses_claim.lua
 --@ include lib/leave_swarm.lua
+--@ include lib/changes.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 local _, outage_until = current_outage(ARGV[9])
@@ -188,7 +190,7 @@ local function visit(tid, position)
 end
 
 local done, position = 0, ARGV[8]
-for i = 10, #ARGV do
+for i = 11, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], position)
   save_removals()
   if not ok then failed = failed + 1 end

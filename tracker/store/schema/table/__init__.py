@@ -6,7 +6,7 @@
 Each file beside this one holds the rows of one subject.
 """
 
-from tracker.store.schema.table import access, jobs, stats, swarms, unique_users, users, work
+from tracker.store.schema.table import access, changes, jobs, stats, swarms, unique_users, users, work
 from tracker.store.schema.table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
@@ -14,6 +14,7 @@ __all__ = ["KEYS", "KeySpec", "as_markdown"]
 KEYS: tuple[KeySpec, ...] = (
     *swarms.ROWS,
     *users.ROWS,
+    *changes.ROWS,
     *stats.ROWS,
     *unique_users.ROWS,
     *jobs.ROWS,

@@ -1,0 +1,106 @@
+from collections.abc import AsyncIterator
+
+import pytest
+from pydantic import SecretStr
+
+from tests.admin.api.api_client import ApiClient
+from tests.admin.conftest import Admin, Serve
+from tests.store.harness import info_hash, peer_id, update
+from tests.waiting import in_background
+from tracker.settings.changes import ChangeSettings
+from tracker.settings.model import RedisSettings, Settings
+from tracker.store.changes.webhooks import webhook_id
+from tracker.store.swarms.codec import Admitted
+
+URL = "https://site.example/hook/hunter2?key=hunter2"
+
+
+@pytest.fixture
+async def admin(serve: Serve, prefix: str) -> AsyncIterator[Admin]:
+    """The feed is on, and one webhook is set."""
+    changes = ChangeSettings(
+        max_entries=1000, webhook_urls=(SecretStr(URL),), webhook_secret=SecretStr("s" * 32)
+    )
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), changes=changes))
+    async with in_background(admin.store.swarms.run()):
+        yield admin
+
+
+async def announce(admin: Admin, peer: int, event: str) -> None:
+    assert isinstance(await admin.store.swarms.announce(update(peer, event)), Admitted)
+
+
+async def test_the_feed_is_read_in_pages(full: ApiClient, admin: Admin) -> None:
+    for event in ("s", "x", "s"):
+        await announce(admin, 1, event)
+    first = await full.get("/changes", limit=2)
+    assert [row["change"] for row in first["items"]] == ["joined", "stopped"]
+    assert first["items"][0] == {
+        "id": first["items"][0]["id"],
+        "at": int(first["items"][0]["id"].partition("-")[0]) // 1000,
+        "change": "joined",
+        "info_hash": info_hash(1).hex(),
+        "torrent_id": "1",
+        "user_id": None,
+        "peer_id": peer_id(1).hex(),
+        "uploaded": 0,
+        "downloaded": 0,
+        "seed_time": 0,
+        "left": 1000,
+        "seeders": 0,
+        "leechers": 1,
+    }
+    assert (first["next"], first["gap"]) == (first["items"][1]["id"], False)
+    rest = await full.get("/changes", since=first["next"])
+    assert [row["change"] for row in rest["items"]] == ["joined"] and not rest["gap"]
+    last = await full.get("/changes", since=rest["next"])
+    assert last == {"items": [], "next": rest["next"], "gap": False}
+
+
+async def test_a_position_that_the_feed_no_longer_has_is_a_gap(full: ApiClient, admin: Admin) -> None:
+    await announce(admin, 1, "s")
+    found = await full.get("/changes", since="5")
+    assert len(found["items"]) == 1 and found["gap"]
+
+
+@pytest.mark.parametrize("wrong", [{"since": "x"}, {"since": "1-"}, {"limit": "0"}, {"limit": "1001"}])
+async def test_wrong_parameters_are_refused(full: ApiClient, wrong: dict[str, str]) -> None:
+    (name,) = wrong
+    assert await full.wrong_fields("GET", "/changes", params=wrong) == [f"query.{name}"]
+
+
+async def test_a_feed_that_is_off_is_a_conflict(full: ApiClient, admin: Admin) -> None:
+    off = replace_changes(admin, ChangeSettings())
+    admin.context.live.current = off
+    problem = await full.get("/changes", 409)
+    assert "TRACKER_CHANGES__MAX_ENTRIES" in problem["detail"]
+    assert await full.get("/webhooks") == {"items": []}
+
+
+def replace_changes(admin: Admin, changes: ChangeSettings) -> Settings:
+    return admin.context.settings.model_copy(update={"changes": changes})
+
+
+async def test_webhooks_show_their_deliveries_without_secrets(full: ApiClient, admin: Admin) -> None:
+    (before,) = (await full.get("/webhooks"))["items"]
+    assert before == {
+        "receiver": "https://site.example",
+        "position": "0",
+        "delivered": 0,
+        "delivered_at": None,
+        "gaps": 0,
+        "failures": 0,
+        "error": "",
+        "retry_at": None,
+    }
+    state: dict[str, str | int] = {
+        "position": "5-0",
+        "delivered": 7,
+        "delivered_at": 9,
+        "failures": 2,
+        "error": "status 500",
+        "retry_at": 11,
+    }
+    await admin.store.webhooks.hold(webhook_id(URL), "token", state)
+    (after,) = (await full.get("/webhooks"))["items"]
+    assert after == {**before, **state}

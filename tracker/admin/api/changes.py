@@ -1,0 +1,120 @@
+"""/changes and /webhooks: what happened in the swarms, and its delivery to a site."""
+
+from typing import Annotated
+
+from pydantic import BeforeValidator, Field
+
+from tracker import operations
+from tracker.admin.api.contract import Call, Endpoints, Query, Reply
+from tracker.admin.api.models import Moment, number
+from tracker.errors import Conflict
+from tracker.store.changes.changes import FIRST
+
+endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
+
+_OFF = {409: "The feed is off: TRACKER_CHANGES__MAX_ENTRIES is 0."}
+
+Position = Annotated[
+    str,
+    Field(
+        pattern="^[0-9]{1,19}(-[0-9]{1,19})?$",
+        description="The ID of a change; `0`: before the oldest.",
+        examples=["1800000000000-0"],
+    ),
+]
+
+
+class ChangeRow(Reply):
+    """A change. A value that it does not have is null."""
+
+    id: str = Field(description="IDs grow; the first part is the time in epoch milliseconds.")
+    at: Moment
+    change: str = Field(
+        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `replaced` (another peer took the "
+        "endpoint over), `hit_and_run`, `hit_and_run_cleared`, or `recounted` (the counts of the swarm were repaired). "
+        "Ignore unknown ones: later versions may add some."
+    )
+    info_hash: str | None
+    torrent_id: str | None
+    user_id: str | None = Field(description="null for an anonymous peer.")
+    peer_id: str | None = Field(description="40 hexadecimal digits; null if the change is of no peer.")
+    uploaded: int | None = Field(
+        description="Bytes, without multipliers: what the user has uploaded on this torrent so far, from all clients; "
+        "of an anonymous peer what its client reported."
+    )
+    downloaded: int | None = Field(description="The same for bytes downloaded.")
+    seed_time: int | None = Field(description="The user's seconds as a seeder on this torrent so far.")
+    left: int | None = Field(
+        description="Bytes that the client still has to download; null if it did not say."
+    )
+    seeders: int | None = Field(description="Seeders of the torrent after this change.")
+    leechers: int | None = Field(description="Leechers of the torrent after this change.")
+
+
+class ChangeList(Reply):
+    """Changes, oldest first."""
+
+    items: list[ChangeRow]
+    next: str = Field(description="`since` of the next request, also if there are no items.")
+    gap: bool = Field(
+        description="true: changes after `since` may be missing here, because the feed no longer has them. Read the "
+        "lists of users and torrents again."
+    )
+
+
+class ChangeQuery(Query):
+    since: Position = Field(
+        FIRST, description="`next` of the previous reply. Without it: from the oldest change on."
+    )
+    limit: Annotated[int, Field(ge=1, le=1000), BeforeValidator(number)] = Field(
+        100, description="Max changes."
+    )
+
+
+class WebhookRow(Reply):
+    """Deliveries to one URL."""
+
+    receiver: str = Field(description="Scheme and host of the URL.")
+    position: str = Field(description="ID of the last change delivered.")
+    delivered: int = Field(description="Changes delivered.")
+    delivered_at: Moment | None = Field(description="The last delivery; null: none yet.")
+    gaps: int = Field(description="How often changes were deleted before they were delivered.")
+    failures: int = Field(description="Failed deliveries since the last success.")
+    error: str = Field(description="Why the last delivery failed; empty if it did not.")
+    retry_at: Moment | None
+
+
+class WebhookList(Reply):
+    """All webhooks in the settings."""
+
+    items: list[WebhookRow]
+
+
+@endpoints.get("/changes", "List changes", errors=_OFF)
+async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
+    """Changes are recorded by the scripts that make them, and kept up to TRACKER_CHANGES__MAX_ENTRIES."""
+    if not call.context.settings.changes.max_entries:
+        raise Conflict(operations.FEED_OFF)
+    page = await call.store.changes.after(query.since, query.limit)
+    rows = [ChangeRow(**change.as_json()) for change in page.changes]
+    return ChangeList(items=rows, next=page.next, gap=page.gap)
+
+
+@endpoints.get("/webhooks", "List webhooks")
+async def webhooks(call: Call) -> WebhookList:
+    urls = [url.get_secret_value() for url in call.context.settings.changes.webhook_urls]
+    return WebhookList(
+        items=[
+            WebhookRow(
+                receiver=receiver,
+                position=state.position,
+                delivered=state.delivered,
+                delivered_at=state.delivered_at or None,
+                gaps=state.gaps,
+                failures=state.failures,
+                error=state.error,
+                retry_at=state.retry_at or None,
+            )
+            for receiver, state in await call.store.webhooks.all(urls)
+        ]
+    )

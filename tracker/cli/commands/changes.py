@@ -1,0 +1,63 @@
+"""``tracker changes``: the change feed."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tracker import operations
+from tracker.cli.commands import AsJson, Config, load_settings, run_with_store
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
+from tracker.errors import ClientError
+from tracker.store.changes.changes import FIRST, Change
+from tracker.store.store import Store
+
+_PAGE = 500
+_POLL_SECONDS = 1.0
+_COLUMNS = (
+    Column("at", MOMENT),
+    Column("change", 19),
+    Column("info_hash", 40),
+    Column("user_id", 8),
+    Column("uploaded", 14, right=True, optional=True),
+    Column("downloaded", 14, right=True, optional=True),
+    Column("seeders", 7, right=True, optional=True),
+    Column("leechers", 8, right=True, optional=True),
+    Column("id", 20, optional=True),
+)
+
+
+def show_changes(
+    since: Annotated[
+        str | None,
+        typer.Option(metavar="ID", help="Only changes after this one.", show_default="all that are kept"),
+    ] = None,
+    follow: Annotated[bool, typer.Option("--follow", help="Wait for more changes, until Ctrl-C.")] = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """Print the change feed: who joined and left swarms, completions, hit-and-runs. Oldest first."""
+    settings = load_settings(config)
+    if not settings.changes.max_entries:
+        raise ClientError(operations.FEED_OFF)
+    listing = Listing(_COLUMNS, as_json=as_json)
+
+    async def work(store: Store) -> None:
+        position = since or FIRST
+        while True:
+            page = await store.changes.after(position, _PAGE)
+            if page.gap and position != FIRST:
+                note("changes are missing here: the feed no longer has them")
+            if page.changes:
+                listing.page(map(_row, page.changes))
+            position = page.next
+            if len(page.changes) < _PAGE:
+                if not follow:
+                    return
+                await asyncio.sleep(_POLL_SECONDS)
+
+    run_with_store(settings, work)
+
+
+def _row(change: Change) -> Row:
+    return {**change.as_json(), "at": Moment(change.at)}

@@ -1,0 +1,65 @@
+"""Settings of the change feed and its webhooks."""
+
+from typing import Annotated
+from urllib.parse import urlsplit
+
+from pydantic import AfterValidator, Field, SecretStr, field_validator, model_validator
+
+from tracker.settings.types import Section
+
+MAX_WEBHOOKS = 8
+MIN_SECRET_LENGTH = 16
+
+
+def _webhook_urls(urls: tuple[SecretStr, ...]) -> tuple[SecretStr, ...]:
+    """The error names the position in the list, because a URL may contain a secret."""
+    for number, url in enumerate(urls, 1):
+        text = url.get_secret_value()
+        try:
+            parts = urlsplit(text)
+            valid = parts.scheme in ("http", "https") and bool(parts.hostname) and parts.port != 0
+        except ValueError:
+            valid = False
+        if not valid or "@" in parts.netloc or "#" in text or " " in text or not text.isprintable():
+            raise ValueError(f"number {number} is not an http:// or https:// URL without user and fragment")
+    if len({url.get_secret_value() for url in urls}) < len(urls):
+        raise ValueError("a URL is given twice")
+    return urls
+
+
+WebhookUrls = Annotated[tuple[SecretStr, ...], AfterValidator(_webhook_urls)]
+
+
+class ChangeSettings(Section):
+    """The change feed, and the webhooks that send it."""
+
+    max_entries: int = Field(
+        0,
+        ge=0,
+        le=10_000_000,
+        description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
+        "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",
+    )
+    webhook_urls: WebhookUrls = Field(
+        (),
+        max_length=MAX_WEBHOOKS,
+        description="Where each change is posted, in signed batches: `http://` or `https://` URLs. Needs `max_entries` "
+        "and `webhook_secret`.",
+    )
+    webhook_secret: SecretStr | None = Field(
+        None,
+        description=f"The key of the signatures, at least {MIN_SECRET_LENGTH} characters.",
+    )
+
+    @field_validator("webhook_secret")
+    @classmethod
+    def _is_long_enough(cls, value: SecretStr | None) -> SecretStr | None:
+        if value is not None and 0 < len(value.get_secret_value()) < MIN_SECRET_LENGTH:
+            raise ValueError(f"must have at least {MIN_SECRET_LENGTH} characters")
+        return value
+
+    @model_validator(mode="after")
+    def _is_complete(self) -> "ChangeSettings":
+        if self.webhook_urls and not (self.webhook_secret and self.webhook_secret.get_secret_value()):
+            raise ValueError("TRACKER_CHANGES__WEBHOOK_URLS needs TRACKER_CHANGES__WEBHOOK_SECRET")
+        return self

@@ -1,0 +1,144 @@
+"""The change feed: a stream to which the scripts of swarms write what they change."""
+
+import re
+from collections.abc import Sequence
+from dataclasses import asdict, dataclass
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+
+FIRST = "0"
+"""The position before all changes."""
+_ID = re.compile(r"([0-9]{1,19})(?:-([0-9]{1,19}))?", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class Change:
+    """One change, as `t:changes` in docs/keys.md describes it. None where the change has no such value."""
+
+    id: str
+    at: int
+    """Epoch seconds, by the store's clock."""
+    change: str
+    info_hash: str | None
+    torrent_id: str | None
+    user_id: str | None
+    peer_id: str | None
+    uploaded: int | None
+    downloaded: int | None
+    seed_time: int | None
+    left: int | None
+    seeders: int | None
+    leechers: int | None
+
+    def as_json(self) -> dict[str, Any]:
+        return asdict(self)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangePage:
+    changes: list[Change]
+    next: str
+    """The position after these changes."""
+    gap: bool
+    """Whether changes between the position asked for and these ones may be missing."""
+
+
+class Changes:
+    """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._key = keys.changes()
+
+    async def after(self, position: str, limit: int) -> ChangePage:
+        """The changes that follow ``position``, which is FIRST or the id of a change, oldest first.
+
+        There is a gap if the feed no longer holds the change at ``position``: it was deleted with those that follow,
+        or the store lost its latest changes. Raises ClientError for a malformed position.
+        """
+        position = check_position(position)
+        if position == FIRST:
+            found = _changes(await self._range("-", limit))
+            return ChangePage(found, found[-1].id if found else FIRST, await self._was_trimmed())
+        rows = await self._range(position, limit + 1)
+        if rows and rows[0][0].decode() == position:
+            found = _changes(rows[1:])
+            return ChangePage(found, found[-1].id if found else position, False)
+        found = _changes(rows[:limit])
+        return ChangePage(found, found[-1].id if found else await self._newest_until(position), True)
+
+    async def newest(self, limit: int) -> list[Change]:
+        """The newest changes, oldest first."""
+        rows = await self._connection.command("XREVRANGE", self._key, "+", "-", "COUNT", limit)
+        return _changes(rows)[::-1]
+
+    async def size(self) -> int:
+        return int(await self._connection.command("XLEN", self._key))
+
+    async def delete(self) -> None:
+        """Deletes the feed, as its next change would follow a gap that nobody could see."""
+        await self._connection.command("UNLINK", self._key)
+
+    async def _range(self, start: str, count: int) -> Any:
+        return await self._connection.command("XRANGE", self._key, start, "+", "COUNT", count)
+
+    async def _was_trimmed(self) -> bool:
+        """Read after the changes, so that a change deleted meanwhile shows."""
+        try:
+            reply = await self._connection.command("XINFO", "STREAM", self._key)
+        except ResponseError as error:
+            if "no such key" in str(error):
+                return False
+            raise
+        fields = reply if isinstance(reply, dict) else dict(zip(reply[::2], reply[1::2], strict=True))
+        return int(fields[b"entries-added"]) > int(fields[b"length"])
+
+    async def _newest_until(self, position: str) -> str:
+        rows = await self._connection.command("XREVRANGE", self._key, position, "-", "COUNT", 1)
+        return rows[0][0].decode() if rows else FIRST
+
+
+def check_position(text: str) -> str:
+    """The position in its usual form. Raises ClientError."""
+    found = _ID.fullmatch(text)
+    if found is None:
+        raise ClientError("not the id of a change")
+    milliseconds, number = int(found[1]), int(found[2] or 0)
+    return f"{milliseconds}-{number}" if milliseconds or number else FIRST
+
+
+def _changes(rows: Sequence[Any]) -> list[Change]:
+    return [_change(id.decode(), flat) for id, flat in rows]
+
+
+def _change(id: str, flat: Sequence[bytes]) -> Change:
+    texts = [value.decode("utf-8", "replace") for value in flat]
+    fields = dict(zip(texts[::2], texts[1::2], strict=True))
+
+    def text(name: str) -> str | None:
+        return fields.get(name) or None
+
+    def number(name: str) -> int | None:
+        value = fields.get(name, "")
+        return int(value) if value.isascii() and value.isdigit() else None
+
+    return Change(
+        id=id,
+        at=int(id.partition("-")[0]) // 1000,
+        change=fields.get("change", ""),
+        info_hash=text("info_hash"),
+        torrent_id=text("torrent_id"),
+        user_id=text("user_id"),
+        peer_id=text("peer_id"),
+        uploaded=number("uploaded"),
+        downloaded=number("downloaded"),
+        seed_time=number("seed_time"),
+        left=number("left"),
+        seeders=number("seeders"),
+        leechers=number("leechers"),
+    )

@@ -1,0 +1,104 @@
+"""The state of webhooks: up to which change each URL has everything, and how its deliveries went.
+
+One tracker at a time delivers to a URL: it holds a lease, which ends when that tracker dies.
+"""
+
+import hashlib
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+from urllib.parse import urlsplit
+
+from tracker.store.changes.changes import FIRST
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+
+LEASE_SECONDS = 30.0
+KEPT_SECONDS = 30 * 86400
+"""How long the state of a URL is kept that no tracker has in its settings."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookState:
+    position: str = FIRST
+    """The last change that was delivered."""
+    gap: bool = False
+    """Whether the next batch has to tell that changes were lost."""
+    delivered: int = 0
+    """Changes delivered."""
+    delivered_at: int = 0
+    """The last delivery, epoch s; 0: none."""
+    gaps: int = 0
+    """How often changes were deleted before they were delivered."""
+    failures: int = 0
+    """Failed deliveries since the last success."""
+    error: str = ""
+    """Why the last delivery failed: a fixed text, without the URL; empty after a success."""
+    retry_at: int = 0
+    """Epoch s."""
+
+
+def webhook_id(url: str) -> str:
+    """The name of a URL in keys, which does not show it."""
+    return hashlib.sha256(url.encode()).hexdigest()[:16]
+
+
+def receiver_of(url: str) -> str:
+    """What people see of a URL: its path and query may be secret."""
+    parts = urlsplit(url)
+    return f"{parts.scheme}://{parts.netloc}"
+
+
+class Webhooks:
+    """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
+
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+
+    async def hold(
+        self, id: str, token: str, changed: Mapping[str, str | int] | None = None
+    ) -> WebhookState | None:
+        """Takes or renews the lease, and writes the fields of the state that changed. None: another tracker has it."""
+        return await self._hold(id, token, LEASE_SECONDS, changed or {})
+
+    async def release(self, id: str, token: str) -> None:
+        """Ends the lease, so that another tracker goes on at once."""
+        await self._hold(id, token, 0, {})
+
+    async def _hold(
+        self, id: str, token: str, seconds: float, changed: Mapping[str, str | int]
+    ) -> WebhookState | None:
+        pairs = [part for pair in changed.items() for part in pair]
+        row = await self._scripts.hold_webhook([id, token, int(seconds * 1000), KEPT_SECONDS, *pairs])
+        return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
+
+    async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
+        """(receiver_of, state) of each URL."""
+        rows = [
+            await self._connection.command("HGETALL", self._keys.webhook(webhook_id(url))) for url in urls
+        ]
+        states = [
+            _state(row if isinstance(row, dict) else dict(zip(row[::2], row[1::2], strict=True)))
+            for row in rows
+        ]
+        return list(zip(map(receiver_of, urls), states, strict=True))
+
+
+def _state(row: Mapping[bytes, Any]) -> WebhookState:
+    def number(name: bytes) -> int:
+        return max(0, whole(row.get(name, b"0")))
+
+    return WebhookState(
+        position=row.get(b"position", FIRST.encode()).decode(),
+        gap=row.get(b"gap") == b"1",
+        delivered=number(b"delivered"),
+        delivered_at=number(b"delivered_at"),
+        gaps=number(b"gaps"),
+        failures=number(b"failures"),
+        error=row.get(b"error", b"").decode("utf-8", "replace"),
+        retry_at=number(b"retry_at"),
+    )

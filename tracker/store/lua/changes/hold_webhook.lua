@@ -1,0 +1,22 @@
+#!lua flags=allow-oom
+-- hold_webhook.lua: holds or renews the right to deliver changes to a URL, and writes the state of its deliveries. A
+-- URL without a state starts at the newest change.
+-- KEYS[1]   the prefix
+-- ARGV[1]   id of the URL   ARGV[2] the caller's token   ARGV[3] how long the right lasts (ms; 0: it ends now)
+-- ARGV[4]   how long the state is kept (s)
+-- ARGV[5..] pairs of field and value to write
+-- Answer    the state as a flat list of fields and values; nil if another caller has the right: then nothing changed
+local P, call = KEYS[1], redis.call
+local state = P .. 'webhook:' .. ARGV[1]
+local lease = state .. ':lease'
+local holder = call('GET', lease)
+if holder and holder ~= ARGV[2] then return nil end
+call('HLEN', state)
+if tonumber(ARGV[3]) > 0 then call('SET', lease, ARGV[2], 'PX', ARGV[3]) else call('DEL', lease) end
+if call('HEXISTS', state, 'position') == 0 then
+  local newest = redis.pcall('XREVRANGE', P .. 'changes', '+', '-', 'COUNT', 1)
+  call('HSET', state, 'position', not newest.err and newest[1] and newest[1][1] or '0')
+end
+if #ARGV > 4 then call('HSET', state, unpack(ARGV, 5)) end
+call('EXPIRE', state, ARGV[4])
+return call('HGETALL', state)

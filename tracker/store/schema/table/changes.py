@@ -1,0 +1,34 @@
+"""The change feed, and the webhooks that deliver it."""
+
+from tracker.store.schema.table.row import KeySpec
+
+ROWS: tuple[KeySpec, ...] = (
+    KeySpec(
+        "t:changes",
+        "STREAM",
+        "the change feed. change: joined, completed, stopped, reaped, replaced (another peer took its endpoint over), "
+        "hit_and_run, hit_and_run_cleared, or recounted (the sweep repaired the swarm); info_hash, torrent_id; "
+        "user_id, peer_id (40 hex digits); uploaded, downloaded (bytes) and seed_time (s): sums of the user on the "
+        "torrent, without multipliers, or what an anonymous peer reported; left (bytes); seeders, leechers: counts "
+        "after the change. A field without a value is empty. The first part of an id is the time (epoch ms)",
+        "about the newest `TRACKER_CHANGES__MAX_ENTRIES`; deleted while that is 0",
+        "announce.lua, reap.lua, due.lua, sweep.lua",
+    ),
+    KeySpec(
+        "t:webhook:<url>",
+        "HASH",
+        "deliveries to one URL; `<url>`: 16 hex digits of its SHA-256. position: the last change delivered; gap: 1 "
+        "while the next batch has to tell that changes were lost; delivered: changes delivered; delivered_at (epoch "
+        "s); gaps: how often changes were deleted before they were delivered; failures: failed deliveries since the "
+        "last success; error: of the last one; retry_at (epoch s)",
+        "30 days after the URL was last in the settings of a tracker",
+        "hold_webhook.lua",
+    ),
+    KeySpec(
+        "t:webhook:<url>:lease",
+        "STRING",
+        "a random token of the tracker that delivers to this URL",
+        "30 seconds; renewed while it runs",
+        "hold_webhook.lua",
+    ),
+)

@@ -1,0 +1,188 @@
+"""Webhooks: post the change feed to the operator's URLs, in signed batches.
+
+Each URL has a task and a position of its own in the store, so a slow receiver delays nobody else and a restart goes on
+where the last tracker stopped. A batch is delivered at least once: it is sent again until the receiver answers with a
+status 2xx, and the ids of its changes tell repetitions. Announces only write the feed; they never wait for a delivery.
+"""
+
+import asyncio
+import hashlib
+import hmac
+import json
+import random
+import secrets
+from collections.abc import Callable, Sequence
+from contextlib import suppress
+from typing import Any
+
+import aiohttp
+import structlog
+from redis.exceptions import RedisError
+
+from tracker import __version__
+from tracker.errors import StoreUnavailable
+from tracker.store.changes.changes import ChangePage, Changes
+from tracker.store.changes.webhooks import LEASE_SECONDS, Webhooks, WebhookState, receiver_of, webhook_id
+from tracker.store.client.connection import Connection
+from tracker.store.stats.count import Count
+
+MAX_CHANGES = 500
+"""Changes of one batch: about 200 kB of JSON."""
+POLL_SECONDS = 1.0
+"""How often the feed is read while it has nothing new."""
+OTHER_HOLDER_SECONDS = 5.0
+"""How often a tracker asks for the lease of a URL to which another one delivers."""
+TIMEOUT_SECONDS = 10.0
+"""How long one delivery may take: less than the lease."""
+FIRST_PAUSE_SECONDS, MAX_PAUSE_SECONDS = 1.0, 300.0
+TIMESTAMP, SIGNATURE = "X-Tracker-Timestamp", "X-Tracker-Signature"
+
+assert TIMEOUT_SECONDS < LEASE_SECONDS
+
+log = structlog.get_logger("tracker.webhooks")
+
+
+def sign(secret: bytes, timestamp: int, body: bytes) -> str:
+    """The signature of a body: HMAC-SHA256 over the timestamp in decimal digits, a full stop, and the body."""
+    return "sha256=" + hmac.new(secret, b"%d." % timestamp + body, hashlib.sha256).hexdigest()
+
+
+def encode_batch(page: ChangePage, *, gap: bool) -> bytes:
+    """The body of a delivery."""
+    changes = [change.as_json() for change in page.changes]
+    return json.dumps({"gap": gap, "next": page.next, "changes": changes}, separators=(",", ":")).encode()
+
+
+class WebhookWorker:
+    """Delivers the feed to all URLs. ``clock`` gives epoch seconds, ``chance`` a random number in [0, 1)."""
+
+    def __init__(
+        self,
+        webhooks: Webhooks,
+        changes: Changes,
+        connection: Connection,
+        urls: Sequence[str],
+        secret: str,
+        *,
+        count: Count,
+        clock: Callable[[], float],
+        chance: Callable[[], float] = random.random,
+    ) -> None:
+        self._webhooks = webhooks
+        self._changes = changes
+        self._connection = connection
+        self._urls = urls
+        self._secret = secret.encode()
+        self._count = count
+        self._clock = clock
+        self._chance = chance
+        self._token = secrets.token_hex(16)
+        self._waiting_since: dict[str, float] = {}
+
+    @property
+    def lag_seconds(self) -> float:
+        """The age of the oldest change that this tracker still has to deliver; 0: none."""
+        return max([0.0, *(self._clock() - at for at in self._waiting_since.values())])
+
+    async def run(self) -> None:
+        """Runs until cancelled; survives errors of the store. Ends at once without URLs."""
+        if not self._urls:
+            return
+        async with aiohttp.ClientSession(
+            # The receiver may close a kept connection at the moment that it is used again.
+            connector=aiohttp.TCPConnector(force_close=True),
+            timeout=aiohttp.ClientTimeout(total=TIMEOUT_SECONDS),
+            cookie_jar=aiohttp.DummyCookieJar(),
+            auto_decompress=False,
+            headers={"Content-Type": "application/json", "User-Agent": f"swarmkeeper/{__version__}"},
+        ) as session:
+            async with asyncio.TaskGroup() as tasks:
+                for url in self._urls:
+                    tasks.create_task(self._deliver_all(session, url))
+
+    async def _deliver_all(self, session: aiohttp.ClientSession, url: str) -> None:
+        try:
+            while True:
+                try:
+                    pause = await self.deliver_once(session, url)
+                except StoreUnavailable:
+                    await self._connection.until_available()
+                    continue
+                except RedisError as error:
+                    log.error("cannot read the change feed", error=str(error))
+                    pause = OTHER_HOLDER_SECONDS
+                await asyncio.sleep(pause)
+        finally:
+            with suppress(StoreUnavailable, RedisError, asyncio.CancelledError):
+                await self._webhooks.release(webhook_id(url), self._token)
+
+    async def deliver_once(self, session: aiohttp.ClientSession, url: str) -> float:
+        """Delivers at most one batch to ``url``. Returns the seconds until the next call. Raises StoreUnavailable
+        and redis.exceptions.RedisError."""
+        state = await self._webhooks.hold(webhook_id(url), self._token)
+        if state is None:
+            self._waiting_since.pop(webhook_id(url), None)
+            return OTHER_HOLDER_SECONDS
+        wait = state.retry_at - self._clock()
+        if 0 < wait <= MAX_PAUSE_SECONDS + 1:  # not after the clock was set back
+            return min(wait, POLL_SECONDS)
+        page = await self._changes.after(state.position, MAX_CHANGES)
+        if not page.changes:
+            self._waiting_since.pop(webhook_id(url), None)
+            if page.gap:
+                await self._webhooks.hold(webhook_id(url), self._token, {"position": page.next, "gap": 1})
+            return POLL_SECONDS
+        self._waiting_since[webhook_id(url)] = page.changes[0].at
+        return await self._deliver(session, url, state, page)
+
+    async def _deliver(
+        self, session: aiohttp.ClientSession, url: str, state: WebhookState, page: ChangePage
+    ) -> float:
+        gap = page.gap or state.gap
+        error = await self._post(session, url, encode_batch(page, gap=gap))
+        if error:
+            return await self._note_failure(url, state, error)
+        self._count("webhooks.delivered")
+        self._count("webhooks.changes", by=len(page.changes))
+        self._waiting_since.pop(webhook_id(url), None)
+        await self._webhooks.hold(
+            webhook_id(url),
+            self._token,
+            {
+                "position": page.next,
+                "gap": 0,
+                "delivered": state.delivered + len(page.changes),
+                "delivered_at": int(self._clock()),
+                "gaps": state.gaps + gap,
+                "failures": 0,
+                "error": "",
+                "retry_at": 0,
+            },
+        )
+        if gap:
+            log.warning(
+                "webhook receiver missed changes that the feed no longer has", receiver=receiver_of(url)
+            )
+        if state.failures:
+            log.info("webhook receiver available again", receiver=receiver_of(url))
+        return 0.0 if len(page.changes) == MAX_CHANGES else POLL_SECONDS
+
+    async def _note_failure(self, url: str, state: WebhookState, error: str) -> float:
+        self._count("webhooks.failed")
+        if error != state.error:
+            log.warning("webhook delivery failed, retrying", receiver=receiver_of(url), reason=error)
+        longest = min(MAX_PAUSE_SECONDS, FIRST_PAUSE_SECONDS * 2 ** min(state.failures, 16))
+        retry_at = int(self._clock() + longest * (1 + self._chance()) / 2) + 1
+        failed: dict[str, Any] = {"failures": state.failures + 1, "error": error, "retry_at": retry_at}
+        await self._webhooks.hold(webhook_id(url), self._token, failed)
+        return POLL_SECONDS
+
+    async def _post(self, session: aiohttp.ClientSession, url: str, body: bytes) -> str:
+        """Empty when the receiver took the batch, else why not: a fixed text, as the reply may contain anything."""
+        timestamp = int(self._clock())
+        headers = {TIMESTAMP: str(timestamp), SIGNATURE: sign(self._secret, timestamp, body)}
+        try:
+            async with session.post(url, data=body, headers=headers, allow_redirects=False) as response:
+                return "" if 200 <= response.status < 300 else f"status {response.status}"
+        except (aiohttp.ClientError, OSError, ValueError) as error:  # TimeoutError is an OSError
+            return f"no reply ({type(error).__name__})"
