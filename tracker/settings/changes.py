@@ -38,7 +38,7 @@ class ChangeSettings(Section):
         ge=0,
         le=10_000_000,
         description="About how many changes the feed keeps, the newest: who joined and left swarms, completions, "
-        "hit-and-runs. A change takes about 200 bytes of the store. 0: no changes are recorded.",
+        "hit-and-runs. A change takes about 150 bytes of the store. 0: no changes are recorded.",
     )
     webhook_urls: WebhookUrls = Field(
         (),

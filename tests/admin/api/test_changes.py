@@ -1,11 +1,12 @@
 from collections.abc import AsyncIterator
+from typing import Any
 
 import pytest
 from pydantic import SecretStr
 
 from tests.admin.api.api_client import ApiClient
 from tests.admin.conftest import Admin, Serve
-from tests.store.harness import info_hash, peer_id, update
+from tests.store.harness import info_hash, peer_id, redis_of, update
 from tests.waiting import in_background
 from tracker.settings.changes import ChangeSettings
 from tracker.settings.model import RedisSettings, Settings
@@ -104,3 +105,25 @@ async def test_webhooks_show_their_deliveries_without_secrets(full: ApiClient, a
     await admin.store.webhooks.hold(webhook_id(URL), "token", state)
     (after,) = (await full.get("/webhooks"))["items"]
     assert after == {**before, **state}
+
+
+async def test_torrents_are_listed_by_when_they_were_updated(full: ApiClient, admin: Admin) -> None:
+    redis = redis_of(admin.store.connection)
+    await redis.xadd(admin.store.keys.changes(), {"change": "joined"}, id="5000-0")
+    for torrent in (1, 2):
+        assert isinstance(await admin.store.swarms.announce(update(1, "s", torrent)), Admitted)
+    rows: list[dict[str, Any]] = []
+    page: dict[str, Any] = {"next_cursor": ""}
+    while page["next_cursor"] is not None:
+        page = await full.get("/torrents", updated_since=6, limit=1, cursor=page["next_cursor"])
+        rows += page["items"]
+    assert [(row["info_hash"], row["leechers"]) for row in rows] == [
+        (info_hash(1).hex(), 1),
+        (info_hash(2).hex(), 1),
+    ]
+    assert (await full.get("/torrents", updated_since=2**40))["items"] == []
+    assert "reach back" in (await full.get("/torrents", 409, updated_since=4))["detail"]
+    for wrong in ({"sort": "score"}, {"offset": "0"}, {"q": "x"}):
+        await full.wrong_fields("GET", "/torrents", params={"updated_since": "6", **wrong})
+    admin.context.live.current = replace_changes(admin, ChangeSettings())
+    assert "MAX_ENTRIES" in (await full.get("/torrents", 409, updated_since=6))["detail"]

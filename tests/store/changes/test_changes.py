@@ -11,7 +11,7 @@ from tests.examples import examples
 from tests.store.harness import ALICE, BOB, Store, endpoint, info_hash, peer_id, running, update
 from tests.store.swarms.test_state_machine import SwarmMachine
 from tracker.bittorrent import Accounts
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.changes.changes import FIRST, Change, check_position
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -182,6 +182,42 @@ async def test_a_store_that_lost_its_latest_changes_tells_a_gap_once(store: Stor
     await store.changes.delete()
     page = await store.changes.after(lost, 10)
     assert (page.changes, page.next, page.gap) == ([], FIRST, True)
+
+
+async def test_what_was_updated_is_read_from_the_feed(store: Store) -> None:
+    key = store.keys.changes()
+    for number, (torrent, user) in enumerate([("a", "7"), ("b", "7"), ("a", ""), ("c", "8"), ("a", "9")]):
+        await store.redis.xadd(key, {"info_hash": torrent, "user_id": user}, id=f"{1000 * (100 + number)}-0")
+
+    async def all_of(named: Any, since: int, limit: int) -> list[str]:
+        names, cursor = await store.changes.updated(named, since, "", limit)
+        while cursor:
+            more, cursor = await store.changes.updated(named, since, cursor, limit)
+            names += more
+        return names
+
+    assert await all_of("info_hash", 100, 100) == ["a", "b", "c"]
+    assert await all_of("info_hash", 101, 100) == ["b", "a", "c"]
+    assert await all_of("user_id", 100, 100) == ["7", "8", "9"]
+    assert await all_of("user_id", 104, 100) == ["9"]
+    assert await all_of("user_id", 105, 100) == []
+    assert await all_of("user_id", 100, 2) == ["7", "8", "9"]
+    assert await all_of("info_hash", 100, 1) == [
+        "a",
+        "b",
+        "a",
+        "c",
+        "a",
+    ]  # a page does not know the earlier ones
+    with pytest.raises(Conflict, match="reach back"):
+        await store.changes.updated("user_id", 99, "", 100)
+    await store.redis.xtrim(key, minid="103000-0", approximate=False)
+    assert await all_of("user_id", 103, 100) == ["8", "9"]
+    for since, cursor in ((102, ""), (100, "102000-0")):
+        with pytest.raises(Conflict, match="reach back"):
+            await store.changes.updated("user_id", since, cursor, 100)
+    with pytest.raises(ClientError):
+        await store.changes.updated("user_id", 103, "x", 100)
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "1-", "1-x", "1_0", "9" * 20, "1-" + "9" * 20, "²"])

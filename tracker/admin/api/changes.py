@@ -1,18 +1,28 @@
 """/changes and /webhooks: what happened in the swarms, and its delivery to a site."""
 
-from typing import Annotated
+from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
 from tracker import operations
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
-from tracker.admin.api.models import Moment, number
+from tracker.admin.api.models import Moment, Whole, number
 from tracker.errors import Conflict
 from tracker.store.changes.changes import FIRST
 
 endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
 
 _OFF = {409: "The feed is off: TRACKER_CHANGES__MAX_ENTRIES is 0."}
+FEED_ERRORS = {409: "`updated_since`: the change feed is off, or does not reach back so far."}
+"""Of the lists that take ``updated_since``."""
+UpdatedSince = Annotated[
+    Whole | None,
+    Field(
+        description="Only those named by a change in the feed (`/changes`) since this time (epoch s): a join, a "
+        "completion, a stop, a hit-and-run. Edits by API or site do not count. Takes `cursor`; a page holds those of "
+        "`limit` changes, and may repeat some of an earlier page."
+    ),
+]
 
 Position = Annotated[
     str,
@@ -90,11 +100,23 @@ class WebhookList(Reply):
     items: list[WebhookRow]
 
 
+def _check_on(call: Call) -> None:
+    if not call.context.settings.changes.max_entries:
+        raise Conflict(operations.FEED_OFF)
+
+
+async def updated(
+    call: Call, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
+) -> tuple[list[str], str]:
+    """As Changes.updated. Raises Conflict also if the feed is off."""
+    _check_on(call)
+    return await call.store.changes.updated(named, since, cursor, limit)
+
+
 @endpoints.get("/changes", "List changes", errors=_OFF)
 async def list_all(call: Call, query: ChangeQuery) -> ChangeList:
     """Changes are recorded by the scripts that make them, and kept up to TRACKER_CHANGES__MAX_ENTRIES."""
-    if not call.context.settings.changes.max_entries:
-        raise Conflict(operations.FEED_OFF)
+    _check_on(call)
     page = await call.store.changes.after(query.since, query.limit)
     rows = [ChangeRow(**change.as_json()) for change in page.changes]
     return ChangeList(items=rows, next=page.next, gap=page.gap)

@@ -6,6 +6,7 @@ from typing import Any, Literal
 from pydantic import Field, model_validator
 
 from tracker import operations
+from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
@@ -67,8 +68,11 @@ class TorrentQuery(Paged):
         description="Part of a name (case-insensitive) or start of an info hash. A search is unordered: it takes "
         "`cursor` instead of `sort`, `order` and `offset`.",
     )
+    updated_since: UpdatedSince = None
     cursor: str = Field(
-        "", pattern="^[0-9A-Za-z]{0,64}$", description="`next_cursor` of the previous page of a search."
+        "",
+        pattern="^[-0-9A-Za-z]{0,64}$",
+        description="`next_cursor` of the previous page of a search, or of a list with `updated_since`.",
     )
     sort: Literal["seeders", "leechers", "snatches", "score"] = Field(
         "seeders", description="`score` lists ranked torrents only."
@@ -78,10 +82,12 @@ class TorrentQuery(Paged):
     @model_validator(mode="after")
     def _one_or_the_other(self) -> "TorrentQuery":
         sorting = self.model_fields_set & {"sort", "order", "offset"}
-        if self.q is not None and sorting:
-            raise ValueError("a search (q) takes cursor instead of sort, order and offset")
-        if self.q is None and self.cursor:
-            raise ValueError("cursor needs a search (q)")
+        if self.q is not None and self.updated_since is not None:
+            raise ValueError("choose a search (q) or updated_since")
+        if (self.q is not None or self.updated_since is not None) and sorting:
+            raise ValueError("a search (q) or updated_since takes cursor instead of sort, order and offset")
+        if self.q is None and self.updated_since is None and self.cursor:
+            raise ValueError("cursor needs a search (q) or updated_since")
         return self
 
 
@@ -145,9 +151,15 @@ class RegisteredAll(Reply):
     new: bool = Field(description="Whether any of them is new.")
 
 
-@endpoints.get("/torrents", "List or search torrents")
+@endpoints.get("/torrents", "List or search torrents", errors=FEED_ERRORS)
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
     torrents = call.store.torrents
+    if query.updated_since is not None:
+        names, cursor = await updated(call, "info_hash", query.updated_since, query.cursor, query.limit)
+        updated_torrents = await torrents.get_all([parse_info_hash(name) for name in names])
+        return TorrentPage(
+            items=rows(updated_torrents), total=None, next_offset=None, next_cursor=cursor or None
+        )
     if query.q is not None:
         after, found = await torrents.search(query.q, query.limit, query.cursor)
         return TorrentPage(items=rows(found), total=None, next_offset=None, next_cursor=after or None)

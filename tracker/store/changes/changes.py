@@ -3,11 +3,11 @@
 import re
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import Any, Literal
 
 from redis.exceptions import ResponseError
 
-from tracker.errors import ClientError
+from tracker.errors import ClientError, Conflict
 from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 
@@ -77,6 +77,23 @@ class Changes:
         rows = await self._connection.command("XREVRANGE", self._key, "+", "-", "COUNT", limit)
         return _changes(rows)[::-1]
 
+    async def updated(
+        self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
+    ) -> tuple[list[str], str]:
+        """The torrents or users that ``limit`` changes name, each once, from ``since`` on (epoch s); after the change
+        ``cursor``, if it is not empty. Also returns the next cursor, empty at the end.
+
+        Raises Conflict if the feed does not reach back so far, ClientError for a malformed cursor.
+        """
+        start = check_position(cursor or str(1000 * since))
+        rows = await self._range(f"({start}" if cursor else start, limit)
+        oldest = await self._range("-", 1)  # read last, so that a change deleted meanwhile shows
+        if not oldest or _order(oldest[0][0].decode()) > _order(start):
+            raise Conflict("the change feed does not reach back so far: read the whole list")
+        found = (getattr(change, named) for change in _changes(rows))
+        names = list(dict.fromkeys(name for name in found if name))
+        return names, rows[-1][0].decode() if len(rows) == limit else ""
+
     async def size(self) -> int:
         return int(await self._connection.command("XLEN", self._key))
 
@@ -110,6 +127,11 @@ def check_position(text: str) -> str:
         raise ClientError("not the id of a change")
     milliseconds, number = int(found[1]), int(found[2] or 0)
     return f"{milliseconds}-{number}" if milliseconds or number else FIRST
+
+
+def _order(position: str) -> tuple[int, int]:
+    milliseconds, _, number = position.partition("-")
+    return int(milliseconds), int(number or 0)
 
 
 def _changes(rows: Sequence[Any]) -> list[Change]:
