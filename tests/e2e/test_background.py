@@ -95,7 +95,7 @@ def test_two_clients_change_locations_scores_counters_and_stathat(
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("mode", ["exact", "hashed"])
+@pytest.mark.parametrize("mode", ["exact", pytest.param("hashed", marks=pytest.mark.long)])
 def test_a_kill_at_any_time_leaves_no_count_without_its_marker(
     start_tracker: StartTracker, tmp_path: Path, valkey: Server, prefix: str, mode: str
 ) -> None:

@@ -135,7 +135,11 @@ def test_revoking_a_token_signs_its_user_out_immediately(
 
 @pytest.mark.parametrize(
     "look",
-    [{"color_scheme": "light"}, {"color_scheme": "dark"}, {"viewport": PHONE}],
+    [
+        {"color_scheme": "light"},
+        pytest.param({"color_scheme": "dark"}, marks=pytest.mark.long),
+        {"viewport": PHONE},
+    ],
     ids=["light", "dark", "phone"],
 )
 def test_pages_have_no_console_errors_foreign_requests_or_overflow(

@@ -100,9 +100,8 @@ def test_axe_finds_nothing_before_signing_in_and_on_an_empty_tracker(
     assert not [each for each in found.items() if each[1]]
 
 
-@pytest.mark.parametrize(
-    "viewport", [pytest.param(WIDE, marks=pytest.mark.long), PHONE], ids=["wide", "phone"]
-)
+@pytest.mark.long
+@pytest.mark.parametrize("viewport", [WIDE, PHONE], ids=["wide", "phone"])
 def test_long_names_do_not_hide_numbers(
     start_tracker: StartTracker, open_dashboard: OpenDashboard, tmp_path: Path, viewport: dict[str, int]
 ) -> None:

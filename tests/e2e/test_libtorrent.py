@@ -37,7 +37,7 @@ def has_ipv6() -> bool:
 needs_ipv6 = pytest.mark.skipif(not has_ipv6(), reason="this machine has no IPv6 loopback")
 
 
-@pytest.mark.parametrize("listen", [LOOPBACK, pytest.param(LOOPBACK6, marks=needs_ipv6)])
+@pytest.mark.parametrize("listen", [LOOPBACK, pytest.param(LOOPBACK6, marks=[needs_ipv6, pytest.mark.long])])
 def test_a_file_is_exchanged_and_peers_stop_or_time_out(
     start_tracker: StartTracker, tmp_path: Path, listen: str
 ) -> None:
@@ -141,6 +141,7 @@ def test_users_of_a_private_tracker_are_credited(start_tracker: StartTracker, tm
     assert not any(passkey in tracker.log for passkey in passkeys)
 
 
+@pytest.mark.long
 def test_users_and_others_share_a_swarm_where_accounts_are_optional(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:
@@ -174,6 +175,7 @@ def test_users_and_others_share_a_swarm_where_accounts_are_optional(
     assert (given["downloaded"], given["snatches"], given["active"]) == (0, 0, 0)
 
 
+@pytest.mark.long
 def test_a_client_without_a_valid_passkey_gets_the_reason_and_no_peers(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:

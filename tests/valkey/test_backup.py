@@ -114,6 +114,7 @@ async def connected(server: EmbeddedValkey) -> AsyncIterator[tuple[Connection, T
         await connection.close()
 
 
+@pytest.mark.long
 def test_the_next_start_finishes_an_interrupted_restore(copy: Path, tmp_path: Path) -> None:
     """Killed after moving the old data aside, before placing the new data."""
     run(tmp_path, "torrent", "add", "ef" * 20, "--name", "older")
@@ -130,6 +131,7 @@ def test_the_next_start_finishes_an_interrupted_restore(copy: Path, tmp_path: Pa
     assert not (data / "restore.tmp").exists()
 
 
+@pytest.mark.long
 def test_existing_data_is_moved_aside_only_on_request(copy: Path, tmp_path: Path) -> None:
     run(tmp_path, "torrent", "add", "ef" * 20, "--name", "older")
     assert "already holds a store" in run(tmp_path, "restore", str(copy), code=1)
@@ -158,6 +160,7 @@ def test_a_damaged_backup_is_refused_and_changes_nothing(copy: Path, tmp_path: P
     assert "older" in run(tmp_path, "torrent", "list")
 
 
+@pytest.mark.long
 def test_a_stopped_store_is_backed_up_into_a_folder(tmp_path: Path) -> None:
     assert "no tracker has used" in run(tmp_path, "backup", "copy.rdb", code=1)
     run(tmp_path, "torrent", "add", "ab" * 20)

@@ -65,14 +65,23 @@ async def _fill(admin: Admin, url: str) -> None:
 
 @pytest.mark.slow
 @pytest.mark.timeout(300)
-async def test_responses_match_the_document(serve: Serve, redis_url: str, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "phases",
+    [
+        pytest.param("examples,fuzzing", id="short"),
+        pytest.param("examples,coverage,fuzzing", marks=pytest.mark.long, id="all"),
+    ],
+)
+async def test_responses_match_the_document(
+    phases: str, serve: Serve, redis_url: str, tmp_path: Path
+) -> None:
     admin = await serve()
     await _fill(admin, redis_url)
     (tmp_path / "schemathesis.toml").write_text(CONFIG)
     report = tmp_path / "report.ndjson"
     process = await asyncio.create_subprocess_exec(
         *(sys.executable, "-m", "schemathesis.cli", "run", f"{admin.url}/api/openapi.json"),
-        *("--phases", "examples,coverage,fuzzing"),
+        *("--phases", phases),
         *("--max-examples", "8", "--seed", "1", "--generation-deterministic"),
         *(
             "--suppress-health-check",
