@@ -56,9 +56,16 @@ def pytest_collection_modifyitems(config: pytest.Config, items: list[pytest.Item
     items[:] = [
         item
         for item in items
-        if bool(item.get_closest_marker("serial")) in kept
-        and (wants_long or not item.get_closest_marker("long"))
+        if bool(item.get_closest_marker("serial")) in kept and (wants_long or not _is_long(item))
     ]
+
+
+def _is_long(item: pytest.Item) -> bool:
+    """Slow tests run on the system's redis-server only where long tests do."""
+    second = (
+        isinstance(item, pytest.Function) and "debian_redis" in item.name and item.get_closest_marker("slow")
+    )
+    return bool(second or item.get_closest_marker("long"))
 
 
 @pytest.fixture(scope="session")

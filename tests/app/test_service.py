@@ -231,7 +231,7 @@ def test_a_refused_start_shows_no_arguments_of_store_commands(tmp_path: Path) ->
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 async def test_a_start_waits_for_a_store_that_hangs_after_its_first_reply(
     start_server: StartServer, tmp_path: Path, workers: str
 ) -> None:
@@ -394,7 +394,12 @@ def test_a_request_in_flight_is_answered_before_the_end(
 
 
 @pytest.mark.parametrize(
-    ("format", "accounts"), [("human", "true"), ("json", "required"), ("human", "optional")]
+    ("format", "accounts"),
+    [
+        pytest.param("human", "true", marks=pytest.mark.long),
+        ("json", "required"),
+        pytest.param("human", "optional", marks=pytest.mark.long),
+    ],
 )
 def test_no_passkey_is_ever_logged(
     start_tracker: StartTracker, tmp_path: Path, format: str, accounts: str

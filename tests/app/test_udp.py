@@ -116,7 +116,7 @@ async def test_auto_without_udp_says_why_once(sections: dict[str, Any], tcp: str
     assert line["event"].startswith("UDP is off") and why in line["why"]
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 def test_http_and_udp_are_one_swarm(start_tracker: StartTracker, workers: str) -> None:
     """U1: the client of both protocols is one peer, although its key is written in two ways."""
     tracker = start_tracker(TRACKER_HTTP__WORKERS=workers)

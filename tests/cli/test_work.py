@@ -249,6 +249,7 @@ def test_a_line_that_was_cut_off_swallows_no_other(tmp_path: Path) -> None:
 
 
 @pytest.mark.slow
+@pytest.mark.long
 def test_a_killed_drain_loses_no_line(
     tracker: Command, do: Do, tmp_path: Path, redis_url: str, prefix: str
 ) -> None:

@@ -47,6 +47,7 @@ class Window:
         self.page.get_by_label("Token").fill(token)
         self.page.get_by_role("button", name="Sign in").click()
         expect(self.page.get_by_role("heading", name="Overview", level=1)).to_be_visible()
+        self.page.wait_for_load_state()  # the page's scripts have run
 
     def on_console(self, message: ConsoleMessage) -> None:
         if message.type in ("error", "warning"):

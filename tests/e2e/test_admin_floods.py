@@ -33,8 +33,8 @@ def answered(address: str, head: str, body: str = "") -> str:
 @pytest.mark.parametrize(
     ("path", "lines"),
     [
-        ("/sign-in", ""),
-        ("/sign-in", "Authorization: Bearer nonsense\r\n"),
+        pytest.param("/sign-in", "", marks=pytest.mark.long),
+        pytest.param("/sign-in", "Authorization: Bearer nonsense\r\n", marks=pytest.mark.long),
         ("/api/v1/torrents", "Authorization: Bearer nonsense\r\n"),
     ],
 )

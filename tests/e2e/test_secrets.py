@@ -194,14 +194,19 @@ def test_no_secret_is_printed(
 @pytest.mark.parametrize(
     "settings",
     [
-        {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:9/0"},
         {
             "TRACKER_REDIS__URL": f"redis+sentinel://me:{STORE}@127.0.0.1:9/main/0",
             "TRACKER_REDIS__SENTINEL_PASSWORD": SENTINEL,
         },
-        {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:port/0"},
-        {"TRACKER_STATHAT__EZKEY": STATHAT, "TRACKER_REDIS__URL": f"nonsense://me:{STORE}@h"},
-        {"TRACKER_SCORING__UPSTREAMS": f"http://h/{UPSTREAM}/announce,ftp://me:{STORE}@h/{UPSTREAM}"},
+        *(
+            pytest.param(each, marks=pytest.mark.long)
+            for each in (
+                {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:9/0"},
+                {"TRACKER_REDIS__URL": f"redis://me:{STORE}@127.0.0.1:port/0"},
+                {"TRACKER_STATHAT__EZKEY": STATHAT, "TRACKER_REDIS__URL": f"nonsense://me:{STORE}@h"},
+                {"TRACKER_SCORING__UPSTREAMS": f"http://h/{UPSTREAM}/announce,ftp://me:{STORE}@h/{UPSTREAM}"},
+            )
+        ),
     ],
 )
 def test_a_failed_start_prints_no_secret(tmp_path: Path, settings: dict[str, str]) -> None:

@@ -28,7 +28,7 @@ def announce_as_clients(tracker: trackers.RunningTracker) -> None:
     assert b"failure reason" in tracker.announce(peer_id="-qB5020-abcdefghijkl", info_hash="%02" * 20)
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 @pytest.mark.slow
 def test_a_graceful_stop_saves_the_counts_of_client_programs(
     start_tracker: StartTracker, workers: str
@@ -47,6 +47,7 @@ def test_a_graceful_stop_saves_the_counts_of_client_programs(
     assert run_json(home, *SEEN, "--failures") == [refused]
 
 
+@pytest.mark.long
 def test_counting_client_programs_can_be_disabled(start_tracker: StartTracker) -> None:
     tracker = start_tracker(TRACKER_TORRENTS__MODE="registered", TRACKER_CLIENTS__COUNT_SOFTWARE="false")
     home = tracker.log_file.parent

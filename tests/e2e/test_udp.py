@@ -71,6 +71,7 @@ def test_a_client_with_both_urls_is_one_peer(start_tracker: StartTracker, tmp_pa
         assert scrape(tracker.url, share.info_hash) == (1, 0, 0)
 
 
+@pytest.mark.long
 def test_users_are_credited_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
     """libtorrent sends the path of its URL, with the passkey (BEP 41)."""
     tracker = start_tracker(

@@ -193,7 +193,7 @@ def test_sighup_ends_any_other_command(tmp_path: Path) -> None:
         command.communicate()
 
 
-@pytest.mark.parametrize("workers", ["1", "2"])
+@pytest.mark.parametrize("workers", [pytest.param("1", marks=pytest.mark.long), "2"])
 @pytest.mark.slow
 def test_a_reload_changes_what_peers_are_told(start: Any, workers: str) -> None:
     """In every web process. Settings that need a restart are named, and an invalid file changes nothing."""

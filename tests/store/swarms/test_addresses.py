@@ -210,6 +210,7 @@ async def test_an_entry_that_names_a_peer_of_another_address_evicts_no_peer(stor
     assert (await store.announce(update(1))).outcome == "update"
 
 
+@pytest.mark.slow
 async def test_a_local_network_has_unlimited_peers_and_bounded_entries(store: Store) -> None:
     """Behind an untrusted proxy all peers share its address."""
     behind = [
@@ -243,6 +244,7 @@ async def test_users_with_one_local_endpoint_are_returned_once(make_store: MakeS
     assert sorted((answer.peers[:6], answer.peers[6:])) == sorted((local, elsewhere))
 
 
+@pytest.mark.slow
 async def test_honest_peers_are_returned_beside_an_attacker(make_store: MakeStore) -> None:
     """An attacker invents 9,000 peers at one address, of which 400 are listed. Each reply names three of them beside
     500 honest peers."""
@@ -366,6 +368,7 @@ async def test_a_key_of_a_wrong_type_refuses_a_join_whole_and_blocks_no_stop(sto
     assert (await store.announce(update(1, "x"))).leechers == 0
 
 
+@pytest.mark.slow
 async def test_an_address_costs_at_most_80_bytes_a_peer(store: Store) -> None:
     """In a swarm where every peer has its own address."""
     peers = 20_000
@@ -377,6 +380,7 @@ async def test_an_address_costs_at_most_80_bytes_a_peer(store: Store) -> None:
     assert used / peers <= 80, f"{used / peers:.1f} bytes a peer"
 
 
+@pytest.mark.slow
 async def test_a_seedbox_with_many_torrents_and_a_nat_are_not_limited(make_store: MakeStore) -> None:
     """With the default bounds."""
     store = await make_store(

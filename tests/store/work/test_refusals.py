@@ -65,6 +65,7 @@ async def test_queues_come_in_order_and_places_within_them(store: Store) -> None
     assert await refusal(store, "alice") == Refusal("empty")
 
 
+@pytest.mark.slow
 async def test_every_order_is_equally_likely(store: Store) -> None:
     """W2. 600 times three items: each of the six orders comes 100 times, give or take four deviations."""
     await project(store, "random", start_budget=2000, budget=2000)
@@ -93,6 +94,7 @@ async def test_versions_are_compared_by_numbers(store: Store) -> None:
 
 
 @pytest.mark.parametrize("limit", [1, 2, 7, 10, 60, 600])
+@pytest.mark.slow
 async def test_the_rate_never_exceeds_its_limit(store: Store, limit: int) -> None:
     """W9, for five minutes of simulated time."""
     await project(store, per_minute=limit, start_budget=10**6, budget=10**6)

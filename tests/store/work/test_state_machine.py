@@ -244,7 +244,9 @@ class WorkMachine(RuleBasedStateMachine):
 
 @pytest.mark.slow
 @pytest.mark.parametrize(
-    ("seeding", "redo"), [(False, False), (False, True), (True, False)], ids=["items", "redo", "seeding"]
+    ("seeding", "redo"),
+    [(False, False), pytest.param(False, True, marks=pytest.mark.long), (True, False)],
+    ids=["items", "redo", "seeding"],
 )
 def test_projects_agree_with_the_model(redis_url: str, seeding: bool, redo: bool) -> None:
     machine = type("Machine", (WorkMachine,), {"redis_url": redis_url, "seeding": seeding, "redo": redo})

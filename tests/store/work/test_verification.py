@@ -151,6 +151,7 @@ async def test_a_slow_download_keeps_its_claim_and_a_stalled_one_does_not(privat
     assert await state(private) == "gone"
 
 
+@pytest.mark.slow
 async def test_a_claim_ends_for_good(private: Store) -> None:
     """After ``claim_days`` and the time of the download at 100 kB/s: here 24 hours and 1 hour."""
     await seeding_project(private, claim_days=1, seed_hours=100)
@@ -163,6 +164,7 @@ async def test_a_claim_ends_for_good(private: Store) -> None:
     assert await state(private) == "gone"
 
 
+@pytest.mark.slow
 async def test_a_claim_that_lapsed_is_counted_late_and_once(private: Store) -> None:
     """W12: what was missing meanwhile becomes less."""
     await seeding_project(private)
@@ -269,6 +271,7 @@ async def test_numbers_that_a_site_has_written_do_not_end_a_round(private: Store
     await check_sums(private)
 
 
+@pytest.mark.slow
 async def test_more_claims_than_a_batch_are_looked_at_within_ten_minutes(private: Store) -> None:
     await project(
         private, kind="seeding", verify="announce", keep_done_days=1, budget=3000, start_budget=3000
