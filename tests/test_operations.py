@@ -142,7 +142,7 @@ def test_a_formatted_prefix_parses_to_the_same_bytes(prefix: bytes) -> None:
 
 @pytest.mark.parametrize(("factor", "text"), [(0, "0"), (1000, "1000"), (1.5, "1.5"), (1e-7, "0")])
 def test_multipliers_have_no_exponent(factor: float, text: str) -> None:
-    assert operations.torrent_fields(multi_up=factor) == {"multi_up": text}
+    assert operations.torrent_fields(upload_multiplier=factor) == {"multi_up": text}
 
 
 def test_a_v2_hash_is_cut_to_20_bytes() -> None:

@@ -13,6 +13,7 @@ from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
+from tracker.store.schema.multipliers import Multiplier, multiplier_text
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Peer, Torrent, Torrents
 from tracker.store.work.items import MAX_BATCH
@@ -172,28 +173,57 @@ def torrent_fields(
     private: bool | None = None,
     enabled: bool | None = None,
     reason: str | None = None,
-    multi_up: float | None = None,
-    multi_dn: float | None = None,
+    upload_multiplier: float | None = None,
+    upload_multiplier_until: int | None = None,
+    download_multiplier: float | None = None,
+    download_multiplier_until: int | None = None,
     size: int | None = None,
     labels: Sequence[str] | None = None,
 ) -> dict[str, str]:
-    """The fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason."""
+    """The stored fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason.
+
+    Raises ClientError for the end of a multiplier without the multiplier.
+    """
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": enabled}
-    multipliers = {"multi_up": multi_up, "multi_dn": multi_dn}
+    multipliers = {
+        "multi_up": multiplier_field("upload_multiplier", upload_multiplier, upload_multiplier_until),
+        "multi_dn": multiplier_field("download_multiplier", download_multiplier, download_multiplier_until),
+    }
     return {
         **{field: text for field, text in (("name", name), ("reason", reason)) if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
-        **{field: decimal(factor) for field, factor in multipliers.items() if factor is not None},
+        **{field: text for field, text in multipliers.items() if text is not None},
         **({} if size is None else {"size": str(size)}),
         **({} if labels is None else {"labels": " ".join(labels)}),
     }
 
 
-def decimal(number: float) -> str:
-    """At most six decimals and no exponent, as the store's scripts need it."""
-    return f"{number:.6f}".rstrip("0").rstrip(".")
+def multiplier_field(name: str, factor: float | None, until: int | None) -> str | None:
+    """A multiplier as stored; None for none. Raises ClientError for an end without its multiplier."""
+    if factor is not None:
+        return multiplier_text(factor, until)
+    if until is not None:
+        raise ClientError(f"{name}_until needs {name}")
+    return None
+
+
+def user_rules(given: Mapping[str, Any]) -> dict[str, str]:
+    """The stored fields for Users.edit_rules, from those that the API names."""
+    names = ("upload_multiplier", "download_multiplier")
+    texts = {name: multiplier_field(name, given.get(name), given.get(f"{name}_until")) for name in names}
+    return {name: text for name, text in texts.items() if text is not None}
+
+
+def multipliers_of(upload: Multiplier, download: Multiplier) -> dict[str, Any]:
+    """The multipliers of a user or a torrent, as the API shows them."""
+    return {
+        "upload_multiplier": upload.factor,
+        "upload_multiplier_until": upload.until,
+        "download_multiplier": download.factor,
+        "download_multiplier_until": download.until,
+    }
 
 
 def state_of(torrent: Torrent) -> State:

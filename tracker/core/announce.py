@@ -33,6 +33,7 @@ from tracker.core.refusals import Failures
 from tracker.core.registrations import RegistrationLimits
 from tracker.core.scrape import Answer as ScrapeAnswer
 from tracker.core.scrape import Scrapes, resolving, result_of
+from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, warning_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.allow_list import AllowListCache
@@ -42,6 +43,7 @@ from tracker.store.swarms.codec import (
     EVENT_CODES,
     OWN_FAMILY,
     Admitted,
+    AdmittedAnonymously,
     PeerUpdate,
     Refused,
     TrafficTotals,
@@ -53,14 +55,6 @@ _FAMILIES = {4: "v4", 16: "v6"}
 """By the length of an address."""
 _STOPPED = Event.STOPPED  # reading a member off its class is slow
 _PRIVATE_REFUSED = "your address is private: this tracker serves the public network only"
-_WARNINGS = {
-    "stranger": "your peer id is in use from another address, so this announce changes nothing",
-    "displaced": "another client uses your address and port; yours is not listed until that client leaves",
-    "over": "too many peers from your address in this torrent or in total; yours is not listed",
-}
-"""By outcome: why the peer is not in the swarm, although its reply lists other peers."""
-_PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
-_UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
 
 
 def _counter_names(event: Event, family: str, *, joined: bool) -> tuple[str, ...]:
@@ -249,18 +243,20 @@ class Tracker:
                     self._note_refusal(outcome, announce, passkey, address)
                     answer(self._deny(announce, outcome))
                     continue
-                limits.on_unknown_passkey(passkey, address)
-                passkey, answer = "", partial(_answer_anonymous, answer)
+                answer = partial(_answer_with_warning, warning_of(outcome), answer)
+                if isinstance(outcome, AdmittedAnonymously):
+                    limits.on_unknown_passkey(passkey, address)
+                    passkey = ""
             seeders, leechers, completions, peers, peers6, ids, ids6, done = outcome
             joined, warning = False, None
             if done == "update":
                 regular.append(address)
             else:
                 noted.append((done, announce, address))
-                warning, joined = _WARNINGS.get(done), done == "join"
+                warning, joined = WARNINGS.get(done), done == "join"
                 if joined:
                     self._on_join(announce.info_hash, announce.peer_id, address)
-                    warning = None if is_routable(address) else _PRIVATE_ADDRESS
+                    warning = None if is_routable(address) else PRIVATE_ADDRESS
             if passkey:
                 valid_passkeys[hash(passkey) % len(valid_passkeys)] = 1
             seconds.append(self._timer() - began)
@@ -392,7 +388,7 @@ class Tracker:
         return _ordered(PeerUpdate, fields)
 
 
-def _answer_anonymous(answer: Answer, reply: AnnounceReply | ClientError) -> None:
-    """Adds the warning of an unknown passkey to the reply of an admitted announce."""
+def _answer_with_warning(warning: str, answer: Answer, reply: AnnounceReply | ClientError) -> None:
+    """Adds a warning to the reply of an admitted announce."""
     assert isinstance(reply, AnnounceReply)
-    answer(reply._replace(warning="; ".join(filter(None, (_UNKNOWN_PASSKEY, reply.warning)))))
+    answer(reply._replace(warning="; ".join(filter(None, (warning, reply.warning)))))

@@ -29,6 +29,7 @@ from tracker.store.torrents.torrents import Torrents
 from tracker.store.users.adoption import Adoption
 from tracker.store.users.hit_and_runs import HitAndRuns
 from tracker.store.users.importing import UserImport
+from tracker.store.users.rules import Multipliers
 from tracker.store.users.users import Users
 from tracker.store.work.blocks import Blocks
 from tracker.store.work.claims import Claims
@@ -96,6 +97,7 @@ class Store:
             history=options.score_history,
         )
         self.users = Users(connection, scripts, keys)
+        self.multipliers = Multipliers(connection, keys)
         self.user_import = UserImport(connection, scripts, keys)
         self.adoption = Adoption(scripts, keys)
         self.hit_and_runs = HitAndRuns(connection, scripts, keys)

@@ -32,7 +32,7 @@ OPERATION_IDS = """
     changes_list_all changes_webhooks clients_allow clients_disallow clients_list_all
     clients_software denials_allow denials_deny denials_list_all jobs_list_all
     jobs_purge jobs_queues jobs_reprocess jobs_retry jobs_show
-    jobs_sweep scores_lag scores_ranking statistics_counter statistics_counters
+    jobs_sweep multipliers_replace multipliers_show scores_lag scores_ranking statistics_counter statistics_counters
     statistics_distribution statistics_distributions statistics_statistics system_examine
     system_health system_settings tokens_create tokens_list_all tokens_revoke torrents_create
     torrents_edit torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show

@@ -118,10 +118,17 @@ async def test_torrents_can_be_changed(full: ApiClient) -> None:
     assert (row["state"], row["reason"], row["name"]) == ("disabled", "asked to", "a film")
     row = await full.ask("PATCH", f"/torrents/{HASH}", json={"enabled": True, "name": "renamed"})
     assert (row["state"], row["reason"], row["name"]) == ("registered", "", "renamed")
-    await full.ask("PATCH", f"/torrents/{HASH}", json={"multi_up": 2, "multi_dn": 0.25})
+    await full.ask("PATCH", f"/torrents/{HASH}", json={"upload_multiplier": 2, "download_multiplier": 0.25})
     shown = await full.get(f"/torrents/{HASH}")
-    assert (shown["multi_up"], shown["multi_dn"]) == (2.0, 0.25)
-    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"multi_up": 1001}) == ["body.multi_up"]
+    assert (shown["upload_multiplier"], shown["download_multiplier"]) == (2.0, 0.25)
+    await full.ask("PATCH", f"/torrents/{HASH}", json={"multi_up": 3, "multi_dn": 0})  # the earlier names
+    shown = await full.get(f"/torrents/{HASH}")
+    assert (shown["upload_multiplier"], shown["download_multiplier"]) == (3.0, 0.0)
+    both = {"multi_up": 3, "upload_multiplier": 2}
+    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json=both) == ["body.multi_up"]
+    assert await full.wrong_fields("PATCH", f"/torrents/{HASH}", json={"upload_multiplier": 1001}) == [
+        "body.upload_multiplier"
+    ]
 
 
 async def test_a_torrent_has_a_size_and_labels(full: ApiClient) -> None:
@@ -178,11 +185,11 @@ async def test_no_file_is_kept_by_default(full: ApiClient) -> None:
 
 
 async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:
-    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "multi_up": 3})
+    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "upload_multiplier": 3})
     assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"
     await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "name": "x"})
     shown = await full.get(f"/torrents/{HASH}")
-    assert (shown["state"], shown["multi_up"]) == ("disabled", 3.0)
+    assert (shown["state"], shown["upload_multiplier"]) == ("disabled", 3.0)
 
 
 @pytest.mark.parametrize("method", ["GET", "PATCH", "DELETE"])

@@ -48,10 +48,10 @@ BEYOND: dict[str, str] = {
     "add_user": "deleting u:* user:* user_id users",
     "adopt": "deleting u:* user:* user_id users whitelist",
     "allow": "denied",
-    "announce": "addresses addresses:full changes deleting due:* gap heartbeat i:* i:empty i:hnr i:info_hash "
-    "i:leechers i:name i:processed i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* "
-    "secret stats:* stats:credit_cut torrent_id u:* u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* "
-    "user:* user_id users",
+    "announce": "addresses addresses:full changes deleting download_multiplier due:* gap heartbeat i:* i:empty "
+    "i:hnr i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:unique:torrents: "
+    "p:*:torrents registered_by:* secret stats:* stats:credit_cut torrent_id u:* u:** u:*:active "
+    "u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",

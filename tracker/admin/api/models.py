@@ -2,10 +2,11 @@
 
 from typing import Annotated, Any, Generic, Literal, TypeVar
 
-from pydantic import BeforeValidator, Field
+from pydantic import AliasChoices, BeforeValidator, Field
 
 from tracker.admin.api.contract import Query, Reply
 from tracker.operations import MAX_INTEGER
+from tracker.store.schema.multipliers import MAX_END
 from tracker.store.torrents.records import LABEL, MAX_LABELS
 
 T = TypeVar("T")
@@ -47,6 +48,30 @@ Labels = Annotated[
 Moment = Annotated[int, Field(description="A time in epoch seconds (UTC).", examples=[1_800_000_000])]
 Factor = Annotated[
     float, Field(ge=0, le=1000, allow_inf_nan=False, description="Rounded to six decimals.", examples=[2.0])
+]
+# The document shows the first name; the second is that of earlier versions.
+UploadMultiplier = Annotated[
+    Factor | None,
+    Field(
+        validation_alias=AliasChoices("upload_multiplier", "multi_up"),
+        description="Factor of users' upload credit. Rounded to six decimals.",
+    ),
+]
+DownloadMultiplier = Annotated[
+    Factor | None,
+    Field(
+        validation_alias=AliasChoices("download_multiplier", "multi_dn"),
+        description="Factor of users' download credit; 0: freeleech. Rounded to six decimals.",
+    ),
+]
+MultiplierEnd = Annotated[
+    int | None,
+    Field(
+        ge=1,
+        le=MAX_END,
+        description="When the multiplier ends (epoch s); without it, it never ends.",
+        examples=[1_800_000_000],
+    ),
 ]
 
 

@@ -40,8 +40,6 @@ class ScoreTurn(Reply):
 class TorrentDetails(TorrentRow):
     """A torrent in full."""
 
-    multi_up: float = Field(description="Upload multiplier.")
-    multi_dn: float = Field(description="Download multiplier.")
     unique_users: int = Field(description="All-time; docs/uniques.md defines who counts.")
     has_file: bool = Field(description="Whether `GET /torrents/{info_hash}/file` returns a .torrent file.")
     turn: ScoreTurn | None = Field(description="null if not ranked.")
@@ -117,8 +115,6 @@ async def show(call: Call, info_hash: InfoHashText) -> TorrentDetails:
     place = await call.store.scores.place(torrent.torrent_id)
     return TorrentDetails(
         **fields_of(torrent),
-        multi_up=operations.to_number(torrent.fields.get("multi_up", "1")),
-        multi_dn=operations.to_number(torrent.fields.get("multi_dn", "1")),
         unique_users=await _users(call, torrent.info_hash.hex()),
         has_file=await asyncio.to_thread(call.context.torrent_files.has, torrent.info_hash),
         turn=None if place is None else ScoreTurn(**asdict(place) | {"rank": place.rank + 1}),

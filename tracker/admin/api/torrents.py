@@ -10,13 +10,16 @@ from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
-    Factor,
+    DownloadMultiplier,
     FormFlag,
     InfoHashText,
     Labels,
     LineText,
+    Moment,
+    MultiplierEnd,
     Paged,
     ReasonText,
+    UploadMultiplier,
     page_of,
 )
 from tracker.admin.api.routing import not_found
@@ -49,6 +52,10 @@ class TorrentRow(Reply):
     snatches: int = Field(description="Completed downloads.")
     announces: int
     score: float | None = Field(description="null if not ranked.")
+    upload_multiplier: float = Field(description="Factor of users' upload credit.")
+    upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
+    download_multiplier: float = Field(description="Factor of users' download credit; 0: freeleech.")
+    download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
 
 
 class TorrentPage(Reply):
@@ -103,8 +110,10 @@ class TorrentNew(Body):
     private: bool | None = None
     enabled: bool | None = Field(None, description="Default for a new torrent: true.")
     reason: ReasonText | None = None
-    multi_up: Factor | None = Field(None, description="Upload multiplier.")
-    multi_dn: Factor | None = Field(None, description="Download multiplier.")
+    upload_multiplier: UploadMultiplier = None
+    upload_multiplier_until: MultiplierEnd = None
+    download_multiplier: DownloadMultiplier = None
+    download_multiplier_until: MultiplierEnd = None
     size: Count | None = Field(None, description="Bytes of all files.")
     labels: Labels | None = Field(None, description="Replaces the labels.")
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
@@ -129,8 +138,10 @@ class TorrentEdit(Body):
     enabled: bool | None = Field(None, description="false: announces are refused; statistics stay.")
     reason: ReasonText | None = None
     private: bool | None = None
-    multi_up: Factor | None = None
-    multi_dn: Factor | None = None
+    upload_multiplier: UploadMultiplier = None
+    upload_multiplier_until: MultiplierEnd = None
+    download_multiplier: DownloadMultiplier = None
+    download_multiplier_until: MultiplierEnd = None
     size: Count | None = Field(None, description="Bytes of all files.")
     labels: Labels | None = Field(None, description="Replaces the labels.")
 
@@ -183,8 +194,10 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
         private=body.private,
         enabled=body.enabled,
         reason=body.reason,
-        multi_up=body.multi_up,
-        multi_dn=body.multi_dn,
+        upload_multiplier=body.upload_multiplier,
+        upload_multiplier_until=body.upload_multiplier_until,
+        download_multiplier=body.download_multiplier,
+        download_multiplier_until=body.download_multiplier_until,
         size=body.size,
         labels=body.labels,
     )
@@ -271,6 +284,7 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "snatches": torrent.completions,
         "announces": torrent.announces,
         "score": torrent.score,
+        **operations.multipliers_of(torrent.upload_multiplier, torrent.download_multiplier),
     }
 
 

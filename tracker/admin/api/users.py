@@ -9,7 +9,9 @@ from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
+    Factor,
     Moment,
+    MultiplierEnd,
     OffsetPage,
     Paged,
     Scanned,
@@ -34,10 +36,14 @@ class UserRow(Reply):
     user_id: str
     enabled: bool
     can_leech: bool
-    uploaded: int = Field(description="Bytes, multiplied by the torrents' multipliers.")
-    downloaded: int = Field(description="Bytes, multiplied by the torrents' multipliers.")
+    uploaded: int = Field(description="Bytes, times the multipliers.")
+    downloaded: int = Field(description="Bytes, times the multipliers.")
     snatches: int
     announces: int
+    upload_multiplier: float = Field(description="The user's own; 1: none.")
+    upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
+    download_multiplier: float = Field(description="The user's own; 0: freeleech, 1: none.")
+    download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
 
 
 class UserPage(OffsetPage[UserRow]):
@@ -83,6 +89,10 @@ class UserEdit(Body):
 
     enabled: bool | None = Field(None, description="false: announces are refused immediately.")
     can_leech: bool | None = None
+    upload_multiplier: Factor | None = Field(None, description="1: none.")
+    upload_multiplier_until: MultiplierEnd = None
+    download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
+    download_multiplier_until: MultiplierEnd = None
 
 
 class UserTorrent(Reply):
@@ -132,7 +142,11 @@ async def _known(call: Call, user_id: str) -> User:
 
 
 def _fields(user: User) -> dict[str, Any]:
-    return {name: getattr(user, name) for name in UserRow.model_fields}
+    rules = user.rules
+    return {
+        **{name: getattr(user, name) for name in UserRow.model_fields if hasattr(user, name)},
+        **operations.multipliers_of(rules.upload_multiplier, rules.download_multiplier),
+    }
 
 
 def _passkey(user: User) -> Passkey:
@@ -173,7 +187,11 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN)
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user = await _known(call, user_id)
-    await call.store.users.edit(user.passkey, body.model_dump(exclude_none=True))
+    given = body.model_dump(exclude_none=True)
+    rules = operations.user_rules(given)
+    rights = {name: value for name, value in given.items() if name in ("enabled", "can_leech")}
+    await call.store.users.edit_rules(user.passkey, rules)
+    await call.store.users.edit(user.passkey, rights)
     return UserRow(**_fields(await _known(call, user_id)))
 
 

@@ -92,6 +92,12 @@ def moment(at: float | None) -> Markup | str:
     )
 
 
+def input_time(at: float | None) -> str:
+    """An epoch time in UTC, as the value of an input of type datetime-local; empty for none."""
+    then = _utc(at)
+    return "" if then is None else then.strftime("%Y-%m-%dT%H:%M:%S")
+
+
 def ago(at: float | None, now: float | None = None) -> Markup | str:
     """The distance to an epoch time, such as ``5 min ago``; the time itself is the tooltip."""
     then = _utc(at)
@@ -131,4 +137,5 @@ FILTERS: Mapping[str, Callable[..., Any]] = {
     "prose": prose,
     "moment": moment,
     "ago": ago,
+    "input_time": input_time,
 }

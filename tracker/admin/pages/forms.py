@@ -5,6 +5,7 @@ from multidict import MultiDictProxy
 
 from tracker.admin.http.form_body import read_form_body
 from tracker.admin.http.multipart import Field, File
+from tracker.store.schema.multipliers import parse_end
 
 _MAX_TEXT_LENGTH = 2000
 _LAST_PAGE = 1_000_000
@@ -34,6 +35,12 @@ class Form:
 def clean(text: str, max_length: int = _MAX_TEXT_LENGTH) -> str:
     """Cut, stripped, and without lone surrogates, which cannot be encoded."""
     return text[:max_length].encode("utf-8", "replace").decode().strip()
+
+
+def multiplier_of(form: Form, name: str, now: float) -> str:
+    """The multiplier ``name`` of a form of parts/multipliers.html, as stored. Raises ClientError for an invalid end."""
+    factor, end = form.text(name) or "1", parse_end(form.text(f"{name}_until"), now)
+    return factor if end is None else f"{factor} {end}"
 
 
 def page_number(text: str) -> int:

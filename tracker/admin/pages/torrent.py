@@ -10,7 +10,7 @@ from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, read_form
+from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
@@ -134,15 +134,18 @@ class TorrentPage:
         }
 
     async def edit(self, request: web.Request) -> web.Response:
-        form = await read_form(request)
-        fields = {
-            "name": form.text("name"),
-            "private": str(int(form.ticked("private"))),
-            "multi_up": form.text("multi_up") or "1",
-            "multi_dn": form.text("multi_dn") or "1",
-            "size": form.text("size"),
-            "labels": form.text("labels"),
-        }
+        form, now = await read_form(request), self._context.clock()
+        try:
+            fields = {
+                "name": form.text("name"),
+                "private": str(int(form.ticked("private"))),
+                "multi_up": multiplier_of(form, "upload_multiplier", now),
+                "multi_dn": multiplier_of(form, "download_multiplier", now),
+                "size": form.text("size"),
+                "labels": form.text("labels"),
+            }
+        except ClientError as error:
+            return await self._page(request, await self._torrent(request), str(error))
         return await self._change(request, fields)
 
     async def enable(self, request: web.Request) -> web.Response:

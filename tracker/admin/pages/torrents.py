@@ -110,6 +110,7 @@ class TorrentPages:
         variables = {
             "query": query,
             "state_of": state_of,
+            "now": self._context.clock(),
             "mode": self._context.settings.torrents.mode,
             "registered": await self._torrents.count(),
             **self._announced_to(request),

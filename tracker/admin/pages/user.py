@@ -10,8 +10,9 @@ from aiohttp import web
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import cursor_number, read_form
+from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
 from tracker.admin.pages.rendering import done, render
+from tracker.errors import ClientError
 from tracker.operations import to_integer
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.users import SETS, User
@@ -51,6 +52,7 @@ class UserPage:
         return [
             web.get(here, self.show),
             web.post(f"{here}/edit", self.edit),
+            web.post(f"{here}/rules", self.set_rules),
             web.post(f"{here}/passkey", self.passkey),
             web.post(f"{here}/rotate", self.rotate),
             web.post(f"{here}/forgive", self.forgive),
@@ -58,13 +60,16 @@ class UserPage:
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        user = await self._user(request)
+        return await self._page(request, await self._user(request))
+
+    async def _page(self, request: web.Request, user: User, error: str = "") -> web.Response:
         asked, cursor = request.query.get("set", ""), cursor_number(request.query.get("cursor", ""))
         chosen = asked if asked in SETS else "active"
         after, shares = await self._shares(user, chosen, cursor)
         here = f"/users/{user.user_id}"
         variables = {
             "user": user,
+            "error": error,
             "ratio": ratio,
             "chosen": chosen,
             "here": here,
@@ -76,7 +81,7 @@ class UserPage:
             "rules": self._context.settings.users,
             "now": self._context.clock(),
         }
-        return render(request, "user.html", variables)
+        return render(request, "user.html", variables, status=422 if error else 200)
 
     async def _shares(self, user: User, name: str, cursor: int) -> tuple[int, list[Share]]:
         after, ids = await self._users.torrents_page(user.user_id, name, cursor, PAGE)
@@ -107,6 +112,16 @@ class UserPage:
         user, form = await self._user(request), await read_form(request)
         texts = {name: form.text(name) for name in ("enabled", "can_leech")}
         await self._users.edit(user.passkey, {name: text == "1" for name, text in texts.items() if text})
+        return _back(request, user, "saved")
+
+    async def set_rules(self, request: web.Request) -> web.Response:
+        user, form, now = await self._user(request), await read_form(request), self._context.clock()
+        names = ("upload_multiplier", "download_multiplier")
+        try:
+            rules = {name: multiplier_of(form, name, now) for name in names}
+            await self._users.edit_rules(user.passkey, rules)
+        except ClientError as error:
+            return await self._page(request, user, str(error))
         return _back(request, user, "saved")
 
     async def passkey(self, request: web.Request) -> web.Response:

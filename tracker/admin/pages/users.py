@@ -6,8 +6,8 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import page_number, read_form
-from tracker.admin.pages.rendering import render
+from tracker.admin.pages.forms import multiplier_of, page_number, read_form
+from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 
@@ -26,6 +26,7 @@ class UserPages:
             web.get("/users", self.show),
             web.get("/users/owing", self.hit_and_runs),
             web.post("/users", self.add),
+            web.post("/users/multipliers", self.set_multipliers),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
@@ -39,8 +40,12 @@ class UserPages:
         number = page_number(request.query.get("page", ""))
         first = (number - 1) * PAGE
         total = await self._users.count()
+        upload, download = await self._context.store.multipliers.get()
         variables = {
             "accounts": self._context.settings.users.private,
+            "upload_multiplier": upload,
+            "download_multiplier": download,
+            "now": self._context.clock(),
             "users": await self._users.page(first, PAGE),
             "missing": missing,
             "error": error,
@@ -76,6 +81,16 @@ class UserPages:
             "user_passkey.html",
             {"user": user, "announce_urls": urls, "message": f"User {user.user_id} created."},
         )
+
+    async def set_multipliers(self, request: web.Request) -> web.Response:
+        """Replaces the multipliers for everybody."""
+        form, now = await read_form(request), self._context.clock()
+        try:
+            upload = multiplier_of(form, "upload_multiplier", now)
+            await self._context.store.multipliers.set(upload, multiplier_of(form, "download_multiplier", now))
+        except ClientError as error:
+            return await self._page(request, error=str(error))
+        return done(request, "/users", "saved")
 
 
 def _pages(path: str, number: int, total: int) -> dict[str, Any]:

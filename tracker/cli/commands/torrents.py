@@ -22,6 +22,7 @@ from tracker.cli.commands import (
     torrent_files,
     with_store,
 )
+from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
@@ -152,6 +153,7 @@ def edit_torrent(
     download_multiplier: Annotated[
         str | None, typer.Option(help="Factor for users' download credit, 0 to 1000.")
     ] = None,
+    until: Until = None,
     size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
     labels: Labels = None,
     config: Config = None,
@@ -160,8 +162,8 @@ def edit_torrent(
     given = {
         "name": name,
         "private": None if private is None else str(int(private)),
-        "multi_up": upload_multiplier,
-        "multi_dn": download_multiplier,
+        "multi_up": with_end(upload_multiplier, until),
+        "multi_dn": with_end(download_multiplier, until),
         "size": size,
         "labels": labels,
     }
@@ -300,8 +302,7 @@ def _torrent_details(found: Torrent) -> Row:
         "private": found.private,
         "announces": found.announces,
         "reason": found.reason if found.denied is None else found.denied,
-        "upload_multiplier": found.fields.get("multi_up", "1"),
-        "download_multiplier": found.fields.get("multi_dn", "1"),
+        **multiplier_columns(found.upload_multiplier, found.download_multiplier),
     }
 
 

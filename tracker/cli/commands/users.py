@@ -11,6 +11,7 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
+from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
@@ -129,16 +130,29 @@ def edit_user(
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Serve or refuse the user.")
     ] = None,
+    upload_multiplier: Annotated[
+        str | None, typer.Option(help="Factor for the user's upload, 0 to 1000; 1: none.")
+    ] = None,
+    download_multiplier: Annotated[
+        str | None, typer.Option(help="Factor for the user's download; 0: freeleech, 1: none.")
+    ] = None,
+    until: Until = None,
     config: Config = None,
 ) -> None:
     """Change a user's rights from the next announce on; other fields are unchanged."""
     given = {"can_leech": may_leech, "enabled": enabled}
     fields = {name: value for name, value in given.items() if value is not None}
-    if not fields:
+    multipliers = {
+        "upload_multiplier": with_end(upload_multiplier, until),
+        "download_multiplier": with_end(download_multiplier, until),
+    }
+    rules = {name: text for name, text in multipliers.items() if text is not None}
+    if not fields and not rules:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
     async def work(store: Store) -> None:
         found = await store.users.find(who)
+        await store.users.edit_rules(found.passkey, rules)
         await store.users.edit(found.passkey, fields)
         say(f"changed user {found.user_id}")
 
@@ -199,7 +213,8 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
     async def work(store: Store) -> None:
         found = await store.users.find(who)
         sets: Row = {**await store.users.set_sizes(found.user_id)}
-        row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets}
+        rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
+        row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets, **rules}
         terminal.describe(row, as_json=as_json)
 
     with_store(config, work)

@@ -73,6 +73,13 @@ class Keys:
     def users(self) -> str:
         return f"{self.prefix}users"
 
+    def upload_multiplier(self) -> str:
+        """For everybody."""
+        return f"{self.prefix}upload_multiplier"
+
+    def download_multiplier(self) -> str:
+        return f"{self.prefix}download_multiplier"
+
     def deleting(self) -> str:
         """Users whose deletion may be incomplete."""
         return f"{self.prefix}deleting"

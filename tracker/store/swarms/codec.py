@@ -78,6 +78,13 @@ class AdmittedAnonymously(Admitted):
     __slots__ = ()
 
 
+class JoinedWithMultipliers(Admitted):
+    """A join of a user's peer, where the user's traffic does not count as it is reported."""
+
+    upload_multiplier: str
+    download_multiplier: str
+
+
 class Refused(NamedTuple):
     """Nothing was changed. ``reason`` is an operator's own text, or empty."""
 
@@ -214,7 +221,7 @@ def parse_sender(packed: bytes) -> tuple[InfoHash, PeerId, Address]:
 def parse(reply: Any) -> Admitted | Refused:
     """The script's answer to one announce."""
     if type(reply) is not bytes:
-        return _refused(*reply[1:]) if reply[0] == 1 else _with_unknown_passkey(parse(reply[1]))
+        return _parse_other(*reply)
     letter, seeders, leechers, completions, peers = reply.split(b" ", 4)
     peers6 = ids = ids6 = b""
     outcome = _OUTCOMES.get(letter)
@@ -225,6 +232,16 @@ def parse(reply: Any) -> Admitted | Refused:
     return tuple.__new__(
         Admitted, (int(seeders), int(leechers), int(completions), peers, peers6, ids, ids6, outcome)
     )
+
+
+def _parse_other(kind: int, *parts: Any) -> Admitted | Refused:
+    if kind == 1:
+        return _refused(*parts)
+    if kind == 2:
+        return _with_unknown_passkey(parse(parts[0]))
+    joined = JoinedWithMultipliers(*parse(parts[0]))
+    joined.upload_multiplier, joined.download_multiplier = parts[1].decode(), parts[2].decode()
+    return joined
 
 
 def _split(parts: bytes) -> tuple[bytes, bytes, bytes, bytes]:

@@ -11,6 +11,7 @@ from math import isfinite
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.schema.multipliers import Multiplier, multiplier_of
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
@@ -42,6 +43,8 @@ class Torrent:
     labels: tuple[str, ...] = ()
     added: int | None = None
     """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
+    upload_multiplier: Multiplier = Multiplier()
+    download_multiplier: Multiplier = Multiplier()
     denied: str | None = None
     score: float | None = None
     """None if the torrent is not in the ranking by score."""
@@ -119,6 +122,8 @@ def torrent_of(
         size=size_of(fields.get("size", "")),
         labels=labels_of(fields.get("labels", "")),
         added=number("added") or None,
+        upload_multiplier=multiplier_of(fields.get("multi_up", "")),
+        download_multiplier=multiplier_of(fields.get("multi_dn", "")),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
         fields=fields,
     )

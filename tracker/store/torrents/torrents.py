@@ -1,7 +1,6 @@
 """The register of torrents: registrations, denials, statistics and peers."""
 
 import asyncio
-import re
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
@@ -12,6 +11,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked
+from tracker.store.schema.multipliers import checked_multiplier
 from tracker.store.torrents.name_index import Unlisted, fold_name, list_torrents
 from tracker.store.torrents.records import (
     MAX_SIZE,
@@ -41,7 +41,6 @@ many."""
 _TEXT_FIELDS = frozenset({"name", "reason"})
 _SETTABLE = _TEXT_FIELDS | {"enabled", "private", "multi_up", "multi_dn", "size", "labels"}
 _MAX_TEXT = 1000
-_NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 
 
 class Torrents:
@@ -278,8 +277,8 @@ def checked_fields(fields: Mapping[str, str]) -> dict[str, str]:
             raise ClientError("a torrent has no such field")
         if name in ("enabled", "private") and value not in ("0", "1"):
             raise ClientError("enabled and private are 0 or 1")
-        if name.startswith("multi_") and not _is_multiplier(value):
-            raise ClientError("a multiplier is a number from 0 to 1000")
+        if name.startswith("multi_"):
+            checked_multiplier(value)
         if name == "size" and value and size_of(value) is None:
             raise ClientError(f"a size is a number of bytes from 0 to {MAX_SIZE}")
     row = {name: value[:_MAX_TEXT] for name, value in fields.items()}
@@ -293,8 +292,3 @@ def _named(row: Mapping[str, str]) -> tuple[int, str]:
 
 def _flat(row: Mapping[str, str]) -> list[str]:
     return [part for item in row.items() for part in item]
-
-
-def _is_multiplier(text: str) -> bool:
-    """Accepts only numbers that the announce script can read: float() accepts more than Lua's tonumber()."""
-    return _NUMBER.fullmatch(text) is not None and float(text) <= 1000

@@ -10,6 +10,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.users.rules import RULE_FIELDS, UserRules, checked_rules, rules_of
 
 _PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
 _USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
@@ -33,6 +34,7 @@ class User:
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
     are not counted as downloaded."""
+    rules: UserRules = field(default_factory=UserRules, compare=False)
 
 
 class Users:
@@ -80,13 +82,18 @@ class Users:
     async def _get_all(self, passkeys: Sequence[str]) -> list[User]:
         keys, pipeline = self._keys, self._connection.pipeline
         rows = await pipeline(
-            *(("HMGET", keys.passkey(passkey), "user_id", "enabled", "can_leech") for passkey in passkeys)
+            *(
+                ("HMGET", keys.passkey(passkey), "user_id", "enabled", "can_leech", *RULE_FIELDS)
+                for passkey in passkeys
+            )
         )
         users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
         totals = await pipeline(*(("HMGET", keys.user(user[0]), *_TOTALS) for user in users.values()))
         return [
-            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, counts))
-            for (passkey, (user_id, enabled, can_leech)), counts in zip(users.items(), totals, strict=True)
+            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, counts), rules=rules_of(rules))
+            for (passkey, (user_id, enabled, can_leech, *rules)), counts in zip(
+                users.items(), totals, strict=True
+            )
         ]
 
     async def edit(self, passkey: str, fields: Mapping[str, bool]) -> None:
@@ -99,6 +106,17 @@ class Users:
         if fields:
             row = [part for name, value in fields.items() for part in (name, int(value))]
             await self._connection.command("HSET", self._keys.passkey(passkey), *row)
+            await self._changed(user.user_id)
+
+    async def edit_rules(self, passkey: str, fields: Mapping[str, str]) -> None:
+        """Sets some of RULE_FIELDS. Raises ClientError for an invalid value or an unknown passkey."""
+        row = checked_rules(fields)
+        user = await self.get(passkey)
+        if user is None:
+            raise ClientError("there is no such user")
+        if row:
+            parts = [part for item in row.items() for part in item]
+            await self._connection.command("HSET", self._keys.passkey(passkey), *parts)
             await self._changed(user.user_id)
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:

@@ -23,7 +23,14 @@ end
 
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.
 local function load_swarm(r, registered)
-  local t, enabled, snatches, sole, derived = load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived')
+  local t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded
+  if r.uid == '' then
+    t, enabled, snatches, sole, derived = load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived')
+  else
+    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded =
+      load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded')
+    t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
+  end
   t.snatches, t.sole = parse_count(snatches) or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
 end
@@ -90,14 +97,17 @@ local function announce_of(r, registered, denied)
   local outcome, a = prepare(t, r, p, tid, old)
   if outcome then return reply(t, r, outcome) end
   apply(t, r, p, a)
-  if not p.active then return reply(t, r, 'join') end
+  if not p.active then
+    local answer = reply(t, r, 'join')
+    return a and with_multipliers(t, r, answer) or answer
+  end
   return reply(t, r, p.elapsed < early and p.elapsed >= 0 and 'early' or 'update')
 end
 
 local function announce_other(packed, registered, denied)
   local r = read_request(packed)
-  local uid, refusal, is_unknown = authorize(r.passkey, r.left, r.event)
-  r.uid = uid
+  local uid, refusal, is_unknown, user = authorize(r.passkey, r.left, r.event)
+  r.uid, r.user = uid, user
   if refusal then return refuse(refusal) end
   local answer = announce_of(r, registered, denied)
   return is_unknown and { 2, answer } or answer

@@ -2,17 +2,18 @@
 -- announce.lua.
 
 -- The user of a passkey: the id, '' for an anonymous announce, or false and the reason for the refusal. The third value
--- is true for an anonymous announce with an unknown passkey.
+-- is true for an anonymous announce with an unknown passkey. The fourth holds the fields of the user's row.
 local function authorize(passkey, left, event)
   if not accounts or passkey == '' and not required then return '' end
-  local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech')
+  local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
+    'upload_multiplier', 'download_multiplier')
   if passkey == '' or not u[1] or u[1] == '' then
     if required then return false, 'unknown passkey' end
     return '', nil, true
   end
   if u[2] == '0' then return false, 'user disabled' end
   if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
-  return u[1]
+  return u[1], nil, nil, u
 end
 
 -- The current request, refilled for each announce: a new table for each is slower than filling one.

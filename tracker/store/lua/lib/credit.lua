@@ -1,5 +1,5 @@
--- credit.lua: what an announce adds to the totals of its user. After accounts.lua, account_time.lua and counters.lua;
--- needs `moment` (epoch s, with fractions), `max_credit` and `max_user_credit` (bytes per second), `max_saved` (s) and
+-- credit.lua: what an announce adds to the totals of its user. After accounts.lua, account_time.lua, counters.lua and
+-- multipliers.lua; needs `moment` (epoch s, with fractions), `max_credit` and `max_user_credit` (bytes per second), `max_saved` (s) and
 -- CLOCK_SLACK.
 --
 -- All but load_credited_account() runs after the first write of an announce and must not fail: totals are changed by
@@ -18,16 +18,9 @@ local function load_credited_account(r, tid)
   return a
 end
 
--- A torrent's multiplier; 1 when it is not a number, 0 when it is negative.
-local function parse_multiplier(text)
-  local multiplier = tonumber(text or '')
-  if not multiplier then return 1 end
-  return multiplier > 0 and math.min(multiplier, MAX_EXACT) or 0
-end
-
 -- Adds at most `max_bytes` to a total of the user and returns what was added. `stats:credit_cut` counts the rest.
 local function credit(user, total, bytes, multiplier, max_bytes)
-  local earned = bytes * parse_multiplier(multiplier)
+  local earned = bytes * multiplier
   max_bytes = math.floor(max_bytes)
   if earned > max_bytes then
     add_bounded(P .. 'stats:credit_cut', nil, decimal(math.min(earned - max_bytes, MAX_EXACT)))
@@ -52,15 +45,15 @@ end
 
 -- Credits what a peer has transferred since its last announce. Three limits hold: one for the peer, one for the user on
 -- this torrent, and one for the user on all torrents.
-local function credit_transfer(user, a, up, down, multipliers, elapsed)
+local function credit_transfer(user, a, up, down, up_multiplier, down_multiplier, elapsed)
   local own = math.min(now, math.max(0, moment - now + elapsed))
   local here = credited_until(a.credited, moment - own, math.max(own, max_saved))
   local ups, downs = credited_until(a.user[1], 0, max_saved), credited_until(a.user[2], 0, max_saved)
   local max_here = max_credit * math.max(0, math.min(own, moment - here))
   local max_up = math.min(max_here, max_user_credit * math.max(0, moment - ups))
   local max_down = math.min(max_here, max_user_credit * math.max(0, moment - downs))
-  local gained = credit(user, 'uploaded', up, multipliers[1], max_up)
-  local charged = credit(user, 'downloaded', down, multipliers[2], max_down)
+  local gained = credit(user, 'uploaded', up, up_multiplier, max_up)
+  local charged = credit(user, 'downloaded', down, down_multiplier, max_down)
   if gained + charged == 0 then return end
   a.credited = advance(here, math.max(gained, charged), max_credit)
   call('HSET', user, 'credited_up', advance(ups, gained, max_user_credit),
@@ -102,10 +95,10 @@ local function credit_user(t, r, p, a)
   add_bounded(user, 'announces', 1)
   if fall ~= down + first then note_unreported(user, a, fall - down - first) end
   if up + down + first > 0 then
-    local multipliers = call('HMGET', t.key, 'multi_up', 'multi_dn', 'user_downloaded')
-    if first > 0 then credit(user, 'downloaded', first, multipliers[2], MAX_EXACT) end
-    if up + down > 0 then credit_transfer(user, a, up, down, multipliers, p.elapsed) end
-    if multipliers[3] and down + first > 0 then add_bounded(t.key, 'user_downloaded', decimal(down + first)) end
+    local up_multiplier, down_multiplier = multipliers_of(t, r)
+    if first > 0 then credit(user, 'downloaded', first, down_multiplier, MAX_EXACT) end
+    if up + down > 0 then credit_transfer(user, a, up, down, up_multiplier, down_multiplier, p.elapsed) end
+    if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', decimal(down + first)) end
   end
   if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(moment, 0, 1) end
   if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end

@@ -9,7 +9,7 @@ local function parse_count(digits)
   return digits and #digits <= 15 and string.find(digits, '^%d+$') and tonumber(digits) or false
 end
 
--- The torrent, then the values of up to four more fields. `t.saved` holds the counts as stored, and `t.paused` the
+-- The torrent, then the values of more fields. `t.saved` holds the counts as stored, and `t.paused` the
 -- change of the paused count. The tables are built with all fields at once: growing them field by field is slower.
 local function load_torrent(ih, ...)
   local key = P .. 't:' .. ih
@@ -25,5 +25,5 @@ local function load_torrent(ih, ...)
       seeders = seeders, leechers = leechers, s4 = s4, l4 = l4, s6 = s6, l6 = l6,
       crowded = crowded, announces = announces,
     },
-  }, v[10], v[11], v[12], v[13]
+  }, unpack(v, 10)
 end

@@ -39,6 +39,7 @@
 --       (H, H, H) of peers, peers6 and ids come first, and ids6 follows those three
 --   { 1, code, reason }   nothing changed; reason only if an operator wrote one
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
+--   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch transferred since their last
 --   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless both are
 --   0: the number of torrents removed to make room, and of refused new torrents
@@ -56,6 +57,10 @@ local argv, hashes, batch_keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat', P .. 
 for i = 4, #argv do
   local ih = sub(argv[i], 1, 40)
   hashes[i], batch_keys[2 * i - 4], batch_keys[2 * i - 3] = ih, P .. 'info_hash:' .. ih, P .. 'deny:' .. ih
+end
+if accounts then
+  local n = #batch_keys
+  batch_keys[n + 1], batch_keys[n + 2] = P .. 'upload_multiplier', P .. 'download_multiplier'
 end
 local batch_values = call('MGET', unpack(batch_keys))
 local full = batch_values[3]
@@ -105,6 +110,7 @@ local function other_announces()
 --@ include lib/accounts.lua
 --@ include lib/endpoint_takeover.lua
 --@ include lib/account_time.lua
+--@ include lib/multipliers.lua
 --@ include lib/credit.lua
 --@ include lib/completions.lua
 --@ include lib/torrent_ids.lua

@@ -31,8 +31,25 @@ ROWS: tuple[KeySpec, ...] = (
         "t:user:<passkey>",
         "HASH",
         "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
-        "absent. Joins are refused if the user_id is invalid or belongs to another passkey",
+        "absent. Joins are refused if the user_id is invalid or belongs to another passkey. If set: "
+        "upload_multiplier, download_multiplier (as `t:upload_multiplier`)",
         "until deleted",
+        "site, command line",
+    ),
+    KeySpec(
+        "t:upload_multiplier",
+        "STRING",
+        "how many times everybody's upload counts: a number from 0 to 1000, or such a number, a space and the time when "
+        "it ends (`2 1800000000`, epoch s). Of the multipliers of the torrent, the user and everybody, the highest "
+        "counts",
+        "until replaced",
+        "site, command line",
+    ),
+    KeySpec(
+        "t:download_multiplier",
+        "STRING",
+        "the same for download (0: freeleech); the lowest counts",
+        "until replaced",
         "site, command line",
     ),
     KeySpec(

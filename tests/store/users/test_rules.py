@@ -1,0 +1,149 @@
+"""Multipliers of credited traffic: for everybody, of a user, of a torrent, each with an end (row T26)."""
+
+from typing import Any
+
+import pytest
+
+from tests.store.conftest import MakeStore
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
+from tracker.errors import ClientError
+from tracker.store.schema.multipliers import Multiplier, checked_multiplier, multiplier_of, parse_end
+from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers, PeerUpdate
+
+
+def alice(peer: int = 1, event: str = "u", **changes: Any) -> PeerUpdate:
+    return update(peer, event, passkey=ALICE, **changes)
+
+
+async def credited(store: Store, peer: int = 1) -> tuple[int, int]:
+    """What 1000 bytes each way add to the totals of user 7."""
+    before = await store.users.find("7")
+    await store.announce(alice(peer, "s"))
+    store.clock.now += 10
+    await store.announce(alice(peer, uploaded=1000, downloaded=1000))
+    after = await store.users.find("7")
+    return after.uploaded - before.uploaded, after.downloaded - before.downloaded
+
+
+@pytest.mark.parametrize(
+    ("of_torrent", "of_user", "of_all", "expected"),
+    [
+        ({}, {}, {}, (1000, 1000)),
+        ({"multi_up": "2"}, {}, {}, (2000, 1000)),
+        ({"multi_up": "2"}, {"upload_multiplier": "3"}, {}, (3000, 1000)),
+        ({"multi_up": "4"}, {"upload_multiplier": "3"}, {"upload": "2"}, (4000, 1000)),
+        ({"multi_dn": "0.5"}, {"download_multiplier": "0"}, {}, (1000, 0)),
+        ({"multi_dn": "0.5"}, {"download_multiplier": "0.75"}, {"download": "0.25"}, (1000, 250)),
+        ({"multi_dn": "0"}, {}, {"download": "0.5"}, (1000, 0)),
+        ({"multi_up": "0.5", "multi_dn": "2"}, {}, {}, (500, 2000)),
+        ({"multi_up": "0.5", "multi_dn": "2"}, {"upload_multiplier": "1"}, {"download": "1"}, (500, 2000)),
+    ],
+)
+async def test_the_best_multiplier_counts(
+    private: Store,
+    of_torrent: dict[str, str],
+    of_user: dict[str, str],
+    of_all: dict[str, str],
+    expected: tuple[int, int],
+) -> None:
+    """T26: of upload the highest, of download the lowest; 1 means none."""
+    await private.torrents.add(info_hash(1), of_torrent)
+    await private.users.edit_rules(ALICE, of_user)
+    await private.multipliers.set(of_all.get("upload", "1"), of_all.get("download", "1"))
+    assert await credited(private) == expected
+
+
+@pytest.mark.parametrize("level", ["torrent", "user", "all"])
+async def test_a_multiplier_ends(private: Store, level: str) -> None:
+    """T26: at its end, at the next announce, whoever set it."""
+    up, down = f"2 {START + 100}", f"0 {START + 100}"
+    await private.torrents.add(info_hash(1))
+    if level == "torrent":
+        await private.torrents.edit(info_hash(1), {"multi_up": up, "multi_dn": down})
+    elif level == "user":
+        await private.users.edit_rules(ALICE, {"upload_multiplier": up, "download_multiplier": down})
+    else:
+        await private.multipliers.set(up, down)
+    assert await credited(private) == (2000, 0)
+    private.clock.now = START + 90
+    assert await credited(private, 2) == (1000, 1000)  # credited at the end
+
+
+async def test_another_users_multiplier_does_not_count(private: Store) -> None:
+    await private.users.edit_rules(BOB, {"upload_multiplier": "3", "download_multiplier": "0"})
+    assert await credited(private) == (1000, 1000)
+
+
+async def test_an_anonymous_peer_has_no_multipliers(make_store: MakeStore) -> None:
+    store = await make_store(accounts="optional")
+    await store.multipliers.set("2", "0")
+    joined = await store.announce(update(1, "s"))
+    assert type(joined) is Admitted
+
+
+@pytest.mark.parametrize("event", ["s", "u"])
+async def test_a_join_is_told_its_multipliers(private: Store, event: str) -> None:
+    await private.multipliers.set("1", "0")
+    await private.users.edit_rules(ALICE, {"upload_multiplier": "1.5"})
+    joined = await private.announce(alice(event=event))
+    assert isinstance(joined, JoinedWithMultipliers) and joined.outcome == "join"
+    assert (joined.upload_multiplier, joined.download_multiplier) == ("1.5", "0")
+    assert type(await private.announce(alice())) is Admitted
+
+
+@pytest.mark.parametrize("held", ["", "x", "2 x", "2 ", "-", "0 0", "9" * 400 + " 1", "\xff"])
+async def test_other_text_counts_as_no_multiplier(private: Store, held: str) -> None:
+    """A site may have written it."""
+    for key in (private.keys.upload_multiplier(), private.keys.download_multiplier()):
+        await private.redis.set(key, held)
+    await private.redis.hset(private.keys.passkey(ALICE), "download_multiplier", held)
+    assert await credited(private) == (1000, 1000)
+    assert await private.multipliers.get() == (multiplier_of(held), multiplier_of(held))
+    assert (await private.users.find("7")).rules.download_multiplier.at(START) == 1
+
+
+async def test_multipliers_of_another_type_fail_no_announce(private: Store) -> None:
+    await private.redis.hset(private.keys.upload_multiplier(), "x", "1")
+    assert await credited(private) == (1000, 1000)
+
+
+@pytest.mark.parametrize("text", ["", "-1", "1e3", "1001", "nan", "1 ", "1 x", "1 0", "1 -5", "1 2 3", "١"])
+def test_an_invalid_multiplier_is_refused(text: str) -> None:
+    with pytest.raises(ClientError):
+        checked_multiplier(text)
+
+
+async def test_a_user_has_no_other_rules(private: Store) -> None:
+    with pytest.raises(ClientError, match="no such field"):
+        await private.users.edit_rules(ALICE, {"user_id": "8"})
+    with pytest.raises(ClientError, match="no such user"):
+        await private.users.edit_rules("x" * 20, {"upload_multiplier": "2"})
+
+
+async def test_rules_stay_with_a_new_passkey(private: Store) -> None:
+    await private.users.edit_rules(ALICE, {"download_multiplier": f"0.5 {START}"})
+    found = await private.users.rotate(ALICE)
+    assert found.rules.download_multiplier == Multiplier(0.5, START)
+
+
+@pytest.mark.parametrize(
+    ("text", "end"),
+    [
+        ("", None),
+        ("2d", START + 172_800),
+        ("3h", START + 10_800),
+        ("15m", START + 900),
+        ("1893456000", 1893456000),
+        ("2030-01-01", 1893456000),
+        ("2030-01-01T01:00:00", 1893459600),
+        ("2030-01-01T01:00:00+01:00", 1893456000),
+    ],
+)
+def test_an_end_is_written_in_several_ways(text: str, end: int | None) -> None:
+    assert parse_end(text, START) == end
+
+
+@pytest.mark.parametrize("text", ["x", "0d", "3w", "1969-12-31", "2030-13-01", "9" * 30, "-1", "1e9"])
+def test_any_other_end_is_refused(text: str) -> None:
+    with pytest.raises(ClientError):
+        parse_end(text, START)

@@ -1,0 +1,24 @@
+"""Warning messages of accepted announces, which clients show to their users."""
+
+from tracker.store.swarms.codec import Admitted, JoinedWithMultipliers
+
+WARNINGS = {
+    "stranger": "your peer id is in use from another address, so this announce changes nothing",
+    "displaced": "another client uses your address and port; yours is not listed until that client leaves",
+    "over": "too many peers from your address in this torrent or in total; yours is not listed",
+}
+"""By outcome: why the peer is not in the swarm, although its reply lists other peers."""
+PRIVATE_ADDRESS = "your address is private: peers outside your network cannot reach you"
+FREELEECH = "freeleech: your download does not count"
+UNKNOWN_PASSKEY = "unknown passkey: this announce is anonymous; download the .torrent file again"
+
+
+def warning_of(outcome: Admitted) -> str:
+    """The warning of an outcome of a class of its own."""
+    if not isinstance(outcome, JoinedWithMultipliers):
+        return UNKNOWN_PASSKEY
+    up, down = outcome.upload_multiplier, outcome.download_multiplier
+    parts = [FREELEECH] if down == "0" else []
+    parts += [f"your download counts {down} times"] if down not in ("0", "1") else []
+    parts += [f"your upload counts {up} times"] if up != "1" else []
+    return "; ".join(parts)

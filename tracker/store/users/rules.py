@@ -1,0 +1,58 @@
+"""Rules for users: the fields of a user's row that change what counts for the user, and the multipliers for everybody."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.multipliers import Multiplier, checked_multiplier, multiplier_of
+
+
+@dataclass(frozen=True, slots=True)
+class UserRules:
+    """What applies to one user."""
+
+    upload_multiplier: Multiplier = Multiplier()
+    download_multiplier: Multiplier = Multiplier()
+
+
+RULE_FIELDS = ("upload_multiplier", "download_multiplier")
+"""The fields of `t:user:<passkey>` that hold a user's rules."""
+_CHECKS: Mapping[str, Callable[[str], str]] = {
+    "upload_multiplier": checked_multiplier,
+    "download_multiplier": checked_multiplier,
+}
+
+
+def rules_of(values: Sequence[str]) -> UserRules:
+    """Parses the values of RULE_FIELDS; an invalid one, which a site may have written, counts as absent."""
+    upload, download = values
+    return UserRules(multiplier_of(upload), multiplier_of(download))
+
+
+def checked_rules(fields: Mapping[str, str]) -> dict[str, str]:
+    """The fields as stored. Raises ClientError for an unknown field or an invalid value."""
+    if not fields.keys() <= _CHECKS.keys():
+        raise ClientError("a user has no such field")
+    return {name: _CHECKS[name](text) for name, text in fields.items()}
+
+
+class Multipliers:
+    """The multipliers for everybody. A change applies from the next announce."""
+
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = {"upload": keys.upload_multiplier(), "download": keys.download_multiplier()}
+
+    async def get(self) -> tuple[Multiplier, Multiplier]:
+        """(of upload, of download)"""
+        found = await self._connection.command("MGET", *self._keys.values())
+        upload, download = (multiplier_of((text or b"").decode("utf-8", "replace")) for text in found)
+        return upload, download
+
+    async def set(self, upload: str, download: str) -> None:
+        """Replaces both, each as stored. Raises ClientError if one is invalid."""
+        texts = {"upload": checked_multiplier(upload), "download": checked_multiplier(download)}
+        pairs = [part for name, text in texts.items() for part in (self._keys[name], text)]
+        await self._connection.command("MSET", *pairs)
