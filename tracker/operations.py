@@ -213,6 +213,8 @@ def user_rules(given: Mapping[str, Any]) -> dict[str, str]:
     """The stored fields for Users.edit_rules, from those that the API names."""
     names = ("upload_multiplier", "download_multiplier")
     texts = {name: multiplier_field(name, given.get(name), given.get(f"{name}_until")) for name in names}
+    limit = given.get("max_downloads")
+    texts["max_downloads"] = None if limit is None else "" if limit < 0 else str(limit)
     return {name: text for name, text in texts.items() if text is not None}
 
 

@@ -19,6 +19,7 @@ REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "user id in use": ("user ID conflict; please report to the site staff", 15),
     "user disabled": ("your account is disabled", 60),
     "may not leech": ("your account may not download", 60),
+    "too many downloads": ("you are downloading as many torrents as you may; finish or stop one first", 30),
     "too many torrents": ("this tracker accepts no more torrents", 60),
     "too many new torrents": ("too many new torrents from your address; try again in an hour", 60),
     "too many new torrents from network": (

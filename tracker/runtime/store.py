@@ -139,6 +139,8 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_per_network=limits.address_entries if limits.enabled else inf,
         bound_local_networks=limits.private_addresses,
         max_changes=settings.changes.max_entries,
+        max_peers=users.max_peers_per_torrent,
+        max_downloads=users.max_downloads,
     )
 
 

@@ -46,6 +46,8 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "hnr_threshold_seconds",
             "max_credit_bytes_per_second",
             "max_user_credit_bytes_per_second",
+            "max_peers_per_torrent",
+            "max_downloads",
         }
     ),
     "clients": frozenset({"allow_list"}),

@@ -67,6 +67,20 @@ class UserSettings(Section):
         if self.private == "off":
             return PasskeyForms()
         return PasskeyForms(self.private, self.passkey_after_announce, self.passkey_parameter)
+    max_peers_per_torrent: int = Field(
+        0,
+        ge=0,
+        le=100,
+        description="How many peers a user may have in one torrent. When one more joins, the user's peer that has been "
+        "silent longest is removed. 0: any number.",
+    )
+    max_downloads: int = Field(
+        0,
+        ge=0,
+        le=1_000_000,
+        description="How many torrents a user may download at once. Further ones are refused until one is complete or "
+        "stopped. A user may have a limit of their own (`tracker user edit --max-downloads`). 0: any number.",
+    )
 
     @field_validator("private", mode="before")
     @classmethod

@@ -23,7 +23,15 @@ from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
 from tracker.bittorrent import Accounts, PeerId
 from tracker.store.schema.keys import Keys
-from tracker.store.swarms.codec import OWN_FAMILY, WITH_IDS, Admitted, PeerUpdate, Refused
+from tracker.store.schema.multipliers import multiplier_text
+from tracker.store.swarms.codec import (
+    OWN_FAMILY,
+    WITH_IDS,
+    Admitted,
+    JoinedWithMultipliers,
+    PeerUpdate,
+    Refused,
+)
 from tracker.store.swarms.rules import SwarmRules
 
 USERS = {"": "", "x" * 20: "", "p" * 20: "7", "q" * 20: "8"}
@@ -35,6 +43,11 @@ PASSKEYS: dict[Accounts, list[str]] = {
 }
 MAX_PER_NETWORK = 4
 """Few: all IPv6 peers here are of one /64."""
+MAX_PEERS = 2
+"""Peers of a user in a torrent."""
+FOR_EVER = 10**10
+LEVELS = st.sampled_from(["all", "7", "8", "1", "2", "3"])
+"""Whose multipliers: everybody's, a user's, a torrent's."""
 
 
 @dataclass
@@ -48,6 +61,10 @@ class Entry:
     paused: bool
     leeched: bool
     """It is or was a leecher."""
+    last: float = 0
+    """When it last announced."""
+    joined: int = 0
+    """Its place among all joins."""
 
 
 def derived_id(u: PeerUpdate) -> PeerId:
@@ -72,6 +89,16 @@ class Model:
     leeched: set[tuple[int, str]] = field(default_factory=set)
     lately: dict[int, list[tuple[PeerId, bytes, float]]] = field(default_factory=dict)
     now: float = START
+    joins: int = 0
+    multipliers: dict[str, tuple[float, float, float]] = field(default_factory=dict)
+    """By level: of upload, of download, and the end of both."""
+
+    def best(self, torrent: int, user: str) -> tuple[float, float]:
+        """The multipliers of a user's upload and download."""
+        given = [self.multipliers.get(level, (1, 1, 0)) for level in ("all", user, str(torrent))]
+        valid = [(up, down) for up, down, end in given if end > self.now]
+        ups, downs = [up for up, _ in valid if up != 1], [down for _, down in valid if down != 1]
+        return max(ups, default=1), min(downs, default=1)
 
     def belongs(self, entry: Entry, u: PeerUpdate) -> bool:
         if entry.user != USERS[u.passkey]:
@@ -120,12 +147,25 @@ class Model:
         endpoints = {**(entry.endpoints if entry else {}), len(u.endpoint): u.endpoint}
         if not entry and key[1] != u.peer_id:
             self.derived.add(torrent)
-        self.active[key] = Entry(user, endpoints, digest, seeder, paused, leeched or not seeder)
+        if entry is None:
+            self.joins += 1
+            self.make_room(torrent, user)
+        joined = entry.joined if entry else self.joins
+        self.active[key] = Entry(
+            user, endpoints, digest, seeder, paused, leeched or not seeder, self.now, joined
+        )
         if not seeder:
             self.leeched.add((torrent, user))
         if u.event == b"c" and seeder and leeched:
             self.complete(key, u)
         return "update" if entry else "join"
+
+    def make_room(self, torrent: int, user: str) -> None:
+        """The user's peers that have been silent longest leave."""
+        own = [key for key, entry in self.active.items() if key[0] == torrent and user and entry.user == user]
+        own.sort(key=lambda key: (self.active[key].last, self.active[key].joined))
+        for key in own[: max(0, len(own) - MAX_PEERS + 1)]:
+            self.forget(key)
 
     def take_endpoint(self, key: tuple[int, PeerId], u: PeerUpdate) -> str:
         """Takes the endpoint from its holder. Returns the reason when the peer may not have it."""
@@ -218,6 +258,7 @@ class SwarmMachine(RuleBasedStateMachine):
     def open_store(self) -> None:
         rules = SwarmRules(accounts=self.accounts, peer_memory=3600, hnr_min_bytes=3, hnr_threshold=600)
         rules = replace(rules, max_per_network_in_swarm=MAX_PER_NETWORK, max_changes=self.max_changes)
+        rules = replace(rules, max_peers=MAX_PEERS)
         self.keys = Keys(f"machine{uuid.uuid4().hex[:8]}:")
         self.context = None
 
@@ -242,12 +283,32 @@ class SwarmMachine(RuleBasedStateMachine):
     @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(0, 3))
     def announce(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> None:
         u = self.make(torrent, peer, values, place, user)
+        before = self.totals(u)
         reply = self.run(self.store.swarms.announce(u))
         assert isinstance(reply, Admitted)
+        self.check_credit(torrent, u, before, reply)
         assert reply.outcome == self.model.apply(torrent, u)
         assert (reply.seeders, reply.leechers) == self.model.counts(torrent)
         assert reply.completions == self.model.snatches.get(torrent, 0)
         self.check_picked(torrent, u, reply)
+
+    def totals(self, u: PeerUpdate) -> tuple[int, int]:
+        """What is credited to the user of an announce."""
+        if not USERS[u.passkey]:
+            return 0, 0
+        user = self.run(self.store.users.find(USERS[u.passkey]))
+        return user.uploaded, user.downloaded
+
+    def check_credit(self, torrent: int, u: PeerUpdate, before: tuple[int, int], reply: Admitted) -> None:
+        """T26: no more is credited than reported, times the best multipliers; a join is told those."""
+        user, after = USERS[u.passkey], self.totals(u)
+        up, down = self.model.best(torrent, user) if user else (1, 1)
+        assert 0 <= after[0] - before[0] <= up * int(u.uploaded)
+        assert 0 <= after[1] - before[1] <= down * int(u.downloaded)
+        if isinstance(reply, JoinedWithMultipliers):
+            assert (float(reply.upload_multiplier), float(reply.download_multiplier)) == (up, down)
+        else:
+            assert reply.outcome != "join" or (up, down) == (1, 1)
 
     def check_picked(self, torrent: int, u: PeerUpdate, reply: Admitted) -> None:
         everyone = {
@@ -328,6 +389,28 @@ class SwarmMachine(RuleBasedStateMachine):
         forgiven = self.run(self.store.users.forgive(user, torrent_id))
         assert forgiven == (len(owed) if torrent_id is None else torrent_id in owed)
 
+    @rule(
+        level=LEVELS,
+        up=st.sampled_from([0.5, 1, 2, 3]),
+        down=st.sampled_from([0, 0.5, 1, 2]),
+        seconds=st.sampled_from([1, 3000, FOR_EVER]),
+    )
+    def set_multipliers(self, level: str, up: float, down: float, seconds: int) -> None:
+        end = self.model.now + seconds
+        self.model.multipliers[level] = (up, down, end)
+        until = None if seconds == FOR_EVER else int(end)
+        texts = multiplier_text(up, until), multiplier_text(down, until)
+        if level == "all":
+            self.run(self.store.multipliers.set(*texts))
+        elif level in USERS.values():
+            fields = dict(zip(("upload_multiplier", "download_multiplier"), texts, strict=True))
+            if self.accounts != "off":
+                passkey = next(passkey for passkey, user in USERS.items() if user == level)
+                self.run(self.store.users.edit_rules(passkey, fields))
+        else:
+            fields = dict(zip(("multi_up", "multi_dn"), texts, strict=True))
+            self.run(self.store.torrents.edit(info_hash(int(level)), fields))
+
     @rule(seconds=st.integers(1, 4000))
     def time_passes(self, seconds: int) -> None:
         self.store.clock.now += seconds
@@ -353,7 +436,7 @@ class SwarmMachine(RuleBasedStateMachine):
 @pytest.mark.slow
 @pytest.mark.parametrize("accounts", ["off", "required", pytest.param("optional", marks=pytest.mark.long)])
 def test_swarms_agree_with_the_model(redis_url: str, accounts: Accounts) -> None:
-    """T19, T7, T8 and T17 under random concurrent announces, stops and reaps."""
+    """T19, T7, T8, T17, T26 and T27 under random concurrent announces, stops and reaps."""
     machine = type("Machine", (SwarmMachine,), {"redis_url": redis_url, "accounts": accounts})
     run_state_machine_as_test(
         machine,

@@ -44,6 +44,9 @@ class UserRow(Reply):
     upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
     download_multiplier: float = Field(description="The user's own; 0: freeleech, 1: none.")
     download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
+    max_downloads: int | None = Field(
+        description="Torrents that the user downloads at once; 0: any number, null: as many as the setting allows."
+    )
 
 
 class UserPage(OffsetPage[UserRow]):
@@ -93,6 +96,9 @@ class UserEdit(Body):
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
     download_multiplier_until: MultiplierEnd = None
+    max_downloads: int | None = Field(
+        None, ge=-1, le=999_999, description="0: any number, -1: as many as the setting allows."
+    )
 
 
 class UserTorrent(Reply):
@@ -146,6 +152,7 @@ def _fields(user: User) -> dict[str, Any]:
     return {
         **{name: getattr(user, name) for name in UserRow.model_fields if hasattr(user, name)},
         **operations.multipliers_of(rules.upload_multiplier, rules.download_multiplier),
+        "max_downloads": rules.max_downloads,
     }
 
 

@@ -119,6 +119,7 @@ class UserPage:
         names = ("upload_multiplier", "download_multiplier")
         try:
             rules = {name: multiplier_of(form, name, now) for name in names}
+            rules["max_downloads"] = form.text("max_downloads")
             await self._users.edit_rules(user.passkey, rules)
         except ClientError as error:
             return await self._page(request, user, str(error))

@@ -137,16 +137,21 @@ def edit_user(
         str | None, typer.Option(help="Factor for the user's download; 0: freeleech, 1: none.")
     ] = None,
     until: Until = None,
+    max_downloads: Annotated[
+        str | None,
+        typer.Option(help="Torrents downloaded at once; 0: any number, empty: as many as the setting allows."),
+    ] = None,
     config: Config = None,
 ) -> None:
     """Change a user's rights from the next announce on; other fields are unchanged."""
     given = {"can_leech": may_leech, "enabled": enabled}
     fields = {name: value for name, value in given.items() if value is not None}
-    multipliers = {
+    texts = {
+        "max_downloads": max_downloads,
         "upload_multiplier": with_end(upload_multiplier, until),
         "download_multiplier": with_end(download_multiplier, until),
     }
-    rules = {name: text for name, text in multipliers.items() if text is not None}
+    rules = {name: text for name, text in texts.items() if text is not None}
     if not fields and not rules:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
@@ -214,6 +219,7 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
         found = await store.users.find(who)
         sets: Row = {**await store.users.set_sizes(found.user_id)}
         rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
+        rules["max_downloads"] = found.rules.max_downloads
         row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets, **rules}
         terminal.describe(row, as_json=as_json)
 

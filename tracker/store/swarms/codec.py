@@ -132,6 +132,8 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_per_network,
         rules.bound_local_networks,
         rules.max_changes,
+        rules.max_peers,
+        rules.max_downloads,
     )
     return struct.pack(f"<{len(numbers)}d", *numbers)
 

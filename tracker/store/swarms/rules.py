@@ -43,6 +43,11 @@ class SwarmRules:
     max_changes: int = 0
     """Approximate number of changes that the change feed keeps; 0: none are recorded."""
 
+    max_peers: int = 0
+    """Peers of a user in a torrent; 0: any number."""
+    max_downloads: int = 0
+    """Torrents that a user downloads at once, unless the user has a limit of their own; 0: any number."""
+
     @property
     def reaping(self) -> tuple[int, int, int]:
         """(seconds that a user's peer is remembered, bytes and seconds that define a hit-and-run)"""

@@ -1,5 +1,6 @@
 """Rules for users: the fields of a user's row that change what counts for the user, and the multipliers for everybody."""
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 
@@ -8,6 +9,8 @@ from tracker.store.client.connection import Connection
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import Multiplier, checked_multiplier, multiplier_of
 
+_LIMIT = re.compile(r"[0-9]{1,6}", re.ASCII)
+
 
 @dataclass(frozen=True, slots=True)
 class UserRules:
@@ -15,20 +18,30 @@ class UserRules:
 
     upload_multiplier: Multiplier = Multiplier()
     download_multiplier: Multiplier = Multiplier()
+    max_downloads: int | None = None
+    """Torrents that the user downloads at once; 0: any number, None: as many as the setting allows."""
 
 
-RULE_FIELDS = ("upload_multiplier", "download_multiplier")
+def _checked_limit(text: str) -> str:
+    if text and not _LIMIT.fullmatch(text):
+        raise ClientError("max_downloads is a whole number of at most 6 digits")
+    return text
+
+
+RULE_FIELDS = ("upload_multiplier", "download_multiplier", "max_downloads")
 """The fields of `t:user:<passkey>` that hold a user's rules."""
 _CHECKS: Mapping[str, Callable[[str], str]] = {
     "upload_multiplier": checked_multiplier,
     "download_multiplier": checked_multiplier,
+    "max_downloads": _checked_limit,
 }
 
 
 def rules_of(values: Sequence[str]) -> UserRules:
     """Parses the values of RULE_FIELDS; an invalid one, which a site may have written, counts as absent."""
-    upload, download = values
-    return UserRules(multiplier_of(upload), multiplier_of(download))
+    upload, download, limit = values
+    max_downloads = int(limit) if _LIMIT.fullmatch(limit) else None
+    return UserRules(multiplier_of(upload), multiplier_of(download), max_downloads)
 
 
 def checked_rules(fields: Mapping[str, str]) -> dict[str, str]:

@@ -35,6 +35,7 @@ local function save_account(a)
   if a.credited then add('credited', a.credited) end
   if a.left then add('left', a.left) end
   if a.leeched then add('leeched', '1') end
+  if a.peer_ids then add('peer_ids', a.peer_ids) end
   if a.unreported ~= 0 then add('unreported', decimal(a.unreported)) end
   call('HSET', account_key(a.uid, a.tid), unpack(fields))
 end

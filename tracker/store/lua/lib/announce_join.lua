@@ -1,5 +1,5 @@
 -- announce_join.lua: a peer joins a swarm, and a torrent registers itself. A fragment of announce.lua, after
--- announce_peer.lua, endpoint_takeover.lua, array_insert.lua, registration.lua and new_torrents.lua.
+-- announce_peer.lua, endpoint_takeover.lua, own_peers.lua, array_insert.lua, registration.lua and new_torrents.lua.
 
 -- A failed command does not undo those before it, so keys of a wrong type have to fail before the first write. The
 -- torrent, the peer and the account are loaded before this, which checks their keys. The user's sets are checked here,
@@ -83,8 +83,9 @@ local function insert_peer(t, r)
 end
 
 -- Does the steps of a join that can fail; a failure changes nothing. Returns the outcome if the peer does not join.
-local function start_join(t, r)
+local function start_join(t, r, a)
   if not t.crowded and t.seeders + t.leechers == 0 then t.crowded = 0 end
+  local own = a and max_peers > 0 and load_own_peers(t, r)
   local outcome = take_endpoint(t, r, '')
   if outcome then return outcome end
   local members, torrents = P .. 'tpeers:' .. t.ih, P .. 'p:' .. r.pidx .. ':torrents'
@@ -92,6 +93,10 @@ local function start_join(t, r)
     call('SADD', members, r.pidx)
     call('SADD', torrents, t.tid)
     r.evictions = evict(t, r)
+    if own then
+      local removed, stay = remove_surplus(t, r, own)
+      r.evictions, a.peer_ids = r.evictions + removed, listed_peers(r, stay)
+    end
     r.family, r.slot = insert_peer(t, r) -- a peer joins with one endpoint
   end)
   if ok then return end

@@ -52,7 +52,7 @@ local function prepare(t, r, p, tid, old)
   local a, outcome = load_credited_account(r, tid)
   r.evictions, r.evicted = 0, nil
   if not p.active then
-    outcome = start_join(t, r)
+    outcome = start_join(t, r, a)
   elseif p.kind ~= r.kind or p.endpoints ~= r.v4 .. r.v6 then
     check_arrays(t, r)
     if old ~= r.endpoint then outcome = take_endpoint(t, r, old) end
@@ -87,6 +87,7 @@ local function announce_of(r, registered, denied)
   local old4, old6 = split_families(p.active and p.endpoints or '')
   local old = #r.endpoint == 6 and old4 or old6
   if is_beyond(t, r, old) then return reply(t, r, 'over') end
+  if not p.active and has_max_downloads(r, tid) then return refuse('too many downloads') end
   if not p.active or not registered then
     local refusal
     tid, refusal = admit(t, r, registered and tid)

@@ -6,7 +6,7 @@
 local function authorize(passkey, left, event)
   if not accounts or passkey == '' and not required then return '' end
   local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
-    'upload_multiplier', 'download_multiplier')
+    'upload_multiplier', 'download_multiplier', 'max_downloads')
   if passkey == '' or not u[1] or u[1] == '' then
     if required then return false, 'unknown passkey' end
     return '', nil, true

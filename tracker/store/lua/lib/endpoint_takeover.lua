@@ -16,7 +16,7 @@ local function load_holder(t, pid, endpoint)
   local v = call('HMGET', at, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints', 'user_id')
   local v4, v6 = split_families(v[6] or '')
   local stale = v[1] ~= '1' or v4 ~= endpoint and v6 ~= endpoint
-  return { pid = pid, pidx = pidx, at = at, stale = stale, left = v[2], paused = v[3], n4 = v[4], n6 = v[5],
+  return { pid = pid, pidx = pidx, at = at, active = v[1] == '1', stale = stale, left = v[2], paused = v[3], n4 = v[4], n6 = v[5],
     endpoints = v[6] or '', uid = v[7] or '' }
 end
 
@@ -71,6 +71,19 @@ local function take_endpoint(t, r, old)
   if old ~= '' and old_net ~= net then remove_address(t, old, r.pid) end
 end
 
+-- Removes a peer from the swarm. `endpoints` are those whose entries are to be removed too.
+local function drop_holder(t, holder, endpoints)
+  leave_swarm(t, holder.pid, holder.pidx, holder.left, holder.paused, holder.n4, holder.n6, endpoints)
+  record_removal('replaced', t, holder.pidx, holder.uid, holder.left)
+  local timeout = P .. 'ptimeout:' .. t.tid .. ':' .. holder.pidx
+  if is_remembered(holder.uid) then
+    deactivate_peer(holder.at)
+    call('DEL', timeout)
+  else
+    call('UNLINK', holder.at, timeout)
+  end
+end
+
 -- Takes the endpoint from the peers in `r.evicted`. Returns how many peers of the same user left the swarm because it
 -- was their only one.
 local function evict(t, r)
@@ -84,15 +97,7 @@ local function evict(t, r)
       call('HSET', holder.at, 'endpoints', other)
       call('HDEL', holder.at, 'n' .. family)
     else
-      leave_swarm(t, holder.pid, holder.pidx, holder.left, holder.paused, holder.n4, holder.n6)
-      record_removal('replaced', t, holder.pidx, holder.uid, holder.left)
-      local timeout = P .. 'ptimeout:' .. t.tid .. ':' .. holder.pidx
-      if is_remembered(holder.uid) then
-        deactivate_peer(holder.at)
-        call('DEL', timeout)
-      else
-        call('UNLINK', holder.at, timeout)
-      end
+      drop_holder(t, holder)
       if holder.uid == r.uid then
         removed = removed + 1
       elseif holder.uid ~= '' then -- it joined before accounts were switched off

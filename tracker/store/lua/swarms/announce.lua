@@ -2,7 +2,7 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, eighteen doubles, in this order):
+-- ARGV[3]   the rules, packed (struct, little-endian, twenty doubles, in this order):
 --   peer memory (s; 0: a peer's hash is deleted with it)
 --   minimum bytes of a hit-and-run, and its threshold (s)
 --   max gap between two announces that counts as time on a torrent (s)
@@ -17,6 +17,7 @@
 --   max endpoints of one network (IPv4 address or /64) in a swarm, and in all swarms
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
+--   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
@@ -47,8 +48,9 @@ local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
 local memory, hnr_min, hnr_threshold, max_gap, min_timeout, max_credit, mode, open, max_torrents, max_per_address,
-  max_per_network, early, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local, max_changes =
-  read('<dddddddddddddddddd', ARGV[3])
+  max_per_network, early, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local, max_changes, max_peers,
+  max_downloads =
+  read('<dddddddddddddddddddd', ARGV[3])
 local accounts, required = mode > 0, mode == 2
 open, bound_local = open == 1, bound_local == 1
 local forgotten, refused = 0, 0
@@ -109,6 +111,8 @@ local function other_announces()
 --@ include lib/hit_and_runs.lua
 --@ include lib/accounts.lua
 --@ include lib/endpoint_takeover.lua
+--@ include lib/own_peers.lua
+--@ include lib/downloads.lua
 --@ include lib/account_time.lua
 --@ include lib/multipliers.lua
 --@ include lib/credit.lua

@@ -32,7 +32,8 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
         "absent. Joins are refused if the user_id is invalid or belongs to another passkey. If set: "
-        "upload_multiplier, download_multiplier (as `t:upload_multiplier`)",
+        "upload_multiplier, download_multiplier (as `t:upload_multiplier`); max_downloads (torrents at once; 0: any "
+        "number, empty: as many as the setting allows)",
         "until deleted",
         "site, command line",
     ),
@@ -91,7 +92,8 @@ ROWS: tuple[KeySpec, ...] = (
         "period of time counted last (epoch s); forgiven: `downloaded` when a hit-and-run was forgiven; left: last "
         "reported by a client of the user (bytes); unreported: the decrease of `left` minus `downloaded` (bytes; "
         "may be negative); credited: the time up to which `max_credit_bytes_per_second` is used up (epoch ms); "
-        "leeched: 1 if the user was ever a leecher",
+        "leeched: 1 if the user was ever a leecher; peer_ids: those of the last joins, 20 bytes each, where "
+        "`max_peers_per_torrent` is set",
         "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua",
     ),
