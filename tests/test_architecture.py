@@ -252,6 +252,7 @@ TESTED_BY: dict[str, str] = {
     "store.work.work": "store/work/test_claims.py",
     "dht.samples": "dht/test_responder.py",
     "cli.commands.menu": "cli/test_main.py",
+    "cli.commands.multipliers": "cli/test_multipliers.py",
     "cli.commands.serve": "app/test_service.py",
     "cli.commands.settings": "cli/test_main.py",
     "cli.commands.stats": "cli/test_stats.py",

@@ -83,8 +83,17 @@ async def test_every_command_for_redis_works(filled_server: Server) -> None:
 def texts() -> Iterator[str]:
     """Yields every message for peers: refusals, warnings, and errors in a request."""
     yield from (text for text, _ in refusals.REFUSALS.values())
-    yield from (refusals._UNAVAILABLE, refusals._BUSY, warning_messages.PRIVATE_ADDRESS, announce._PRIVATE_REFUSED)
-    yield from (warning_messages.UNKNOWN_PASSKEY, warning_messages.FREELEECH, *warning_messages.WARNINGS.values())
+    yield from (
+        refusals._UNAVAILABLE,
+        refusals._BUSY,
+        warning_messages.PRIVATE_ADDRESS,
+        announce._PRIVATE_REFUSED,
+    )
+    yield from (
+        warning_messages.UNKNOWN_PASSKEY,
+        warning_messages.FREELEECH,
+        *warning_messages.WARNINGS.values(),
+    )
     for module in ("wire/http_request.py", "frontends/http/handler.py", "core/announce.py", "core/scrape.py"):
         tree = ast.parse((ROOT / "tracker" / module).read_text(encoding="utf-8"))
         for node in ast.walk(tree):

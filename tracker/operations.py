@@ -13,7 +13,7 @@ from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
-from tracker.store.schema.multipliers import Multiplier, multiplier_text
+from tracker.store.schema.multipliers import multiplier_field
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Peer, Torrent, Torrents
 from tracker.store.work.items import MAX_BATCH
@@ -44,6 +44,13 @@ _SEEDING: dict[str, Any] = {
     "keep_done_days": 30,
 }
 """Defaults of projects of kind ``seeding`` that differ from those of kind ``items``."""
+_ACCOUNT_TOTALS = {
+    "downloaded": "downloaded",
+    "uploaded": "uploaded",
+    "total_seconds": "total_time",
+    "seed_seconds": "seed_time",
+}
+"""Fields of a user's account on a torrent, by name."""
 _MAX_NUMBER = 10**16
 """Larger numbers were not written by the tracker, whose own end at 2^53."""
 
@@ -200,34 +207,6 @@ def torrent_fields(
     }
 
 
-def multiplier_field(name: str, factor: float | None, until: int | None) -> str | None:
-    """A multiplier as stored; None for none. Raises ClientError for an end without its multiplier."""
-    if factor is not None:
-        return multiplier_text(factor, until)
-    if until is not None:
-        raise ClientError(f"{name}_until needs {name}")
-    return None
-
-
-def user_rules(given: Mapping[str, Any]) -> dict[str, str]:
-    """The stored fields for Users.edit_rules, from those that the API names."""
-    names = ("upload_multiplier", "download_multiplier")
-    texts = {name: multiplier_field(name, given.get(name), given.get(f"{name}_until")) for name in names}
-    limit = given.get("max_downloads")
-    texts["max_downloads"] = None if limit is None else "" if limit < 0 else str(limit)
-    return {name: text for name, text in texts.items() if text is not None}
-
-
-def multipliers_of(upload: Multiplier, download: Multiplier) -> dict[str, Any]:
-    """The multipliers of a user or a torrent, as the API shows them."""
-    return {
-        "upload_multiplier": upload.factor,
-        "upload_multiplier_until": upload.until,
-        "download_multiplier": download.factor,
-        "download_multiplier_until": download.until,
-    }
-
-
 def state_of(torrent: Torrent) -> State:
     if torrent.denied is not None:
         return "denied"
@@ -321,6 +300,26 @@ async def statistics(store: Store) -> Statistics:
         totals=await store.counters.totals(),
         failures=await store.counters.failures(),
     )
+
+
+async def pending_hit_and_runs(store: Store, offset: int = 0, count: int = 100) -> list[dict[str, Any]]:
+    """``count`` torrents whose users are in the grace period, from ``offset`` on; the next to be decided first.
+
+    They become hit-and-runs at ``at`` (epoch s). Bytes and seconds; ``info_hash`` None: the torrent was removed.
+    """
+    found = await store.hit_and_runs.pending(offset, count)
+    torrents = {each.torrent_id: each for each in await store.torrents.by_ids([p.torrent_id for p in found])}
+    accounts = await store.users.accounts([(pending.user_id, pending.torrent_id) for pending in found])
+    rows: list[dict[str, Any]] = []
+    for pending, account in zip(found, accounts, strict=True):
+        torrent = torrents.get(pending.torrent_id)
+        row = {
+            "info_hash": torrent.info_hash.hex() if torrent else None,
+            "name": torrent.name if torrent else "",
+        }
+        totals = {name: to_integer(account.get(stored)) for name, stored in _ACCOUNT_TOTALS.items()}
+        rows.append({**pending._asdict(), **row, **totals})
+    return rows
 
 
 async def sweep(jobs: Jobs) -> Enqueued:

@@ -12,6 +12,7 @@ from tests.core.harness import SECRET, MakeTracker, TrackerHarness, at, open_tra
 from tests.store.harness import ALICE, START, info_hash, peer_id, timeout_key
 from tracker.bittorrent import Scrape, ScrapeFile, ScrapeReply
 from tracker.core.intervals import steps, throttled_steps
+from tracker.core.warning_messages import FREELEECH, PRIVATE_ADDRESS
 from tracker.errors import Busy, ClientError
 from tracker.runtime.store import swarm_rules
 from tracker.settings.model import AnnounceSettings, Settings
@@ -572,3 +573,19 @@ async def test_overload_refusals_spread_their_retry_times(
     assert len({answer.retry_in for answer in busy}) > 1 and {answer.retry_in for answer in busy} <= {
         *range(1, 6)
     }
+
+
+async def test_a_start_is_told_which_multipliers_apply(make_tracker: MakeTracker) -> None:
+    """T26."""
+    tracker = await make_tracker(users={"private": "required"})
+    store = tracker.store
+    await store.users.add("7", ALICE)
+    assert (await tracker.announce(1, "started", ALICE)).warning is None
+    await store.multipliers.set("1", "0")
+    assert (await tracker.announce(1, "", ALICE)).warning is None
+    reply = await tracker.announce(2, "started", ALICE, "10.0.0.1")
+    assert reply.warning == f"{FREELEECH}; {PRIVATE_ADDRESS}"
+    await store.multipliers.set("2", "0.5")
+    reply = await tracker.announce(3, "started", ALICE)
+    assert reply.warning == "your download counts 0.5 times; your upload counts 2 times"
+    assert len(tracker.joined) == 3

@@ -146,7 +146,8 @@ def _jobs(
     async def clean_up(_: object) -> None:
         await clean.clean_once()
         await store.users.finish_deletions()
-        await store.hit_and_runs.drop_removed()
+        await store.hit_and_runs.decide()
+        await store.hit_and_runs.drop()
         if not context.live.current.changes.max_entries:
             await store.changes.delete()
 

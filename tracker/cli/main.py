@@ -24,7 +24,9 @@ SECTIONS: Sections = {
         "allow": Entry("denials:allow", "Remove torrents from the deny list."),
         "denied": Entry("denials:denied", "List denied torrents."),
         "user": Entry("users:users", "Manage users: passkeys, totals, hit-and-runs."),
-        "multipliers": Entry("multipliers:multipliers", "Show or set freeleech and double upload for everybody."),
+        "multipliers": Entry(
+            "multipliers:multipliers", "Show or set freeleech and double upload for everybody."
+        ),
         "client": Entry("clients:clients", "Manage allowed clients; show client statistics."),
         "work": Entry("work:commands", "Give work to volunteers: projects, items and claims."),
     },

@@ -1,6 +1,6 @@
 """Settings of user accounts, and of the client programs that are served."""
 
-from typing import Any
+from typing import Any, Literal
 
 from pydantic import Field, TypeAdapter, ValidationError, field_validator
 
@@ -47,6 +47,34 @@ class UserSettings(Section):
         le=MAX_SECONDS,
         description="A user whose last peer leaves such a torrent with less total time than this gets a hit-and-run.",
     )
+    hnr_time: Literal["total", "seed"] = Field(
+        "total",
+        description="The time that counts towards `hnr_threshold_seconds`: as a leecher and as a seeder (`total`), or "
+        "as a seeder only (`seed`).",
+    )
+    hnr_min_percent: float = Field(
+        0,
+        ge=0,
+        le=100,
+        allow_inf_nan=False,
+        description="A user who downloaded no more than this part of a torrent gets no hit-and-run. For torrents of "
+        "unknown size only `hnr_min_bytes` counts.",
+    )
+    hnr_ratio: float = Field(
+        0,
+        ge=0,
+        le=1000,
+        allow_inf_nan=False,
+        description="A user who uploaded this many times the downloaded bytes on the torrent gets no hit-and-run, "
+        "whatever the time. 0: the ratio does not count.",
+    )
+    hnr_grace_seconds: int = Field(
+        0,
+        ge=0,
+        le=MAX_SECONDS,
+        description="How long a user may be away from such a torrent before it becomes a hit-and-run. Meanwhile it is "
+        "listed as pending (`tracker user pending`).",
+    )
     max_credit_bytes_per_second: int = Field(
         134_217_728,
         ge=1,
@@ -61,12 +89,6 @@ class UserSettings(Section):
         description="The same over all torrents of a user. Unused credit is saved for up to two announce intervals.",
     )
 
-    @property
-    def passkey_forms(self) -> PasskeyForms:
-        """Where announce URLs may carry a passkey."""
-        if self.private == "off":
-            return PasskeyForms()
-        return PasskeyForms(self.private, self.passkey_after_announce, self.passkey_parameter)
     max_peers_per_torrent: int = Field(
         0,
         ge=0,
@@ -81,6 +103,13 @@ class UserSettings(Section):
         description="How many torrents a user may download at once. Further ones are refused until one is complete or "
         "stopped. A user may have a limit of their own (`tracker user edit --max-downloads`). 0: any number.",
     )
+
+    @property
+    def passkey_forms(self) -> PasskeyForms:
+        """Where announce URLs may carry a passkey."""
+        if self.private == "off":
+            return PasskeyForms()
+        return PasskeyForms(self.private, self.passkey_after_announce, self.passkey_parameter)
 
     @field_validator("private", mode="before")
     @classmethod

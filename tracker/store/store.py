@@ -27,7 +27,7 @@ from tracker.store.swarms.swarms import Swarms
 from tracker.store.torrents.scores import HISTORY_POINTS, Scores
 from tracker.store.torrents.torrents import Torrents
 from tracker.store.users.adoption import Adoption
-from tracker.store.users.hit_and_runs import HitAndRuns
+from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.users import Users
@@ -100,7 +100,7 @@ class Store:
         self.multipliers = Multipliers(connection, keys)
         self.user_import = UserImport(connection, scripts, keys)
         self.adoption = Adoption(scripts, keys)
-        self.hit_and_runs = HitAndRuns(connection, scripts, keys)
+        self.hit_and_runs = HitAndRuns(connection, scripts, keys, self._hit_and_run_rules, clock)
         self.changes = Changes(connection, keys)
         self.webhooks = Webhooks(connection, scripts, keys)
         self.allow_list = AllowList(connection, keys)
@@ -127,6 +127,10 @@ class Store:
             reindex_hit_and_runs=self.users.reindex_hit_and_runs,
             flush_unique_users=self.unique_users.flush,
         )
+
+    def _hit_and_run_rules(self) -> HitAndRunRules:
+        rules = self.rules.current
+        return HitAndRunRules(rules.packed_hit_and_run, rules.grace, rules.max_changes)
 
     async def load_secret(self) -> bytes:
         """Reads the shared secret, or creates it. Raises StoreUnavailable and RedisError."""

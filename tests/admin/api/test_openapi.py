@@ -37,7 +37,7 @@ OPERATION_IDS = """
     system_health system_settings tokens_create tokens_list_all tokens_revoke torrents_create
     torrents_edit torrents_file torrents_history torrents_list_all torrents_peers torrents_remove torrents_show
     torrents_uniques torrents_upload uniques_figure uniques_top users_create users_delete users_edit
-    users_forgive users_forgive_one users_hit_and_runs users_list_all users_rotate users_show
+    users_forgive users_forgive_one users_hit_and_runs users_list_all users_pending_hit_and_runs users_rotate users_show
     users_torrents work_blocked_block work_blocked_block_everywhere work_blocked_list_all
     work_blocked_list_everywhere work_blocked_log work_blocked_unblock work_blocked_unblock_everywhere
     work_claims_list_all work_claims_release work_create work_delete work_edit work_items_add

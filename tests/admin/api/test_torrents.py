@@ -185,7 +185,9 @@ async def test_no_file_is_kept_by_default(full: ApiClient) -> None:
 
 
 async def test_registering_again_changes_only_the_given_fields(full: ApiClient) -> None:
-    await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "upload_multiplier": 3})
+    await full.ask(
+        "POST", "/torrents", 201, json={"info_hash": HASH, "enabled": False, "upload_multiplier": 3}
+    )
     assert (await full.get(f"/torrents/{HASH}"))["state"] == "disabled"
     await full.ask("POST", "/torrents", 200, json={"info_hash": HASH, "name": "x"})
     shown = await full.get(f"/torrents/{HASH}")

@@ -7,9 +7,11 @@ from tests.admin.pages.page import get, send
 from tests.admin.pages.test_users import leave_early
 from tests.store.harness import ALICE, info_hash, update
 from tracker.admin.pages.user import PAGE, ROTATED, ratio
+from tracker.store.schema.multipliers import Multiplier
+from tracker.store.users.rules import UserRules
 
 HERE = "/users/7"
-VERBS = ("edit", "passkey", "rotate", "forgive", "delete")
+VERBS = ("edit", "rules", "passkey", "rotate", "forgive", "delete")
 
 
 @pytest.fixture
@@ -142,3 +144,24 @@ async def test_forms_need_the_csrf_token_of_the_session(alice: Private) -> None:
 
 def test_a_ratio_needs_a_download() -> None:
     assert (ratio(3, 2), ratio(3, 0), ratio(0, 0), ratio(0, 5)) == ("1.50", "∞", "–", "0.00")
+
+
+async def test_rules_of_a_user_are_edited(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        fields = {
+            "upload_multiplier": "1.5",
+            "download_multiplier": "0",
+            "max_downloads": "3",
+            "hnr_exempt": "1",
+        }
+        assert (await send(browser, f"{HERE}/rules", fields)).location == f"{HERE}?notice=saved"
+        rules = (await alice.store.users.find("7")).rules
+        assert rules == UserRules(Multiplier(1.5), Multiplier(0), 3, True)
+        page = await get(browser, HERE)
+        assert {"freeleech", "upload ×1.5", "no hit-and-runs"} <= {e.text for e in page.all("span")}
+        assert "freeleech" in (await get(browser, "/users")).text
+        for wrong in ({"upload_multiplier": "x"}, {"max_downloads": "-1"}):
+            await send(browser, f"{HERE}/rules", wrong, status=422)
+        assert (await alice.store.users.find("7")).rules == rules
+        await send(browser, f"{HERE}/rules", {})
+    assert (await alice.store.users.find("7")).rules == UserRules()

@@ -1,17 +1,20 @@
 """The pages of all users."""
 
+from dataclasses import replace
+
 import aiohttp
 import pytest
 
 from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import get, send
-from tests.store.harness import ALICE, update
+from tests.store.harness import ALICE, info_hash, update
 from tracker.admin.pages.users import PAGE
 from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.store.schema.multipliers import Multiplier
 
 
-@pytest.mark.parametrize("path", ["/users", "/users/owing"])
+@pytest.mark.parametrize("path", ["/users", "/users/owing", "/users/pending"])
 async def test_a_public_tracker_explains_accounts(browser: aiohttp.ClientSession, path: str) -> None:
     page = await get(browser, path)
     assert "TRACKER_USERS__PRIVATE=optional TRACKER_USERS__PRIVATE=required" in page.text
@@ -31,6 +34,7 @@ async def test_empty_lists_explain_what_to_do(private: Private) -> None:
     async with private.admin.browser() as browser:
         assert "No users yet" in (await get(browser, "/users")).text
         assert "No hit-and-runs" in (await get(browser, "/users/owing")).text
+        assert "becomes a hit-and-run at once" in (await get(browser, "/users/pending")).text
 
 
 async def test_a_new_user_gets_a_passkey_that_is_shown_once(private: Private) -> None:
@@ -104,3 +108,35 @@ async def test_scope_read_cannot_create_users(private: Private) -> None:
         assert not (await get(reader, "/users")).changes
         await send(reader, "/users", {"user_id": "9"}, status=403)
     assert await private.store.users.count() == 0
+
+
+async def test_multipliers_for_everybody_are_set_and_shown(private: Private) -> None:
+    async with private.admin.browser() as browser:
+        fields = {"upload_multiplier": "2", "download_multiplier": "0"}
+        fields |= {"download_multiplier_until": "2030-01-01T00:00"}
+        assert (await send(browser, "/users/multipliers", fields)).location == "/users?notice=saved"
+        upload, download = await private.store.multipliers.get()
+        assert (upload, download) == (Multiplier(2), Multiplier(0, 1893456000))
+        page = await get(browser, "/users")
+        assert {"freeleech", "upload ×2"} <= {e.text for e in page.all("span")}
+        assert "2030-01-01T00:00:00" in page.source
+        wrong = await send(browser, "/users/multipliers", {"upload_multiplier": "-2"}, status=422)
+        assert "a multiplier is a number" in wrong.text
+        wrong = await send(browser, "/users/multipliers", {"upload_multiplier_until": "soon"}, status=422)
+        assert "an end is a date" in wrong.text
+    assert await private.store.multipliers.get() == (upload, download)
+
+
+async def test_pending_hit_and_runs_are_listed(private: Private) -> None:
+    store = private.store
+    store.rules.current = replace(store.rules.current, hnr_grace=7200)
+    await store.users.add("7", ALICE)
+    await leave_early(private, ALICE, 1)
+    await leave_early(private, ALICE, 2)
+    await private.admin.store.torrents.add(info_hash(1), {"name": "<b>a film</b>"})
+    await private.admin.store.torrents.remove(info_hash(2))
+    async with private.admin.browser() as browser:
+        page = await get(browser, "/users/pending")
+        assert "<b>a film</b>" in page.text and "no longer registered" in page.text and "in 2 h" in page.text
+        assert "This page is empty" in (await get(browser, "/users/pending?page=2")).text
+        assert "No hit-and-runs" in (await get(browser, "/users/owing")).text

@@ -49,9 +49,9 @@ BEYOND: dict[str, str] = {
     "adopt": "deleting u:* user:* user_id users whitelist",
     "allow": "denied",
     "announce": "addresses addresses:full changes deleting download_multiplier due:* gap heartbeat i:* i:empty "
-    "i:hnr i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches i:unique:torrents: "
-    "p:*:torrents registered_by:* secret stats:* stats:credit_cut torrent_id u:* u:** u:*:active "
-    "u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id users",
+    "i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "i:unique:torrents: p:*:torrents registered_by:* secret stats:* stats:credit_cut torrent_id u:* "
+    "u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
@@ -61,10 +61,12 @@ BEYOND: dict[str, str] = {
     "count_hits": "limits limits:*",
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
-    "delete_user": "deleting i:hnr u:* user:* users",
+    "decide_hit_and_runs": "changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
+    "delete_user": "deleting i:hnr i:hnr_pending u:* user:* users",
     "deny": "denied",
-    "drop_hit_and_runs": "i:hnr u:*:hnr",
-    "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "drop_hit_and_runs": "i:hnr u:* u:*:hnr u:*:t:* user:*",
+    "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
+    "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "i:name",
     "enqueue": "job job:* q q:*:",
     "enqueue_slot": "job job:* q q:*: q:*:slot",
@@ -73,14 +75,15 @@ BEYOND: dict[str, str] = {
     "extend": "q:*:running",
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",
-    "forgive": "i:hnr u:*:hnr u:*:t:*",
+    "forgive": "i:hnr i:hnr_pending u:*:hnr u:*:t:*",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
     "import_user": "deleting u:* user:* user_id users",
     "index": "denied i:empty i:info_hash i:name i:seeders",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "i:hnr u:*:hnr",
-    "reap": "addresses changes gap heartbeat i:* i:empty i:hnr p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "reap": "addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
+    "u:*:active u:*:hnr u:*:t:* user:*",
     "reindex": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
     "remove": "i:* i:empty i:info_hash i:name i:unique:torrents:",
     "rename_unique": "*",
@@ -93,8 +96,9 @@ BEYOND: dict[str, str] = {
     "search": "i:name",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
-    "sweep": "addresses changes denied gap heartbeat i:* i:empty i:hnr i:info_hash i:leechers i:name i:seeders "
-    "i:snatches i:unique:torrents: p:*:torrents stats:* u:*:active u:*:hnr u:*:t:*",
+    "sweep": "addresses changes denied gap heartbeat i:* i:empty i:hnr i:hnr_pending i:info_hash i:leechers "
+    "i:name i:seeders i:snatches i:unique:torrents: p:*:torrents stats:* u:* u:*:active u:*:hnr "
+    "u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "work_add": "w:*",

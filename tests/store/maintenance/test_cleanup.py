@@ -222,7 +222,7 @@ async def test_hit_and_runs_are_left_to_the_job_and_to_reindex(private: Store) -
     assert await private.dump() == before
     await reindex(private)
     assert await private.users.hit_and_runs() == [("7", 2)]
-    assert await private.hit_and_runs.drop_removed() == 2
+    assert await private.hit_and_runs.drop() == 2
     assert not await redis.exists(keys.hit_and_runs(), keys.user_set(7, "hnr"))
 
 

@@ -3,6 +3,7 @@
 import inspect
 import re
 from collections import Counter
+from dataclasses import replace
 from importlib import resources
 from pathlib import Path
 from typing import Any, get_args
@@ -238,7 +239,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
         assert type_name.decode().upper() == TYPES[rows[0]], key
         seen.add(rows[0])
     of_users, for_a_moment = (
-        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:completed:<tid>"},
+        {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"},
         {"t:deleting", "t:addresses:full"},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
@@ -269,6 +270,10 @@ async def everything(store: Store) -> None:
     await store.announce(update(9, "s", 4, passkey=ALICE))
     await store.announce(update(9, "x", 4, passkey=ALICE, downloaded=10**6))
     assert await store.silence(update(4)) == 1
+    await store.multipliers.set("2", f"0 {START}")
+    store.rules.current = replace(store.rules.current, hnr_grace=3600)
+    await store.announce(update(9, "s", 4, passkey=BOB))
+    await store.announce(update(9, "x", 4, passkey=BOB, downloaded=10**6))
     store.clock.now += 500
     await store.reaping.heartbeat()
     await store.reaping.set_due_cursor(int(store.clock.now))

@@ -194,12 +194,18 @@ async def test_users_are_counted(private: Store) -> None:
     assert await private.users.count() == 1
 
 
+def walker(store: Store, users_per_call: int = 200) -> HitAndRuns:
+    """A walk that begins at the first user."""
+    rules = store._hit_and_run_rules
+    return HitAndRuns(store.connection, store.scripts, store.keys, rules, store.clock, users_per_call)
+
+
 async def dropped(store: Store) -> int:
     """Removes them in one walk over all users who have any."""
-    walk = HitAndRuns(store.connection, store.scripts, store.keys)
-    total = await walk.drop_removed()
+    walk = walker(store)
+    total = await walk.drop()
     while walk._cursor:
-        total += await walk.drop_removed()
+        total += await walk.drop()
     return total
 
 
@@ -224,7 +230,7 @@ async def test_hit_and_runs_of_removed_torrents_are_removed(private: Store) -> N
 
 async def test_a_walk_covers_many_users_and_torrents(private: Store) -> None:
     """One page of each at a time; a set of the wrong type stops no other."""
-    private.hit_and_runs = HitAndRuns(private.connection, private.scripts, private.keys, users_per_call=10)
+    private.hit_and_runs = walker(private, users_per_call=10)
     for user in range(1000, 1300):
         await private.redis.sadd(private.keys.user_set(user, "hnr"), *range(5000, 5000 + user % 7 + 1))
     await private.redis.sadd(private.keys.user_set(1001, "hnr"), *range(10_000, 10_700))

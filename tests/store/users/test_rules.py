@@ -91,7 +91,7 @@ async def test_a_join_is_told_its_multipliers(private: Store, event: str) -> Non
     assert type(await private.announce(alice())) is Admitted
 
 
-@pytest.mark.parametrize("held", ["", "x", "2 x", "2 ", "-", "0 0", "9" * 400 + " 1", "\xff"])
+@pytest.mark.parametrize("held", ["", "x", "2 x", "-", "0 0", "9" * 400 + " 1", "\xff"])
 async def test_other_text_counts_as_no_multiplier(private: Store, held: str) -> None:
     """A site may have written it."""
     for key in (private.keys.upload_multiplier(), private.keys.download_multiplier()):

@@ -40,8 +40,9 @@ class ChangeRow(Reply):
     id: str = Field(description="IDs grow; the first part is the time in epoch milliseconds.")
     at: Moment
     change: str = Field(
-        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `replaced` (another peer took the "
-        "endpoint over), `hit_and_run`, `hit_and_run_cleared`, or `recounted` (the counts of the swarm were repaired). "
+        description="`joined`, `completed`, `stopped`, `reaped` (timed out), `replaced` (another peer of the client or "
+        "user took its place), `hit_and_run`, `hit_and_run_pending`, `hit_and_run_cleared`, or `recounted` (the counts "
+        "of the swarm were repaired). "
         "Ignore unknown ones: later versions may add some."
     )
     info_hash: str | None

@@ -22,6 +22,7 @@ from tracker.admin.api.models import (
     UploadMultiplier,
     page_of,
 )
+from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, Conflict
@@ -284,7 +285,7 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "snatches": torrent.completions,
         "announces": torrent.announces,
         "score": torrent.score,
-        **operations.multipliers_of(torrent.upload_multiplier, torrent.download_multiplier),
+        **multiplier_fields(torrent.upload_multiplier, torrent.download_multiplier),
     }
 
 

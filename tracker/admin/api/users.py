@@ -19,9 +19,11 @@ from tracker.admin.api.models import (
     page_of,
     scan_of,
 )
+from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.errors import ClientError
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.rules import rule_fields
 from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -47,6 +49,7 @@ class UserRow(Reply):
     max_downloads: int | None = Field(
         description="Torrents that the user downloads at once; 0: any number, null: as many as the setting allows."
     )
+    hnr_exempt: bool = Field(description="The user gets no hit-and-runs.")
 
 
 class UserPage(OffsetPage[UserRow]):
@@ -99,6 +102,7 @@ class UserEdit(Body):
     max_downloads: int | None = Field(
         None, ge=-1, le=999_999, description="0: any number, -1: as many as the setting allows."
     )
+    hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
 
 
 class UserTorrent(Reply):
@@ -133,6 +137,24 @@ class HitAndRunsPage(OffsetPage[HitAndRuns]):
     """Users with hit-and-runs, highest count first."""
 
 
+class PendingHitAndRun(Reply):
+    """A torrent that a user has left, and that becomes a hit-and-run unless the user comes back before `at`."""
+
+    user_id: str
+    torrent_id: str
+    info_hash: str | None = Field(description="null if the torrent was removed.")
+    name: str
+    at: Moment
+    downloaded: int
+    uploaded: int
+    total_seconds: int
+    seed_seconds: int
+
+
+class PendingHitAndRunsPage(OffsetPage[PendingHitAndRun]):
+    """Pending hit-and-runs, the next one first."""
+
+
 class Forgiven(Reply):
     """Number of forgiven hit-and-runs."""
 
@@ -151,8 +173,9 @@ def _fields(user: User) -> dict[str, Any]:
     rules = user.rules
     return {
         **{name: getattr(user, name) for name in UserRow.model_fields if hasattr(user, name)},
-        **operations.multipliers_of(rules.upload_multiplier, rules.download_multiplier),
+        **multiplier_fields(rules.upload_multiplier, rules.download_multiplier),
         "max_downloads": rules.max_downloads,
+        "hnr_exempt": rules.hnr_exempt,
     }
 
 
@@ -195,7 +218,7 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user = await _known(call, user_id)
     given = body.model_dump(exclude_none=True)
-    rules = operations.user_rules(given)
+    rules = rule_fields(given)
     rights = {name: value for name, value in given.items() if name in ("enabled", "can_leech")}
     await call.store.users.edit_rules(user.passkey, rules)
     await call.store.users.edit(user.passkey, rights)
@@ -275,3 +298,11 @@ async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
     found = await users.hit_and_runs(query.offset, query.limit)
     items = [HitAndRuns(user_id=user_id, torrents=number) for user_id, number in found]
     return HitAndRunsPage(**page_of(query, items, await users.hit_and_run_count()))
+
+
+@endpoints.get("/hit-and-runs/pending", "List pending hit-and-runs")
+async def pending_hit_and_runs(call: Call, query: Paged) -> PendingHitAndRunsPage:
+    """Torrents whose users may still come back: see `TRACKER_USERS__HNR_GRACE_SECONDS`."""
+    found = await operations.pending_hit_and_runs(call.store, query.offset, query.limit)
+    total = await call.store.hit_and_runs.pending_count()
+    return PendingHitAndRunsPage(**page_of(query, [PendingHitAndRun(**each) for each in found], total))

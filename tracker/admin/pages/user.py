@@ -93,14 +93,15 @@ class UserPage:
         self, torrent_id: str, torrent: Torrent | None, row: Mapping[str, str] | None, name: str
     ) -> Share:
         row = row or {}
-        spent = to_integer(row.get("total_time"))
-        remaining = max(0, self._context.settings.users.hnr_threshold_seconds - spent) if name == "hnr" else 0
+        rules = self._context.settings.users
+        spent = to_integer(row.get("seed_time" if rules.hnr_time == "seed" else "total_time"))
+        remaining = max(0, rules.hnr_threshold_seconds - spent) if name == "hnr" else 0
         return Share(
             torrent_id,
             torrent,
             uploaded=to_integer(row.get("uploaded")),
             downloaded=to_integer(row.get("downloaded")),
-            total_seconds=spent,
+            total_seconds=to_integer(row.get("total_time")),
             seed_seconds=to_integer(row.get("seed_time")),
             completed_at=to_integer(row.get("completed_at")),
             remaining_seconds=remaining,
@@ -119,7 +120,10 @@ class UserPage:
         names = ("upload_multiplier", "download_multiplier")
         try:
             rules = {name: multiplier_of(form, name, now) for name in names}
-            rules["max_downloads"] = form.text("max_downloads")
+            rules |= {
+                "max_downloads": form.text("max_downloads"),
+                "hnr_exempt": str(int(form.ticked("hnr_exempt"))),
+            }
             await self._users.edit_rules(user.passkey, rules)
         except ClientError as error:
             return await self._page(request, user, str(error))

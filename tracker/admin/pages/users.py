@@ -10,6 +10,7 @@ from tracker.admin.pages.forms import multiplier_of, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
+from tracker.operations import pending_hit_and_runs
 
 PAGE = 50
 
@@ -25,6 +26,7 @@ class UserPages:
         return [
             web.get("/users", self.show),
             web.get("/users/owing", self.hit_and_runs),
+            web.get("/users/pending", self.pending),
             web.post("/users", self.add),
             web.post("/users/multipliers", self.set_multipliers),
         ]
@@ -67,6 +69,20 @@ class UserPages:
             "hit_and_run_users": total,
         }
         return render(request, "hit_and_runs.html", variables)
+
+    async def pending(self, request: web.Request) -> web.Response:
+        """Torrents that become hit-and-runs unless their users come back."""
+        number = page_number(request.query.get("page", ""))
+        total = await self._context.store.hit_and_runs.pending_count()
+        variables = {
+            "accounts": self._context.settings.users.private,
+            "pending": await pending_hit_and_runs(self._context.store, (number - 1) * PAGE, PAGE),
+            "rules": self._context.settings.users,
+            "now": self._context.clock(),
+            **_pages("/users/pending", number, total),
+            "hit_and_run_users": await self._users.hit_and_run_count(),
+        }
+        return render(request, "hit_and_runs_pending.html", variables)
 
     async def add(self, request: web.Request) -> web.Response:
         """Creates a user and shows the passkey once."""

@@ -8,12 +8,13 @@ from typing import Annotated
 
 import typer
 
+from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
 from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.cli.terminal import Column, Listing, Row, note, say
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
 from tracker.store.store import Store
 from tracker.store.users.users import User
@@ -139,7 +140,12 @@ def edit_user(
     until: Until = None,
     max_downloads: Annotated[
         str | None,
-        typer.Option(help="Torrents downloaded at once; 0: any number, empty: as many as the setting allows."),
+        typer.Option(
+            help="Torrents downloaded at once; 0: any number, empty: as many as the setting allows."
+        ),
+    ] = None,
+    exempt: Annotated[
+        bool | None, typer.Option("--hnr-exempt/--no-hnr-exempt", help="The user gets no hit-and-runs.")
     ] = None,
     config: Config = None,
 ) -> None:
@@ -148,6 +154,7 @@ def edit_user(
     fields = {name: value for name, value in given.items() if value is not None}
     texts = {
         "max_downloads": max_downloads,
+        "hnr_exempt": None if exempt is None else str(int(exempt)),
         "upload_multiplier": with_end(upload_multiplier, until),
         "download_multiplier": with_end(download_multiplier, until),
     }
@@ -219,7 +226,7 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
         found = await store.users.find(who)
         sets: Row = {**await store.users.set_sizes(found.user_id)}
         rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
-        rules["max_downloads"] = found.rules.max_downloads
+        rules |= {"max_downloads": found.rules.max_downloads, "hnr_exempt": found.rules.hnr_exempt}
         row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets, **rules}
         terminal.describe(row, as_json=as_json)
 
@@ -289,6 +296,24 @@ def list_owing(
             listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
             if not page and not as_json:
                 note("no user has a hit-and-run")
+
+    with_store(config, work)
+
+
+@users.command("pending")
+def list_pending(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
+    columns = [Column("at", MOMENT), Column("user_id", 15, right=True), Column("downloaded", 16, right=True)]
+    columns += [Column("total_seconds", 13, right=True), Column("seed_seconds", 13, right=True)]
+
+    async def work(store: Store) -> None:
+        listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
+        async for page in in_order(limit, partial(operations.pending_hit_and_runs, store)):
+            listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
 
     with_store(config, work)
 

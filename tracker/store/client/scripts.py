@@ -113,6 +113,7 @@ class Scripts:
     forgive: Script
     rank_hit_and_runs: Script
     drop_hit_and_runs: Script
+    decide_hit_and_runs: Script
     hold_webhook: Script
     software: Script
     count_hits: Script

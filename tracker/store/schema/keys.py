@@ -97,6 +97,10 @@ class Keys:
         """Users with hit-and-runs, by their number."""
         return f"{self.prefix}i:hnr"
 
+    def pending_hit_and_runs(self) -> str:
+        """Torrents of users in the grace period, by its end."""
+        return f"{self.prefix}i:hnr_pending"
+
     def client_software(self, outcome: str, period: str) -> str:
         return f"{self.prefix}i:client:{outcome}:{period}"
 

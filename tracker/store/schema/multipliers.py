@@ -26,6 +26,9 @@ class Multiplier:
         return 1.0 if self.until is not None and self.until <= now else self.factor
 
 
+NO_MULTIPLIER = Multiplier()
+
+
 def multiplier_of(text: str) -> Multiplier:
     """Parses a stored multiplier; a factor of 1 for a text of another form, which a site may have written."""
     number, _, end = text.partition(" ")
@@ -53,9 +56,18 @@ def multiplier_text(factor: float, until: int | None = None) -> str:
     return number if until is None else f"{number} {until}"
 
 
+def multiplier_field(name: str, factor: float | None, until: int | None) -> str | None:
+    """A multiplier as stored; None for none. Raises ClientError for an end without its multiplier."""
+    if factor is not None:
+        return multiplier_text(factor, until)
+    if until is not None:
+        raise ClientError(f"{name}_until needs {name}")
+    return None
+
+
 def parse_end(text: str, now: float) -> int | None:
-    """An end time as people write it, in epoch seconds: `3d`, `12h` or `30m` from ``now`` on, a date or a date with a time
-    (UTC), or epoch seconds. None for an empty text. Raises ClientError for anything else."""
+    """An end time as people write it, in epoch seconds: `3d`, `12h` or `30m` from ``now`` on, a date, or a date with a
+    time (UTC), or epoch seconds. None for an empty text. Raises ClientError for anything else."""
     if not text:
         return None
     if found := _SPAN.fullmatch(text):
@@ -68,5 +80,7 @@ def parse_end(text: str, now: float) -> int | None:
     except (ValueError, OverflowError):
         end = 0
     if not 0 < end <= MAX_END:
-        raise ClientError("an end is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h")
+        raise ClientError(
+            "an end is a date such as 2026-12-31 or 2026-12-31T18:00 (UTC), or a span such as 3d or 12h"
+        )
     return end

@@ -116,7 +116,8 @@ _NOTHING = TrafficTotals(0, 0, 0, 0)
 def pack_rules(rules: SwarmRules) -> bytes:
     """The rules of all announces, as announce.lua reads them: little-endian doubles."""
     numbers = (
-        *rules.reaping,
+        rules.memory,
+        *rules.hit_and_run,
         rules.max_gap,
         rules.min_timeout,
         rules.max_credit,

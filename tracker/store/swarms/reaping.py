@@ -62,6 +62,11 @@ class Reaping:
         """How long after an outage no peer is reaped."""
         return self._rules.current.grace
 
+    def _rules_now(self) -> list[str | bytes | int | float]:
+        """The first arguments of the scripts that remove peers."""
+        rules = self._rules.current
+        return [int(self._clock()), rules.memory, rules.packed_hit_and_run, rules.grace]
+
     async def reap(self, peers: Sequence[tuple[str, str]]) -> int:
         """Removes the peers (torrent id, peer id in hex) whose timeout is gone; returns their number.
 
@@ -69,9 +74,9 @@ class Reaping:
         remembered, one EXISTS checks all of them.
         """
         rules = self._rules.current
-        if not peers or not (rules.reaping[0] or await self._are_there(peers)):
+        if not peers or not (rules.memory or await self._are_there(peers)):
             return 0
-        argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
+        argv = self._rules_now()
         argv += [self._store_clock.expected, rules.max_changes]
         for torrent_id, peer_id in peers:
             argv += (torrent_id, peer_id)
@@ -88,9 +93,7 @@ class Reaping:
         rules = self._rules.current
         seen, reaped, failed = await self._scripts.due(
             [
-                int(self._clock()),
-                *rules.reaping,
-                rules.grace,
+                *self._rules_now(),
                 deadline,
                 first,
                 max_entries,
@@ -106,7 +109,7 @@ class Reaping:
     async def sweep(self, torrent_ids: Sequence[str], position: str, budget: int) -> SweepStep:
         """Visits about ``budget`` members of swarms, from ``position`` in the first one on."""
         rules = self._rules.current
-        argv: list[str | bytes | int | float] = [int(self._clock()), *rules.reaping, rules.grace]
+        argv = self._rules_now()
         argv += [rules.forget_after, budget, position, self._store_clock.expected, rules.max_changes]
         argv += torrent_ids
         done, after, *numbers, found, failed = await self._scripts.sweep(argv)

@@ -1,5 +1,6 @@
 """The settings that the scripts of swarms need."""
 
+import struct
 from dataclasses import dataclass
 from math import inf
 
@@ -18,6 +19,14 @@ class SwarmRules:
     peer_memory: int = 0
     hnr_min_bytes: int = 0
     hnr_threshold: int = 0
+    hnr_by_seed_time: bool = False
+    """Whether only seed time counts towards the threshold."""
+    hnr_grace: int = 0
+    """Seconds after the user has left until the hit-and-run."""
+    hnr_min_share: float = 0
+    """A download of no more than this share of the torrent's size is no hit-and-run."""
+    hnr_ratio: float = 0
+    """Who uploaded this many times the download on the torrent has no hit-and-run; 0: the ratio does not count."""
     max_gap: int = 7200
     min_timeout: float = inf
     """The shortest timeout that an announce may set; every timeout is checked within this time."""
@@ -49,9 +58,25 @@ class SwarmRules:
     """Torrents that a user downloads at once, unless the user has a limit of their own; 0: any number."""
 
     @property
-    def reaping(self) -> tuple[int, int, int]:
-        """(seconds that a user's peer is remembered, bytes and seconds that define a hit-and-run)"""
-        return 0 if self.accounts == "off" else self.peer_memory, self.hnr_min_bytes, self.hnr_threshold
+    def memory(self) -> int:
+        """Seconds that a user's peer is remembered."""
+        return 0 if self.accounts == "off" else self.peer_memory
+
+    @property
+    def hit_and_run(self) -> tuple[float, ...]:
+        """When a download is a hit-and-run, in the order of hit_and_run_rules.lua."""
+        return (
+            self.hnr_min_bytes,
+            self.hnr_threshold,
+            self.hnr_by_seed_time,
+            self.hnr_min_share,
+            self.hnr_ratio,
+            self.hnr_grace,
+        )
+
+    @property
+    def packed_hit_and_run(self) -> bytes:
+        return struct.pack("<6d", *self.hit_and_run)
 
 
 class LiveRules:

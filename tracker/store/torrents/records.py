@@ -11,7 +11,7 @@ from math import isfinite
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.schema.multipliers import Multiplier, multiplier_of
+from tracker.store.schema.multipliers import NO_MULTIPLIER, Multiplier, multiplier_of
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
@@ -43,8 +43,8 @@ class Torrent:
     labels: tuple[str, ...] = ()
     added: int | None = None
     """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
-    upload_multiplier: Multiplier = Multiplier()
-    download_multiplier: Multiplier = Multiplier()
+    upload_multiplier: Multiplier = NO_MULTIPLIER
+    download_multiplier: Multiplier = NO_MULTIPLIER
     denied: str | None = None
     score: float | None = None
     """None if the torrent is not in the ranking by score."""

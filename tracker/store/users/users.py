@@ -90,7 +90,14 @@ class Users:
         users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
         totals = await pipeline(*(("HMGET", keys.user(user[0]), *_TOTALS) for user in users.values()))
         return [
-            User(user_id, passkey, enabled != "0", can_leech != "0", *map(whole, counts), rules=rules_of(rules))
+            User(
+                user_id,
+                passkey,
+                enabled != "0",
+                can_leech != "0",
+                **dict(zip(_TOTALS, map(whole, counts), strict=True)),
+                rules=rules_of(rules),
+            )
             for (passkey, (user_id, enabled, can_leech, *rules)), counts in zip(
                 users.items(), totals, strict=True
             )
@@ -214,8 +221,12 @@ class Users:
 
     async def on_torrents(self, user_id: str, torrent_ids: Sequence[str]) -> list[dict[str, str]]:
         """Returns the fields of ``torrent`` for several torrents, in order. Empty where the user has never been."""
+        return await self.accounts([(user_id, torrent_id) for torrent_id in torrent_ids])
+
+    async def accounts(self, pairs: Sequence[tuple[str, str]]) -> list[dict[str, str]]:
+        """Returns the same for several users: (user id, torrent id)."""
         rows = await self._connection.pipeline(
-            *(("HGETALL", self._keys.user_torrent(user_id, torrent_id)) for torrent_id in torrent_ids)
+            *(("HGETALL", self._keys.user_torrent(*pair)) for pair in pairs)
         )
         return [_fields(row) for row in rows]
 

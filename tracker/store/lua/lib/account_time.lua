@@ -17,13 +17,6 @@ end
 
 local function add_time(a, from, till, seeding)
   local new = cover(a, from, till)
-  local before = a.total_time
-  a.total_time = before + new
+  a.total_time = a.total_time + new
   if seeding then a.seed_time = a.seed_time + new end
-  if before < hnr_threshold and a.total_time >= hnr_threshold then
-    if redis.pcall('SREM', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
-      rank_hit_and_runs(a.uid)
-      record_hit_and_run('hit_and_run_cleared', a)
-    end
-  end
 end

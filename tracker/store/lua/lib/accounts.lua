@@ -1,5 +1,5 @@
 -- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
--- numbers.lua, changes.lua and hit_and_runs.lua; needs `hnr_min` (bytes) and `hnr_threshold` (s).
+-- numbers.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `now`.
 
 --@ include lib/whole_field.lua
 
@@ -40,23 +40,23 @@ local function save_account(a)
   call('HSET', account_key(a.uid, a.tid), unpack(fields))
 end
 
--- Downloads that an operator has forgiven do not count.
-local function is_hit_and_run(a)
-  if a.downloaded <= hnr_min or a.total_time >= hnr_threshold then return false end
-  local forgiven = tonumber(call('HGET', account_key(a.uid, a.tid), 'forgiven') or '') or 0
-  return a.downloaded - forgiven > hnr_min
-end
-
 -- One of the user's peers left the swarm. When it was the last one, the torrent is no longer active for the user, and
--- it may become a hit-and-run; `decide` is false when the time since the last announce contains an outage of the
--- tracker. The swarm is written already, so a set of a wrong type must not fail this.
+-- it may become a hit-and-run, at once or after the grace period; `decide` is false when the time since the last
+-- announce contains an outage of the tracker. The swarm is written already, so a set of a wrong type must not fail
+-- this.
 local function end_activity(a, decide)
   a.peers = math.max(0, a.peers - 1)
   if a.peers > 0 then return end
   redis.pcall('SREM', P .. 'u:' .. a.uid .. ':active', a.tid)
-  if decide and is_hit_and_run(a) and redis.pcall('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
-    rank_hit_and_runs(a.uid)
-    record_hit_and_run('hit_and_run', a)
+  if not decide or not is_hit_and_run(a) then return end
+  if hnr_grace == 0 then
+    if redis.pcall('SADD', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 1 then
+      rank_hit_and_runs(a.uid)
+      record_hit_and_run('hit_and_run', a)
+    end
+  elseif redis.pcall('SISMEMBER', P .. 'u:' .. a.uid .. ':hnr', a.tid) == 0 then
+    redis.pcall('ZADD', P .. 'i:hnr_pending', now + hnr_grace, a.uid .. ':' .. a.tid)
+    record_hit_and_run('hit_and_run_pending', a)
   end
 end
 

@@ -13,19 +13,8 @@ local function record_change(change, t, pidx, uid, left, uploaded, downloaded, s
     'seed_time', seed_time, 'left', left, 'seeders', t.seeders, 'leechers', t.leechers)
 end
 
--- A peer left by no announce of its own. Its hash still exists.
-local function record_removal(change, t, pidx, uid, left)
-  if max_changes == 0 then return end
-  local v
-  if uid ~= '' then
-    v = redis.pcall('HMGET', P .. 'u:' .. uid .. ':t:' .. t.tid, 'uploaded', 'downloaded', 'seed_time')
-  else
-    v = redis.pcall('HMGET', P .. 'p:' .. t.tid .. ':' .. pidx, 'uploaded', 'downloaded')
-  end
-  record_change(change, t, pidx, uid, left or '', v[1] or '0', v[2] or '0', v[3] or '0')
-end
-
--- The torrent became a hit-and-run of the user, or is none any more. An account knows its torrent by id only.
+-- The torrent became a hit-and-run of the user, is about to, or is none any more. An account knows its torrent by id
+-- only.
 local function record_hit_and_run(change, a)
   if max_changes == 0 then return end
   local t = { tid = a.tid, ih = call('GET', P .. 'torrent_id:' .. a.tid) or '', seeders = '', leechers = '' }

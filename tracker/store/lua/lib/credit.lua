@@ -1,6 +1,6 @@
 -- credit.lua: what an announce adds to the totals of its user. After accounts.lua, account_time.lua, counters.lua and
--- multipliers.lua; needs `moment` (epoch s, with fractions), `max_credit` and `max_user_credit` (bytes per second), `max_saved` (s) and
--- CLOCK_SLACK.
+-- multipliers.lua; needs `moment` (epoch s, with fractions), `max_credit` and `max_user_credit` (bytes per second),
+-- `max_saved` (s) and CLOCK_SLACK.
 --
 -- All but load_credited_account() runs after the first write of an announce and must not fail: totals are changed by
 -- add_bounded(), and a user's set of a wrong type is left as it is.
@@ -86,7 +86,7 @@ end
 -- Credits the announce to its user. A peer that was not known, or whose counter restarted, has downloaded what it
 -- reports, as far as `left` fell meanwhile. `started` credits no upload: what preceded it is unknown.
 local function credit_user(t, r, p, a)
-  local user, started = P .. 'u:' .. r.uid, r.event == 's'
+  local user, started, settled = P .. 'u:' .. r.uid, r.event == 's', is_settled(a)
   local up, down, first, fall = started and 0 or p.up, p.down, 0, fall_of_left(r, p, a)
   if not p.known or tonumber(r.downloaded) < (tonumber(p.stored[4] or '') or 0) then
     first = math.min(tonumber(r.downloaded), fall)
@@ -102,12 +102,19 @@ local function credit_user(t, r, p, a)
   end
   if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(moment, 0, 1) end
   if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end
+  if not settled and is_settled(a) and redis.pcall('SREM', user .. ':hnr', a.tid) == 1 then
+    rank_hit_and_runs(a.uid)
+    record_hit_and_run('hit_and_run_cleared', a)
+  end
 end
 
 -- Adds the torrent to the user's sets. A torrent that is complete for a user stays so.
 local function update_user_sets(t, r, a, joining)
   local user = P .. 'u:' .. r.uid
   if joining or a.peers == 0 then -- an account without peers was deleted and created again meanwhile
+    if hnr_grace > 0 and a.peers == 0 and a.downloaded > hnr_min then -- the user came back
+      redis.pcall('ZREM', P .. 'i:hnr_pending', a.uid .. ':' .. a.tid)
+    end
     a.peers = a.peers + 1
     redis.pcall('SADD', user .. ':active', t.tid)
   end

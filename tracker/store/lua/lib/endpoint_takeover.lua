@@ -16,8 +16,8 @@ local function load_holder(t, pid, endpoint)
   local v = call('HMGET', at, 'active', 'left', 'paused', 'n4', 'n6', 'endpoints', 'user_id')
   local v4, v6 = split_families(v[6] or '')
   local stale = v[1] ~= '1' or v4 ~= endpoint and v6 ~= endpoint
-  return { pid = pid, pidx = pidx, at = at, active = v[1] == '1', stale = stale, left = v[2], paused = v[3], n4 = v[4], n6 = v[5],
-    endpoints = v[6] or '', uid = v[7] or '' }
+  return { pid = pid, pidx = pidx, at = at, active = v[1] == '1', stale = stale, left = v[2], paused = v[3],
+    n4 = v[4], n6 = v[5], endpoints = v[6] or '', uid = v[7] or '' }
 end
 
 local function without_entry(entries, at, size)

@@ -1,5 +1,5 @@
--- own_peers.lua: a user has at most `max_peers` peers in a torrent (0: any number). When one more joins, the one that is
--- silent longest leaves. A fragment of announce.lua, after accounts.lua and endpoint_takeover.lua.
+-- own_peers.lua: a user has at most `max_peers` peers in a torrent (0: any number). When one more joins, the one that
+-- is silent longest leaves. A fragment of announce.lua, after accounts.lua and endpoint_takeover.lua.
 --
 -- `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first. Peers that have
 -- left are removed when it is full. It begins empty when the limit is switched on, so older peers are not counted.
@@ -7,18 +7,20 @@
 -- The user's other active peers that the account lists, in the order of their joins. Nothing is written yet.
 local function load_own_peers(t, r)
   local listed, own = call('HGET', account_key(r.uid, t.tid), 'peer_ids') or '', {}
-  local full = #listed >= 20 * max_peers
+  local check = #listed >= 20 * max_peers
   for at = 1, #listed - 19, 20 do
     local pid = sub(listed, at, at + 19)
     if pid ~= r.pid then
-      local v = full and call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
+      local v = check and call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
       if not v or v[1] == '1' and v[2] == r.uid then
         own[#own + 1] = { pid = pid, order = #own, last = v and tonumber(v[3] or '') or 0 }
       end
     end
   end
   if #own >= max_peers then -- arrays of a wrong type have to fail before the first write
-    for _, array in ipairs({ 's4', 's4i', 'l4', 'l4i', 's6', 's6i', 'l6', 'l6i' }) do call('STRLEN', t.arrays .. array) end
+    for _, array in ipairs({ 's4', 's4i', 'l4', 'l4i', 's6', 's6i', 'l6', 'l6i' }) do
+      call('STRLEN', t.arrays .. array)
+    end
   end
   return own
 end

@@ -2,9 +2,9 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, twenty doubles, in this order):
+-- ARGV[3]   the rules, packed (struct, little-endian, 24 doubles, in this order):
 --   peer memory (s; 0: a peer's hash is deleted with it)
---   minimum bytes of a hit-and-run, and its threshold (s)
+--   the six of hit_and_run_rules.lua
 --   max gap between two announces that counts as time on a torrent (s)
 --   min timeout of an announce (s)
 --   max credit (bytes per second)
@@ -47,10 +47,10 @@
 local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
-local memory, hnr_min, hnr_threshold, max_gap, min_timeout, max_credit, mode, open, max_torrents, max_per_address,
-  max_per_network, early, max_user_credit, max_saved, max_in_swarm, max_in_all, bound_local, max_changes, max_peers,
-  max_downloads =
-  read('<dddddddddddddddddddd', ARGV[3])
+local memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, max_gap, min_timeout, max_credit,
+  mode, open, max_torrents, max_per_address, max_per_network, early, max_user_credit, max_saved, max_in_swarm,
+  max_in_all, bound_local, max_changes, max_peers, max_downloads =
+  read('<dddddddddddddddddddddddd', ARGV[3])
 local accounts, required = mode > 0, mode == 2
 open, bound_local = open == 1, bound_local == 1
 local forgotten, refused = 0, 0
@@ -108,7 +108,9 @@ local function other_announces()
 --@ include lib/leave_swarm.lua
 --@ include lib/endpoint_limits.lua
 --@ include lib/changes.lua
+--@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
 --@ include lib/endpoint_takeover.lua
 --@ include lib/own_peers.lua

@@ -1,16 +1,16 @@
 #!lua flags=allow-oom
 -- reap.lua: removes peers whose timeout key is gone; several callers remove a peer only once.
 -- KEYS[1]   the prefix
--- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] minimum bytes of a hit-and-run   ARGV[4] its threshold
---   (s)
--- ARGV[5]   grace after an outage (s)
--- ARGV[6]   what the store's clock should show (epoch s; '' unknown)
--- ARGV[7]   changes that the change feed keeps, about (0: none are recorded)
--- ARGV[8..] pairs of torrent id (decimal) and peer id (40 hex digits)
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
+-- ARGV[4]   grace after an outage (s)
+-- ARGV[5]   what the store's clock should show (epoch s; '' unknown)
+-- ARGV[6]   changes that the change feed keeps, about (0: none are recorded)
+-- ARGV[7..] pairs of torrent id (decimal) and peer id (40 hex digits)
 -- Answer    { peers removed, failures }
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
-local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local max_changes = tonumber(ARGV[7])
+--@ include lib/hit_and_run_rules.lua
+local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
+local max_changes = tonumber(ARGV[6])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -23,9 +23,11 @@ local max_changes = tonumber(ARGV[7])
 --@ include lib/addresses.lua
 --@ include lib/leave_swarm.lua
 --@ include lib/changes.lua
+--@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
-local _, outage_until = current_outage(ARGV[6])
+local _, outage_until = current_outage(ARGV[5])
 --@ include lib/removal.lua
 
 -- Usually none is active: the caller that triggered the expiry event has already removed the peer.
@@ -36,7 +38,7 @@ local function reap(tid, pidx)
 end
 
 local removed, failed = 0, 0
-for i = 8, #ARGV, 2 do
+for i = 7, #ARGV, 2 do
   local ok, one = pcall(reap, ARGV[i], ARGV[i + 1])
   if ok then removed = removed + one else failed = failed + 1 end
 end

@@ -2,18 +2,18 @@
 -- sweep.lua: visits swarms, at most `budget` members per call: removes members without a timeout, and repairs what does
 -- not agree. Expiry events and due lists may be lost; the sweep does not depend on either.
 -- KEYS[1]   the prefix
--- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] minimum bytes of a hit-and-run   ARGV[4] its threshold
---   (s)
--- ARGV[5]   grace after an outage (s)   ARGV[6] delete empty torrents after (s)   ARGV[7] budget (members)
--- ARGV[8]   where to go on in the first torrent ('' at its start)   ARGV[9] what the store's clock should show (epoch
+-- ARGV[1]   now (epoch s)   ARGV[2] peer memory (s)   ARGV[3] when a download is a hit-and-run (hit_and_run_rules.lua)
+-- ARGV[4]   grace after an outage (s)   ARGV[5] delete empty torrents after (s)   ARGV[6] budget (members)
+-- ARGV[7]   where to go on in the first torrent ('' at its start)   ARGV[8] what the store's clock should show (epoch
 --   s; '' unknown)
--- ARGV[10]  changes that the change feed keeps, about (0: none are recorded)
--- ARGV[11..] torrent ids
+-- ARGV[9]   changes that the change feed keeps, about (0: none are recorded)
+-- ARGV[10..] torrent ids
 -- Answer    { torrents done, where to go on in the next, peers removed, repairs, torrents deleted, members seen,
 --   unlisted, torrents that failed }; unlisted: what note_unlisted() finds. Nothing is listed here: memory may be full
 local P, call, now, memory = KEYS[1], redis.call, tonumber(ARGV[1]), tonumber(ARGV[2])
-local hnr_min, hnr_threshold, grace = tonumber(ARGV[3]), tonumber(ARGV[4]), tonumber(ARGV[5])
-local forget_after, budget, max_changes = tonumber(ARGV[6]), tonumber(ARGV[7]), tonumber(ARGV[10])
+--@ include lib/hit_and_run_rules.lua
+local hnr_grace, grace = struct.unpack('<d', ARGV[3], 41), tonumber(ARGV[4])
+local forget_after, budget, max_changes = tonumber(ARGV[5]), tonumber(ARGV[6]), tonumber(ARGV[9])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
@@ -28,9 +28,11 @@ local forget_after, budget, max_changes = tonumber(ARGV[6]), tonumber(ARGV[7]), 
 --@ include lib/addresses_claim.lua
 --@ include lib/leave_swarm.lua
 --@ include lib/changes.lua
+--@ include lib/changes_removal.lua
 --@ include lib/hit_and_runs.lua
+--@ include lib/hit_and_run_check.lua
 --@ include lib/accounts.lua
-local _, outage_until = current_outage(ARGV[9])
+local _, outage_until = current_outage(ARGV[8])
 --@ include lib/removal.lua
 --@ include lib/torrent_rankings.lua
 --@ include lib/recount.lua
@@ -189,8 +191,8 @@ local function visit(tid, position)
   return visit_slots(t, part, tonumber(rest))
 end
 
-local done, position = 0, ARGV[8]
-for i = 11, #ARGV do
+local done, position = 0, ARGV[7]
+for i = 10, #ARGV do
   local ok, go_on = pcall(visit, ARGV[i], position)
   save_removals()
   if not ok then failed = failed + 1 end

@@ -30,7 +30,10 @@ local more = 0
 for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
   local tids = redis.pcall('SPOP', user .. set, ARGV[3])
   if tids.err then tids = {} end -- a set of a wrong type is deleted as a whole
-  for _, tid in ipairs(tids) do call('UNLINK', user .. ':t:' .. tid) end
+  for _, tid in ipairs(tids) do
+    call('UNLINK', user .. ':t:' .. tid)
+    redis.pcall('ZREM', P .. 'i:hnr_pending', uid .. ':' .. tid)
+  end
   if #tids == tonumber(ARGV[3]) then more = 1 end
 end
 redis.pcall('ZREM', P .. 'i:hnr', uid)

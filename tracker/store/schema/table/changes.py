@@ -6,8 +6,9 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:changes",
         "STREAM",
-        "the change feed. change: joined, completed, stopped, reaped, replaced (another peer took its endpoint over), "
-        "hit_and_run, hit_and_run_cleared, or recounted (the sweep repaired the swarm); info_hash, torrent_id; "
+        "the change feed. change: joined, completed, stopped, reaped, replaced (another peer took its place), "
+        "hit_and_run, hit_and_run_pending, hit_and_run_cleared, or recounted (the sweep repaired the swarm); "
+        "info_hash, torrent_id; "
         "user_id, peer_id (40 hex digits); uploaded, downloaded (bytes) and seed_time (s): sums of the user on the "
         "torrent, without multipliers, or what an anonymous peer reported; left (bytes); seeders, leechers: counts "
         "after the change. A field without a value is empty. The first part of an id is the time (epoch ms)",

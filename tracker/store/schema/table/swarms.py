@@ -66,8 +66,8 @@ ROWS: tuple[KeySpec, ...] = (
         "`t:addresses:<ih>`, or with several users on one endpoint; derived: 1 if a peer ever had a derived id; "
         "listed: its name in `t:i:name`; user_downloaded: bytes that users downloaded since work distribution first "
         "gave the torrent to a claimant. If set: name, private, enabled, reason, multi_up, multi_dn "
-        "(as `t:upload_multiplier`), size (bytes; empty: unknown), labels (up to 20 of 1 to 32 characters of a-z, 0-9, `-`, "
-        "`_` and `.`, separated by spaces)",
+        "(as `t:upload_multiplier`), size (bytes; empty: unknown), labels (up to 20 of 1 to 32 characters of "
+        "a-z, 0-9, `-`, `_` and `.`, separated by spaces)",
         "until the torrent is deleted",
         f"{_SWARM_SCRIPTS}, count_unique.lua, estimate_unique.lua, work_claim.lua, command line",
     ),

@@ -33,16 +33,15 @@ ROWS: tuple[KeySpec, ...] = (
         "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
         "absent. Joins are refused if the user_id is invalid or belongs to another passkey. If set: "
         "upload_multiplier, download_multiplier (as `t:upload_multiplier`); max_downloads (torrents at once; 0: any "
-        "number, empty: as many as the setting allows)",
+        "number, empty: as many as the setting allows); hnr_exempt (1: no hit-and-runs)",
         "until deleted",
         "site, command line",
     ),
     KeySpec(
         "t:upload_multiplier",
         "STRING",
-        "how many times everybody's upload counts: a number from 0 to 1000, or such a number, a space and the time when "
-        "it ends (`2 1800000000`, epoch s). Of the multipliers of the torrent, the user and everybody, the highest "
-        "counts",
+        "how many times everybody's upload counts: a number from 0 to 1000, or such a number, a space and its end "
+        "(`2 1800000000`, epoch s). Of the multipliers of the torrent, the user and everybody, the highest counts",
         "until replaced",
         "site, command line",
     ),
@@ -110,7 +109,14 @@ ROWS: tuple[KeySpec, ...] = (
         "SET",
         "`<tid>` of the user's torrents; `<set>` is active, complete, incomplete or hnr (hit-and-run)",
         "until the user is deleted",
-        "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua",
+        "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua, decide_hit_and_runs.lua",
+    ),
+    KeySpec(
+        "t:i:hnr_pending",
+        "ZSET",
+        "`<uid>:<tid>` of torrents that users have left and that become hit-and-runs; score: when (epoch s)",
+        "until the user comes back, or the end of the grace period",
+        "announce.lua, reap.lua, due.lua, sweep.lua, decide_hit_and_runs.lua, forgive.lua, delete_user.lua",
     ),
     KeySpec(
         "t:i:hnr",
@@ -118,6 +124,6 @@ ROWS: tuple[KeySpec, ...] = (
         "`<uid>` of every user with hit-and-runs; score: the size of `t:u:<uid>:hnr`",
         "while the user has any",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua, "
-        "rank_hit_and_runs.lua, delete_user.lua",
+        "rank_hit_and_runs.lua, decide_hit_and_runs.lua, delete_user.lua",
     ),
 )

@@ -1,0 +1,32 @@
+-- hit_and_run_check.lua: whether a user's account on a torrent is a hit-and-run. Needs the rules of
+-- hit_and_run_rules.lua.
+--
+-- `i:hnr_pending` holds, as `<uid>:<tid>`, torrents that users have left and that become hit-and-runs when the grace
+-- period ends, by that time. Keys of a wrong type are left as they are: an announce must not fail by them.
+
+-- True when the user has given back enough: by the time on the torrent, or by the ratio there.
+local function is_settled(a)
+  local time = hnr_by_seed == 1 and a.seed_time or a.total_time
+  return time >= hnr_threshold or hnr_ratio > 0 and a.uploaded >= hnr_ratio * a.downloaded
+end
+
+-- True when `bytes` are so small a part of the torrent that they make no hit-and-run. A torrent of unknown size has no
+-- such part.
+local function is_small_share(tid, bytes)
+  local ih = hnr_share > 0 and redis.pcall('GET', P .. 'torrent_id:' .. tid)
+  local text = type(ih) == 'string' and redis.pcall('HGET', P .. 't:' .. ih, 'size')
+  local size = type(text) == 'string' and tonumber(text)
+  return size and bytes <= hnr_share * size
+end
+
+local function is_exempt(uid)
+  local passkey = redis.pcall('HGET', P .. 'u:' .. uid, 'passkey')
+  return type(passkey) == 'string' and redis.pcall('HGET', P .. 'user:' .. passkey, 'hnr_exempt') == '1'
+end
+
+-- Downloads that an operator has forgiven do not count.
+local function is_hit_and_run(a)
+  if a.downloaded <= hnr_min or is_settled(a) then return false end
+  local bytes = a.downloaded - (tonumber(call('HGET', P .. 'u:' .. a.uid .. ':t:' .. a.tid, 'forgiven') or '') or 0)
+  return bytes > hnr_min and not is_small_share(a.tid, bytes) and not is_exempt(a.uid)
+end
