@@ -41,6 +41,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "store.users": STORE_BASE,
     "store.swarms": (*STORE_BASE, "store.torrents"),
     "store.work": (*STORE_BASE, "store.stats", "store.swarms", "store.torrents"),
+    "store.dht": STORE_BASE,
     "store.maintenance": (*STORE_BASE, "store.torrents", "store.users"),
     "store.store": ("store",),
     # Decisions of a DHT node: no sockets, no store, no clock.
@@ -242,6 +243,7 @@ TESTED_BY: dict[str, str] = {
     "frontends.work.requests": "frontends/work/test_calls.py",
     "frontends.work.rendering": "frontends/work/test_public.py",
     "settings.work": "frontends/work/test_server.py",
+    "store.schema.table.dht": "store/schema/test_keys.py",
     "store.schema.table.work": "store/schema/test_keys.py",
     "store.work.blocks": "store/work/test_refusals.py",
     "store.work.leaderboard": "store/work/test_log.py",

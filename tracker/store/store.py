@@ -12,6 +12,7 @@ from tracker.store.changes.changes import Changes
 from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
+from tracker.store.dht.nodes import DhtNodes
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys
@@ -118,6 +119,7 @@ class Store:
         counters = self.counters
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
         self.work = _work(connection, scripts, keys, self.rules, clock)
+        self.dht_nodes = DhtNodes(connection, keys)
         self.maintenance = Maintenance(
             connection,
             scripts,

@@ -19,6 +19,7 @@ from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
+from tracker.store.dht.nodes import NodeFigures, SavedNode
 from tracker.store.schema.keys import CHANGES, Keys
 from tracker.store.schema.table import KEYS, as_markdown
 from tracker.store.stats.metric_names import place_names
@@ -63,6 +64,8 @@ PLACEHOLDERS = {
     "c": "[-_0-9A-Za-z]{1,30}",
     "todo": "todo(?::secondary|:redo)?",
     "board": "downloader_(?:count|bytes|seconds)",
+    "family": "[46]",
+    "node": r"[-.0-9A-Za-z]{1,64}",
 }
 
 
@@ -114,6 +117,8 @@ def built(keys: Keys) -> dict[str, str]:
         "claimant": "volunteer",
         "todo": "todo:redo",
         "board": "downloader_count",
+        "node": "host.example",
+        "family": 4,
     }
     found = {}
     for name, builder in inspect.getmembers(keys, inspect.ismethod):
@@ -291,6 +296,8 @@ async def everything(store: Store) -> None:
     await some_users(store)
     await some_work(store)
     await some_policy(store)
+    saved = SavedNode(nodes={4: bytes(26), 6: bytes(38)})
+    await store.dht_nodes.save("host", saved, NodeFigures(0, 0, START), START)
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()

@@ -297,5 +297,16 @@ class Keys:
     def work_blocked_log(self, project: str) -> str:
         return f"{self.prefix}w:{project}:blocked:log"
 
+    def dht_nodes(self) -> str:
+        """The names of all nodes of the DHT."""
+        return f"{self.prefix}dht"
+
+    def dht_node(self, node: str) -> str:
+        return f"{self.prefix}dht:{node}"
+
+    def dht_table(self, node: str, family: int) -> str:
+        """``family`` is 4 or 6."""
+        return f"{self.prefix}dht:{node}:nodes{family}"
+
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

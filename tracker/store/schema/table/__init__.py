@@ -6,7 +6,7 @@
 Each file beside this one holds the rows of one subject.
 """
 
-from tracker.store.schema.table import access, changes, jobs, stats, swarms, unique_users, users, work
+from tracker.store.schema.table import access, changes, dht, jobs, stats, swarms, unique_users, users, work
 from tracker.store.schema.table.row import KeySpec
 
 __all__ = ["KEYS", "KeySpec", "as_markdown"]
@@ -20,6 +20,7 @@ KEYS: tuple[KeySpec, ...] = (
     *jobs.ROWS,
     *access.ROWS,
     *work.ROWS,
+    *dht.ROWS,
 )
 
 

@@ -1,0 +1,100 @@
+"""What a node of the DHT keeps for its next start, and shows meanwhile. Its table itself is in memory only."""
+
+import re
+from dataclasses import dataclass, field
+from typing import Any
+
+from tracker.store.client.connection import Connection
+from tracker.store.schema.keys import Keys
+
+LIFETIME_SECONDS = 7 * 86400
+MAX_NODES = 2000
+"""Of each family."""
+LENGTHS = {4: 26, 6: 38}
+"""Bytes of a packed node, by family."""
+_NAME = re.compile(r"[-.0-9A-Za-z]{1,64}", re.ASCII)
+_ID = re.compile(rb"[0-9a-f]{40}")
+
+
+def is_name(name: str) -> bool:
+    """Whether a node may have this name: host names do."""
+    return _NAME.fullmatch(name) is not None
+
+
+@dataclass(frozen=True, slots=True)
+class SavedNode:
+    """Dictionaries are by family: 4 and 6."""
+
+    ids: dict[int, bytes] = field(default_factory=dict)
+    externals: dict[int, str] = field(default_factory=dict)
+    nodes: dict[int, bytes] = field(default_factory=dict)
+    """Packed."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFigures:
+    """Times are epoch seconds."""
+
+    hashes: int
+    peers: int
+    started: int
+    last_answer: int | None = None
+
+
+class DhtNodes:
+    def __init__(self, connection: Connection, keys: Keys) -> None:
+        self._connection = connection
+        self._keys = keys
+
+    async def save(self, name: str, saved: SavedNode, figures: NodeFigures, now: int) -> None:
+        """Replaces what was saved under this name. Raises StoreUnavailable."""
+        assert is_name(name)
+        fields: dict[str, str | int | None] = {
+            "hashes": figures.hashes,
+            "peers": figures.peers,
+            "started": figures.started,
+            "saved": now,
+            "last_answer": figures.last_answer,
+        }
+        commands: list[tuple[Any, ...]] = [("SADD", self._keys.dht_nodes(), name)]
+        for family, length in LENGTHS.items():
+            packed = saved.nodes.get(family, b"")[: MAX_NODES * length]
+            id = saved.ids.get(family)
+            fields |= {
+                f"id{family}": None if id is None else id.hex(),
+                f"external{family}": saved.externals.get(family),
+                f"nodes{family}": len(packed) // length,
+            }
+            table = self._keys.dht_table(name, family)
+            commands.append(("SET", table, packed, "EX", LIFETIME_SECONDS) if packed else ("DEL", table))
+        key = self._keys.dht_node(name)
+        pairs = [part for item in fields.items() if item[1] is not None for part in item]
+        commands += [("DEL", key), ("HSET", key, *pairs), ("EXPIRE", key, LIFETIME_SECONDS)]
+        await self._connection.pipeline(*commands)
+
+    async def load(self, name: str) -> SavedNode:
+        """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""
+        assert is_name(name)
+        fields = ("id4", "id6", "external4", "external6")
+        known, *tables = await self._connection.pipeline(
+            ("HMGET", self._keys.dht_node(name), *fields),
+            *(("GET", self._keys.dht_table(name, family)) for family in LENGTHS),
+        )
+        values = known if isinstance(known, list) else [None] * len(fields)
+        return SavedNode(
+            ids={
+                family: bytes.fromhex(value.decode())
+                for family, value in zip(LENGTHS, values[:2], strict=True)
+                if value is not None and _ID.fullmatch(value)
+            },
+            externals={
+                family: value.decode()
+                for family, value in zip(LENGTHS, values[2:], strict=True)
+                if value is not None and value.isascii()
+            },
+            nodes={
+                family: packed[: MAX_NODES * length]
+                for (family, length), packed in zip(LENGTHS.items(), tables, strict=True)
+                if isinstance(packed, bytes) and packed and len(packed) % length == 0
+            },
+        )

@@ -1,0 +1,23 @@
+"""Nodes of the DHT."""
+
+from tracker.store.schema.table.row import KeySpec
+
+ROWS: tuple[KeySpec, ...] = (
+    KeySpec("t:dht", "SET", "names of the nodes of the DHT that used this store", "permanent", "tracker"),
+    KeySpec(
+        "t:dht:<node>",
+        "HASH",
+        "a node of the DHT, for people and for its next start. id4, id6 (40 hex digits); external4, external6 (its "
+        "addresses as others see them); nodes4, nodes6, hashes, peers (how many it knows); started, saved, last_answer "
+        "(epoch s). A field that does not apply is absent",
+        "7 days after it was last saved",
+        "tracker, every 5 minutes and at the stop",
+    ),
+    KeySpec(
+        "t:dht:<node>:nodes<family>",
+        "STRING",
+        "packed nodes that it knew, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 (IPv6). `<family>` is 4 or 6",
+        "7 days after it was last saved",
+        "tracker",
+    ),
+)
