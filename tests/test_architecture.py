@@ -51,6 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Sockets of peers. Front ends import core, never the store.
     "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
     "frontends.udp": (*NOUNS, "settings", "system", "token_bucket", "wire"),
+    "frontends.dht": (*NOUNS, "dht", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
     "workers": (*NOUNS, "core", "geoip", "settings", "store", "token_bucket", "wire"),
