@@ -54,7 +54,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "frontends.dht": (*NOUNS, "dht", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
-    "workers": (*NOUNS, "core", "geoip", "settings", "store", "token_bucket", "wire"),
+    "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "token_bucket", "wire"),
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.

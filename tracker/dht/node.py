@@ -111,6 +111,10 @@ class DhtNode:
     def id(self) -> NodeId:
         return to_id(self.table.own)
 
+    @property
+    def external_address(self) -> Address | None:
+        return self._external.address
+
     def take_datagrams(self) -> list[Datagram]:
         datagrams, self._datagrams = self._datagrams, []
         return datagrams
