@@ -71,6 +71,9 @@ class ScoringSettings(Section):
     upstream_max_peers: int = Field(
         50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for swarms of other trackers."
     )
+    dht_max_peers: int = Field(
+        50, ge=1, le=1_000_000_000, description="The same as `max_peers`, for peers that the DHT node found."
+    )
     upstream_peers: bool = Field(
         False,
         description="Also ask other trackers for peer addresses, and count them. The announce has the event "

@@ -22,6 +22,7 @@ from tracker.settings.background import (
     UniqueSettings,
 )
 from tracker.settings.changes import ChangeSettings
+from tracker.settings.dht import DhtSettings
 from tracker.settings.http import HttpSettings
 from tracker.settings.limits import LimitSettings
 from tracker.settings.store import DataSettings, RedisSettings
@@ -38,6 +39,7 @@ __all__ = [
     "ChangeSettings",
     "ClientSettings",
     "DataSettings",
+    "DhtSettings",
     "GeoIPSettings",
     "HttpSettings",
     "JobSettings",
@@ -87,6 +89,7 @@ class Settings(Section):
     statsd: StatsDSettings = StatsDSettings()
     changes: ChangeSettings = ChangeSettings()
     work: WorkSettings = WorkSettings()
+    dht: DhtSettings = DhtSettings()
     admin: AdminSettings = AdminSettings()
     log: LogSettings = LogSettings()
 

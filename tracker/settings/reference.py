@@ -125,6 +125,11 @@ GROUPS = (
         ("work", "limits.work_requests_minute"),
     ),
     Group(
+        "DHT node",
+        "A node of the BitTorrent DHT, for public torrents ([dht.md](dht.md)).",
+        ("dht",),
+    ),
+    Group(
         "Admin port",
         "Dashboard, API and metrics. Everything but the probes and the sign-in page requires a token.",
         ("admin",),

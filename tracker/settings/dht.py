@@ -1,0 +1,109 @@
+"""Settings of the DHT node."""
+
+import socket
+from typing import Annotated, Literal
+
+from pydantic import AfterValidator, Field
+
+from tracker.settings.types import Section, UdpAddress, split_address
+
+NAME = r"^[-.0-9A-Za-z]{0,64}$"
+
+
+def _address(value: str) -> str:
+    if value.startswith("unix:"):
+        raise ValueError("UDP needs host:port or [ipv6]:port, not a unix socket")
+    split_address(value)
+    return value
+
+
+def _external(values: tuple[str, ...]) -> tuple[str, ...]:
+    families = [_family(value) for value in values]
+    if len(set(families)) < len(families):
+        raise ValueError("at most one IPv4 and one IPv6 address")
+    return values
+
+
+def _family(value: str) -> int:
+    family = socket.AF_INET6 if ":" in value else socket.AF_INET
+    try:
+        socket.inet_pton(family, value)
+    except OSError:
+        raise ValueError("must be IPv4 or IPv6 addresses") from None
+    return family
+
+
+class DhtSettings(Section):
+    """A node of the mainline DHT, for public torrents."""
+
+    enabled: bool = Field(False, description="Run a node of the DHT. While it is off, no socket is open.")
+    listen: tuple[Annotated[str, AfterValidator(_address)], ...] = Field(
+        ("0.0.0.0:6881", "[::]:6881"),
+        max_length=2,
+        description="UDP addresses of the node, `host:port` or `[ipv6]:port`, at most one of each family.",
+    )
+    name: str = Field(
+        "",
+        pattern=NAME,
+        description="The name under which the store keeps what this node knows, one for each node on a store. "
+        "Empty: the host name.",
+    )
+    bootstrap: tuple[UdpAddress, ...] = Field(
+        (),
+        description="Nodes to begin with, `host:port` or `[ipv6]:port`. None is built in. Saved nodes come first; "
+        "then these and clients of public swarms.",
+    )
+    external_address: Annotated[tuple[str, ...], AfterValidator(_external)] = Field(
+        (),
+        description="This host's addresses as others see them, at most one IPv4 and one IPv6 address. Unset: what other "
+        "nodes report.",
+    )
+    torrents: Literal["public", "all"] = Field(
+        "public",
+        description="`public`: only torrents whose field `private` is 0 take part. `all`: all torrents that are not "
+        "known to be private, also those that registered themselves or are not registered.",
+    )
+    answer: bool = Field(
+        True, description="Answer other nodes with peers of the swarms of torrents that take part."
+    )
+    lookups_per_minute: int = Field(
+        10,
+        ge=0,
+        le=600,
+        description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is looked "
+        "up once in 6 hours at most, and takes 20 to 100 packets.",
+    )
+    samples: Literal["announced", "public", "none"] = Field(
+        "announced",
+        description="Info hashes that the node shows to indexers (BEP 51): of torrents that nodes announced to it, also "
+        "of registered torrents that take part, or none.",
+    )
+    read_only: bool = Field(
+        False, description="Only look up (BEP 43): queries of other nodes get no answer. For hosts behind NAT."
+    )
+    private_addresses: bool = Field(
+        False,
+        description="Keep nodes with private and loopback addresses, any number of them in a network. For a LAN.",
+    )
+    bucket_nodes: int = Field(80, ge=8, le=1000, description="Nodes in a bucket of the routing table.")
+    bucket_hashes: int = Field(80, ge=8, le=1000, description="Announced info hashes in a bucket.")
+    node_timeout_seconds: int = Field(
+        1800, ge=60, le=86_400, description="A node silent for longer is dropped when a ping fails."
+    )
+    address_queries_second: float = Field(
+        1, gt=0, le=10_000, description="Queries answered per second to one address (IPv6: /64). More get no answer."
+    )
+    address_burst: int = Field(10, ge=1, le=100_000, description="Queries of one address that are answered at once.")
+    queries_second: float = Field(200, gt=0, le=100_000, description="Queries answered per second in total.")
+    queries_burst: int = Field(400, ge=1, le=1_000_000, description="Queries answered at once in total.")
+    answer_bytes_second: int = Field(
+        64_000, ge=1024, le=1_000_000_000, description="Bytes of answers per second in total."
+    )
+    sent_queries_second: float = Field(
+        50, gt=0, le=10_000, description="Queries that the node sends per second in total."
+    )
+
+    @property
+    def node_name(self) -> str:
+        """``name``, or the host name as far as it may be one."""
+        return self.name or "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-."))[:64]
