@@ -79,7 +79,8 @@ class DhtSettings(Section):
         "of registered torrents that take part, or none.",
     )
     read_only: bool = Field(
-        False, description="Only look up (BEP 43): queries of other nodes get no answer. For hosts behind NAT."
+        False,
+        description="Only look up (BEP 43): queries of other nodes get no answer. For hosts behind NAT.",
     )
     private_addresses: bool = Field(
         False,
@@ -91,9 +92,14 @@ class DhtSettings(Section):
         1800, ge=60, le=86_400, description="A node silent for longer is dropped when a ping fails."
     )
     address_queries_second: float = Field(
-        1, gt=0, le=10_000, description="Queries answered per second to one address (IPv6: /64). More get no answer."
+        1,
+        gt=0,
+        le=10_000,
+        description="Queries answered per second to one address (IPv6: /64). More get no answer.",
     )
-    address_burst: int = Field(10, ge=1, le=100_000, description="Queries of one address that are answered at once.")
+    address_burst: int = Field(
+        10, ge=1, le=100_000, description="Queries of one address that are answered at once."
+    )
     queries_second: float = Field(200, gt=0, le=100_000, description="Queries answered per second in total.")
     queries_burst: int = Field(400, ge=1, le=1_000_000, description="Queries answered at once in total.")
     answer_bytes_second: int = Field(
@@ -106,4 +112,7 @@ class DhtSettings(Section):
     @property
     def node_name(self) -> str:
         """``name``, or the host name as far as it may be one."""
-        return self.name or "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-."))[:64]
+        return (
+            self.name
+            or "".join(c for c in socket.gethostname() if c.isascii() and (c.isalnum() or c in "-."))[:64]
+        )

@@ -13,6 +13,7 @@ from tracker.store.changes.webhooks import Webhooks
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.dht.nodes import DhtNodes
+from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys
@@ -119,7 +120,8 @@ class Store:
         counters = self.counters
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
         self.work = _work(connection, scripts, keys, self.rules, clock)
-        self.dht_nodes = DhtNodes(connection, keys)
+        self.dht_nodes = DhtNodes(connection, scripts, keys)
+        self.dht_torrents = DhtTorrents(connection, scripts, keys)
         self.maintenance = Maintenance(
             connection,
             scripts,

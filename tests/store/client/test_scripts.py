@@ -53,7 +53,7 @@ SIGNS_IN = {"sign_in"}
 """Operators must be able to sign in to a full store. It adds at most 1,000 sessions of a few hundred bytes."""
 KEEPS_LEASES = {"work_verify", "work_probe"}
 """A volunteer who seeds must not lose the claim in a full store. They rewrite records of claims, which are bounded."""
-ONLY_READS = {"scrape", "search"}
+ONLY_READS = {"scrape", "search", "dht_swarm", "dht_thin"}
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 
 

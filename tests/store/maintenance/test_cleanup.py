@@ -140,7 +140,7 @@ def sample_names() -> Iterator[str]:
         "process": "0" * 16,
         "outcome": "joins",
     }
-    samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n"}
+    samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n", "node": "host", "family": "4"}
     samples |= {"p": "proj", "c": "volunteer", "todo": "todo", "board": "downloader_count"}
     for word in ("tid", "uid", "deadline", "minute", "window", "id"):
         samples[word] = "7"

@@ -46,7 +46,7 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents|outbox",
+    "kind": "torrents|outbox|dht",
     "outcome": "joins|failures",
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
@@ -298,6 +298,9 @@ async def everything(store: Store) -> None:
     await some_policy(store)
     saved = SavedNode(nodes={4: bytes(26), 6: bytes(38)})
     await store.dht_nodes.save("host", saved, NodeFigures(0, 0, START), START)
+    await store.torrents.add(info_hash(3), {"private": "0"})
+    assert await store.dht_torrents.save_result(info_hash(3), (1, 2), START, all_torrents=False)
+    assert await store.dht_nodes.lease("host", "token", START)
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()

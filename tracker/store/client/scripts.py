@@ -155,6 +155,10 @@ class Scripts:
     work_delete: Script
     work_verify: Script
     work_probe: Script
+    dht_swarm: Script
+    dht_thin: Script
+    dht_found: Script
+    dht_lease: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:
         for name in Scripts.__annotations__:

@@ -5,9 +5,11 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 
 LIFETIME_SECONDS = 7 * 86400
+LEASE_SECONDS = 60
 MAX_NODES = 2000
 """Of each family."""
 LENGTHS = {4: 26, 6: 38}
@@ -42,9 +44,19 @@ class NodeFigures:
 
 
 class DhtNodes:
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection
+        self._scripts = scripts
         self._keys = keys
+
+    async def lease(self, name: str, token: str, now: int) -> bool:
+        """Takes or renews the right to run the node of this name. False where another tracker has it. Raises
+        StoreUnavailable."""
+        return bool(await self._scripts.dht_lease([name, token, now, now + LEASE_SECONDS]))
+
+    async def release(self, name: str, token: str, now: int) -> None:
+        """Raises StoreUnavailable."""
+        await self._scripts.dht_lease([name, token, now, ""])
 
     async def save(self, name: str, saved: SavedNode, figures: NodeFigures, now: int) -> None:
         """Replaces what was saved under this name. Raises StoreUnavailable."""

@@ -308,5 +308,9 @@ class Keys:
         """``family`` is 4 or 6."""
         return f"{self.prefix}dht:{node}:nodes{family}"
 
+    def dht_lookups(self) -> str:
+        """Torrents by when they were looked up in the DHT."""
+        return f"{self.prefix}i:dht"
+
     def channel(self, name: str) -> str:
         return f"{self.prefix}{name}"

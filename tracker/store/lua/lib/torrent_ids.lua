@@ -8,6 +8,7 @@ local function remove_from_rankings(tid)
   end
   redis.pcall('ZREM', P .. 'i:info_hash', tid)
   redis.pcall('ZREM', P .. 'i:empty', tid)
+  redis.pcall('ZREM', P .. 'i:dht', tid)
   return removed
 end
 

@@ -20,4 +20,11 @@ ROWS: tuple[KeySpec, ...] = (
         "7 days after it was last saved",
         "tracker",
     ),
+    KeySpec(
+        "t:i:dht",
+        "ZSET",
+        "`<tid>` of every torrent that was looked up in the DHT; score: when (epoch s)",
+        "until the torrent is deleted",
+        "dht_found.lua, remove.lua, sweep.lua",
+    ),
 )

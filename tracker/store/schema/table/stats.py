@@ -54,17 +54,17 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:leases:<kind>",
         "ZSET",
-        "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored) or outbox "
-        "(minutes being sent)",
+        "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored), outbox "
+        "(minutes being sent) or dht (nodes of the DHT that run, by name)",
         "until the work is done. Another worker may take over an ended lease",
-        "lease.lua",
+        "lease.lua, dht_lease.lua",
     ),
     KeySpec(
         "t:leases:<kind>:tokens",
         "HASH",
         "the current token of each lease. Results with another token are ignored",
         "as long as the lease",
-        "lease.lua",
+        "lease.lua, dht_lease.lua",
     ),
     KeySpec("t:lease", "STRING", "the last token assigned", "permanent", "lease.lua"),
     KeySpec(

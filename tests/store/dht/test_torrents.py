@@ -1,0 +1,110 @@
+"""D15, D19: which torrents take part in the DHT, what is answered about them, and which are looked up."""
+
+import pytest
+
+from tests.store.harness import START, Store, endpoint, info_hash, update
+from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, RESULT_SECONDS, StoredSwarm
+
+
+async def swarm(
+    store: Store, torrent: int = 1, family: int = 4, *, all_torrents: bool = False
+) -> StoredSwarm | None:
+    return await store.dht_torrents.swarm(info_hash(torrent), family, all_torrents=all_torrents)
+
+
+async def thin(store: Store, *, all_torrents: bool = False) -> list[tuple[int, int]]:
+    """Seeders and number of the torrents that are due."""
+    _, found = await store.dht_torrents.thin_page(0, int(store.clock()), all_torrents=all_torrents)
+    numbers = {info_hash(number): number for number in range(1, 10)}
+    return sorted((each.seeders, numbers[each.info_hash]) for each in found)
+
+
+@pytest.mark.parametrize(
+    ("fields", "public", "every"),
+    [
+        ({"private": "0"}, True, True),
+        ({}, False, True),
+        ({"private": "1"}, False, False),
+        ({"private": "0", "enabled": "0"}, False, False),
+    ],
+)
+async def test_a_torrent_takes_part_by_its_fields(
+    store: Store, fields: dict[str, str], public: bool, every: bool
+) -> None:
+    await store.torrents.add(info_hash(1), fields)
+    for all_torrents, part in ((False, public), (True, every)):
+        assert (await swarm(store, all_torrents=all_torrents) is not None) == part
+        assert (len(await thin(store, all_torrents=all_torrents)) == 1) == part
+        saved = await store.dht_torrents.save_result(info_hash(1), (1, 2), START, all_torrents=all_torrents)
+        assert saved == part
+        await store.redis.delete(store.keys.dht_lookups())
+
+
+async def test_denied_and_unregistered_torrents_take_no_part(store: Store) -> None:
+    assert await swarm(store) is None
+    assert await swarm(store, all_torrents=True) == ((), ())
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    await store.torrents.deny(info_hash(1), "no")
+    assert await swarm(store) is None and await swarm(store, all_torrents=True) is None
+    assert not await thin(store)
+
+
+async def test_the_peers_of_a_swarm_by_family(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    for number in range(1, 7):
+        at = endpoint(number, v6=number > 3)
+        await store.announce(update(number, "s", endpoint=at, bytes_left=number % 3))
+    assert await swarm(store) == ((endpoint(3),), (endpoint(1), endpoint(2)))
+    six = await swarm(store, family=6)
+    assert six is not None and set(six.leechers) == {endpoint(4, v6=True), endpoint(5, v6=True)}
+    await store.redis.delete(f"{store.keys.prefix}swarm:{info_hash(1).hex()}:s4")
+    await store.redis.rpush(f"{store.keys.prefix}swarm:{info_hash(1).hex()}:s4", "foreign")
+    assert await swarm(store) == ((), (endpoint(1), endpoint(2)))
+
+
+async def test_a_torrent_made_private_takes_no_part(store: Store) -> None:
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    await store.torrents.edit(info_hash(1), {"private": "1"})
+    hashes = [info_hash(1), info_hash(2)]
+    assert await store.dht_torrents.no_longer_part(hashes, all_torrents=False) == [info_hash(1)]
+
+
+async def test_a_torrent_is_looked_up_once_in_six_hours(store: Store) -> None:
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    await store.announce(update(1, "s", bytes_left=0))
+    assert await thin(store) == [(0, 2), (1, 1)]
+    assert await store.dht_torrents.save_result(info_hash(2), None, int(store.clock()), all_torrents=False)
+    assert await thin(store) == [(1, 1)]
+    store.clock.now += LOOK_UP_AGAIN_SECONDS + 1
+    assert len(await thin(store)) == 2
+
+
+async def test_results_are_kept_in_the_torrent(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    hashes = [info_hash(1), info_hash(2)]
+    assert await store.dht_torrents.peers_found(hashes, START) == {}
+    await store.dht_torrents.save_result(info_hash(1), (3, 8), START, all_torrents=False)
+    row = await store.torrent(info_hash(1))
+    assert (row["dht_seeds"], row["dht_peers"], row["dht_at"]) == ("3", "8", str(START))
+    assert await store.dht_torrents.peers_found(hashes, START) == {info_hash(1): 8}
+    assert await store.dht_torrents.peers_found(hashes, START + RESULT_SECONDS + 1) == {}
+    assert await store.dht_torrents.looked_up_count() == 1
+    await store.torrents.remove(info_hash(1))
+    assert await store.dht_torrents.looked_up_count() == 0
+    assert not await store.dht_torrents.save_result(info_hash(1), (1, 1), START, all_torrents=True)
+    assert not await store.redis.exists(store.keys.torrent(info_hash(1)))
+
+
+async def test_one_tracker_runs_the_node_of_a_name(store: Store) -> None:
+    nodes = store.dht_nodes
+    assert await nodes.lease("host", "a", START)
+    assert not await nodes.lease("host", "b", START + 30)
+    assert await nodes.lease("other", "b", START)
+    assert await nodes.lease("host", "a", START + 30)
+    assert not await nodes.lease("host", "b", START + 80)
+    await nodes.release("host", "b", START + 80)
+    assert not await nodes.lease("host", "b", START + 80)
+    await nodes.release("host", "a", START + 80)
+    assert await nodes.lease("host", "b", START + 80)
