@@ -51,7 +51,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # Sockets of peers. Front ends import core, never the store.
     "frontends.http": (*NOUNS, "core", "settings", "system", "wire"),
     "frontends.udp": (*NOUNS, "settings", "system", "token_bucket", "wire"),
-    "frontends.dht": (*NOUNS, "dht", "wire"),
+    "frontends.dht": (*NOUNS, "dht", "system", "wire"),
     "frontends.work": (*NOUNS, "core", "settings", "system", "wire"),
     # Coroutines that run until cancelled.
     "workers": (*NOUNS, "core", "dht", "geoip", "settings", "store", "token_bucket", "wire"),
@@ -78,6 +78,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         *NOUNS,
         "admin",
         "core",
+        "dht",
         "frontends",
         "geoip",
         "runtime",
@@ -244,6 +245,7 @@ TESTED_BY: dict[str, str] = {
     "frontends.work.requests": "frontends/work/test_calls.py",
     "frontends.work.rendering": "frontends/work/test_public.py",
     "settings.work": "frontends/work/test_server.py",
+    "settings.dht": "app/test_dht.py",
     "store.schema.table.dht": "store/schema/test_keys.py",
     "store.schema.table.work": "store/schema/test_keys.py",
     "store.work.blocks": "store/work/test_refusals.py",

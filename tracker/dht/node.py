@@ -180,6 +180,10 @@ class DhtNode:
         for running in list(self._lookups):
             self._advance(running, now)
 
+    def forget(self, info_hash: InfoHash) -> None:
+        """For a torrent that takes part no longer, in both families."""
+        self._responder.forget(info_hash)
+
     def contact(self, endpoints: Iterable[Endpoint], now: float) -> None:
         """Asks nodes known by their address only, such as bootstrap nodes, for those near us."""
         for endpoint in endpoints:

@@ -40,6 +40,14 @@ class SwarmCache:
         known = self._swarms.get(key)
         return known[1] if known is not None and now - known[0] < LIFETIME_SECONDS else None
 
+    def forget(self, info_hash: InfoHash) -> None:
+        """For a torrent that has changed."""
+        for family in (4, 6):
+            self._swarms.pop((info_hash, family), None)
+
+    def clear(self) -> None:
+        self._swarms.clear()
+
     def wait(self, key: Key, waiting: WaitingQuery) -> bool:
         """Returns whether the caller must read the store: not where a reading is under way, nor where too many queries
         wait, of which this one is then dropped."""

@@ -55,8 +55,8 @@ class DhtSettings(Section):
     )
     external_address: Annotated[tuple[str, ...], AfterValidator(_external)] = Field(
         (),
-        description="This host's addresses as others see them, at most one IPv4 and one IPv6 address. Unset: what other "
-        "nodes report.",
+        description="This host's addresses as others see them, at most one IPv4 and one IPv6 address. Unset: what "
+        "other nodes report.",
     )
     torrents: Literal["public", "all"] = Field(
         "public",
@@ -70,13 +70,13 @@ class DhtSettings(Section):
         10,
         ge=0,
         le=600,
-        description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is looked "
-        "up once in 6 hours at most, and takes 20 to 100 packets.",
+        description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is "
+        "looked up once in 6 hours at most, and takes 20 to 100 packets.",
     )
-    samples: Literal["announced", "public", "none"] = Field(
+    samples: Literal["announced", "none"] = Field(
         "announced",
-        description="Info hashes that the node shows to indexers (BEP 51): of torrents that nodes announced to it, also "
-        "of registered torrents that take part, or none.",
+        description="Info hashes that the node shows to indexers (BEP 51): of torrents that nodes announced to it, or "
+        "none.",
     )
     read_only: bool = Field(
         False,

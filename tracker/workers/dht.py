@@ -1,7 +1,6 @@
-"""Keeps a node of the DHT connected, and saves what it knows for its next start.
+"""Keeps a node of the DHT connected, saves what it knows, and forgets torrents that take part no longer.
 
-Saved nodes come first, then the configured bootstrap nodes. The node itself runs by its sockets
-(tracker/frontends/dht/).
+The node itself runs by its sockets (tracker/frontends/dht/).
 """
 
 import asyncio
@@ -10,10 +9,13 @@ from collections.abc import Awaitable, Callable, Mapping, Sequence
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import Address, Endpoint
+from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
 from tracker.store.dht.nodes import LENGTHS, MAX_NODES, DhtNodes, NodeFigures, SavedNode
+from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.schema.keys import Keys
 from tracker.wire.endpoint import format_address
 from tracker.wire.krpc import split_nodes
 
@@ -21,8 +23,21 @@ SAVE_SECONDS = 300
 CONNECT_SECONDS = 60
 FEW_NODES = 8
 """With fewer, the bootstrap nodes are asked again."""
+CHECK_SECONDS = 300
+"""How often all announced torrents are compared with the register, whatever was published."""
+_PAUSE_SECONDS = 0.5
+
+Sleep = Callable[[float], Awaitable[object]]
+Changed = Callable[[InfoHash | None], None]
+"""Called with a torrent that has changed, or ``None`` where any of them may have."""
 
 log = structlog.get_logger("tracker.dht")
+
+
+def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:
+    """Pings the nodes that were saved. ``nodes`` by 4 and 6; ``now`` is the nodes' time."""
+    for family, node in nodes.items():
+        node.restore(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
 
 
 async def keep_saved(
@@ -32,18 +47,11 @@ async def keep_saved(
     *,
     clock: Callable[[], float],
     timer: Callable[[], float],
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Restores the nodes of the last run, then saves until cancelled, and once more. ``nodes`` by 4 and 6; ``clock``
-    returns epoch seconds, ``timer`` the time of the nodes."""
+    """Saves regularly until cancelled, and once more. ``nodes`` by 4 and 6; ``clock`` returns epoch
+    seconds, ``timer`` the time of the nodes."""
     started = int(clock())
-    try:
-        saved = await store.load(name)
-    except (StoreUnavailable, RedisError) as error:
-        log.warning("the nodes of the DHT's last run are not known", error=str(error))
-    else:
-        for family, node in nodes.items():
-            node.restore(split_nodes(saved.nodes.get(family), LENGTHS[family]), timer())
     try:
         while True:
             await sleep(SAVE_SECONDS)
@@ -57,13 +65,97 @@ async def keep_connected(
     bootstrap: Callable[[], Awaitable[Sequence[Endpoint]]],
     *,
     timer: Callable[[], float],
-    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    sleep: Sleep = asyncio.sleep,
 ) -> None:
     """Runs until cancelled. ``bootstrap`` returns the endpoints to ask while few nodes are known; it resolves names."""
     while True:
         if len(node.table) < FEW_NODES:
             node.contact(await bootstrap(), timer())
         await sleep(CONNECT_SECONDS)
+
+
+async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -> None:
+    """Runs until cancelled. A message on ``t:torrents`` names a torrent that has changed."""
+    while True:
+        await connection.until_available()
+        try:
+            async with connection.subscription(channels=[keys.channel("torrents")]) as messages:
+                changed(None)
+                async for _, payload in messages:
+                    changed(_info_hash(payload))
+        except (StoreUnavailable, RedisError):  # RedisError: the store forbids the subscription
+            await asyncio.sleep(_PAUSE_SECONDS)
+
+
+class Forgetter:
+    """Makes nodes forget announced torrents that take part no longer."""
+
+    def __init__(
+        self,
+        torrents: DhtTorrents,
+        nodes: Mapping[int, DhtNode],
+        *,
+        all_torrents: bool,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self._torrents = torrents
+        self._nodes = nodes
+        self._all_torrents = all_torrents
+        self._sleep = sleep
+        self._changed: set[InfoHash] = set()
+        self._every = False
+        self._wake = asyncio.Event()
+
+    def changed(self, info_hash: InfoHash | None) -> None:
+        if info_hash is None:
+            self._every = True
+        elif info_hash in self._announced():
+            self._changed.add(info_hash)
+        else:
+            return
+        self._wake.set()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._check_regularly())
+            while True:
+                await self._wake.wait()
+                self._wake.clear()
+                try:
+                    await self.round()
+                except (StoreUnavailable, RedisError):
+                    self._every = True  # looked at again by the next regular check
+                await self._sleep(_PAUSE_SECONDS)
+
+    async def round(self) -> None:
+        """Looks at the torrents that may have changed. Raises StoreUnavailable and RedisError."""
+        looked_at, self._changed = self._changed, set()
+        if self._every:
+            self._every = False
+            looked_at = self._announced()
+        for info_hash in await self._torrents.no_longer_part(
+            list(looked_at), all_torrents=self._all_torrents
+        ):
+            for node in self._nodes.values():
+                node.forget(info_hash)
+
+    async def _check_regularly(self) -> None:
+        while True:
+            await self._sleep(CHECK_SECONDS)
+            self.changed(None)
+
+    def _announced(self) -> set[InfoHash]:
+        return {info_hash for node in self._nodes.values() for info_hash in node.announced.hashes()}
+
+
+def _info_hash(text: bytes) -> InfoHash | None:
+    """``None`` for any other text: a site may publish what it likes."""
+    try:
+        info_hash = bytes.fromhex(text.decode("ascii", "replace"))
+    except ValueError:
+        return None
+    return InfoHash(info_hash) if len(info_hash) == 20 else None
 
 
 async def _save(

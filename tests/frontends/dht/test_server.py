@@ -1,4 +1,4 @@
-"""A node of ours in an island of 20 nodes of libtorrent, on loopback."""
+"""D16: a node of ours in an island of 20 nodes of libtorrent, on loopback."""
 
 import random
 import time
@@ -19,7 +19,8 @@ from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.dht.tokens import Tokens
-from tracker.frontends.dht.server import DhtProtocol, serve_dht
+from tracker.frontends.dht.server import DhtSocket, serve_dht
+from tracker.system.datagrams import open_datagram_sockets
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 
@@ -81,7 +82,7 @@ async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
 
 
 @pytest.fixture
-async def ours() -> AsyncIterator[DhtProtocol]:
+async def ours() -> AsyncIterator[DhtSocket]:
     rng, now = random.SystemRandom(), time.monotonic()
     own = NodeId(rng.randbytes(20))
     family = Family(
@@ -97,11 +98,12 @@ async def ours() -> AsyncIterator[DhtProtocol]:
         rng=rng,
         now=now,
     )
-    async with serve_dht(node, OURS, read_swarm, time.monotonic) as protocol:
-        yield protocol
+    (sockets,) = await open_datagram_sockets([f"{OURS[0]}:{OURS[1]}"], 4096)
+    async with serve_dht({4: node}, sockets, read_swarm, time.monotonic) as (served,):
+        yield served
 
 
-async def found(protocol: DhtProtocol, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult:
+async def found(protocol: DhtSocket, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult:
     running = protocol.node.find_peers(info_hash, time.monotonic(), scrape=scrape)
     assert running
     await eventually(lambda: running.result is not None)
@@ -109,14 +111,14 @@ async def found(protocol: DhtProtocol, info_hash: InfoHash, *, scrape: bool = Fa
     return running.result
 
 
-async def test_a_node_among_those_of_libtorrent(ours: DhtProtocol) -> None:
+async def test_a_node_among_those_of_libtorrent(ours: DhtSocket) -> None:
     with island() as sessions:
         await eventually(lambda: len(ours.node.table) >= 12)
         await announced_peers_are_found(ours, sessions)
         await peers_of_the_store_are_found(sessions)
 
 
-async def announced_peers_are_found(ours: DhtProtocol, sessions: list[Any]) -> None:
+async def announced_peers_are_found(ours: DhtSocket, sessions: list[Any]) -> None:
     hashes = [InfoHash(random.randbytes(20)) for _ in range(8)]
     for count, info_hash in enumerate(hashes, 1):
         for number, each in enumerate(sessions[:count]):

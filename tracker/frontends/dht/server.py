@@ -1,27 +1,35 @@
-"""The sockets of the DHT: one per address family.
+"""The sockets of the DHT: one per address family, in the background process.
 
 Datagrams go to the node, which decides (tracker/dht/node.py). Queries about a torrent wait until the store was read.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncIterator, Awaitable, Callable
-from socket import AF_INET, AF_INET6, inet_ntop, inet_pton
-from typing import cast
+import errno
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from socket import AF_INET, AF_INET6, inet_ntop, inet_pton, socket
 
 import structlog
 
-from tracker.bittorrent import Endpoint, InfoHash, unmap
+from tracker.bittorrent import Address, InfoHash
 from tracker.dht.node import DhtNode
 from tracker.dht.responder import Swarm
 from tracker.dht.swarm_cache import Key, SwarmCache, WaitingQuery
 from tracker.errors import StoreUnavailable
+from tracker.system.aiohttp_connection import describe
+from tracker.system.datagrams import Ancillary, DatagramSocket, reply_control
+from tracker.system.event_loop import running
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import AnnouncePeer, GetPeers
 
+MAX_DATAGRAMS = 64
+"""Datagrams that one socket reads in one turn of the event loop."""
+MAX_BYTES = 2049
+"""One more than a message may have, so that the parser drops longer ones."""
 READERS = 4
 """Readings of the store at once."""
 TICK_SECONDS = 0.25
+_UNREACHABLE = (errno.ENETUNREACH, errno.EHOSTUNREACH, errno.EACCES, errno.EPERM)
 
 ReadSwarm = Callable[[InfoHash, int], Awaitable[Swarm]]
 """(torrent, address family). Raises StoreUnavailable."""
@@ -29,21 +37,40 @@ ReadSwarm = Callable[[InfoHash, int], Awaitable[Swarm]]
 log = structlog.get_logger("tracker.dht")
 
 
-class DhtProtocol(asyncio.DatagramProtocol):
-    def __init__(self, node: DhtNode, family: int, timer: Callable[[], float]) -> None:
+class DhtSocket:
+    """One socket and its node. ``timer`` gives seconds from any start."""
+
+    def __init__(
+        self, node: DhtNode, sock: DatagramSocket, timer: Callable[[], float], to_read: "asyncio.Queue[Read]"
+    ) -> None:
         self.node = node
-        self.family = family
+        self.family = 6 if sock.ipv6 else 4
+        self._socket: socket = sock.socket
+        self._family = AF_INET6 if sock.ipv6 else AF_INET
+        self._ancillary_bytes = sock.ancillary_bytes
         self._timer = timer
-        self._transport: asyncio.DatagramTransport | None = None
+        self._to_read = to_read  # bounded by the cache
         self._cache = SwarmCache()
-        self.to_read: asyncio.Queue[Key] = asyncio.Queue()  # bounded by the cache
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        self._transport = cast(asyncio.DatagramTransport, transport)
+    def read(self) -> None:
+        """Reads what waits. Never raises: an error of one sender must not stop the others."""
+        for _ in range(MAX_DATAGRAMS):
+            try:
+                data, ancillary, _, sender = self._socket.recvmsg(MAX_BYTES, self._ancillary_bytes)
+            except (BlockingIOError, InterruptedError):
+                break
+            except OSError:  # an ICMP error about an earlier datagram
+                continue
+            try:
+                self._receive(data, ancillary, sender)
+            except Exception as error:  # noqa: BLE001  # as the other front ends do
+                log.error("a datagram of the DHT failed", **describe(error))
+        self.flush()
 
-    def datagram_received(self, data: bytes, sender: tuple[str, int] | tuple[str, int, int, int]) -> None:
+    def _receive(self, data: bytes, ancillary: Ancillary, sender: tuple[str, int]) -> None:
         now = self._timer()
-        source = self._endpoint(sender[0], sender[1])
+        address = Address(inet_pton(self._family, sender[0].partition("%")[0]))
+        source = pack_endpoint(address, sender[1])
         query = self.node.receive(data, source, now)
         if query is not None:
             assert isinstance(query.arguments, GetPeers | AnnouncePeer)
@@ -52,71 +79,83 @@ class DhtProtocol(asyncio.DatagramProtocol):
             if swarm is not None:
                 self.node.respond(query, source, swarm, now)
             elif self._cache.wait(key, WaitingQuery(query, source)):
-                self.to_read.put_nowait(key)
-        self.flush()
+                self._to_read.put_nowait((self, key))
+        self._send(reply_control(ancillary) if ancillary else [])
 
     def flush(self) -> None:
-        """Sends what the node has to send. A datagram that cannot be sent is a lost one."""
-        if self._transport is None:
-            return
-        family = AF_INET if self.family == 4 else AF_INET6
+        """Sends what the node has to send."""
+        self._send([])
+
+    def _send(self, control: Ancillary) -> None:
+        """A datagram that cannot be sent is a lost one. ``control`` applies to the answer to the current sender, and
+        does no harm to queries that its datagram caused."""
         for endpoint, data in self.node.take_datagrams():
-            self._transport.sendto(
-                data, (inet_ntop(family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big"))
-            )
+            target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
+            try:
+                self._socket.sendmsg([data], control, 0, target)
+            except OSError as error:
+                if error.errno in _UNREACHABLE:
+                    self.node.unreachable(endpoint, self._timer())
 
     def tick(self) -> None:
         self.node.tick(self._timer())
         self.flush()
 
     def finish(self, key: Key, swarm: Swarm | None) -> None:
+        """Answers the queries that waited for the store; none where it could not be read."""
         now = self._timer()
         for waiting in self._cache.finish(key, swarm, now):
             assert swarm is not None
             self.node.respond(waiting.query, waiting.source, swarm, now)
         self.flush()
 
-    def _endpoint(self, host: str, port: int) -> Endpoint:
-        family = AF_INET if self.family == 4 else AF_INET6
-        return pack_endpoint(unmap(inet_pton(family, host.partition("%")[0])), port)
+    def changed(self, info_hash: InfoHash | None) -> None:
+        """The store has changed a torrent, or any of them."""
+        if info_hash is None:
+            self._cache.clear()
+        else:
+            self._cache.forget(info_hash)
+
+
+Read = tuple[DhtSocket, Key]
 
 
 @contextlib.asynccontextmanager
 async def serve_dht(
-    node: DhtNode, address: tuple[str, int], read_swarm: ReadSwarm, timer: Callable[[], float]
-) -> AsyncIterator[DhtProtocol]:
-    """Serves until the block is left; yields the protocol, whose node can be asked."""
-    family = 6 if ":" in address[0] else 4
+    nodes: Mapping[int, DhtNode],
+    sockets: Sequence[DatagramSocket],
+    read_swarm: ReadSwarm,
+    timer: Callable[[], float],
+) -> AsyncIterator[list[DhtSocket]]:
+    """Serves on ``sockets``, which it closes, until the block is left. ``nodes`` by 4 and 6, one for each socket."""
+    to_read: asyncio.Queue[Read] = asyncio.Queue()
+    served = [DhtSocket(nodes[6 if each.ipv6 else 4], each, timer, to_read) for each in sockets]
     loop = asyncio.get_running_loop()
-    transport, protocol = await loop.create_datagram_endpoint(
-        lambda: DhtProtocol(node, family, timer), local_addr=address
-    )
+
+    async def tick() -> None:
+        while True:
+            for each in served:
+                each.tick()
+            await asyncio.sleep(TICK_SECONDS)
+
+    async def read() -> None:
+        while True:
+            await _read(*await to_read.get(), read_swarm)
+
+    with contextlib.ExitStack() as stack:
+        for opened, each in zip(sockets, served, strict=True):
+            stack.callback(opened.close)
+            loop.add_reader(opened.socket, each.read)
+            stack.callback(loop.remove_reader, opened.socket)
+        async with running(tick, *[read] * READERS):
+            yield served
+
+
+async def _read(served: DhtSocket, key: Key, read_swarm: ReadSwarm) -> None:
+    swarm = None
     try:
-        async with asyncio.TaskGroup() as tasks:
-            running = [tasks.create_task(_read(protocol, read_swarm)) for _ in range(READERS)]
-            running.append(tasks.create_task(_tick(protocol)))
-            try:
-                yield protocol
-            finally:
-                for task in running:
-                    task.cancel()
+        swarm = await read_swarm(*key)
+    except StoreUnavailable:
+        log.debug("query of the DHT not answered: the store is unavailable")
     finally:
-        transport.close()
-
-
-async def _tick(protocol: DhtProtocol) -> None:
-    while True:
-        protocol.tick()
-        await asyncio.sleep(TICK_SECONDS)
-
-
-async def _read(protocol: DhtProtocol, read_swarm: ReadSwarm) -> None:
-    while True:
-        key = await protocol.to_read.get()
-        swarm = None
-        try:
-            swarm = await read_swarm(*key)
-        except StoreUnavailable:
-            log.debug("query of the DHT not answered: the store is unavailable")
-        finally:
-            protocol.finish(key, swarm)
+        served.finish(key, swarm)

@@ -4,12 +4,13 @@
 -- ARGV[1]   rank of the first torrent in `i:info_hash`   ARGV[2] how many torrents to read
 -- ARGV[3]   '1': all torrents that are not private   ARGV[4] looked up before this time (epoch s), or never
 -- Answer    { how many torrents were read, then for each found: info hash, seeders, when it was looked up (0: never) }
-local P, first, count, all = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2]), ARGV[3] == '1'
+local P, first, count = KEYS[1], tonumber(ARGV[1]), tonumber(ARGV[2])
 local before = tonumber(ARGV[4])
---@ include lib/max_exact.lua
---@ include lib/numbers.lua
---@ include lib/whole_field.lua
 --@ include lib/dht_part.lua
+
+local function count_of(digits)
+  return tonumber(digits and string.match(digits, '^%d%d?%d?%d?%d?%d?%d?%d?%d?$') or '') or 0
+end
 
 local ids = redis.call('ZRANGE', P .. 'i:info_hash', first, first + count - 1)
 if #ids == 0 then return { 0 } end
@@ -22,9 +23,9 @@ for i, ih in ipairs(hashes) do
   if ih and at < before then
     local v = redis.pcall('HMGET', P .. 't:' .. ih, 'private', 'enabled', 'seeders')
     local known = redis.call('MGET', P .. 'info_hash:' .. ih, P .. 'deny:' .. ih)
-    if not v.err and known[1] and takes_part(known[1], known[2], v[1], v[2], all) then
+    if not v.err and known[1] and takes_part(known[1], known[2], v[1], v[2], ARGV[3] == '1') then
       found[#found + 1] = ih
-      found[#found + 1] = whole_field(v[3] or '0')
+      found[#found + 1] = count_of(v[3])
       found[#found + 1] = string.format('%.0f', at)
     end
   end

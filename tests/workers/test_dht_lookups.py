@@ -1,0 +1,97 @@
+"""D19: lookups of thin public swarms stay within a budget, and their results are kept."""
+
+import asyncio
+from collections import Counter
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.dht.test_node import Island, address, joined
+from tests.fake_time import FakeTime
+from tests.store.harness import START, Store, info_hash, update
+from tracker.dht.lookup import LookupResult
+from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
+from tracker.workers.dht_lookups import LookupWorker, counts
+
+PER_MINUTE = 10
+
+
+def worker(store: Store, island: Island, time: FakeTime, counted: Counter[str]) -> LookupWorker:
+    async def sleep(seconds: float) -> None:
+        await time(seconds)
+        island.run(0.5)
+
+    return LookupWorker(
+        store.dht_torrents,
+        {4: island.first()},
+        per_minute=PER_MINUTE,
+        all_torrents=False,
+        count=lambda outcome: counted.update([outcome]),
+        clock=lambda: START + time.now,
+        timer=lambda: island.now,
+        sleep=sleep,
+    )
+
+
+@asynccontextmanager
+async def running(worker: LookupWorker) -> AsyncIterator[None]:
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(worker.run())
+        yield
+        task.cancel()
+
+
+async def test_thin_swarms_come_first_and_each_once_in_six_hours(store: Store) -> None:
+    for number in range(1, 4):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    await store.torrents.add(info_hash(4), {"private": "1"})
+    await store.torrents.add(info_hash(5))
+    await store.announce(update(1, "s", 1, bytes_left=0))
+    await store.announce(update(2, "s", 1, bytes_left=0))
+    await store.announce(update(1, "s", 3, bytes_left=0))
+    time, counted = FakeTime(), Counter[str]()
+    chooser = worker(store, Island(1), time, counted)
+    found = []
+    while (torrent := await chooser.next_torrent()) is not None:
+        found.append(torrent)
+        await store.dht_torrents.save_result(torrent, None, START, all_torrents=False)
+    assert found == [info_hash(2), info_hash(3), info_hash(1)]
+    time.now = LOOK_UP_AGAIN_SECONDS + 1
+    assert [await chooser.next_torrent() for _ in range(2)].count(None) <= 1
+
+
+async def test_a_torrent_made_private_meanwhile_is_not_looked_up(store: Store) -> None:
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    chooser = worker(store, Island(1), FakeTime(), Counter())
+    first = await chooser.next_torrent()
+    (other,) = {info_hash(1), info_hash(2)} - {first}
+    await store.torrents.edit(other, {"private": "1"})
+    assert first is not None
+    await store.dht_torrents.save_result(first, None, START, all_torrents=False)
+    assert await chooser.next_torrent() is None
+
+
+async def test_lookups_stay_within_the_budget_and_store_what_they_found(store: Store) -> None:
+    island, time, counted = joined(20), FakeTime(), Counter[str]()
+    torrents = [info_hash(number) for number in range(1, 31)]
+    for torrent in torrents:
+        await store.torrents.add(torrent, {"private": "0"})
+        for node in island.nodes.values():
+            node.announced.announce(torrent, address(900), island.now, seed=True)
+    async with running(worker(store, island, time, counted)):
+        await time.pass_until(lambda: time.now >= 60)
+        assert 1 <= counted["answered"] <= PER_MINUTE
+        await time.pass_until(lambda: counted["answered"] == len(torrents))
+        await time.pass_by(120)
+    assert counted == {"answered": len(torrents)}
+    rows = [await store.torrent(torrent) for torrent in torrents]
+    assert {(row["dht_seeds"], row["dht_peers"]) for row in rows} == {("1", "1")}
+
+
+def test_the_counts_of_two_families() -> None:
+    """Most peers are in both."""
+    four = LookupResult({address(1): frozenset(), address(2): frozenset()}, 1.0, 0.1, 3, ())
+    six = LookupResult({}, 0.0, 5.2, 3, ())
+    assert counts([four, six]) == (1, 5)
+    assert counts([four]) == (1, 2)
+    assert counts([]) is None

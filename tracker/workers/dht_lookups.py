@@ -1,0 +1,130 @@
+"""Looks up thin public swarms in the DHT, within a budget, and stores what was found in the torrents.
+
+A lookup asks for counts (BEP 33). The torrents with the fewest seeders come first, then those that were not looked up
+for longest. The register is read a page at a time, so a pass over a million torrents takes hours.
+"""
+
+import asyncio
+from collections.abc import Awaitable, Callable, Mapping
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.bittorrent import InfoHash
+from tracker.dht.lookup import LookupResult
+from tracker.dht.node import DhtNode
+from tracker.errors import StoreUnavailable
+from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
+
+MAX_DUE = 1000
+"""Torrents that wait, the thinnest ones."""
+MAX_RUNNING = 6
+"""A node runs eight lookups at once. The others are for the table."""
+POLL_SECONDS = 0.25
+
+log = structlog.get_logger("tracker.dht")
+
+
+class LookupWorker:
+    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
+
+    def __init__(
+        self,
+        torrents: DhtTorrents,
+        nodes: Mapping[int, DhtNode],
+        *,
+        per_minute: int,
+        all_torrents: bool,
+        count: Callable[[str], None],
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._torrents = torrents
+        self._nodes = nodes
+        self._pause = 60 / per_minute
+        self._all_torrents = all_torrents
+        self._count = count
+        self._clock = clock
+        self._timer = timer
+        self._sleep = sleep
+        self._rank = 0
+        self._due: dict[InfoHash, ThinSwarm] = {}
+        self._running: set[InfoHash] = set()
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            while True:
+                await self._sleep(self._pause)
+                if len(self._running) >= MAX_RUNNING or not any(
+                    len(each.table) for each in self._nodes.values()
+                ):
+                    continue
+                try:
+                    info_hash = await self.next_torrent()
+                except (StoreUnavailable, RedisError):
+                    continue
+                if info_hash is not None:
+                    self._running.add(info_hash)
+                    tasks.create_task(self._look_up(info_hash))
+
+    async def next_torrent(self) -> InfoHash | None:
+        """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
+        now = int(self._clock())
+        read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
+        self._rank = self._rank + read if read else 0
+        self._due |= {each.info_hash: each for each in found if each.info_hash not in self._running}
+        if len(self._due) > MAX_DUE:
+            self._due = {each.info_hash: each for each in sorted(self._due.values())[:MAX_DUE]}
+        while self._due:
+            info_hash = min(self._due.values()).info_hash
+            del self._due[info_hash]
+            # It may have changed since its page was read.
+            if not await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
+                return info_hash
+        return None
+
+    async def _look_up(self, info_hash: InfoHash) -> None:
+        try:
+            results = [
+                result
+                for node in self._nodes.values()
+                if len(node.table)
+                and (result := await find_peers(node, info_hash, self._timer, self._sleep, scrape=True))
+            ]
+            found = counts([each for each in results if each.answered])
+            self._count("answered" if found else "unanswered")
+            await self._torrents.save_result(
+                info_hash, found, int(self._clock()), all_torrents=self._all_torrents
+            )
+        except (StoreUnavailable, RedisError) as error:
+            log.warning("the result of a lookup in the DHT is not stored", error=str(error))
+        finally:
+            self._running.discard(info_hash)
+
+
+async def find_peers(
+    node: DhtNode,
+    info_hash: InfoHash,
+    timer: Callable[[], float],
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    *,
+    scrape: bool = False,
+) -> LookupResult | None:
+    """Looks up a torrent and waits for the result, at most as long as a lookup takes. ``None`` while too many run."""
+    running = node.find_peers(info_hash, timer(), scrape=scrape)
+    if running is None:
+        return None
+    while running.result is None:
+        await sleep(POLL_SECONDS)
+    return running.result
+
+
+def counts(results: list[LookupResult]) -> tuple[int, int] | None:
+    """Seeders and peers. Of two families the larger number, because most peers are in both; ``None`` for no result."""
+    if not results:
+        return None
+    seeders = max(each.seeds for each in results)
+    peers = max(max(each.seeds + each.leechers, len(each.peers)) for each in results)
+    return round(seeders), round(peers)
