@@ -58,7 +58,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     # The private server.
     "valkey": ("errors", "settings", "store", "system"),
     # What every process needs.
-    "runtime": (*NOUNS, "settings", "store", "system", "valkey"),
+    "runtime": (*NOUNS, "dht", "settings", "store", "system", "valkey"),
     "doctor": (*NOUNS, "geoip", "settings", "store", "system"),
     # Operations of the API, the dashboard and the command line.
     "operations": (*NOUNS, "geoip", "store", "system", "wire", "workers.work"),

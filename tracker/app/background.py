@@ -5,13 +5,14 @@ Any number of trackers may share a store: leases and markers in it prevent dupli
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
 
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
+from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
@@ -27,7 +28,7 @@ from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
 from tracker.workers.reaper import Reaper
 from tracker.workers.rescore import Rescore
-from tracker.workers.scorer import Scorer
+from tracker.workers.scorer import Ask, Scorer
 from tracker.workers.upstreams import Upstreams
 from tracker.workers.webhooks import WebhookWorker
 from tracker.workers.work import policy as work_policy
@@ -68,7 +69,7 @@ async def open_background(
             lambda: context.live.current.announce.peers_default,
             store.counters.count,
             time.time,
-            _upstream_sources(upstreams, settings.scoring.upstream_max_peers) if upstreams else None,
+            _other_sources(context, upstreams),
         )
         adoption = _adoption(context, reaper)
         jobs = _jobs(context, scorer, reaper, adoption)
@@ -81,9 +82,34 @@ async def open_background(
             await jobs.drain()
 
 
-def _upstream_sources(
-    upstreams: Upstreams, max_peers: int
-) -> Callable[[Sequence[InfoHash]], Awaitable[Mapping[InfoHash, Sequence[Source]]]]:
+def _other_sources(context: RuntimeContext, upstreams: Upstreams) -> Ask | None:
+    """What the scorer counts beside the own swarms: other trackers and the DHT. ``None`` where there is neither."""
+    settings = context.live.current
+    asks = [_upstream_sources(upstreams, settings.scoring.upstream_max_peers)] if upstreams else []
+    if settings.dht.enabled and settings.dht.lookups_per_minute:
+        asks.append(_dht_sources(context.store.dht_torrents, settings.scoring.dht_max_peers))
+
+    async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
+        found = [await each(info_hashes) for each in asks]
+        return {
+            info_hash: [source for each in found for source in each.get(info_hash, ())]
+            for info_hash in info_hashes
+        }
+
+    return ask if asks else None
+
+
+def _dht_sources(torrents: DhtTorrents, max_peers: int) -> Ask:
+    """A function that returns what the last lookups in the DHT found. A torrent without one has no such source."""
+
+    async def ask(info_hashes: Sequence[InfoHash]) -> Mapping[InfoHash, Sequence[Source]]:
+        found = await torrents.peers_found(info_hashes, int(time.time()))
+        return {info_hash: [Source(peers, 0, max_peers)] for info_hash, peers in found.items()}
+
+    return ask
+
+
+def _upstream_sources(upstreams: Upstreams, max_peers: int) -> Ask:
     """A function that asks the upstream trackers, and returns the counts of those that answered, for the scorer.
 
     New peers are given as 0: the scorer derives them from the growth since its last run.

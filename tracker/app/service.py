@@ -17,6 +17,7 @@ from redis.exceptions import RedisError
 
 from tracker.admin.context import AdminContext
 from tracker.app.background import open_background
+from tracker.app.dht import open_dht
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.readiness import NO_WEB_PROCESS, Readiness
 from tracker.app.udp import open_udp_sockets
@@ -63,6 +64,8 @@ class Banner:
     """The URL of the admin port for browsers; empty if it is not set."""
     work: tuple[str, ...] = ()
     """The addresses where claimants ask for work."""
+    dht: tuple[str, ...] = ()
+    """The addresses of the DHT node."""
 
 
 async def serve(
@@ -94,6 +97,7 @@ async def serve(
             _web(context, joins, url, problems) as web,
             _admin(context, joins, web, version, reload) as (admin, tokens),
             open_work(context, web.addresses) as work,
+            open_dht(context) as dht,
             running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
             addresses = web.addresses
@@ -104,7 +108,19 @@ async def serve(
                 if admin and server.private
                 else ""
             )
-            ready(Banner(addresses, web.udp, store, server.data, admin, link, settings.admin.url or "", work))
+            ready(
+                Banner(
+                    addresses,
+                    web.udp,
+                    store,
+                    server.data,
+                    admin,
+                    link,
+                    settings.admin.url or "",
+                    work,
+                    dht.addresses,
+                )
+            )
             log.info("serving", addresses=addresses, udp=web.udp, store=version, mode=settings.torrents.mode)
             await stop.wait()
             log.info("stopping")

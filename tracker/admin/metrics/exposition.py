@@ -89,6 +89,26 @@ def _source(name: str) -> Source | None:
     if kind == "jobs":
         queue, _, status = rest.partition(".")
         return ("tracker_job_changes_total", (queue, status)) if status in STATUSES else None
+    if kind == "dht":
+        return _dht_source(rest)
+    return None
+
+
+def _dht_source(name: str) -> Source | None:
+    """The queries, outcomes and reasons are fixed texts of tracker/dht/."""
+    kind, _, rest = name.partition(".")
+    label, _, outcome = rest.partition(".")
+    match kind:
+        case "in" | "out":
+            return f"tracker_dht_queries_{kind}_total", (label, outcome)
+        case "dropped":
+            return "tracker_dht_dropped_total", (rest,)
+        case "bytes":
+            return "tracker_dht_bytes_total", (rest,)
+        case "lookups":
+            return "tracker_dht_lookups_total", (rest,)
+        case "nodes" | "hashes":
+            return f"tracker_dht_ktable_{kind}_{rest}_total", ()
     return None
 
 

@@ -50,6 +50,46 @@ _TRACKER = (
         "UDP packets that the system dropped because the receive buffer was full",
     ),
     Metric("tracker_udp_unsent_total", "counter", "UDP replies that the system did not send"),
+    Metric("tracker_dht_ktable_nodes_count", "gauge", "Nodes in the routing tables of the DHT node"),
+    Metric(
+        "tracker_dht_ktable_nodes_added_total", "counter", "Nodes added to the routing tables of the DHT node"
+    ),
+    Metric(
+        "tracker_dht_ktable_nodes_dropped_total",
+        "counter",
+        "Nodes removed from the routing tables of the DHT node",
+    ),
+    Metric(
+        "tracker_dht_ktable_hashes_count", "gauge", "Info hashes that other nodes announced to the DHT node"
+    ),
+    Metric("tracker_dht_ktable_hashes_added_total", "counter", "Announced info hashes added"),
+    Metric("tracker_dht_ktable_hashes_dropped_total", "counter", "Announced info hashes removed"),
+    Metric("tracker_dht_peers", "gauge", "Peers that other nodes announced to the DHT node"),
+    Metric(
+        "tracker_dht_queries_in_total",
+        "counter",
+        "Queries of other DHT nodes, by query and outcome",
+        ("query", "outcome"),
+    ),
+    Metric(
+        "tracker_dht_queries_out_total",
+        "counter",
+        "Queries to other DHT nodes, by query and outcome",
+        ("query", "outcome"),
+    ),
+    Metric(
+        "tracker_dht_dropped_total",
+        "counter",
+        "Datagrams of the DHT without an answer, by reason",
+        ("reason",),
+    ),
+    Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node, by direction", ("direction",)),
+    Metric(
+        "tracker_dht_lookups_total",
+        "counter",
+        "Lookups of thin torrents in the DHT, by outcome",
+        ("outcome",),
+    ),
     Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
     Metric(
         "tracker_limited_total",
@@ -343,6 +383,9 @@ HISTOGRAMS = {
 }
 
 GAUGES = {
+    "dht_nodes": "tracker_dht_ktable_nodes_count",
+    "dht_hashes": "tracker_dht_ktable_hashes_count",
+    "dht_peers": "tracker_dht_peers",
     "processes": "tracker_processes",
     "processes_without_store": "tracker_processes_without_store",
     "announces_in_flight": "tracker_announces_in_flight",

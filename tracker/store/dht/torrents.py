@@ -101,6 +101,17 @@ class DhtTorrents:
                 found[info_hash] = peers
         return found
 
+    async def some_peers(self, family: int, count: int, now: int, *, all_torrents: bool) -> list[Endpoint]:
+        """Peers of some swarms that take part, of a random page of the register. Raises StoreUnavailable."""
+        total = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
+        rank = random.randrange(max(total - PAGE, 0) + 1)
+        _, page = await self.thin_page(rank, now + LOOK_UP_AGAIN_SECONDS + 1, all_torrents=all_torrents)
+        found: list[Endpoint] = []
+        for each in sorted(page, reverse=True)[:5]:
+            swarm = await self.swarm(each.info_hash, family, all_torrents=all_torrents)
+            found += (*swarm.seeds, *swarm.leechers) if swarm is not None else ()
+        return random.sample(found, min(len(found), count))
+
     async def looked_up_count(self) -> int:
         """Torrents that were looked up. Raises StoreUnavailable."""
         return int(await self._connection.command("ZCARD", self._keys.dht_lookups()))

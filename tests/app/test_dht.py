@@ -1,0 +1,88 @@
+"""D14, D15: the node of the DHT of a whole tracker."""
+
+import re
+import socket
+from collections.abc import Iterator
+from contextlib import contextmanager
+
+import pytest
+
+from tests.app.conftest import StartTracker
+from tracker.app.dht import build_nodes, resolve
+from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.dht.node_id import fits_address
+from tracker.settings.dht import DhtSettings
+from tracker.store.dht.nodes import SavedNode
+from tracker.wire.krpc import Answer, GetPeers, NodeId, Ping, Query, encode_query, parse_message
+
+ON = {"TRACKER_DHT__ENABLED": "true", "TRACKER_DHT__LISTEN": "127.0.0.1:0"}
+ASKER = NodeId(b"a" * 20)
+HASH = InfoHash(b"\x01" * 20)
+
+
+@contextmanager
+def asker(address: str) -> Iterator[socket.socket]:
+    host, _, port = address.rpartition(":")
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as found:
+        found.settimeout(20)
+        found.connect((host, int(port)))
+        yield found
+
+
+def asked(to: socket.socket, arguments: Ping | GetPeers) -> Answer:
+    to.send(encode_query(Query(b"tt", ASKER, arguments)))
+    answer = parse_message(to.recv(2048))
+    assert isinstance(answer, Answer) and answer.transaction == b"tt"
+    return answer
+
+
+def dht_address(banner: str) -> str:
+    found = re.search(r"^ +dht +(127\.0\.0\.1:\d+)$", banner, re.MULTILINE)
+    assert found, banner
+    return found[1]
+
+
+@pytest.mark.parametrize(("torrents", "values"), [("all", 1), ("public", 0)])
+def test_a_tracker_answers_from_its_swarms(start_tracker: StartTracker, torrents: str, values: int) -> None:
+    """A torrent that registered itself is of unknown privacy."""
+    tracker = start_tracker(**ON, TRACKER_DHT__TORRENTS=torrents)
+    tracker.announce()
+    with asker(dht_address(tracker.banner)) as to:
+        assert asked(to, Ping()).external is not None
+        answer = asked(to, GetPeers(HASH))
+        assert len(answer.values) == values and answer.token
+    assert tracker.end() == 0
+
+
+def test_a_node_keeps_its_id_over_a_restart(start_tracker: StartTracker) -> None:
+    ids = []
+    for _ in range(2):
+        tracker = start_tracker(**ON)
+        with asker(dht_address(tracker.banner)) as to:
+            ids.append(asked(to, Ping()).id)
+        assert tracker.end() == 0
+    assert ids[0] == ids[1]
+
+
+def test_without_the_setting_no_node_runs(start_tracker: StartTracker) -> None:
+    tracker = start_tracker(TRACKER_DHT__LISTEN="127.0.0.1:0")
+    assert "dht" not in tracker.banner
+    assert tracker.end() == 0
+
+
+def test_the_id_of_the_last_run_is_kept_while_it_fits_the_external_address() -> None:
+    saved = SavedNode({4: b"x" * 20}, {4: "192.0.2.1"})
+    assert build_nodes(DhtSettings(), [4], saved, 0)[4].id == b"x" * 20
+    own = build_nodes(DhtSettings(external_address=("124.31.75.21",)), [4], saved, 0)[4].id
+    assert own != b"x" * 20 and fits_address(own, Address(bytes([124, 31, 75, 21])))
+    assert (
+        build_nodes(DhtSettings(external_address=("124.31.75.21",)), [4], SavedNode({4: own}), 0)[4].id == own
+    )
+    assert build_nodes(DhtSettings(), [4, 6], SavedNode(), 0)[6].id != own
+
+
+async def test_bootstrap_nodes_are_resolved_by_family() -> None:
+    assert await resolve("127.0.0.1:6881", 4) == [Endpoint(b"\x7f\0\0\1\x1a\xe1")]
+    assert await resolve("127.0.0.1:6881", 6) == []
+    assert await resolve("[::1]:6881", 6) == [Endpoint(bytes(15) + b"\1\x1a\xe1")]
+    assert await resolve("nothing.invalid:1", 4) == []

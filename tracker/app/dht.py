@@ -1,0 +1,275 @@
+"""Wires the node of the DHT, in the background process.
+
+One tracker of a store runs the node of a name: a second one waits until the first has ended.
+"""
+
+import asyncio
+import contextlib
+import os
+import random
+import secrets
+import time
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import dataclass, field
+from functools import partial
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker import __version__
+from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
+from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
+from tracker.dht.external_address import ExternalAddress
+from tracker.dht.node import DhtNode
+from tracker.dht.node_id import fits_address, id_for_address
+from tracker.dht.rate_limits import LimitRules
+from tracker.dht.responder import NO_PART, Family, Responder, Swarm
+from tracker.dht.samples import SampleSet
+from tracker.dht.table import RoutingTable, TableRules
+from tracker.dht.tokens import Tokens
+from tracker.errors import StartupError, StoreUnavailable
+from tracker.frontends.dht.server import DhtSocket, serve_dht
+from tracker.runtime.context import RuntimeContext
+from tracker.runtime.dht_telemetry import DhtTelemetry
+from tracker.settings.dht import DhtSettings
+from tracker.settings.types import host_and_port
+from tracker.store.dht.nodes import LEASE_SECONDS, SavedNode
+from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
+from tracker.system.event_loop import running
+from tracker.wire.endpoint import pack_address, pack_endpoint
+from tracker.wire.krpc import NodeId
+from tracker.workers.dht import Forgetter, follow_changes, keep_connected, keep_saved, restore
+from tracker.workers.dht_lookups import LookupWorker
+
+RECEIVE_BUFFER = 262_144
+MAX_OWN_PEERS = 20
+"""Clients of public swarms that are asked while few nodes are known: most of them are nodes too."""
+_MIN_PORT = 1024
+_REPORT_SECONDS = 1.0
+
+log = structlog.get_logger("tracker.dht")
+
+
+@dataclass
+class DhtRuntime:
+    """``nodes`` by 4 and 6; none while the node is off, or another tracker runs it."""
+
+    addresses: tuple[str, ...] = ()
+    nodes: dict[int, DhtNode] = field(default_factory=dict)
+
+
+@contextlib.asynccontextmanager
+async def open_dht(context: RuntimeContext) -> AsyncIterator[DhtRuntime]:
+    """Runs the node if a setting says so. Raises StartupError where an address cannot be used."""
+    settings = context.live.current.dht
+    if not settings.enabled:
+        yield DhtRuntime()
+        return
+    (sockets,) = await open_datagram_sockets(settings.listen, RECEIVE_BUFFER)
+    with contextlib.ExitStack() as stack:
+        for each in sockets:
+            stack.callback(each.close)
+        if len({each.ipv6 for each in sockets}) < len(sockets):
+            raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
+        runtime = DhtRuntime(tuple(each.address for each in sockets))
+        async with running(partial(_run, context, settings, sockets, runtime)):
+            yield runtime
+
+
+async def _run(
+    context: RuntimeContext,
+    settings: DhtSettings,
+    sockets: Sequence[DatagramSocket],
+    runtime: DhtRuntime,
+) -> None:
+    """Waits for the lease of the name, then runs the node until cancelled."""
+    store, name, token = context.store.dht_nodes, settings.node_name, secrets.token_hex(8)
+    waiting = False
+    while not await _lease(context, name, token):
+        if not waiting:
+            log.warning("another tracker runs the node of this name; set TRACKER_DHT__NAME", name=name)
+            waiting = True
+        await asyncio.sleep(LEASE_SECONDS / 6)
+
+    async def keep_lease() -> None:
+        while True:
+            await asyncio.sleep(LEASE_SECONDS / 3)
+            if not await _lease(context, name, token):
+                log.error("another tracker took over the name of this node of the DHT", name=name)
+
+    try:
+        async with running(keep_lease):
+            await _run_nodes(context, settings, sockets, runtime)
+    finally:
+        runtime.nodes.clear()
+        with contextlib.suppress(StoreUnavailable, RedisError):
+            await store.release(name, token, int(time.time()))
+
+
+async def _lease(context: RuntimeContext, name: str, token: str) -> bool:
+    """Whether this tracker may run the node. Without the store it goes on."""
+    try:
+        return await context.store.dht_nodes.lease(name, token, int(time.time()))
+    except (StoreUnavailable, RedisError):
+        return True
+
+
+async def _run_nodes(
+    context: RuntimeContext,
+    settings: DhtSettings,
+    sockets: Sequence[DatagramSocket],
+    runtime: DhtRuntime,
+) -> None:
+    store, timer, all_torrents = context.store, time.monotonic, settings.torrents == "all"
+    saved = SavedNode()
+    with contextlib.suppress(StoreUnavailable, RedisError):
+        saved = await store.dht_nodes.load(settings.node_name)
+    nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
+
+    async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
+        found = await store.dht_torrents.swarm(info_hash, family, all_torrents=all_torrents)
+        if found is None:
+            return NO_PART
+        return Swarm(True, *(found if settings.answer else ((), ())))
+
+    forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=all_torrents)
+    telemetry = DhtTelemetry(context.telemetry, nodes)
+    lookups = LookupWorker(
+        store.dht_torrents,
+        nodes,
+        per_minute=max(settings.lookups_per_minute, 1),
+        all_torrents=all_torrents,
+        count=lambda outcome: context.telemetry.count(f"dht.lookups.{outcome}"),
+        clock=time.time,
+        timer=timer,
+    )
+
+    async def report() -> None:
+        while True:
+            await asyncio.sleep(_REPORT_SECONDS)
+            telemetry.flush()
+
+    loops = [
+        partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
+        for family, node in nodes.items()
+    ]
+    async with serve_dht(nodes, sockets, read_swarm, timer) as served:
+        runtime.nodes.update(nodes)
+        restore(saved, nodes, timer())
+
+        def changed(info_hash: InfoHash | None) -> None:
+            forgetter.changed(info_hash)
+            _each_changed(served, info_hash)
+
+        async with running(
+            *loops,
+            report,
+            forgetter.run,
+            partial(follow_changes, store.connection, store.keys, changed),
+            partial(keep_saved, store.dht_nodes, settings.node_name, nodes, clock=time.time, timer=timer),
+            *([lookups.run] if settings.lookups_per_minute else []),
+        ):
+            await asyncio.Event().wait()
+
+
+def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> None:
+    for each in served:
+        each.changed(info_hash)
+
+
+def build_nodes(
+    settings: DhtSettings, families: Sequence[int], saved: SavedNode, now: float
+) -> dict[int, DhtNode]:
+    """A node for each family (4, 6), with the id of the last run where it fits the external address."""
+    rng = random.SystemRandom()
+    version = b"SK" + bytes(int(part) for part in __version__.split(".")[:2])
+    externals = {family: _external(settings, family, saved) for family in families}
+    parts: dict[int, Family] = {}
+    for family in families:
+        own = _own_id(saved.ids.get(family), externals[family].address, rng)
+        rules = TableRules(
+            bucket_nodes=settings.bucket_nodes,
+            node_timeout_seconds=settings.node_timeout_seconds,
+            private_addresses=settings.private_addresses,
+        )
+        announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
+        parts[family] = Family(RoutingTable(own, rules, now), announced)
+    responder = Responder(
+        parts,
+        Tokens(os.urandom(32)),
+        {family: SampleSet() for family in families} if settings.samples == "announced" else {},
+        version=version,
+        read_only=settings.read_only,
+    )
+    limits = LimitRules(
+        address_rate=settings.address_queries_second,
+        address_burst=settings.address_burst,
+        total_rate=settings.queries_second,
+        total_burst=settings.queries_burst,
+        answer_bytes=settings.answer_bytes_second,
+        query_rate=settings.sent_queries_second,
+    )
+    return {
+        family: DhtNode(
+            parts[family],
+            responder,
+            limits=limits,
+            external=externals[family],
+            version=version,
+            rng=rng,
+            now=now,
+            read_only=settings.read_only,
+        )
+        for family in families
+    }
+
+
+def _external(settings: DhtSettings, family: int, saved: SavedNode) -> ExternalAddress:
+    length = 4 if family == 4 else 16
+    for text in settings.external_address:
+        address = pack_address(text)
+        if address is not None and len(address) == length:
+            return ExternalAddress(Address(address), fixed=True)
+    known = pack_address(saved.externals.get(family, ""))
+    return ExternalAddress(Address(known) if known is not None and len(known) == length else None)
+
+
+def _own_id(saved: bytes | None, external: Address | None, rng: random.Random) -> NodeId:
+    if saved is not None and (external is None or fits_address(saved, external)):
+        return NodeId(saved)
+    if external is not None and is_routable(external):
+        return id_for_address(external, rng.randbytes(20))
+    return NodeId(rng.randbytes(20))
+
+
+async def _bootstrap(context: RuntimeContext, settings: DhtSettings, family: int) -> list[Endpoint]:
+    """The configured nodes and some clients of public swarms, of one family."""
+    found: list[Endpoint] = []
+    for each in settings.bootstrap:
+        found += await resolve(each, family)
+    with contextlib.suppress(StoreUnavailable, RedisError):
+        own = await context.store.dht_torrents.some_peers(
+            family, MAX_OWN_PEERS, int(time.time()), all_torrents=settings.torrents == "all"
+        )
+        found += [
+            each
+            for each in own
+            if int.from_bytes(each[-2:], "big") >= _MIN_PORT
+            and (settings.private_addresses or is_routable(Address(each[:-2])))
+        ]
+    return found
+
+
+async def resolve(text: str, family: int) -> list[Endpoint]:
+    """The endpoints of ``host:port`` in a family; none where the name is not known."""
+    host, port = host_and_port(text)
+    try:
+        found = await asyncio.get_running_loop().getaddrinfo(host, port)
+    except OSError as error:
+        log.warning("a bootstrap node of the DHT is not known", node=text, error=str(error))
+        return []
+    addresses = {pack_address(str(item[4][0]).partition("%")[0]) for item in found}
+    length = 4 if family == 4 else 16
+    return [
+        pack_endpoint(Address(each), port) for each in addresses if each is not None and len(each) == length
+    ]
