@@ -13,7 +13,7 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 from tracker.wire.krpc import MAX_SENT_BYTES, Query, parse_message
 
 MAX_LENGTH = 2100
@@ -48,7 +48,7 @@ def check(data: bytes) -> None:
 def _node() -> DhtNode:
     own = to_id(1 << 155)
     family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()))
-    responder = Responder({4: family}, Tokens(bytes(32)), {4: SampleSet()}, version=b"SK01")
+    responder = Responder({4: family}, AnnounceTokens(bytes(32)), {4: SampleSet()}, version=b"SK01")
     return DhtNode(
         family,
         responder,

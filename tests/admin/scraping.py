@@ -23,19 +23,25 @@ from tests.waiting import eventually
 from tracker.admin.context import AdminContext
 from tracker.admin.server import serve_admin
 from tracker.app.background import open_background
+from tracker.app.dht import build_nodes
 from tracker.app.join_events import open_joins
 from tracker.app.readiness import Readiness
 from tracker.app.service import reaper_on
 from tracker.app.web import open_web
+from tracker.bittorrent import Endpoint
 from tracker.runtime.context import open_context
+from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.store import open_connection
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.background import GeoIPSettings
+from tracker.settings.dht import DhtSettings
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings
+from tracker.store.dht.nodes import SavedNode
 from tracker.store.jobs.records import SWEEP
 from tracker.store.store import Store
 from tracker.store.work.records import Claim, NewItem, Project
 from tracker.system.event_loop import running
+from tracker.wire.krpc import NodeId, Ping, Query, encode_query
 
 SECONDS = 30.0
 PROMTOOL = shutil.which("promtool") or ""
@@ -117,6 +123,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
         open_connection(url, settings.redis, 5.0, telemetry.round_trip) as (connection, version),
         open_context(settings, connection, telemetry) as context,
     ):
+        some_dht(telemetry)
         reaper = await reaper_on(context)
         problems = Readiness(connection, lambda: False, reaper).problems
         store = context.store
@@ -132,6 +139,18 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
             _, token = await store.tokens.create("prometheus", "read")
             async with serve_admin(admin_context, settings.admin) as admin:
                 yield Running(f"http://{peers[0]}", f"http://{admin[0]}", token, store)
+
+
+def some_dht(telemetry: Telemetry) -> None:
+    """A node of the DHT that got a query, a datagram that is none, and asked one without an answer."""
+    nodes = build_nodes(DhtSettings(private_addresses=True), [4], SavedNode(), 0)
+    report, source = DhtTelemetry(telemetry, nodes), Endpoint(b"\x7f\0\0\1\x1a\xe1")
+    nodes[4].receive(encode_query(Query(b"tt", NodeId(b"a" * 20), Ping())), source, 0)
+    nodes[4].receive(b"no message", source, 0)
+    nodes[4].contact([source], 0)
+    nodes[4].tick(20)
+    telemetry.count("dht.lookups.answered")
+    report.flush()
 
 
 async def _used(running: Running) -> None:

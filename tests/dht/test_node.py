@@ -15,7 +15,7 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 from tracker.wire.krpc import (
     AnnouncePeer,
     Answer,
@@ -48,7 +48,7 @@ def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_onl
     )
     responder = Responder(
         {family: parts},
-        Tokens(rng.randbytes(32)),
+        AnnounceTokens(rng.randbytes(32)),
         {family: SampleSet()},
         version=b"SK01",
         read_only=read_only,

@@ -13,7 +13,7 @@ from tracker.dht.node_id import to_id
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import QueryError
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,
@@ -66,7 +66,7 @@ class Setup:
             self.families[family] = Family(table, AnnouncedPeers(own, announce_rules))
         self.samples = {4: SampleSet(), 6: SampleSet()}
         self.responder = Responder(
-            self.families, Tokens(bytes(32)), self.samples, version=b"SK01", read_only=read_only
+            self.families, AnnounceTokens(bytes(32)), self.samples, version=b"SK01", read_only=read_only
         )
 
     def ask(
@@ -241,7 +241,7 @@ class TestTokens:
         other = Endpoint(b"\x09\x09\x09\x08\1\1")
         assert isinstance(setup.ask(announce, KNOWN, source=other), Failure)
         assert isinstance(setup.ask(announce._replace(info_hash=OTHER), KNOWN), Failure)
-        setup.responder._tokens = Tokens(bytes(31) + b"\1")
+        setup.responder._tokens = AnnounceTokens(bytes(31) + b"\1")
         assert isinstance(setup.ask(announce, KNOWN), Failure)
         port_changed = Endpoint(SOURCE[:4] + b"\7\7")
         assert isinstance(Setup().ask(announce, KNOWN, source=port_changed), Answer)

@@ -1,12 +1,12 @@
-"""Tokens hold for one address and one torrent, for 5 to 10 minutes."""
+"""AnnounceTokens hold for one address and one torrent, for 5 to 10 minutes."""
 
 from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Address, InfoHash
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 
-TOKENS = Tokens(bytes(range(32)))
+TOKENS = AnnounceTokens(bytes(range(32)))
 ADDRESS, HASH = Address(b"\1\2\3\4"), InfoHash(b"a" * 20)
 times = st.floats(-1e6, 1e9)
 
@@ -27,7 +27,7 @@ def test_it_holds_for_nothing_else(at: float) -> None:
     assert not TOKENS.accepts(token, ADDRESS, InfoHash(b"b" * 20), at)
     assert not TOKENS.accepts(token[:7], ADDRESS, HASH, at)
     assert not TOKENS.accepts(b"", ADDRESS, HASH, at)
-    assert not Tokens(bytes(32)).accepts(token, ADDRESS, HASH, at), "after a restart"
+    assert not AnnounceTokens(bytes(32)).accepts(token, ADDRESS, HASH, at), "after a restart"
 
 
 @given(st.binary(max_size=64))

@@ -14,7 +14,6 @@ from dataclasses import dataclass, field
 from functools import partial
 
 import structlog
-from redis.exceptions import RedisError
 
 from tracker import __version__
 from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
@@ -26,8 +25,8 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import Tokens
-from tracker.errors import StartupError, StoreUnavailable
+from tracker.dht.tokens import AnnounceTokens
+from tracker.errors import StartupError
 from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.dht_telemetry import DhtTelemetry
@@ -38,13 +37,20 @@ from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
-from tracker.workers.dht import Forgetter, follow_changes, keep_connected, keep_saved, restore
+from tracker.workers.dht import (
+    Forgetter,
+    follow_changes,
+    keep_connected,
+    keep_saved,
+    load_saved,
+    own_peers,
+    release_lease,
+    restore,
+    take_lease,
+)
 from tracker.workers.dht_lookups import LookupWorker
 
 RECEIVE_BUFFER = 262_144
-MAX_OWN_PEERS = 20
-"""Clients of public swarms that are asked while few nodes are known: most of them are nodes too."""
-_MIN_PORT = 1024
 _REPORT_SECONDS = 1.0
 
 log = structlog.get_logger("tracker.dht")
@@ -85,7 +91,7 @@ async def _run(
     """Waits for the lease of the name, then runs the node until cancelled."""
     store, name, token = context.store.dht_nodes, settings.node_name, secrets.token_hex(8)
     waiting = False
-    while not await _lease(context, name, token):
+    while not await take_lease(store, name, token, time.time()):
         if not waiting:
             log.warning("another tracker runs the node of this name; set TRACKER_DHT__NAME", name=name)
             waiting = True
@@ -94,7 +100,7 @@ async def _run(
     async def keep_lease() -> None:
         while True:
             await asyncio.sleep(LEASE_SECONDS / 3)
-            if not await _lease(context, name, token):
+            if not await take_lease(store, name, token, time.time()):
                 log.error("another tracker took over the name of this node of the DHT", name=name)
 
     try:
@@ -102,16 +108,7 @@ async def _run(
             await _run_nodes(context, settings, sockets, runtime)
     finally:
         runtime.nodes.clear()
-        with contextlib.suppress(StoreUnavailable, RedisError):
-            await store.release(name, token, int(time.time()))
-
-
-async def _lease(context: RuntimeContext, name: str, token: str) -> bool:
-    """Whether this tracker may run the node. Without the store it goes on."""
-    try:
-        return await context.store.dht_nodes.lease(name, token, int(time.time()))
-    except (StoreUnavailable, RedisError):
-        return True
+        await release_lease(store, name, token, time.time())
 
 
 async def _run_nodes(
@@ -121,9 +118,7 @@ async def _run_nodes(
     runtime: DhtRuntime,
 ) -> None:
     store, timer, all_torrents = context.store, time.monotonic, settings.torrents == "all"
-    saved = SavedNode()
-    with contextlib.suppress(StoreUnavailable, RedisError):
-        saved = await store.dht_nodes.load(settings.node_name)
+    saved = await load_saved(store.dht_nodes, settings.node_name)
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
@@ -196,7 +191,7 @@ def build_nodes(
         parts[family] = Family(RoutingTable(own, rules, now), announced)
     responder = Responder(
         parts,
-        Tokens(os.urandom(32)),
+        AnnounceTokens(os.urandom(32)),
         {family: SampleSet() for family in families} if settings.samples == "announced" else {},
         version=version,
         read_only=settings.read_only,
@@ -247,17 +242,13 @@ async def _bootstrap(context: RuntimeContext, settings: DhtSettings, family: int
     found: list[Endpoint] = []
     for each in settings.bootstrap:
         found += await resolve(each, family)
-    with contextlib.suppress(StoreUnavailable, RedisError):
-        own = await context.store.dht_torrents.some_peers(
-            family, MAX_OWN_PEERS, int(time.time()), all_torrents=settings.torrents == "all"
-        )
-        found += [
-            each
-            for each in own
-            if int.from_bytes(each[-2:], "big") >= _MIN_PORT
-            and (settings.private_addresses or is_routable(Address(each[:-2])))
-        ]
-    return found
+    return found + await own_peers(
+        context.store.dht_torrents,
+        family,
+        time.time(),
+        all_torrents=settings.torrents == "all",
+        private_addresses=settings.private_addresses,
+    )
 
 
 async def resolve(text: str, family: int) -> list[Endpoint]:

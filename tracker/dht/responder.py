@@ -15,7 +15,7 @@ from tracker.dht.announced_peers import AnnouncedPeers
 from tracker.dht.node_id import to_id
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import QueryError
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import (
@@ -65,7 +65,7 @@ class Responder:
     def __init__(
         self,
         families: dict[int, Family],
-        tokens: Tokens,
+        tokens: AnnounceTokens,
         samples: dict[int, SampleSet],
         *,
         version: bytes,

@@ -13,7 +13,7 @@ SLOT_SECONDS = 300
 _LENGTH = 8
 
 
-class Tokens:
+class AnnounceTokens:
     def __init__(self, secret: bytes) -> None:
         """``secret``: 32 random bytes, new at each start."""
         self._secret = secret

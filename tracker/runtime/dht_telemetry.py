@@ -25,7 +25,7 @@ class DhtTelemetry:
                 sums[name] = sums.get(name, 0) + number
         for name, number in sums.items():
             grown = number - self._passed.get(name, 0)
-            if grown:
+            if grown or name not in self._passed:  # also zeros, so that the first event shows as an increase
                 self._telemetry.count(name, grown)
         self._passed = sums
 

@@ -5,11 +5,12 @@ The node itself runs by its sockets (tracker/frontends/dht/).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
+from contextlib import suppress
 
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
@@ -25,6 +26,8 @@ FEW_NODES = 8
 """With fewer, the bootstrap nodes are asked again."""
 CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
+MAX_OWN_PEERS = 20
+MIN_PORT = 1024
 _PAUSE_SECONDS = 0.5
 
 Sleep = Callable[[float], Awaitable[object]]
@@ -38,6 +41,45 @@ def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:
     """Pings the nodes that were saved. ``nodes`` by 4 and 6; ``now`` is the nodes' time."""
     for family, node in nodes.items():
         node.restore(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
+
+
+async def take_lease(store: DhtNodes, name: str, token: str, now: float) -> bool:
+    """Whether this tracker may run the node of this name. It may while the store is unavailable."""
+    try:
+        return await store.lease(name, token, int(now))
+    except (StoreUnavailable, RedisError):
+        return True
+
+
+async def release_lease(store: DhtNodes, name: str, token: str, now: float) -> None:
+    """A lease that cannot be released ends by itself."""
+    with suppress(StoreUnavailable, RedisError):
+        await store.release(name, token, int(now))
+
+
+async def load_saved(store: DhtNodes, name: str) -> SavedNode:
+    """What the last run saved; nothing where the store cannot be read."""
+    try:
+        return await store.load(name)
+    except (StoreUnavailable, RedisError) as error:
+        log.warning("the nodes of the DHT's last run are not known", error=str(error))
+        return SavedNode()
+
+
+async def own_peers(
+    torrents: DhtTorrents, family: int, now: float, *, all_torrents: bool, private_addresses: bool
+) -> list[Endpoint]:
+    """Some clients of public swarms, to begin with: most of them are nodes too. None without the store."""
+    try:
+        found = await torrents.some_peers(family, MAX_OWN_PEERS, int(now), all_torrents=all_torrents)
+    except (StoreUnavailable, RedisError):
+        return []
+    return [
+        each
+        for each in found
+        if int.from_bytes(each[-2:], "big") >= MIN_PORT
+        and (private_addresses or is_routable(Address(each[:-2])))
+    ]
 
 
 async def keep_saved(

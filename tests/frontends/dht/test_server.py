@@ -18,7 +18,7 @@ from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import Tokens
+from tracker.dht.tokens import AnnounceTokens
 from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.system.datagrams import open_datagram_sockets
 from tracker.wire.endpoint import pack_address, pack_endpoint
@@ -88,7 +88,7 @@ async def ours() -> AsyncIterator[DhtSocket]:
     family = Family(
         RoutingTable(own, TableRules(private_addresses=True), now), AnnouncedPeers(own, AnnounceRules())
     )
-    responder = Responder({4: family}, Tokens(rng.randbytes(32)), {4: SampleSet()}, version=b"SK01")
+    responder = Responder({4: family}, AnnounceTokens(rng.randbytes(32)), {4: SampleSet()}, version=b"SK01")
     node = DhtNode(
         family,
         responder,

@@ -50,46 +50,18 @@ _TRACKER = (
         "UDP packets that the system dropped because the receive buffer was full",
     ),
     Metric("tracker_udp_unsent_total", "counter", "UDP replies that the system did not send"),
-    Metric("tracker_dht_ktable_nodes_count", "gauge", "Nodes in the routing tables of the DHT node"),
-    Metric(
-        "tracker_dht_ktable_nodes_added_total", "counter", "Nodes added to the routing tables of the DHT node"
-    ),
-    Metric(
-        "tracker_dht_ktable_nodes_dropped_total",
-        "counter",
-        "Nodes removed from the routing tables of the DHT node",
-    ),
-    Metric(
-        "tracker_dht_ktable_hashes_count", "gauge", "Info hashes that other nodes announced to the DHT node"
-    ),
+    Metric("tracker_dht_ktable_nodes_count", "gauge", "Nodes in the routing tables of the DHT"),
+    Metric("tracker_dht_ktable_nodes_added_total", "counter", "Nodes added to the routing tables"),
+    Metric("tracker_dht_ktable_nodes_dropped_total", "counter", "Nodes removed from the routing tables"),
+    Metric("tracker_dht_ktable_hashes_count", "gauge", "Info hashes announced by DHT nodes"),
     Metric("tracker_dht_ktable_hashes_added_total", "counter", "Announced info hashes added"),
     Metric("tracker_dht_ktable_hashes_dropped_total", "counter", "Announced info hashes removed"),
-    Metric("tracker_dht_peers", "gauge", "Peers that other nodes announced to the DHT node"),
-    Metric(
-        "tracker_dht_queries_in_total",
-        "counter",
-        "Queries of other DHT nodes, by query and outcome",
-        ("query", "outcome"),
-    ),
-    Metric(
-        "tracker_dht_queries_out_total",
-        "counter",
-        "Queries to other DHT nodes, by query and outcome",
-        ("query", "outcome"),
-    ),
-    Metric(
-        "tracker_dht_dropped_total",
-        "counter",
-        "Datagrams of the DHT without an answer, by reason",
-        ("reason",),
-    ),
-    Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node, by direction", ("direction",)),
-    Metric(
-        "tracker_dht_lookups_total",
-        "counter",
-        "Lookups of thin torrents in the DHT, by outcome",
-        ("outcome",),
-    ),
+    Metric("tracker_dht_peers", "gauge", "Peers announced by DHT nodes"),
+    Metric("tracker_dht_queries_in_total", "counter", "Queries of DHT nodes", ("query", "outcome")),
+    Metric("tracker_dht_queries_out_total", "counter", "Queries to DHT nodes", ("query", "outcome")),
+    Metric("tracker_dht_dropped_total", "counter", "Datagrams of the DHT without an answer", ("reason",)),
+    Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
+    Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
     Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
     Metric(
         "tracker_limited_total",

@@ -1,0 +1,60 @@
+"""D13: the metrics of the DHT are exact, whatever happened: count = added - dropped."""
+
+import random
+
+from tests.dht.test_node import Island, address, joined
+from tracker.admin.metrics.exposition import Scrape
+from tracker.admin.metrics.store_readings import StoreReadings
+from tracker.bittorrent import InfoHash
+from tracker.runtime.dht_telemetry import DhtTelemetry
+from tracker.runtime.telemetry import Telemetry
+
+
+def samples(telemetry: Telemetry) -> dict[tuple[str, ...], float]:
+    scrape = Scrape(telemetry.snapshot(), StoreReadings(), {})
+    return {
+        (sample.name, *sample.labels.values()): sample.value
+        for family in scrape.collect()
+        for sample in family.samples
+        if sample.name.startswith("tracker_dht")
+    }
+
+
+def test_counts_are_those_added_less_those_dropped() -> None:
+    island: Island = joined(30)
+    node, telemetry, rng = island.first(), Telemetry(), random.Random(1)
+    report = DhtTelemetry(telemetry, {4: node})
+    for step in range(6):
+        for number in range(20):
+            info_hash = InfoHash(rng.randbytes(20))
+            node.announced.announce(info_hash, address(number), island.now, seed=False)
+            if number % 3 == 0:
+                node.forget(info_hash)
+        if step == 3:
+            island.cut = {address(number) for number in range(5, 15)}
+        island.run(900)
+        report.flush()
+        found = samples(telemetry)
+        for kind, entries in (("nodes", node.table), ("hashes", node.announced)):
+            added, dropped = (
+                found[f"tracker_dht_ktable_{kind}_{each}_total",] for each in ("added", "dropped")
+            )
+            assert found[f"tracker_dht_ktable_{kind}_count",] == added - dropped == len(entries)
+    assert found["tracker_dht_ktable_nodes_dropped_total",] > 0
+    assert found["tracker_dht_ktable_hashes_dropped_total",] > 0
+    assert found["tracker_dht_peers",] == node.announced.peer_count
+    assert (
+        found["tracker_dht_queries_out_total", "ping", "answered"]
+        == node.counts.queries_out["ping", "answered"]
+    )
+    assert found["tracker_dht_queries_out_total", "ping", "failed"] > 0
+    assert found["tracker_dht_bytes_total", "in"] == node.counts.bytes_in
+
+
+def test_nothing_is_counted_twice() -> None:
+    telemetry = Telemetry()
+    report = DhtTelemetry(telemetry, {4: joined(5).first()})
+    report.flush()
+    once = samples(telemetry)
+    report.flush()
+    assert samples(telemetry) == once
