@@ -256,6 +256,8 @@ TESTED_BY: dict[str, str] = {
     "store.work.records": "store/work/test_claims.py",
     "store.work.work": "store/work/test_claims.py",
     "dht.samples": "dht/test_responder.py",
+    "app.dht_client": "cli/test_dht.py",
+    "cli.commands.dht": "cli/test_dht.py",
     "cli.commands.menu": "cli/test_main.py",
     "cli.commands.multipliers": "cli/test_multipliers.py",
     "cli.commands.serve": "app/test_service.py",

@@ -36,6 +36,7 @@ SECTIONS: Sections = {
         "score": Entry("scores:scores", "Show torrent scores and scoring progress."),
         "unique": Entry("uniques:uniques", "Show unique users by location and torrent."),
         "geoip": Entry("geoip:geoip", "Look up the location of addresses."),
+        "dht": Entry("dht:dht", "Show the node of the DHT, and ask the DHT."),
         "jobs": Entry("jobs:jobs", "Show and manage background jobs."),
         "changes": Entry(
             "changes:show_changes", "Print the change feed: joins, completions, stops and more."

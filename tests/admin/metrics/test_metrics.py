@@ -22,7 +22,6 @@ from tracker.runtime.telemetry import Snapshot, Telemetry, merged
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
-
 NAMED_AS_IN_THE_ORIGINAL = ("tracker_dht_ktable_nodes_count", "tracker_dht_ktable_hashes_count")
 """promtool does not like the end of these names. Dashboards of the original expect them."""
 
@@ -47,7 +46,9 @@ def test_promtool_accepts_the_exposition(scrapes: Scrapes, which: str) -> None:
         timeout=60,
         check=False,
     )
-    complaints = [line for line in checked.stderr.splitlines() if line.split(" ")[0] not in NAMED_AS_IN_THE_ORIGINAL]
+    complaints = [
+        line for line in checked.stderr.splitlines() if line.split(" ")[0] not in NAMED_AS_IN_THE_ORIGINAL
+    ]
     assert (checked.stdout, complaints) == ("", [])
 
 

@@ -31,6 +31,9 @@ async def test_what_is_saved_is_loaded(store: Store) -> None:
         b"last_answer": b"%d" % (START + 5),
     }
     assert await store.redis.smembers(store.keys.dht_nodes()) == {b"host.example"}
+    assert await store.dht_nodes.names() == ["host.example"]
+    assert (await store.dht_nodes.figures("host.example"))["peers"] == "7"
+    assert await store.dht_nodes.figures("other") == {}
     for key in (store.keys.dht_node("host.example"), store.keys.dht_table("host.example", 4)):
         assert 0 < await store.redis.ttl(key) <= LIFETIME_SECONDS
 

@@ -84,6 +84,18 @@ class DhtNodes:
         commands += [("DEL", key), ("HSET", key, *pairs), ("EXPIRE", key, LIFETIME_SECONDS)]
         await self._connection.pipeline(*commands)
 
+    async def names(self) -> list[str]:
+        """Of all nodes that used this store, sorted. Raises StoreUnavailable."""
+        found = await self._connection.command("SMEMBERS", self._keys.dht_nodes())
+        return sorted(text for each in found if is_name(text := each.decode("latin-1")))
+
+    async def figures(self, name: str) -> dict[str, str]:
+        """What a node saved about itself; empty where that has expired. Raises StoreUnavailable."""
+        row = await self._connection.command("HGETALL", self._keys.dht_node(name))
+        return {
+            field.decode("utf-8", "replace"): value.decode("utf-8", "replace") for field, value in row.items()
+        }
+
     async def load(self, name: str) -> SavedNode:
         """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""
         assert is_name(name)

@@ -1,0 +1,109 @@
+"""A node of the DHT for one command: read-only, on ports that the system chooses."""
+
+import asyncio
+import time
+from collections.abc import AsyncIterator, Sequence
+from contextlib import asynccontextmanager
+from typing import NamedTuple
+
+from tracker.app.dht import build_nodes, resolve
+from tracker.bittorrent import Endpoint, InfoHash
+from tracker.dht.node import DhtNode
+from tracker.dht.responder import NO_PART, Swarm
+from tracker.frontends.dht.server import serve_dht
+from tracker.settings.dht import DhtSettings
+from tracker.settings.types import split_address
+from tracker.store.dht.nodes import SavedNode
+from tracker.system.datagrams import open_datagram_sockets
+from tracker.wire.endpoint import format_endpoint
+from tracker.workers.dht import restore
+from tracker.workers.dht_lookups import counts, find_peers
+
+CONNECT_SECONDS = 10.0
+FEW_SECONDS = 3.0
+"""With at least one node, but fewer than a lookup begins with."""
+_ENOUGH_NODES = 8
+_POLL_SECONDS = 0.1
+
+
+class Found(NamedTuple):
+    """The result of a lookup in all families."""
+
+    seeders: int
+    peers: int
+    endpoints: tuple[str, ...]
+    answered: int
+    """Nodes that answered."""
+
+
+@asynccontextmanager
+async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtNode]]:
+    """Yields a node for each family, by 4 and 6."""
+    (sockets,) = await open_datagram_sockets(["0.0.0.0:0", "[::]:0"], 65_536)
+    settings = settings.model_copy(update={"read_only": True})
+    nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], SavedNode(), time.monotonic())
+
+    async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
+        del info_hash, family
+        return NO_PART
+
+    async with serve_dht(nodes, sockets, read_swarm, time.monotonic):
+        yield nodes
+
+
+async def ping(settings: DhtSettings, target: str) -> float | None:
+    """Seconds until the node at ``host:port`` answered, in the first family in which it did. ``None``: no answer."""
+    async with open_client(settings) as nodes:
+        began = time.monotonic()
+        for family, node in nodes.items():
+            node.contact(await resolve(target, family), began)
+        while time.monotonic() < began + CONNECT_SECONDS:
+            for node in nodes.values():
+                if node.counts.queries_out["find_node", "answered"]:
+                    return time.monotonic() - began
+            await asyncio.sleep(_POLL_SECONDS / 10)
+    return None
+
+
+async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: InfoHash) -> Found | None:
+    """Looks up a torrent now. ``None`` where no node answered. ``saved``: what the tracker's nodes know."""
+    async with open_client(settings) as nodes:
+        for each in saved:
+            restore(each, nodes, time.monotonic())
+        for family, node in nodes.items():
+            node.contact(await _first_nodes(settings, family), time.monotonic())
+        await _connected(nodes)
+        asked = [node for node in nodes.values() if len(node.table)]
+        results = await asyncio.gather(
+            *(
+                find_peers(node, info_hash, time.monotonic, scrape=scrape)
+                for node in asked
+                for scrape in (False, True)
+            )
+        )
+    found = [each for each in results if each is not None and each.answered]
+    sums = counts(found)
+    if sums is None:
+        return None
+    endpoints = {format_endpoint(endpoint) for each in found for endpoint in each.peers}
+    return Found(*sums, tuple(sorted(endpoints)), max(each.answered for each in found))
+
+
+async def _first_nodes(settings: DhtSettings, family: int) -> list[Endpoint]:
+    """The tracker's own node, if it runs, and the configured ones."""
+    own = []
+    for text in settings.listen:
+        host, port = split_address(text)
+        if port:
+            loopback = {"0.0.0.0": "127.0.0.1", "::": "::1"}.get(host, host)
+            own.append(f"[{loopback}]:{port}" if ":" in loopback else f"{loopback}:{port}")
+    return [endpoint for text in (*own, *settings.bootstrap) for endpoint in await resolve(text, family)]
+
+
+async def _connected(nodes: dict[int, DhtNode]) -> None:
+    began = time.monotonic()
+    while (waited := time.monotonic() - began) < CONNECT_SECONDS:
+        known = sum(len(node.table) for node in nodes.values())
+        if known >= _ENOUGH_NODES or (known and waited > FEW_SECONDS):
+            return
+        await asyncio.sleep(_POLL_SECONDS)

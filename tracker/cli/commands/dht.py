@@ -1,0 +1,78 @@
+"""``tracker dht …``."""
+
+import asyncio
+from typing import Annotated
+
+import typer
+
+from tracker.bittorrent import parse_info_hash
+from tracker.cli.commands import AsJson, Config, group, load_settings, with_store
+from tracker.cli.terminal import Row, complain, note, say, say_json
+from tracker.errors import ClientError
+from tracker.store.store import Store
+
+dht = group("Show the node of the DHT, and ask the DHT.")
+
+
+@dht.command("status")
+def status(as_json: AsJson = False, config: Config = None) -> None:
+    """Show what the nodes on this store last saved: ids, addresses, known nodes. Saved every 5 minutes."""
+
+    async def work(store: Store) -> None:
+        names = await store.dht_nodes.names()
+        if not names:
+            note("no node of the DHT has used this store (TRACKER_DHT__ENABLED)")
+        for name in names:
+            row: Row = {"name": name, **await store.dht_nodes.figures(name)}
+            if as_json:
+                say_json(row)
+            else:
+                say("\n".join(f"{field:<13}{value}" for field, value in row.items()))
+        if names and not as_json:
+            say(f"{'looked up':<13}{await store.dht_torrents.looked_up_count()} torrents")
+
+    with_store(config, work)
+
+
+@dht.command("find")
+def find(info_hash: str, as_json: AsJson = False, config: Config = None) -> None:
+    """Look up a torrent in the DHT now, for up to 45 seconds: its seeders and peers. Only torrents that take part."""
+    settings, wanted = load_settings(config).dht, parse_info_hash(info_hash)
+
+    async def work(store: Store) -> None:
+        from tracker.app import dht_client  # noqa: PLC0415
+
+        every = settings.torrents == "all"
+        if await store.dht_torrents.no_longer_part([wanted], all_torrents=every):
+            raise ClientError(
+                "this torrent takes no part in the DHT: it is not registered as public, see docs/dht.md"
+            )
+        saved = [await store.dht_nodes.load(name) for name in await store.dht_nodes.names()]
+        found = await dht_client.find(settings, saved, wanted)
+        if found is None:
+            raise ClientError("no node of the DHT answered; is UDP blocked, or TRACKER_DHT__BOOTSTRAP empty?")
+        if as_json:
+            say_json(found._asdict())
+            return
+        say(f"{found.seeders} seeders, {found.peers} peers; {found.answered} nodes answered")
+        for endpoint in found.endpoints:
+            say(endpoint)
+
+    with_store(config, work)
+
+
+@dht.command("ping")
+def ping(node: Annotated[str, typer.Argument(metavar="HOST:PORT")], config: Config = None) -> None:
+    """Ask one node of the DHT whether it answers."""
+    from tracker.app import dht_client  # noqa: PLC0415
+    from tracker.settings.types import host_and_port  # noqa: PLC0415
+
+    try:
+        host_and_port(node)
+    except ValueError as error:
+        raise typer.BadParameter(str(error)) from None
+    seconds = asyncio.run(dht_client.ping(load_settings(config).dht, node))
+    if seconds is None:
+        complain("no answer")
+        raise typer.Exit(1)
+    say(f"answered after {seconds * 1000:.0f} ms")
