@@ -1,4 +1,4 @@
-"""D22: ``tracker dht``: a command asks a running tracker's node, and finds who has a torrent."""
+"""``tracker dht``: a command asks a running tracker's node, and finds who has a torrent."""
 
 import json
 import re
@@ -20,11 +20,12 @@ HASH = "01" * 20
 
 @pytest.mark.slow
 def test_a_torrent_is_found_in_the_dht(
-    tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, store_url: str
+    tracker: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, redis_url: str, prefix: str
 ) -> None:
     assert "no node of the DHT" in tracker("dht", "status").stderr
-    tracker("torrent", "add", HASH, "--public")
-    running = trackers.start(tmp_path, **ON, TRACKER_REDIS__URL=store_url)
+    tracker("torrent", "add", HASH)
+    tracker("torrent", "edit", HASH, "--public")
+    running = trackers.start(tmp_path, **ON, TRACKER_REDIS__URL=redis_url, TRACKER_REDIS__PREFIX=prefix)
     found = re.search(r"^ +dht +127\.0\.0\.1:(\d+)$", running.banner, re.MULTILINE)
     assert found, running.banner
     running.announce()

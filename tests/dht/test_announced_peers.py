@@ -1,4 +1,4 @@
-"""The peers announced to us: one per address and hash, bounded, and gone after 45 minutes."""
+"""D5: the peers announced to us: one per address and hash, bounded, and gone after 45 minutes."""
 
 from hypothesis import settings
 from hypothesis import strategies as st

@@ -1,4 +1,4 @@
-"""Entries by distance: what full buckets keep, and the nearest entries of any target."""
+"""D1, D2: entries by distance: what full buckets keep, and the nearest entries of any target."""
 
 import random
 

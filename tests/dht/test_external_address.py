@@ -1,4 +1,4 @@
-"""The external address counts by networks, not by answers."""
+"""D12: the external address counts by networks, not by answers."""
 
 from tracker.bittorrent import Address
 from tracker.dht.external_address import MAX_CANDIDATES, MIN_CHANGE_SECONDS, ExternalAddress

@@ -1,4 +1,4 @@
-"""A whole node without its socket, alone and in a simulated network of such nodes."""
+"""D8, D14, D20: a whole node without its socket, alone and in a simulated network of such nodes."""
 
 import random
 

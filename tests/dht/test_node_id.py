@@ -1,4 +1,4 @@
-"""Node ids that belong to an address (BEP 42)."""
+"""D12: node ids that belong to an address (BEP 42)."""
 
 import pytest
 from hypothesis import given

@@ -1,4 +1,4 @@
-"""Limits of one address and of all, in and out."""
+"""D10: limits of one address and of all, in and out."""
 
 import pytest
 

@@ -1,4 +1,4 @@
-"""Answers to the queries of other nodes: what is in them, how large they are, and what they must not tell."""
+"""D6, D9, D11, D12, D15: answers to other nodes: what is in them, how large they are, what they must not tell."""
 
 import random
 

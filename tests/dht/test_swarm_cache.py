@@ -1,4 +1,4 @@
-"""One reading of a torrent in 10 seconds, whatever is asked."""
+"""D15: one reading of a torrent in 10 seconds, whatever is asked."""
 
 from itertools import pairwise
 

@@ -1,4 +1,4 @@
-"""The routing table: who enters, who stays, who is pinged, and when a node is dropped."""
+"""D3, D4: the routing table: who enters, who stays, who is pinged, and when a node is dropped."""
 
 import random
 

@@ -1,4 +1,4 @@
-"""AnnounceTokens hold for one address and one torrent, for 5 to 10 minutes."""
+"""D6: tokens hold for one address and one torrent, for 5 to 10 minutes."""
 
 from hypothesis import given
 from hypothesis import strategies as st

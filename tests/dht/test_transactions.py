@@ -1,4 +1,4 @@
-"""Answers count only from the address that was asked, with the id that was sent, once and in time."""
+"""D8: answers count only from the address that was asked, with the id that was sent, once and in time."""
 
 import random
 

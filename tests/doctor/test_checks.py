@@ -18,6 +18,7 @@ from tracker.doctor.finding import Finding
 from tracker.doctor.server_checks import check_disk
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
 from tracker.runtime.store import open_store
+from tracker.settings.dht import DhtSettings
 from tracker.settings.model import (
     AdminSettings,
     AnnounceSettings,
@@ -26,8 +27,10 @@ from tracker.settings.model import (
     RedisSettings,
     Settings,
     UniqueSettings,
+    UserSettings,
 )
 from tracker.store.client.server_info import bytes_in, read_info
+from tracker.store.dht.nodes import NodeFigures, SavedNode
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.records import Project
 
@@ -39,7 +42,9 @@ LOCAL = HttpSettings(listen=("127.0.0.1:0",))
 async def context_at(url: str, prefix: str = "t:") -> AsyncIterator[DoctorContext]:
     settings = Settings(redis=RedisSettings(url=SecretStr(url), prefix=prefix), http=LOCAL)
     async with open_store(settings) as store:
-        yield DoctorContext(store.connection, store.keys, store.counters, store.work, settings, time.time)
+        yield DoctorContext(
+            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
+        )
 
 
 async def findings(context: DoctorContext) -> dict[str, Finding]:
@@ -319,7 +324,9 @@ def test_an_unusable_geoip_database_is_wrong_and_none_is_ok(tmp_path: Path) -> N
 async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
     settings = Settings.model_validate({"data": {"directory": tmp_path / "data"}, "http": LOCAL})
     async with open_store(settings) as store:
-        context = DoctorContext(store.connection, store.keys, store.counters, store.work, settings, time.time)
+        context = DoctorContext(
+            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
+        )
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 
@@ -327,3 +334,32 @@ def test_ignored_settings_are_a_warning() -> None:
     line = "TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)"
     found = list(check_settings(Settings(http=LOCAL).with_ignored((line,))))
     assert found[0] == Finding("warning", "settings", line, "remove it")
+
+
+async def test_the_node_of_the_dht_is_checked(redis_url: str, prefix: str) -> None:
+    dht = DhtSettings(enabled=True, name="host")
+    async with context_at(redis_url, prefix) as opened:
+        context = replace(opened, settings=opened.settings.model_copy(update={"dht": dht}))
+        assert "not saved" in (await last_finding(context)).text
+        await context.dht_nodes.save("host", SavedNode(), NodeFigures(0, 0, 1), 2)
+        assert (await last_finding(context)).level == "warning"
+        await context.dht_nodes.save("host", SavedNode(), NodeFigures(0, 0, 1, 2), 2)
+        assert "0 nodes" in (await last_finding(context)).text
+
+
+async def last_finding(context: DoctorContext) -> Finding:
+    """What the node of the DHT saved; later findings are about settings."""
+    found = [finding async for finding in run_checks(context) if finding.subject == "dht"]
+    return found[0]
+
+
+def test_a_dht_beside_required_users_and_on_all_ipv6_addresses_is_named() -> None:
+    dht = DhtSettings(enabled=True)
+    settings = Settings(http=LOCAL, dht=dht, users=UserSettings(private="required"))
+    texts = [finding.text for finding in check_settings(settings) if finding.subject == "dht"]
+    assert [text.split(":")[0] for text in texts] == [
+        "the node of the DHT runs while users are required",
+        "the node of the DHT listens on all IPv6 addresses",
+        "no node of the DHT to begin with is named",
+    ]
+    assert not [each for each in check_settings(Settings(http=LOCAL)) if each.subject == "dht"]

@@ -17,7 +17,9 @@ async def findings(url: str) -> dict[str, Finding]:
     redis = RedisSettings(url=SecretStr(url), connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     async with open_store(settings) as store:
-        context = DoctorContext(store.connection, store.keys, store.counters, store.work, settings, time.time)
+        context = DoctorContext(
+            store.connection, store.keys, store.counters, store.work, store.dht_nodes, settings, time.time
+        )
         return {finding.subject: finding async for finding in run_checks(context)}
 
 

@@ -1,4 +1,4 @@
-"""Messages of the DHT, byte by byte. The vectors are those of BEP 5, and queries of real clients."""
+"""D7: messages of the DHT, byte by byte. The vectors are those of BEP 5, and queries of real clients."""
 
 import bencodepy
 import pytest

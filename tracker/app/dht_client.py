@@ -55,9 +55,10 @@ async def ping(settings: DhtSettings, target: str) -> float | None:
     """Seconds until the node at ``host:port`` answered, in the first family in which it did. ``None``: no answer."""
     async with open_client(settings) as nodes:
         began = time.monotonic()
-        for family, node in nodes.items():
-            node.contact(await resolve(target, family), began)
-        while time.monotonic() < began + CONNECT_SECONDS:
+        known = {family: await resolve(target, family) for family in nodes}
+        for family, endpoints in known.items():
+            nodes[family].contact(endpoints, began)
+        while any(known.values()) and time.monotonic() < began + CONNECT_SECONDS:
             for node in nodes.values():
                 if node.counts.queries_out["find_node", "answered"]:
                     return time.monotonic() - began

@@ -20,6 +20,7 @@ from tracker.doctor.udp_checks import check_udp
 from tracker.settings.model import Settings
 from tracker.store.client.connection import Connection
 from tracker.store.client.server_info import read_info
+from tracker.store.dht.nodes import DhtNodes
 from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.work.log import GROUP
@@ -44,6 +45,7 @@ class DoctorContext:
     keys: Keys
     counters: Counters
     work: Work
+    dht_nodes: DhtNodes
     settings: Settings
     clock: Callable[[], float]
 
@@ -62,6 +64,8 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         yield await check(context)
     async for finding in _work(context):
         yield finding
+    if context.settings.dht.enabled:
+        yield await _dht(context)
     yield check_geoip(context.settings.geoip.database, context.clock())
     for finding in (*check_settings(context.settings), *check_udp(context.settings)):
         yield finding
@@ -177,6 +181,24 @@ async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("warning", "work probes", text, remedy)
     for finding in _undrained(context, undrained):
         yield finding
+
+
+async def _dht(context: DoctorContext) -> Finding:
+    """What the node of this machine last saved."""
+    name = context.settings.dht.node_name
+    try:
+        row = await context.dht_nodes.figures(name)
+    except RedisError as error:
+        text = f"what the node of the DHT saved cannot be read ({error})"
+        return Finding("wrong", "dht", text, f"allow keys {context.keys.prefix}*")
+    if not row:
+        return Finding("ok", "dht", f"the node {name} has not saved anything yet")
+    if "last_answer" not in row:
+        text = f"no node of the DHT has answered {name} since its start"
+        return Finding(
+            "warning", "dht", text, "open its UDP port in the firewall; name TRACKER_DHT__BOOTSTRAP"
+        )
+    return Finding("ok", "dht", f"{row.get('nodes4', 0)} nodes over IPv4, {row.get('nodes6', 0)} over IPv6")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -27,7 +27,24 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
     if admin:
         text = f"{admin[0]} is reachable from other machines over plain HTTP: tokens can be intercepted"
         yield Finding("warning", "admin port", text, "make it reachable only through a proxy with TLS")
+    yield from _dht(settings)
     yield _interval(settings.announce)
+
+
+def _dht(settings: Settings) -> Iterator[Finding]:
+    dht = settings.dht
+    if not dht.enabled:
+        return
+    if settings.users.private == "required":
+        text = "the node of the DHT runs while users are required: public torrents are answered to anyone"
+        yield Finding("warning", "dht", text, "set TRACKER_DHT__ENABLED=false unless this is intended")
+    if any(listen.startswith("[::]:") for listen in dht.listen):
+        text = "the node of the DHT listens on all IPv6 addresses: its answers may leave from another one"
+        remedy = "if this host has several IPv6 addresses, name one global address in TRACKER_DHT__LISTEN"
+        yield Finding("ok", "dht", f"{text}; {remedy}")
+    if not dht.bootstrap and not dht.private_addresses:
+        text = "no node of the DHT to begin with is named: only saved nodes and clients of public swarms are asked"
+        yield Finding("ok", "dht", text)
 
 
 def _interval(announce: AnnounceSettings) -> Finding:

@@ -88,7 +88,13 @@ async def examine(call: Call) -> Findings:
     """Checks the store and the settings. Changes nothing."""
     context, store = call.context, call.store
     checked = checks.DoctorContext(
-        store.connection, store.keys, store.counters, store.work, context.settings, context.clock
+        store.connection,
+        store.keys,
+        store.counters,
+        store.work,
+        store.dht_nodes,
+        context.settings,
+        context.clock,
     )
     found = [each async for each in checks.run_checks(checked)]
     return Findings(

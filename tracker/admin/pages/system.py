@@ -35,7 +35,13 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         """Runs the checks: a few store commands."""
         store = context.store
         checked = DoctorContext(
-            store.connection, store.keys, store.counters, store.work, context.settings, context.clock
+            store.connection,
+            store.keys,
+            store.counters,
+            store.work,
+            store.dht_nodes,
+            context.settings,
+            context.clock,
         )
         findings = [finding async for finding in run_checks(checked)]
         levels = Counter(finding.level for finding in findings)

@@ -91,10 +91,9 @@ class DhtNodes:
 
     async def figures(self, name: str) -> dict[str, str]:
         """What a node saved about itself; empty where that has expired. Raises StoreUnavailable."""
-        row = await self._connection.command("HGETALL", self._keys.dht_node(name))
-        return {
-            field.decode("utf-8", "replace"): value.decode("utf-8", "replace") for field, value in row.items()
-        }
+        flat = await self._connection.command("HGETALL", self._keys.dht_node(name))
+        texts = [part.decode("utf-8", "replace") for part in flat]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
 
     async def load(self, name: str) -> SavedNode:
         """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""
