@@ -14,10 +14,13 @@ from tests.waiting import eventually
 from tests.workers.prober.peers import loopback
 from tracker.app.background import CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY, open_background
 from tracker.bittorrent import Address, InfoHash
+from tracker.core.scoring import EMPTY, WEAK
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
+from tracker.settings.dht import DhtSettings
 from tracker.settings.model import ProbeSettings, ScoringSettings, Settings, UserSettings
 from tracker.settings.reload import LiveSettings
+from tracker.store.dht.torrents import RESULT_SECONDS
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP, Job
 from tracker.store.schema.keys import Keys
@@ -149,6 +152,21 @@ async def test_a_job_scores_one_torrent(store: Store, jobs: Jobs) -> None:
     await store.torrents.add(info_hash(2))
     await complete(jobs, PROCESS_TORRENT, {"torrent_id": "1"})
     assert await ranked(store) == {"1": 0.5, "2": 1.0}
+
+
+async def test_peers_found_in_the_dht_count_in_the_score(store: Store, jobs: Jobs) -> None:
+    """D19: a swarm without own peers is weak, not empty, if the last lookup found some. Old results do not count."""
+    now = int(time.time())
+    for number, found, at in ((1, (0, 3), now), (2, (0, 0), now), (3, (1, 9), now - RESULT_SECONDS - 60)):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+        assert await store.dht_torrents.save_result(info_hash(number), found, at, all_torrents=False)
+    settings = Settings(scoring=ScoringSettings(enabled=False), dht=DhtSettings(enabled=True))
+    context = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+        for number in (1, 2, 3):
+            await complete(jobs, PROCESS_TORRENT, {"torrent_id": str(number)})
+    assert await ranked(store) == {"1": WEAK, "2": EMPTY, "3": EMPTY}
 
 
 @pytest.mark.usefixtures("background")

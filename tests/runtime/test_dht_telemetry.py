@@ -2,6 +2,8 @@
 
 import random
 
+import pytest
+
 from tests.dht.test_node import Island, address, joined
 from tracker.admin.metrics.exposition import Scrape
 from tracker.admin.metrics.store_readings import StoreReadings
@@ -58,3 +60,36 @@ def test_nothing_is_counted_twice() -> None:
     once = samples(telemetry)
     report.flush()
     assert samples(telemetry) == once
+
+
+def test_answer_times_are_by_query_and_counted_once() -> None:
+    island, telemetry = Island(2), Telemetry()
+    node = island.first()
+    report = DhtTelemetry(telemetry, {4: node})
+    node.contact([address(1)], 0)
+    island.now = 0.3
+    island.deliver()
+    report.flush()
+    report.flush()
+    found = samples(telemetry)
+    assert found["tracker_dht_query_seconds_count", "find_node"] >= 1
+    assert found["tracker_dht_query_seconds_bucket", "find_node", "0.25"] == 0
+    assert found["tracker_dht_query_seconds_sum", "find_node"] == pytest.approx(0.3)
+    assert found["tracker_dht_query_seconds_count", "get_peers"] == 0
+
+
+def test_the_entries_of_a_node_that_ends_are_dropped() -> None:
+    """It may run again, with an empty table."""
+    telemetry = Telemetry()
+    for _ in range(2):
+        island = joined(5)
+        report = DhtTelemetry(telemetry, {4: island.first()})
+        island.first().announced.announce(InfoHash(bytes(20)), address(1), island.now, seed=False)
+        report.flush()
+        assert samples(telemetry)["tracker_dht_ktable_nodes_count",] == 4
+        report.close()
+    found = samples(telemetry)
+    for kind, number in (("nodes", 8), ("hashes", 2)):
+        assert found[f"tracker_dht_ktable_{kind}_added_total",] == number
+        assert found[f"tracker_dht_ktable_{kind}_dropped_total",] == number
+        assert found[f"tracker_dht_ktable_{kind}_count",] == 0

@@ -2,12 +2,24 @@
 
 import asyncio
 
+import pytest
+
 from tests.dht.test_node import Island, address, joined, made
 from tests.fake_time import FakeTime
-from tests.store.harness import START, Store, info_hash
-from tests.waiting import eventually
+from tests.store.harness import START, Store, endpoint, info_hash, update
+from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
-from tracker.workers.dht import SAVE_SECONDS, Forgetter, follow_changes, keep_connected, keep_saved, restore
+from tracker.workers.dht import (
+    FIRST_SAVE_SECONDS,
+    MAX_OWN_PEERS,
+    SAVE_SECONDS,
+    Forgetter,
+    follow_changes,
+    keep_connected,
+    keep_saved,
+    own_peers,
+    restore,
+)
 
 
 async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
@@ -38,6 +50,78 @@ async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
         island.run(10)
         task.cancel()
     assert known > 10 and len(island.first().table) >= known
+
+
+@pytest.mark.parametrize("may_save", [True, False])
+async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minutes_and_at_the_end(
+    store: Store, *, may_save: bool
+) -> None:
+    """Not at the end where another tracker runs the node by now."""
+    island, time = Island(3), FakeTime()
+    saving = keep_saved(
+        store.dht_nodes,
+        "host",
+        {4: island.first()},
+        clock=lambda: START + time.now,
+        timer=lambda: island.now,
+        may_save=lambda: may_save,
+        sleep=time,
+    )
+
+    async def saved_at() -> int:
+        return int((await store.dht_nodes.figures("host")).get("saved", START)) - START
+
+    async with in_background(saving):
+        await time.pass_by(4 * FIRST_SAVE_SECONDS)
+        assert await saved_at() == 0
+        island.first().contact([address(1)], island.now)
+        island.run(30)
+        answered = time.now
+        await time.pass_until(saved_at)
+        first = await saved_at()
+        assert first <= answered + FIRST_SAVE_SECONDS
+        await time.pass_by(SAVE_SECONDS)
+        await eventually(lambda: saved_at_is(store, first + SAVE_SECONDS))
+        time.now += 7
+    assert await saved_at() == first + SAVE_SECONDS + (7 if may_save else 0)
+    assert (await store.dht_nodes.load("host")).nodes[4]
+
+
+async def saved_at_is(store: Store, seconds: int) -> bool:
+    return (await store.dht_nodes.figures("host"))["saved"] == str(START + seconds)
+
+
+async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:
+    """D20. Not those of other torrents, nor at addresses and ports where no client is."""
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    await store.torrents.add(info_hash(2), {"private": "1"})
+    await store.torrents.add(info_hash(3))
+    public = [endpoint(1, port=1024), endpoint(2), endpoint(3, v6=True)]
+    private_network = Endpoint(b"\x0a\0\0\x01\x1a\xe1")
+    for number, each in enumerate([*public, endpoint(4, port=1023), private_network]):
+        await store.announce(update(number, "s", endpoint=each))
+    for torrent in (2, 3):
+        await store.announce(update(10 + torrent, "s", torrent, endpoint=endpoint(10 + torrent)))
+
+    async def found(family: int, *, private_addresses: bool = False) -> set[Endpoint]:
+        return set(
+            await own_peers(
+                store.dht_torrents,
+                family,
+                START,
+                all_torrents=False,
+                private_addresses=private_addresses,
+            )
+        )
+
+    assert await found(4) == {endpoint(1, port=1024), endpoint(2)}
+    assert await found(4, private_addresses=True) == {endpoint(1, port=1024), endpoint(2), private_network}
+    assert await found(6, private_addresses=True) == {endpoint(3, v6=True)}
+    for number in range(20, 60):
+        await store.announce(update(number, "s", endpoint=endpoint(number)))
+    assert MAX_OWN_PEERS - 2 <= len(await found(4)) <= MAX_OWN_PEERS  # two of all have no client
+    store.connection.unavailable = True
+    assert await found(4) == set()
 
 
 async def test_bootstrap_nodes_are_asked_while_few_are_known() -> None:

@@ -1,15 +1,15 @@
 """Wires the node of the DHT, in the background process.
 
-One tracker of a store runs the node of a name: a second one waits until the first has ended.
+One tracker of a store runs the node of a name: a second one waits until the first has ended. A node whose name was
+taken, because it could not renew its lease, stops until it gets the name back.
 """
 
 import asyncio
 import contextlib
 import os
 import random
-import secrets
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
@@ -32,7 +32,7 @@ from tracker.runtime.context import RuntimeContext
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.settings.dht import DhtSettings
 from tracker.settings.types import host_and_port
-from tracker.store.dht.nodes import LEASE_SECONDS, SavedNode
+from tracker.store.dht.nodes import SavedNode
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.wire.endpoint import pack_address, pack_endpoint
@@ -44,10 +44,9 @@ from tracker.workers.dht import (
     keep_saved,
     load_saved,
     own_peers,
-    release_lease,
     restore,
-    take_lease,
 )
+from tracker.workers.dht_lease import NameLease
 from tracker.workers.dht_lookups import LookupWorker
 
 RECEIVE_BUFFER = 262_144
@@ -65,8 +64,16 @@ class DhtRuntime:
 
 
 @contextlib.asynccontextmanager
-async def open_dht(context: RuntimeContext) -> AsyncIterator[DhtRuntime]:
-    """Runs the node if a setting says so. Raises StartupError where an address cannot be used."""
+async def open_dht(
+    context: RuntimeContext,
+    *,
+    timer: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> AsyncIterator[DhtRuntime]:
+    """Runs the node if a setting says so. Raises StartupError where an address cannot be used.
+
+    ``timer`` is the time of the node in seconds from any start; ``sleep`` waits between renewals of the lease.
+    """
     settings = context.live.current.dht
     if not settings.enabled:
         yield DhtRuntime()
@@ -78,46 +85,40 @@ async def open_dht(context: RuntimeContext) -> AsyncIterator[DhtRuntime]:
         if len({each.ipv6 for each in sockets}) < len(sockets):
             raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
         runtime = DhtRuntime(tuple(each.address for each in sockets))
-        async with running(partial(_run, context, settings, sockets, runtime)):
+        lease = NameLease(context.store.dht_nodes, settings.node_name, time.time, sleep)
+        async with running(partial(_run, context, sockets, runtime, lease, timer)):
             yield runtime
 
 
 async def _run(
     context: RuntimeContext,
-    settings: DhtSettings,
     sockets: Sequence[DatagramSocket],
     runtime: DhtRuntime,
+    lease: NameLease,
+    timer: Callable[[], float],
 ) -> None:
-    """Waits for the lease of the name, then runs the node until cancelled."""
-    store, name, token = context.store.dht_nodes, settings.node_name, secrets.token_hex(8)
-    waiting = False
-    while not await take_lease(store, name, token, time.time()):
-        if not waiting:
-            log.warning("another tracker runs the node of this name; set TRACKER_DHT__NAME", name=name)
-            waiting = True
-        await asyncio.sleep(LEASE_SECONDS / 6)
-
-    async def keep_lease() -> None:
-        while True:
-            await asyncio.sleep(LEASE_SECONDS / 3)
-            if not await take_lease(store, name, token, time.time()):
-                log.error("another tracker took over the name of this node of the DHT", name=name)
-
+    """Runs the node while this tracker has the lease, until cancelled."""
     try:
-        async with running(keep_lease):
-            await _run_nodes(context, settings, sockets, runtime)
+        while True:
+            await lease.acquire()
+            try:
+                async with running(partial(_run_nodes, context, sockets, runtime, lease, timer)):
+                    await lease.until_lost()
+            finally:
+                runtime.nodes.clear()
     finally:
-        runtime.nodes.clear()
-        await release_lease(store, name, token, time.time())
+        await lease.release()
 
 
 async def _run_nodes(
     context: RuntimeContext,
-    settings: DhtSettings,
     sockets: Sequence[DatagramSocket],
     runtime: DhtRuntime,
+    lease: NameLease,
+    timer: Callable[[], float],
 ) -> None:
-    store, timer, all_torrents = context.store, time.monotonic, settings.torrents == "all"
+    store, settings = context.store, context.live.current.dht
+    all_torrents = settings.torrents == "all"
     saved = await load_saved(store.dht_nodes, settings.node_name)
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
@@ -140,9 +141,12 @@ async def _run_nodes(
     )
 
     async def report() -> None:
-        while True:
-            await asyncio.sleep(_REPORT_SECONDS)
-            telemetry.flush()
+        try:
+            while True:
+                await asyncio.sleep(_REPORT_SECONDS)
+                telemetry.flush()
+        finally:
+            telemetry.close()
 
     loops = [
         partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
@@ -161,7 +165,15 @@ async def _run_nodes(
             report,
             forgetter.run,
             partial(follow_changes, store.connection, store.keys, changed),
-            partial(keep_saved, store.dht_nodes, settings.node_name, nodes, clock=time.time, timer=timer),
+            partial(
+                keep_saved,
+                store.dht_nodes,
+                settings.node_name,
+                nodes,
+                clock=time.time,
+                timer=timer,
+                may_save=lambda: lease.held,
+            ),
             *([lookups.run] if settings.lookups_per_minute else []),
         ):
             await asyncio.Event().wait()

@@ -14,7 +14,7 @@ from tracker.frontends.dht.server import serve_dht
 from tracker.settings.dht import DhtSettings
 from tracker.settings.types import split_address
 from tracker.store.dht.nodes import SavedNode
-from tracker.system.datagrams import open_datagram_sockets
+from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import format_endpoint
 from tracker.workers.dht import restore
 from tracker.workers.dht_lookups import counts, find_peers
@@ -47,8 +47,11 @@ async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtNode]
         del info_hash, family
         return NO_PART
 
-    async with serve_dht(nodes, sockets, read_swarm, time.monotonic):
-        yield nodes
+    try:
+        async with serve_dht(nodes, sockets, read_swarm, time.monotonic):
+            yield nodes
+    finally:
+        close_all([sockets])
 
 
 async def ping(settings: DhtSettings, target: str) -> float | None:

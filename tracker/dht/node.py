@@ -39,6 +39,8 @@ from tracker.wire.krpc import (
 MAX_LOOKUPS = 8
 MAX_WAITING = 2048
 """Queries that wait for the limits. A restart pings up to 2,000 saved nodes."""
+MAX_SECONDS = 1000
+"""Answer times that are kept for metrics. A node sends 50 queries a second, and metrics take them every second."""
 PING_ROUND_SECONDS = 10
 GROWTH_ROUND_SECONDS = 1
 EXPIRE_ROUND_SECONDS = 60
@@ -73,6 +75,13 @@ class NodeCounts:
     """Datagrams by reason."""
     bytes_in: int = 0
     bytes_out: int = 0
+    seconds: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MAX_SECONDS))
+    """The query and the time of each answer since ``take_seconds``."""
+
+    def take_seconds(self) -> list[tuple[str, float]]:
+        taken = list(self.seconds)
+        self.seconds.clear()
+        return taken
 
 
 class DhtNode:
@@ -277,6 +286,7 @@ class DhtNode:
             self._fail_lookup(pending, now)
             return
         self.counts.queries_out[pending.query, "answered"] += 1
+        self.counts.seconds.append((pending.query, now - pending.sent_at))
         node = Node(message.id, source)
         self.table.on_answer(node, now)
         length = NODE_LENGTH if len(source) == 6 else NODE6_LENGTH

@@ -13,9 +13,9 @@ class DhtTelemetry:
         self._telemetry = telemetry
         self._nodes = nodes
         self._passed: dict[str, int] = {}
-        telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in nodes.values()))
-        telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in nodes.values()))
-        telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in nodes.values()))
+        telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in self._nodes.values()))
+        telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in self._nodes.values()))
+        telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self._nodes.values()))
 
     def flush(self) -> None:
         """Passes on what was counted since the last call. For every second."""
@@ -28,6 +28,17 @@ class DhtTelemetry:
             if grown or name not in self._passed:  # also zeros, so that the first event shows as an increase
                 self._telemetry.count(name, grown)
         self._passed = sums
+        for node in self._nodes.values():
+            for query, seconds in node.counts.take_seconds():
+                self._telemetry.observe(f"dht_query_seconds.{query}", seconds)
+
+    def close(self) -> None:
+        """The nodes end, and with them their entries."""
+        self.flush()
+        for node in self._nodes.values():
+            self._telemetry.count("dht.nodes.dropped", len(node.table))
+            self._telemetry.count("dht.hashes.dropped", len(node.announced))
+        self._nodes = {}
 
 
 def counted(node: DhtNode) -> Iterator[tuple[str, int]]:

@@ -5,7 +5,6 @@ The node itself runs by its sockets (tracker/frontends/dht/).
 
 import asyncio
 from collections.abc import Awaitable, Callable, Mapping, Sequence
-from contextlib import suppress
 
 import structlog
 from redis.exceptions import RedisError
@@ -21,6 +20,8 @@ from tracker.wire.endpoint import format_address
 from tracker.wire.krpc import split_nodes
 
 SAVE_SECONDS = 300
+FIRST_SAVE_SECONDS = 15
+"""How often the node looks whether there is something to save for the first time."""
 CONNECT_SECONDS = 60
 FEW_NODES = 8
 """With fewer, the bootstrap nodes are asked again."""
@@ -41,20 +42,6 @@ def restore(saved: SavedNode, nodes: Mapping[int, DhtNode], now: float) -> None:
     """Pings the nodes that were saved. ``nodes`` by 4 and 6; ``now`` is the nodes' time."""
     for family, node in nodes.items():
         node.restore(split_nodes(saved.nodes.get(family), LENGTHS[family]), now)
-
-
-async def take_lease(store: DhtNodes, name: str, token: str, now: float) -> bool:
-    """Whether this tracker may run the node of this name. It may while the store is unavailable."""
-    try:
-        return await store.lease(name, token, int(now))
-    except (StoreUnavailable, RedisError):
-        return True
-
-
-async def release_lease(store: DhtNodes, name: str, token: str, now: float) -> None:
-    """A lease that cannot be released ends by itself."""
-    with suppress(StoreUnavailable, RedisError):
-        await store.release(name, token, int(now))
 
 
 async def load_saved(store: DhtNodes, name: str) -> SavedNode:
@@ -89,17 +76,22 @@ async def keep_saved(
     *,
     clock: Callable[[], float],
     timer: Callable[[], float],
+    may_save: Callable[[], bool] = lambda: True,
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Saves regularly until cancelled, and once more. ``nodes`` by 4 and 6; ``clock`` returns epoch
-    seconds, ``timer`` the time of the nodes."""
-    started = int(clock())
+    """Saves soon after the first node has answered, then regularly until cancelled, and at the end if ``may_save``.
+    ``nodes`` by 4 and 6; ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
+    started, waited = int(clock()), 0
     try:
+        while waited < SAVE_SECONDS and not any(len(node.table) for node in nodes.values()):
+            await sleep(FIRST_SAVE_SECONDS)
+            waited += FIRST_SAVE_SECONDS
         while True:
-            await sleep(SAVE_SECONDS)
             await _save(store, name, nodes, started, clock, timer)
+            await sleep(SAVE_SECONDS)
     finally:
-        await asyncio.shield(_save(store, name, nodes, started, clock, timer))
+        if may_save():
+            await asyncio.shield(_save(store, name, nodes, started, clock, timer))
 
 
 async def keep_connected(

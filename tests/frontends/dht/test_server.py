@@ -20,7 +20,7 @@ from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.dht.tokens import AnnounceTokens
 from tracker.frontends.dht.server import DhtSocket, serve_dht
-from tracker.system.datagrams import open_datagram_sockets
+from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 
@@ -101,6 +101,7 @@ async def ours() -> AsyncIterator[DhtSocket]:
     (sockets,) = await open_datagram_sockets([f"{OURS[0]}:{OURS[1]}"], 4096)
     async with serve_dht({4: node}, sockets, read_swarm, time.monotonic) as (served,):
         yield served
+    close_all([sockets])
 
 
 async def found(protocol: DhtSocket, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult:

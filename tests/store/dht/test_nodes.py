@@ -38,10 +38,15 @@ async def test_what_is_saved_is_loaded(store: Store) -> None:
         assert 0 < await store.redis.ttl(key) <= LIFETIME_SECONDS
 
 
-async def test_saving_again_leaves_nothing_of_before(store: Store) -> None:
+async def test_saving_again_replaces_all_but_nodes_where_none_are_known(store: Store) -> None:
+    """Nobody answers a node that was cut off when it started, or that ends at once."""
     await store.dht_nodes.save("host", SAVED, FIGURES, START)
-    await store.dht_nodes.save("host", SavedNode(ids={4: b"c" * 20}), NodeFigures(0, 0, START), START)
-    assert await store.dht_nodes.load("host") == SavedNode(ids={4: b"c" * 20})
+    again = SavedNode(ids={4: b"c" * 20}, nodes={4: b"z" * 26})
+    await store.dht_nodes.save("host", again, NodeFigures(0, 0, START), START)
+    found = await store.dht_nodes.load("host")
+    assert (found.ids, found.externals) == ({4: b"c" * 20}, {})
+    assert found.nodes == {4: b"z" * 26, 6: SAVED.nodes[6]}
+    assert (await store.dht_nodes.figures("host"))["nodes6"] == "0"
 
 
 async def test_damaged_and_foreign_values_are_left_out(store: Store) -> None:

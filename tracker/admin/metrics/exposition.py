@@ -13,6 +13,7 @@ from tracker import __version__
 from tracker.admin.context import AdminContext
 from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
+from tracker.admin.metrics.table import Metric as TableMetric
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
 
@@ -20,6 +21,9 @@ MAX_REASONS = 100
 """Failure reasons are a few dozen fixed texts. Beyond the max, further ones become ``other``."""
 MAX_QUEUES = 50
 MAX_LABEL_LENGTH = 100
+
+Histograms = dict[Source, tuple[Sequence[float], Histogram]]
+"""By metric and labels: the bounds of the buckets, and what is in them."""
 
 PROCESS = CollectorRegistry()
 """Metrics of the serving process: memory, files, CPU time, Python version, garbage collector."""
@@ -41,12 +45,13 @@ class Scrape(Collector):
         yield from PROCESS.collect()
         values = {**_counted(self.snapshot), **_gauges(self.snapshot), **self.about, **self.store.values}
         values["tracker_store_up", ()] = int(self.store.up)
-        histograms = {
+        histograms: Histograms = {
             HISTOGRAMS[name]: (BOUNDS[name], found)
             for name, found in self.snapshot.histograms.items()
             if name in HISTOGRAMS
         }
-        yield from _families(values, {**histograms, **self.store.histograms})
+        histograms |= {(name, ()): each for name, each in self.store.histograms.items()}
+        yield from _families(values, histograms)
 
 
 def about(context: AdminContext, started: float) -> dict[Source, float]:
@@ -148,19 +153,15 @@ def _gauges(snapshot: Snapshot) -> dict[Source, float]:
     return values
 
 
-def _families(
-    values: dict[Source, float], histograms: Mapping[str, tuple[Sequence[float], Histogram]]
-) -> Iterator[Metric]:
+def _families(values: dict[Source, float], histograms: Histograms) -> Iterator[Metric]:
     """In the order of the table, without metrics that have no value."""
     samples: dict[str, list[tuple[Sequence[str], float]]] = {}
     for (name, labels), value in values.items():
         samples.setdefault(name, []).append((labels, value))
     for metric in METRICS:
         if metric.kind == "histogram":
-            if metric.name in histograms:
-                yield _histogram(metric.name, metric.help, *histograms[metric.name])
-            continue
-        if metric.name in samples:
+            yield from _histogram(metric, histograms)
+        elif metric.name in samples:
             yield _family(metric.name, metric.kind, metric.help, metric.labels, samples[metric.name])
 
 
@@ -178,8 +179,11 @@ def _family(
     return family
 
 
-def _histogram(name: str, text: str, bounds: Sequence[float], histogram: Histogram) -> Metric:
-    limits = [*(str(float(bound)) for bound in bounds), "+Inf"]
-    family = HistogramMetricFamily(name, text)
-    family.add_metric([], list(zip(limits, accumulate(histogram.counts), strict=True)), histogram.sum)
-    return family
+def _histogram(metric: TableMetric, histograms: Histograms) -> Iterator[Metric]:
+    family = HistogramMetricFamily(metric.name, metric.help, labels=metric.labels)
+    for (name, labels), (bounds, found) in histograms.items():
+        if name == metric.name:
+            limits = [*(str(float(bound)) for bound in bounds), "+Inf"]
+            family.add_metric(labels, list(zip(limits, accumulate(found.counts), strict=True)), found.sum)
+    if family.samples:
+        yield family

@@ -59,6 +59,9 @@ _TRACKER = (
     Metric("tracker_dht_peers", "gauge", "Peers announced by DHT nodes"),
     Metric("tracker_dht_queries_in_total", "counter", "Queries of DHT nodes", ("query", "outcome")),
     Metric("tracker_dht_queries_out_total", "counter", "Queries to DHT nodes", ("query", "outcome")),
+    Metric(
+        "tracker_dht_query_seconds", "histogram", "Time until DHT nodes answered queries to them", ("query",)
+    ),
     Metric("tracker_dht_dropped_total", "counter", "Datagrams of the DHT without an answer", ("reason",)),
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
@@ -347,11 +350,15 @@ COUNTED: dict[str, Source] = {
 }
 """Exposed as 0 from the start, so that the first event shows as an increase."""
 
-HISTOGRAMS = {
-    "announce_seconds": "tracker_announce_seconds",
-    "announce_batch": "tracker_announce_batch_size",
-    "reap_lag_seconds": "tracker_reap_lag_seconds",
-    "store_seconds": "tracker_store_round_trip_seconds",
+HISTOGRAMS: dict[str, Source] = {
+    "announce_seconds": ("tracker_announce_seconds", ()),
+    "announce_batch": ("tracker_announce_batch_size", ()),
+    "reap_lag_seconds": ("tracker_reap_lag_seconds", ()),
+    "store_seconds": ("tracker_store_round_trip_seconds", ()),
+    **{
+        f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,))
+        for query in ("ping", "find_node", "get_peers")
+    },
 }
 
 GAUGES = {

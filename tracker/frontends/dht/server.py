@@ -127,7 +127,8 @@ async def serve_dht(
     read_swarm: ReadSwarm,
     timer: Callable[[], float],
 ) -> AsyncIterator[list[DhtSocket]]:
-    """Serves on ``sockets``, which it closes, until the block is left. ``nodes`` by 4 and 6, one for each socket."""
+    """Serves on ``sockets`` until the block is left; the caller closes them. ``nodes`` by 4 and 6, one for each
+    socket."""
     to_read: asyncio.Queue[Read] = asyncio.Queue()
     served = [DhtSocket(nodes[6 if each.ipv6 else 4], each, timer, to_read) for each in sockets]
     loop = asyncio.get_running_loop()
@@ -144,7 +145,6 @@ async def serve_dht(
 
     with contextlib.ExitStack() as stack:
         for opened, each in zip(sockets, served, strict=True):
-            stack.callback(opened.close)
             loop.add_reader(opened.socket, each.read)
             stack.callback(loop.remove_reader, opened.socket)
         async with running(tick, *[read] * READERS):

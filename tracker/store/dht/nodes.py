@@ -59,7 +59,7 @@ class DhtNodes:
         await self._scripts.dht_lease([name, token, now, ""])
 
     async def save(self, name: str, saved: SavedNode, figures: NodeFigures, now: int) -> None:
-        """Replaces what was saved under this name. Raises StoreUnavailable."""
+        """Replaces what was saved under this name, except nodes where none are known now. Raises StoreUnavailable."""
         assert is_name(name)
         fields: dict[str, str | int | None] = {
             "hashes": figures.hashes,
@@ -77,8 +77,9 @@ class DhtNodes:
                 f"external{family}": saved.externals.get(family),
                 f"nodes{family}": len(packed) // length,
             }
-            table = self._keys.dht_table(name, family)
-            commands.append(("SET", table, packed, "EX", LIFETIME_SECONDS) if packed else ("DEL", table))
+            if packed:
+                table = self._keys.dht_table(name, family)
+                commands.append(("SET", table, packed, "EX", LIFETIME_SECONDS))
         key = self._keys.dht_node(name)
         pairs = [part for item in fields.items() if item[1] is not None for part in item]
         commands += [("DEL", key), ("HSET", key, *pairs), ("EXPIRE", key, LIFETIME_SECONDS)]

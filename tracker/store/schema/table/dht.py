@@ -11,12 +11,13 @@ ROWS: tuple[KeySpec, ...] = (
         "addresses as others see them); nodes4, nodes6, hashes, peers (how many it knows); started, saved, last_answer "
         "(epoch s). A field that does not apply is absent",
         "7 days after it was last saved",
-        "tracker, every 5 minutes and at the stop",
+        "tracker, soon after the first answer, every 5 minutes and at the stop",
     ),
     KeySpec(
         "t:dht:<node>:nodes<family>",
         "STRING",
-        "packed nodes that it knew, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 (IPv6). `<family>` is 4 or 6",
+        "packed nodes that it knew when it last knew any, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 (IPv6). "
+        "`<family>` is 4 or 6",
         "7 days after it was last saved",
         "tracker",
     ),

@@ -1,0 +1,226 @@
+"""D14, D20: the node of a tracker among other nodes, on real sockets: restarts, outages, and a name that was taken."""
+
+import asyncio
+import os
+import time
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from pathlib import Path
+
+import pytest
+
+from tests.app.test_dht import asked, asker
+from tests.dht.test_node import HASH, made
+from tests.fake_time import FakeTime
+from tests.store.harness import Store, info_hash, running, update
+from tests.waiting import eventually
+from tracker.app.dht import DhtRuntime, open_dht
+from tracker.bittorrent import Address, Endpoint, InfoHash
+from tracker.dht.responder import NO_PART, Swarm
+from tracker.frontends.dht.server import serve_dht
+from tracker.runtime.context import RuntimeContext
+from tracker.runtime.telemetry import Telemetry
+from tracker.settings.dht import DhtSettings
+from tracker.settings.model import Settings
+from tracker.settings.reload import LiveSettings
+from tracker.settings.types import split_address
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.system.datagrams import close_all, open_datagram_sockets
+from tracker.wire.endpoint import pack_address, pack_endpoint
+from tracker.wire.krpc import Ping
+
+NAME = "host"
+DOWN = "127.0.0.1:1"
+"""No node is there."""
+PEER = Endpoint(b"\x7f\x09\x09\x09\x1a\xe1")
+
+
+@pytest.fixture
+async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        yield store
+
+
+def context(store: Store, *bootstrap: str, enabled: bool = True) -> RuntimeContext:
+    dht = DhtSettings(
+        enabled=enabled,
+        listen=("127.0.0.1:0",),
+        name=NAME,
+        bootstrap=bootstrap,
+        private_addresses=True,
+        lookups_per_minute=0,
+    )
+    return RuntimeContext(store, LiveSettings(Settings(dht=dht)), Telemetry())
+
+
+def known(runtime: DhtRuntime) -> int:
+    return len(runtime.nodes[4].table) if runtime.nodes else 0
+
+
+class Neighbours:
+    """Nodes at loopback addresses of their own. The test moves their time, and that of the tracker's node."""
+
+    def __init__(self, count: int) -> None:
+        self.now = 0.0
+        self.nodes = [made(number) for number in range(count)]
+        self.addresses = [f"127.0.2.{number + 1}:0" for number in range(count)]
+        """The first time that they are up, the system chooses the ports."""
+
+    def timer(self) -> float:
+        return self.now
+
+    def endpoint(self, number: int) -> Endpoint:
+        host, port = split_address(self.addresses[number])
+        address = pack_address(host)
+        assert address is not None
+        return pack_endpoint(Address(address), port)
+
+    @asynccontextmanager
+    async def up(self) -> AsyncIterator[None]:
+        """All know the first one."""
+        async with AsyncExitStack() as stack:
+            (sockets,) = await open_datagram_sockets(self.addresses, 65_536)
+            stack.callback(close_all, [sockets])
+            self.addresses = [each.address for each in sockets]
+            for node, each in zip(self.nodes, sockets, strict=True):
+                await stack.enter_async_context(serve_dht({4: node}, [each], _read_nothing, self.timer))
+            for node in self.nodes[1:]:
+                node.contact([self.endpoint(0)], self.now)
+            yield
+
+    async def pass_until(self, condition: Callable[[], bool], step: float = 0.25) -> float:
+        """Returns the time that has passed. The sockets look at the time four times a second."""
+        began = self.now
+
+        def holds() -> bool:
+            self.now += step
+            return condition()
+
+        await eventually(holds)
+        return self.now - began
+
+    async def find(self, runtime: DhtRuntime) -> set[Endpoint]:
+        """The peers that a lookup by the tracker's node finds."""
+        lookup = runtime.nodes[4].find_peers(HASH, self.now)
+        assert lookup is not None
+        await self.pass_until(lambda: lookup.result is not None, step=0.1)
+        assert lookup.result is not None
+        return set(lookup.result.peers)
+
+
+async def _read_nothing(info_hash: InfoHash, family: int) -> Swarm:
+    del info_hash, family
+    return NO_PART
+
+
+async def test_table_and_id_survive_a_restart(store: Store) -> None:
+    """D14: and without the bootstrap node."""
+    neighbours = Neighbours(12)
+    async with neighbours.up():
+        first_node = neighbours.addresses[0]
+        async with open_dht(context(store, first_node), timer=neighbours.timer) as runtime:
+            await neighbours.pass_until(lambda: known(runtime) >= 10)
+            own, before = runtime.nodes[4].id, known(runtime)
+        async with open_dht(context(store, DOWN), timer=neighbours.timer) as runtime:
+            took = await neighbours.pass_until(lambda: known(runtime) >= before, step=0.05)
+            assert runtime.nodes[4].id == own
+    assert took <= 10
+
+
+async def test_damaged_keys_are_ignored(store: Store) -> None:
+    """D14: and replaced."""
+    keys = store.keys
+    await store.redis.set(keys.dht_node(NAME), "no hash")
+    await store.redis.set(keys.dht_table(NAME, 4), "no nodes")
+    neighbours = Neighbours(2)
+    async with neighbours.up():
+        async with open_dht(context(store, neighbours.addresses[0]), timer=neighbours.timer) as runtime:
+            await neighbours.pass_until(lambda: known(runtime) >= 1)
+            own = runtime.nodes[4].id
+    saved = await store.dht_nodes.load(NAME)
+    assert saved.ids[4] == own and len(saved.nodes[4]) >= 26
+
+
+@pytest.mark.parametrize("enabled", [True, False])
+async def test_a_disabled_node_has_no_socket_and_no_key(store: Store, *, enabled: bool) -> None:
+    """D14"""
+    before = udp_sockets()
+    async with open_dht(context(store, enabled=enabled)) as runtime:
+        assert len(udp_sockets() - before) == int(enabled)
+        if enabled:
+            await eventually(lambda: bool(runtime.nodes))
+    found = [key async for key in store.redis.scan_iter(f"{store.keys.prefix}dht*")]
+    assert bool(found) == enabled
+
+
+def udp_sockets() -> set[str]:
+    """The inodes of those of this process."""
+    rows = Path("/proc/net/udp").read_text("ascii").splitlines()[1:]
+    inodes = {f"socket:[{row.split()[9]}]" for row in rows}
+    found = set()
+    for each in Path("/proc/self/fd").iterdir():
+        with suppress(FileNotFoundError):  # the folder's own
+            found.add(os.readlink(each))
+    return found & inodes
+
+
+async def test_after_an_outage_of_ten_minutes_the_table_is_still_there(store: Store) -> None:
+    """D20"""
+    neighbours = Neighbours(10)
+    async with AsyncExitStack() as stack:
+        async with neighbours.up():
+            opened = open_dht(context(store, neighbours.addresses[0]), timer=neighbours.timer)
+            runtime = await stack.enter_async_context(opened)
+            await neighbours.pass_until(lambda: known(runtime) >= 8)
+            before = known(runtime)
+        end = neighbours.now + 600
+        await neighbours.pass_until(lambda: neighbours.now >= end, step=1)
+        assert known(runtime) == before
+        async with neighbours.up():
+            for node in neighbours.nodes:
+                node.announced.announce(HASH, PEER, neighbours.now, seed=False)
+            began = neighbours.now
+            while PEER not in await neighbours.find(runtime):
+                pass
+            assert neighbours.now - began <= 30
+
+
+async def test_without_bootstrap_nodes_clients_of_public_swarms_do(store: Store) -> None:
+    """D20: nothing is saved, and no bootstrap node answers."""
+    neighbours = Neighbours(4)
+    async with neighbours.up():
+        await store.torrents.add(info_hash(1), {"private": "0"})
+        await store.announce(update(1, "s", endpoint=neighbours.endpoint(2)))
+        async with open_dht(context(store, DOWN), timer=neighbours.timer) as runtime:
+            await neighbours.pass_until(lambda: known(runtime) >= 3)
+
+
+async def test_a_second_tracker_with_the_same_name_runs_the_node_when_the_first_has_ended(
+    store: Store,
+) -> None:
+    time_of_second = FakeTime()
+    async with AsyncExitStack() as second_stack:
+        async with open_dht(context(store)) as first:
+            await eventually(lambda: bool(first.nodes))
+            opened = open_dht(context(store), sleep=time_of_second)
+            second = await second_stack.enter_async_context(opened)
+            await time_of_second.pass_by(600)
+            assert first.nodes and not second.nodes
+            own = first.nodes[4].id
+        await time_of_second.pass_until(lambda: bool(second.nodes))
+        assert second.nodes[4].id == own
+
+
+async def test_a_node_whose_name_was_taken_stops_until_it_has_the_name_again(store: Store) -> None:
+    passing, prefix = FakeTime(), store.keys.prefix
+    async with open_dht(context(store), sleep=passing) as runtime:
+        await eventually(lambda: bool(runtime.nodes))
+        await store.redis.delete(f"{prefix}leases:dht", f"{prefix}leases:dht:tokens")
+        assert await store.dht_nodes.lease(NAME, "another", int(time.time()))
+        await passing.pass_until(lambda: not runtime.nodes)
+        await store.dht_nodes.release(NAME, "another", int(time.time()))
+        await passing.pass_until(lambda: bool(runtime.nodes))
+        with asker(runtime.addresses[0]) as to:
+            answer = await asyncio.to_thread(asked, to, Ping())
+        assert answer.id == runtime.nodes[4].id

@@ -1,0 +1,56 @@
+"""The right to run the node of a name: one tracker of a store has it."""
+
+import asyncio
+
+from tests.fake_time import FakeTime
+from tests.store.harness import START, Store
+from tests.waiting import in_background
+from tracker.store.dht.nodes import LEASE_SECONDS, DhtNodes
+from tracker.workers.dht_lease import NameLease
+
+
+def lease_of(nodes: DhtNodes, time: FakeTime, name: str = "host") -> NameLease:
+    return NameLease(nodes, name, lambda: START + time.now, time)
+
+
+async def test_a_second_tracker_waits_until_the_first_has_ended(store: Store) -> None:
+    time = FakeTime()
+    first, second, other = (lease_of(store.dht_nodes, time, name) for name in ("host", "host", "other"))
+    await first.acquire()
+    await other.acquire()
+    assert first.held and other.held
+    async with in_background(first.until_lost(), second.acquire()):
+        await time.pass_by(10 * LEASE_SECONDS)
+        assert first.held and not second.held
+    await second.release()  # it has nothing to release
+    async with in_background(second.acquire()):
+        await time.pass_by(LEASE_SECONDS / 2)
+        assert not second.held
+        await first.release()
+        await time.pass_until(lambda: second.held)
+
+
+async def test_a_tracker_that_vanished_is_replaced_when_its_lease_ends(store: Store) -> None:
+    time = FakeTime()
+    first, second = lease_of(store.dht_nodes, time), lease_of(store.dht_nodes, time)
+    await first.acquire()
+    async with in_background(second.acquire()):
+        await time.pass_by(LEASE_SECONDS - 15)
+        assert not second.held
+        await time.pass_until(lambda: second.held)
+    assert LEASE_SECONDS <= time.now <= LEASE_SECONDS + 15
+    await asyncio.wait_for(first.until_lost(), 60)
+    assert not first.held
+
+
+async def test_without_the_store_a_lease_is_kept_and_none_is_acquired(store: Store) -> None:
+    time = FakeTime()
+    first, second = lease_of(store.dht_nodes, time), lease_of(store.dht_nodes, time, "other")
+    await first.acquire()
+    store.connection.unavailable = True
+    async with in_background(second.acquire(), first.until_lost()):
+        await time.pass_by(2 * LEASE_SECONDS)
+        assert first.held and not second.held
+        store.connection.unavailable = False
+        await time.pass_until(lambda: second.held)
+        assert first.held
