@@ -158,6 +158,18 @@ async def test_an_announce_takes_few_commands(
     assert inside <= COMMANDS[kind], f"{kind}: {inside:.2f} commands an announce, for {MAX_BATCH}: {found}"
 
 
+async def test_peers_of_the_dht_cost_other_torrents_nothing(redis_url: str, prefix: str) -> None:
+    """D18: no command more where announces that find few peers may get some."""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules(give_below=200))) as store:
+        for first in (0, MAX_BATCH):
+            await announce_together(store, "s", first)
+        await announce_together(store, "s", 10 * MAX_BATCH, SMALL_SWARMS)
+        for kind, event, first, torrents in KINDS:
+            found = await commands_of(store, event, first, torrents)
+            inside = sum(calls for name, calls in found.items() if name not in CALLED) / MAX_BATCH
+            assert inside <= COMMANDS[kind], f"{kind}: {inside:.2f} commands an announce: {found}"
+
+
 async def test_an_anonymous_announce_takes_few_commands_where_accounts_are_optional(
     redis_url: str, prefix: str
 ) -> None:

@@ -22,7 +22,7 @@ from loadtest.servers import start_valkey
 from tests.waiting import eventually
 from tracker.admin.context import AdminContext
 from tracker.admin.server import serve_admin
-from tracker.app.background import open_background
+from tracker.app.background import build_prober, open_background
 from tracker.app.dht import build_nodes
 from tracker.app.join_events import open_joins
 from tracker.app.readiness import Readiness
@@ -129,7 +129,7 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
         store = context.store
         async with (
             open_joins(context) as joins,
-            open_background(context, reaper, joins.unique_users.add),
+            open_background(context, reaper, joins.unique_users.add, build_prober(context)),
             running(reaper.run),
             open_web(context, joins, problems=problems) as peers,
         ):

@@ -12,7 +12,14 @@ from tests.store.work.harness import claimed
 from tests.store.work.volunteers import ITEM, announce, seeding_project
 from tests.waiting import eventually
 from tests.workers.prober.peers import loopback
-from tracker.app.background import CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY, open_background
+from tracker.app.background import (
+    CLEAN_COUNTERS,
+    WORK_POLICY,
+    WORK_SIZES,
+    WORK_VERIFY,
+    build_prober,
+    open_background,
+)
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import EMPTY, WEAK
 from tracker.runtime.context import RuntimeContext
@@ -50,7 +57,10 @@ async def background(store: Store) -> AsyncIterator[None]:
     settings = Settings(scoring=ScoringSettings(enabled=False))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
-    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+    async with (
+        running(store.connection.watch),
+        open_background(context, reaper, _ignore_peer, build_prober(context)),
+    ):
         yield
 
 
@@ -69,7 +79,10 @@ async def test_users_that_a_site_wrote_are_adopted_at_the_start_and_by_a_sweep(
         return await store.users.passkey_of("77") is not None
 
     await store.redis.hset(store.keys.passkey("s" * 20), "user_id", "77")
-    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+    async with (
+        running(store.connection.watch),
+        open_background(context, reaper, _ignore_peer, build_prober(context)),
+    ):
         await eventually(adopted)
         await store.redis.hset(store.keys.passkey("t" * 20), "user_id", "78")
         await complete(jobs, SWEEP)
@@ -163,7 +176,10 @@ async def test_peers_found_in_the_dht_count_in_the_score(store: Store, jobs: Job
     settings = Settings(scoring=ScoringSettings(enabled=False), dht=DhtSettings(enabled=True))
     context = RuntimeContext(store, LiveSettings(settings), Telemetry())
     reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
-    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+    async with (
+        running(store.connection.watch),
+        open_background(context, reaper, _ignore_peer, build_prober(context)),
+    ):
         for number in (1, 2, 3):
             await complete(jobs, PROCESS_TORRENT, {"torrent_id": str(number)})
     assert await ranked(store) == {"1": WEAK, "2": EMPTY, "3": EMPTY}
@@ -226,7 +242,10 @@ async def test_probes_can_be_turned_on_without_a_restart(store: Store, jobs: Job
         await store.counters.flush()
         return await store.redis.zscore(store.keys.known_counters(), "60:probes.skipped") is not None
 
-    async with running(store.connection.watch), open_background(context, reaper, _ignore_peer):
+    async with (
+        running(store.connection.watch),
+        open_background(context, reaper, _ignore_peer, build_prober(context)),
+    ):
         assert not await counted()
         live.current = live.current.model_copy(update={"probe": ProbeSettings(enabled=True)})
         assert await counted()

@@ -1,18 +1,24 @@
-"""D14, D15: the node of the DHT of a whole tracker."""
+"""D14, D15, D18: the node of the DHT of a whole tracker."""
 
 import re
 import socket
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 
 import pytest
 
 from tests.app.conftest import StartTracker
+from tests.app.test_udp import Client, udp_address
+from tests.frontends.udp.harness import announce_packet
+from tests.store.harness import Store, running
 from tracker.app.dht import build_nodes, resolve
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node_id import fits_address
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 from tracker.wire.krpc import Answer, GetPeers, NodeId, Ping, Query, encode_query, parse_message
 
 ON = {"TRACKER_DHT__ENABLED": "true", "TRACKER_DHT__LISTEN": "127.0.0.1:0"}
@@ -62,6 +68,36 @@ def test_a_node_keeps_its_id_over_a_restart(start_tracker: StartTracker) -> None
             ids.append(asked(to, Ping()).id)
         assert tracker.end() == 0
     assert ids[0] == ids[1]
+
+
+async def test_announces_over_http_and_udp_get_peers_of_the_dht(
+    start_tracker: StartTracker, redis_url: str, prefix: str
+) -> None:
+    """D18: and none after the switch is off again."""
+    settings = {"TRACKER_REDIS__URL": redis_url, "TRACKER_REDIS__PREFIX": prefix}
+    now, info_hash, given = (
+        int(time.time()),
+        InfoHash(bytes(range(1, 21))),
+        Endpoint(b"\x08\x08\x08\x08\x1a\xe1"),
+    )
+    query = {"info_hash": "".join(f"%{byte:02x}" for byte in info_hash), "compact": "1", "left": "5"}
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        await store.torrents.add(info_hash, {"private": "0"})
+        await store.dht_torrents.give(info_hash, [given], now, now, all_torrents=False)
+    for switch, incomplete in (("true", 1), ("false", 2)):
+        tracker = start_tracker(**settings, TRACKER_DHT__GIVE_PEERS=switch)
+        reply = tracker.announce(**query)
+        assert (reply[b"complete"], reply[b"incomplete"]) == (0, incomplete)
+        client = Client(udp_address(tracker))
+        answer = client.ask(announce_packet(client.connect(), event=0, port=6882))
+        client.close()
+        handed_out = [given in endpoints(each) for each in (reply[b"peers"], answer[20:])]
+        assert handed_out == [switch == "true"] * 2
+        assert tracker.end() == 0
+
+
+def endpoints(packed: bytes) -> list[bytes]:
+    return [packed[at : at + 6] for at in range(0, len(packed), 6)]
 
 
 def test_without_the_setting_no_node_runs(start_tracker: StartTracker) -> None:

@@ -1,10 +1,9 @@
 """D14, D20: the node of a tracker among other nodes, on real sockets: restarts, outages, and a name that was taken."""
 
 import asyncio
-import os
 import time
-from collections.abc import AsyncIterator, Callable
-from contextlib import AsyncExitStack, asynccontextmanager, suppress
+from collections.abc import AsyncIterator, Awaitable, Callable
+from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontextmanager, suppress
 from pathlib import Path
 
 import pytest
@@ -14,6 +13,7 @@ from tests.dht.test_node import HASH, made
 from tests.fake_time import FakeTime
 from tests.store.harness import Store, info_hash, running, update
 from tests.waiting import eventually
+from tracker.app.background import build_prober
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.responder import NO_PART, Swarm
@@ -42,7 +42,13 @@ async def store(redis_url: str, prefix: str) -> AsyncIterator[Store]:
         yield store
 
 
-def context(store: Store, *bootstrap: str, enabled: bool = True) -> RuntimeContext:
+def tracker_node(
+    store: Store,
+    *bootstrap: str,
+    enabled: bool = True,
+    timer: Callable[[], float] = time.monotonic,
+    sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+) -> AbstractAsyncContextManager[DhtRuntime]:
     dht = DhtSettings(
         enabled=enabled,
         listen=("127.0.0.1:0",),
@@ -51,7 +57,8 @@ def context(store: Store, *bootstrap: str, enabled: bool = True) -> RuntimeConte
         private_addresses=True,
         lookups_per_minute=0,
     )
-    return RuntimeContext(store, LiveSettings(Settings(dht=dht)), Telemetry())
+    context = RuntimeContext(store, LiveSettings(Settings(dht=dht)), Telemetry())
+    return open_dht(context, build_prober(context), timer=timer, sleep=sleep)
 
 
 def known(runtime: DhtRuntime) -> int:
@@ -119,10 +126,10 @@ async def test_table_and_id_survive_a_restart(store: Store) -> None:
     neighbours = Neighbours(12)
     async with neighbours.up():
         first_node = neighbours.addresses[0]
-        async with open_dht(context(store, first_node), timer=neighbours.timer) as runtime:
+        async with tracker_node(store, first_node, timer=neighbours.timer) as runtime:
             await neighbours.pass_until(lambda: known(runtime) >= 10)
             own, before = runtime.nodes[4].id, known(runtime)
-        async with open_dht(context(store, DOWN), timer=neighbours.timer) as runtime:
+        async with tracker_node(store, DOWN, timer=neighbours.timer) as runtime:
             took = await neighbours.pass_until(lambda: known(runtime) >= before, step=0.05)
             assert runtime.nodes[4].id == own
     assert took <= 10
@@ -135,7 +142,7 @@ async def test_damaged_keys_are_ignored(store: Store) -> None:
     await store.redis.set(keys.dht_table(NAME, 4), "no nodes")
     neighbours = Neighbours(2)
     async with neighbours.up():
-        async with open_dht(context(store, neighbours.addresses[0]), timer=neighbours.timer) as runtime:
+        async with tracker_node(store, neighbours.addresses[0], timer=neighbours.timer) as runtime:
             await neighbours.pass_until(lambda: known(runtime) >= 1)
             own = runtime.nodes[4].id
     saved = await store.dht_nodes.load(NAME)
@@ -146,7 +153,7 @@ async def test_damaged_keys_are_ignored(store: Store) -> None:
 async def test_a_disabled_node_has_no_socket_and_no_key(store: Store, *, enabled: bool) -> None:
     """D14"""
     before = udp_sockets()
-    async with open_dht(context(store, enabled=enabled)) as runtime:
+    async with tracker_node(store, enabled=enabled) as runtime:
         assert len(udp_sockets() - before) == int(enabled)
         if enabled:
             await eventually(lambda: bool(runtime.nodes))
@@ -161,7 +168,7 @@ def udp_sockets() -> set[str]:
     found = set()
     for each in Path("/proc/self/fd").iterdir():
         with suppress(FileNotFoundError):  # the folder's own
-            found.add(os.readlink(each))
+            found.add(str(each.readlink()))
     return found & inodes
 
 
@@ -170,7 +177,7 @@ async def test_after_an_outage_of_ten_minutes_the_table_is_still_there(store: St
     neighbours = Neighbours(10)
     async with AsyncExitStack() as stack:
         async with neighbours.up():
-            opened = open_dht(context(store, neighbours.addresses[0]), timer=neighbours.timer)
+            opened = tracker_node(store, neighbours.addresses[0], timer=neighbours.timer)
             runtime = await stack.enter_async_context(opened)
             await neighbours.pass_until(lambda: known(runtime) >= 8)
             before = known(runtime)
@@ -192,7 +199,7 @@ async def test_without_bootstrap_nodes_clients_of_public_swarms_do(store: Store)
     async with neighbours.up():
         await store.torrents.add(info_hash(1), {"private": "0"})
         await store.announce(update(1, "s", endpoint=neighbours.endpoint(2)))
-        async with open_dht(context(store, DOWN), timer=neighbours.timer) as runtime:
+        async with tracker_node(store, DOWN, timer=neighbours.timer) as runtime:
             await neighbours.pass_until(lambda: known(runtime) >= 3)
 
 
@@ -201,9 +208,9 @@ async def test_a_second_tracker_with_the_same_name_runs_the_node_when_the_first_
 ) -> None:
     time_of_second = FakeTime()
     async with AsyncExitStack() as second_stack:
-        async with open_dht(context(store)) as first:
+        async with tracker_node(store) as first:
             await eventually(lambda: bool(first.nodes))
-            opened = open_dht(context(store), sleep=time_of_second)
+            opened = tracker_node(store, sleep=time_of_second)
             second = await second_stack.enter_async_context(opened)
             await time_of_second.pass_by(600)
             assert first.nodes and not second.nodes
@@ -214,7 +221,7 @@ async def test_a_second_tracker_with_the_same_name_runs_the_node_when_the_first_
 
 async def test_a_node_whose_name_was_taken_stops_until_it_has_the_name_again(store: Store) -> None:
     passing, prefix = FakeTime(), store.keys.prefix
-    async with open_dht(context(store), sleep=passing) as runtime:
+    async with tracker_node(store, sleep=passing) as runtime:
         await eventually(lambda: bool(runtime.nodes))
         await store.redis.delete(f"{prefix}leases:dht", f"{prefix}leases:dht:tokens")
         assert await store.dht_nodes.lease(NAME, "another", int(time.time()))

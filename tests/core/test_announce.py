@@ -428,6 +428,7 @@ def test_rules_follow_the_settings() -> None:
                 "hnr_threshold_seconds": 10,
             },
             "reaper": {"interval_seconds": 211.5},
+            "dht": {"give_peers": True, "give_below": 12, "torrents": "all"},
         }
     )
     rules = swarm_rules(settings)
@@ -435,6 +436,8 @@ def test_rules_follow_the_settings() -> None:
     assert (rules.hnr_min_bytes, rules.hnr_threshold, rules.grace, rules.forget_after) == (9, 10, 211, 70)
     assert (rules.max_torrents, rules.new_per_address_hour, rules.new_per_network_hour) == (5, 6, 7)
     assert rules.max_credit == 134_217_728
+    assert (rules.give_below, rules.give_all) == (12, True)
+    assert swarm_rules(Settings()).give_below == 0
 
 
 @pytest.mark.parametrize(

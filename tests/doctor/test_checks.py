@@ -353,6 +353,20 @@ async def last_finding(context: DoctorContext) -> Finding:
     return found[0]
 
 
+def test_handing_out_peers_that_nobody_may_check_is_named() -> None:
+    def texts(**changes: Any) -> list[str]:
+        dht = DhtSettings(enabled=True, give_peers=True)
+        settings = Settings(http=LOCAL, dht=dht).model_copy(update=changes)
+        return [finding.text for finding in check_settings(settings) if finding.level == "warning"]
+
+    assert any("no peer of the DHT is handed out" in text for text in texts())
+    for changes in (
+        {"probe": ProbeSettings(enabled=True)},
+        {"dht": DhtSettings(enabled=True, give_peers=True, verify_peers=False)},
+    ):
+        assert not any("handed out" in text for text in texts(**changes))
+
+
 def test_a_dht_beside_required_users_and_on_all_ipv6_addresses_is_named() -> None:
     dht = DhtSettings(enabled=True)
     settings = Settings(http=LOCAL, dht=dht, users=UserSettings(private="required"))

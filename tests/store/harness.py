@@ -102,6 +102,11 @@ def timeout_key(keys: Keys, torrent_id: int | str, peer_id: PeerId) -> str:
     return f"{keys.prefix}ptimeout:{torrent_id}:{peer_id.hex()}"
 
 
+def dht_peers_key(keys: Keys, info_hash: InfoHash, family: int) -> str:
+    """Only scripts build this key."""
+    return f"{keys.prefix}dht:peers:{info_hash.hex()}{':6' if family == 6 else ''}"
+
+
 def due_deadline(now: float, timeout_seconds: float) -> int:
     """The due list of a timeout, as due_lists.lua chooses it: its end, rounded up to an even second."""
     return -int(-(now + timeout_seconds) // 2) * 2

@@ -1,6 +1,7 @@
 """D19: lookups of thin public swarms stay within a budget, and their results are kept."""
 
 import asyncio
+import random
 from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
@@ -8,14 +9,25 @@ from contextlib import asynccontextmanager
 from tests.dht.test_node import Island, address, joined
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash, update
+from tests.workers.test_prober import Probes
+from tracker.bittorrent import Endpoint
 from tracker.dht.lookup import LookupResult
+from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.workers.dht_lookups import LookupWorker, counts
+from tracker.workers.dht_peers import PeerCollector
 
 PER_MINUTE = 10
+DEFAULT = DhtSettings()
 
 
-def worker(store: Store, island: Island, time: FakeTime, counted: Counter[str]) -> LookupWorker:
+def worker(
+    store: Store,
+    island: Island,
+    time: FakeTime,
+    counted: Counter[str],
+    settings: DhtSettings = DEFAULT,
+) -> LookupWorker:
     async def sleep(seconds: float) -> None:
         await time(seconds)
         island.run(0.5)
@@ -28,6 +40,13 @@ def worker(store: Store, island: Island, time: FakeTime, counted: Counter[str]) 
         count=lambda outcome: counted.update([outcome]),
         clock=lambda: START + time.now,
         timer=lambda: island.now,
+        collector=PeerCollector(
+            store.dht_torrents,
+            Probes(allow_loopback=False).prober,
+            lambda: settings,
+            clock=lambda: START + time.now,
+            rng=random.Random(1),
+        ),
         sleep=sleep,
     )
 
@@ -86,6 +105,30 @@ async def test_lookups_stay_within_the_budget_and_store_what_they_found(store: S
     assert counted == {"answered": len(torrents)}
     rows = [await store.torrent(torrent) for torrent in torrents]
     assert {(row["dht_seeds"], row["dht_peers"]) for row in rows} == {("1", "1")}
+
+
+async def test_peers_to_hand_out_take_a_second_lookup_of_the_same_budget(store: Store) -> None:
+    """D18, D19: only where a setting says so, and somebody has the torrent."""
+    island, time, counted = joined(20), FakeTime(), Counter[str]()
+    peers = [Endpoint(b"\x08\x08\x08" + bytes((number,)) + b"\x1a\xe1") for number in range(3)]
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    for node in island.nodes.values():
+        for peer in peers:
+            node.announced.announce(info_hash(1), peer, island.now, seed=True)
+    giving = DhtSettings(give_peers=True, verify_peers=False)
+    async with running(worker(store, island, time, counted)):
+        await time.pass_by(120)
+    assert counted["answered"] == 2 and "dht" not in await store.torrent(info_hash(1))
+    await store.redis.delete(store.keys.dht_lookups())
+    began, counted = time.now, Counter[str]()
+    async with running(worker(store, island, time, counted, giving)):
+        await time.pass_until(lambda: counted["answered"] == 3)
+        assert time.now - began >= 3 * 60 / PER_MINUTE
+        await time.pass_by(120)
+    assert counted == {"answered": 3}
+    # All nodes of the simulation are in one /16, which is one network.
+    assert "dht" not in await store.torrent(info_hash(1))
 
 
 def test_the_counts_of_two_families() -> None:

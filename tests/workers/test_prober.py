@@ -100,7 +100,7 @@ class TestTargets:
     @pytest.mark.parametrize("text", ["8.8.8.8", "2a00::1"])
     def test_routable_addresses_are_allowed(self, text: str) -> None:
         """Asked, not tried: tests connect to loopback only."""
-        assert Probes(allow_loopback=False).prober._is_allowed(endpoint(text, 1024))
+        assert Probes(allow_loopback=False).prober.allows(endpoint(text, 1024))
 
     @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
     async def test_a_peer_is_probed_over_ipv6(self) -> None:

@@ -52,12 +52,12 @@ PERIODIC_SECONDS = {
 
 @asynccontextmanager
 async def open_background(
-    context: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None]
+    context: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None], prober: Prober
 ) -> AsyncIterator[JobWorker]:
     """Runs the background work, and keeps connections to upstream trackers open.
 
-    ``on_peer`` receives the peers that upstream trackers report. On exit, after the last announce, running jobs end or
-    return to their queues.
+    ``on_peer`` receives the peers that upstream trackers report; ``prober`` is the process's only one. On exit, after
+    the last announce, running jobs end or return to their queues.
     """
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
@@ -72,7 +72,7 @@ async def open_background(
             _other_sources(context, upstreams),
         )
         adoption = _adoption(context, reaper)
-        jobs = _jobs(context, scorer, reaper, adoption)
+        jobs = _jobs(context, scorer, reaper, adoption, prober)
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
@@ -154,6 +154,7 @@ def _jobs(
     scorer: Scorer,
     reaper: Reaper,
     adoption: AdoptionWorker,
+    prober: Prober,
 ) -> JobWorker:
     """The job worker, with the handler of each queue."""
     store, settings = context.store, context.live.current
@@ -190,7 +191,7 @@ def _jobs(
         SWEEP: Queue(sweep),
         FLUSH_STATHAT: Queue(sender.flush),
         WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
-        WORK_VERIFY: Queue(_verification(context).handle),
+        WORK_VERIFY: Queue(_verification(context, prober).handle),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
     }
     periodic = {
@@ -199,8 +200,12 @@ def _jobs(
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
 
 
-def _verification(context: RuntimeContext) -> WorkVerification:
-    """The only user of connections to peers, so its prober keeps their limits for the whole process."""
+def build_prober(context: RuntimeContext) -> Prober:
+    """One for the whole process, as it keeps the limits of all connections to peers."""
+    return Prober(lambda: context.live.current.probe.enabled, context.store.counters.count)
+
+
+def _verification(context: RuntimeContext, prober: Prober) -> WorkVerification:
     store, live = context.store, context.live
 
     def read(info_hash: InfoHash) -> Pieces | None:
@@ -215,5 +220,4 @@ def _verification(context: RuntimeContext) -> WorkVerification:
     async def pieces(info_hash: InfoHash) -> Pieces | None:
         return await asyncio.to_thread(read, info_hash)
 
-    prober = Prober(lambda: live.current.probe.enabled, store.counters.count)
     return WorkVerification(store.work.projects, store.work.verification, time.time, prober, pieces)

@@ -48,6 +48,8 @@ from tracker.workers.dht import (
 )
 from tracker.workers.dht_lease import NameLease
 from tracker.workers.dht_lookups import LookupWorker
+from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
 _REPORT_SECONDS = 1.0
@@ -66,13 +68,15 @@ class DhtRuntime:
 @contextlib.asynccontextmanager
 async def open_dht(
     context: RuntimeContext,
+    prober: Prober,
     *,
     timer: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> AsyncIterator[DhtRuntime]:
     """Runs the node if a setting says so. Raises StartupError where an address cannot be used.
 
-    ``timer`` is the time of the node in seconds from any start; ``sleep`` waits between renewals of the lease.
+    ``prober`` is the process's only one. ``timer`` is the time of the node in seconds from any start; ``sleep`` waits
+    between renewals of the lease.
     """
     settings = context.live.current.dht
     if not settings.enabled:
@@ -86,12 +90,13 @@ async def open_dht(
             raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
         runtime = DhtRuntime(tuple(each.address for each in sockets))
         lease = NameLease(context.store.dht_nodes, settings.node_name, time.time, sleep)
-        async with running(partial(_run, context, sockets, runtime, lease, timer)):
+        async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
             yield runtime
 
 
 async def _run(
     context: RuntimeContext,
+    prober: Prober,
     sockets: Sequence[DatagramSocket],
     runtime: DhtRuntime,
     lease: NameLease,
@@ -102,7 +107,7 @@ async def _run(
         while True:
             await lease.acquire()
             try:
-                async with running(partial(_run_nodes, context, sockets, runtime, lease, timer)):
+                async with running(partial(_run_nodes, context, prober, sockets, runtime, lease, timer)):
                     await lease.until_lost()
             finally:
                 runtime.nodes.clear()
@@ -112,6 +117,7 @@ async def _run(
 
 async def _run_nodes(
     context: RuntimeContext,
+    prober: Prober,
     sockets: Sequence[DatagramSocket],
     runtime: DhtRuntime,
     lease: NameLease,
@@ -138,6 +144,13 @@ async def _run_nodes(
         count=lambda outcome: context.telemetry.count(f"dht.lookups.{outcome}"),
         clock=time.time,
         timer=timer,
+        collector=PeerCollector(
+            store.dht_torrents,
+            prober,
+            lambda: context.live.current.dht,
+            clock=time.time,
+            rng=random.SystemRandom(),
+        ),
     )
 
     async def report() -> None:

@@ -16,7 +16,7 @@ import structlog
 from redis.exceptions import RedisError
 
 from tracker.admin.context import AdminContext
-from tracker.app.background import open_background
+from tracker.app.background import build_prober, open_background
 from tracker.app.dht import open_dht
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.readiness import NO_WEB_PROCESS, Readiness
@@ -90,14 +90,15 @@ async def serve(
     ):
         reaper = await reaper_on(context)
         problems = Readiness(connection, stop.is_set, reaper).problems
+        prober = build_prober(context)
         async with (
             open_joins(context) as joins,
-            open_background(context, reaper, joins.unique_users.add),
+            open_background(context, reaper, joins.unique_users.add, prober),
             running(reaper.run),
             _web(context, joins, url, problems) as web,
             _admin(context, joins, web, version, reload) as (admin, tokens),
             open_work(context, web.addresses) as work,
-            open_dht(context) as dht,
+            open_dht(context, prober) as dht,
             running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
             addresses = web.addresses

@@ -294,6 +294,8 @@ class Tracker:
                 self._counters.count(*names, by=number)
         if totals.forgotten or totals.refused:
             self._registrations.note(totals.forgotten, totals.refused)
+        if totals.given:
+            self._counters.count("dht_given", by=totals.given)
 
     def _passes_limit(
         self, decision: Decision, announce: Announce, address: Address, outcome: _Outcome

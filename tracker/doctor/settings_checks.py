@@ -42,6 +42,9 @@ def _dht(settings: Settings) -> Iterator[Finding]:
         text = "the node of the DHT listens on all IPv6 addresses: its answers may leave from another one"
         remedy = "if this host has several IPv6 addresses, name one global address in TRACKER_DHT__LISTEN"
         yield Finding("ok", "dht", f"{text}; {remedy}")
+    if dht.give_peers and dht.verify_peers and not settings.probe.enabled:
+        text = "no peer of the DHT is handed out: their check needs connections, which are disabled"
+        yield Finding("warning", "dht", text, "set TRACKER_PROBE__ENABLED=true")
     if not dht.bootstrap and not dht.private_addresses:
         text = "no node of the DHT to begin with is named: only saved nodes and clients of public swarms are asked"
         yield Finding("ok", "dht", text)

@@ -145,6 +145,8 @@ def swarm_rules(settings: Settings) -> SwarmRules:
         max_changes=settings.changes.max_entries,
         max_peers=users.max_peers_per_torrent,
         max_downloads=users.max_downloads,
+        give_below=settings.dht.give_below if settings.dht.give_peers else 0,
+        give_all=settings.dht.torrents == "all",
     )
 
 

@@ -105,7 +105,7 @@ class ProbeSettings(Section):
         False,
         description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
         "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. "
-        "Projects of work distribution with `verify` `handshake` or `piece` use it.",
+        "Projects of work distribution with `verify` `handshake` or `piece` use it, and `TRACKER_DHT__GIVE_PEERS`.",
     )
 
 

@@ -73,6 +73,19 @@ class DhtSettings(Section):
         description="Torrents with few seeders that the node looks up in the DHT per minute; 0 for none. Each is "
         "looked up once in 6 hours at most, and takes 20 to 100 packets.",
     )
+    give_peers: bool = Field(
+        False,
+        description="Add peers that the node found in the DHT to the replies of announces that find few peers in the "
+        "swarm. Never of private torrents.",
+    )
+    give_below: int = Field(
+        10, ge=1, le=200, description="An announce that finds fewer peers in the swarm gets peers of the DHT."
+    )
+    verify_peers: bool = Field(
+        True,
+        description="Hand out only peers that answered a handshake for the torrent, which `TRACKER_PROBE__ENABLED` "
+        "must allow. `false`: peers that nodes in two networks (IPv4: /16, IPv6: /32) named.",
+    )
     samples: Literal["announced", "none"] = Field(
         "announced",
         description="Info hashes that the node shows to indexers (BEP 51): of torrents that nodes announced to it, or "

@@ -60,6 +60,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
     "probe": frozenset({"enabled"}),
     "changes": frozenset({"max_entries"}),
     "limits": frozenset(LimitSettings.model_fields),
+    "dht": frozenset({"give_peers", "give_below", "verify_peers"}),
     "log": frozenset({"level", "format"}),
 }
 """By section: the settings that a reload applies."""

@@ -1,10 +1,12 @@
 """Looks up thin public swarms in the DHT, within a budget, and stores what was found in the torrents.
 
 A lookup asks for counts (BEP 33). The torrents with the fewest seeders come first, then those that were not looked up
-for longest. The register is read a page at a time, so a pass over a million torrents takes hours.
+for longest. The register is read a page at a time, so a pass over a million torrents takes hours. A second lookup,
+of the same budget, asks for peers where announces may get some (dht_peers.py).
 """
 
 import asyncio
+from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
 
 import structlog
@@ -15,6 +17,7 @@ from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
+from tracker.workers.dht_peers import PeerCollector
 
 MAX_DUE = 1000
 """Torrents that wait, the thinnest ones."""
@@ -38,6 +41,7 @@ class LookupWorker:
         count: Callable[[str], None],
         clock: Callable[[], float],
         timer: Callable[[], float],
+        collector: PeerCollector,
         sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     ) -> None:
         self._torrents = torrents
@@ -48,6 +52,9 @@ class LookupWorker:
         self._clock = clock
         self._timer = timer
         self._sleep = sleep
+        self._collector = collector
+        self._to_collect: deque[InfoHash] = deque(maxlen=MAX_DUE)
+        self._collecting = False
         self._rank = 0
         self._due: dict[InfoHash, ThinSwarm] = {}
         self._running: set[InfoHash] = set()
@@ -60,6 +67,10 @@ class LookupWorker:
                 if len(self._running) >= MAX_RUNNING or not any(
                     len(each.table) for each in self._nodes.values()
                 ):
+                    continue
+                if self._to_collect and not self._collecting:
+                    self._collecting = True
+                    tasks.create_task(self._collect(self._to_collect.popleft()))
                     continue
                 try:
                     info_hash = await self.next_torrent()
@@ -95,13 +106,30 @@ class LookupWorker:
             ]
             found = counts([each for each in results if each.answered])
             self._count("answered" if found else "unanswered")
-            await self._torrents.save_result(
+            kept = await self._torrents.save_result(
                 info_hash, found, int(self._clock()), all_torrents=self._all_torrents
             )
+            if kept and found and found[1] and self._collector.enabled:
+                self._to_collect.append(info_hash)
         except (StoreUnavailable, RedisError) as error:
             log.warning("the result of a lookup in the DHT is not stored", error=str(error))
         finally:
             self._running.discard(info_hash)
+
+    async def _collect(self, info_hash: InfoHash) -> None:
+        try:
+            await self._collector.collect(info_hash, self._nodes, self._find)
+        except (StoreUnavailable, RedisError) as error:
+            log.warning("peers of a lookup in the DHT are not stored", error=str(error))
+        finally:
+            self._collecting = False
+
+    async def _find(self, family: int, info_hash: InfoHash) -> LookupResult | None:
+        node = self._nodes[family]
+        result = await find_peers(node, info_hash, self._timer, self._sleep) if len(node.table) else None
+        if result is not None:
+            self._count("answered" if result.answered else "unanswered")
+        return result
 
 
 async def find_peers(

@@ -152,6 +152,8 @@ ONLY_IN_LUA = {
     "t:addresses:<ih>",
     "t:addresses:full",
     "t:counted:<process>",
+    "t:dht:peers:<ih>",
+    "t:dht:peers:<ih>:6",
     "t:gap",
     "t:hll:<metric>",
     "t:hll:<metric>.<month>",
@@ -301,6 +303,9 @@ async def everything(store: Store) -> None:
     await store.torrents.add(info_hash(3), {"private": "0"})
     assert await store.dht_torrents.save_result(info_hash(3), (1, 2), START, all_torrents=False)
     assert await store.dht_nodes.lease("host", "token", START)
+    for v6 in (False, True):
+        peers = [endpoint(1, v6=v6)]
+        assert await store.dht_torrents.give(info_hash(3), peers, START, START, all_torrents=False)
     _, token = await store.tokens.create("a program", "full")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()

@@ -78,9 +78,19 @@ def some_updates(seed: int) -> list[tuple[int, PeerUpdate]]:
     return announces
 
 
+@pytest.mark.parametrize("give_below", [0, 3])
 @pytest.mark.parametrize("seed", range(4))
-async def test_both_scripts_leave_the_same_contents(store: Store, long_way: Store, seed: int) -> None:
+async def test_both_scripts_leave_the_same_contents(
+    store: Store, long_way: Store, seed: int, give_below: int
+) -> None:
+    """Also where they hand out peers of the DHT."""
     totals = []
+    for one in (store, long_way):
+        one.rules.current = SwarmRules(give_below=give_below)
+        await one.torrents.add(info_hash(1), {"private": "0"})
+        peers = [endpoint(number) for number in (1, 50, 51)]
+        now = int(one.clock())
+        await one.dht_torrents.give(info_hash(1), peers, now, now, all_torrents=False)
     for seconds, announce in some_updates(seed):
         for one in (store, long_way):
             one.clock.now += seconds
@@ -88,6 +98,7 @@ async def test_both_scripts_leave_the_same_contents(store: Store, long_way: Stor
         assert short == long
         totals.append(short[1])
     assert any(moved != TrafficTotals(0, 0, 0, 0) for moved in totals)
+    assert any(moved.given for moved in totals) == bool(give_below)
     assert {k: v for k, v in (await contents(store)).items() if not k.startswith("long:")} == await contents(
         long_way
     )

@@ -82,11 +82,17 @@ def test_every_field_of_an_update_is_packed() -> None:
 
 def test_rules_are_doubles() -> None:
     rules = SwarmRules(
-        accounts="required", peer_memory=60, hnr_min_bytes=5, hnr_threshold=7, max_gap=11, early=0.5
+        accounts="required",
+        peer_memory=60,
+        hnr_min_bytes=5,
+        hnr_threshold=7,
+        max_gap=11,
+        early=0.5,
+        give_below=3,
     )
-    numbers = struct.unpack("<18d", pack_rules(rules))
-    assert numbers[:4] == (60, 5, 7, 11) and numbers[11] == 0.5
-    modes = [struct.unpack("<18d", pack_rules(SwarmRules(accounts=mode)))[6] for mode in get_args(Accounts)]
+    numbers = struct.unpack("<26d", pack_rules(rules))
+    assert numbers[:3] == (60, 5, 7) and (numbers[7], numbers[15]) == (11, 0.5) and numbers[24:] == (3, 0)
+    modes = [struct.unpack("<26d", pack_rules(SwarmRules(accounts=mode)))[10] for mode in get_args(Accounts)]
     assert modes == [0, 1, 2]
 
 
@@ -137,4 +143,4 @@ def test_replies_are_parsed(reply: object, expected: Admitted | Refused) -> None
 def test_moved_bytes_are_parsed() -> None:
     assert parse_totals(b"1 2 3 9007199254740991") == TrafficTotals(1, 2, 3, 2**53 - 1)
     assert parse_totals(b"") == TrafficTotals(0, 0, 0, 0)
-    assert parse_totals(b"0 0 0 0 5 6") == TrafficTotals(0, 0, 0, 0, forgotten=5, refused=6)
+    assert parse_totals(b"0 0 0 0 5 6 7") == TrafficTotals(0, 0, 0, 0, forgotten=5, refused=6, given=7)

@@ -1,7 +1,7 @@
 """Converts telemetry into the metric families of prometheus-client."""
 
 import platform
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from itertools import accumulate
 

@@ -65,6 +65,7 @@ _TRACKER = (
     Metric("tracker_dht_dropped_total", "counter", "Datagrams of the DHT without an answer", ("reason",)),
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
+    Metric("tracker_dht_given_peers_total", "counter", "Peers found in the DHT that announces got"),
     Metric("tracker_failures_total", "counter", "Refused requests, by reason", ("reason",)),
     Metric(
         "tracker_limited_total",
@@ -326,6 +327,7 @@ COUNTED: dict[str, Source] = {
     "forgotten": ("tracker_torrents_forgotten_total", ()),
     "forgotten.full": ("tracker_torrents_forgotten_full_total", ()),
     "torrents.processed": ("tracker_torrents_scored_total", ()),
+    "dht_given": ("tracker_dht_given_peers_total", ()),
     "unique.new": ("tracker_new_unique_users_total", ()),
     "unique_forgotten": ("tracker_unique_markers_deleted_total", ()),
     "unique_skipped": ("tracker_unique_users_skipped_total", ()),

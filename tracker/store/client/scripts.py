@@ -158,6 +158,7 @@ class Scripts:
     dht_swarm: Script
     dht_thin: Script
     dht_found: Script
+    dht_give: Script
     dht_lease: Script
 
     def __init__(self, commands: Commands, prefix: str) -> None:

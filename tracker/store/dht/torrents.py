@@ -20,6 +20,8 @@ MAX_ENDPOINTS = 250
 LOOK_UP_AGAIN_SECONDS = 6 * 3600
 RESULT_SECONDS = 2 * LOOK_UP_AGAIN_SECONDS
 """How long a result counts in the score."""
+GIVE_SECONDS = 1800
+"""How long peers are handed out."""
 PAGE = 200
 """Torrents read in one call: it takes less than a millisecond of the store."""
 
@@ -83,6 +85,29 @@ class DhtTorrents:
         seeders, peers = ("", "") if found is None else map(str, found)
         argv: list[str | bytes | int | float] = [info_hash.hex(), now, int(all_torrents), seeders, peers]
         return bool(await self._scripts.dht_found(argv))
+
+    async def give(
+        self,
+        info_hash: InfoHash,
+        peers: Sequence[Endpoint],
+        now: int,
+        found_at: int,
+        *,
+        all_torrents: bool,
+    ) -> bool:
+        """Stores peers of one family, found at ``found_at`` (epoch s), for announces. Returns False where the torrent
+        takes no part any longer, or they are too old. Raises StoreUnavailable."""
+        family = 4 if len(peers[0]) == 6 else 6
+        packed, until = b"".join(peers), found_at + GIVE_SECONDS
+        argv: list[str | bytes | int | float] = [
+            info_hash.hex(),
+            now,
+            int(all_torrents),
+            family,
+            packed,
+            until,
+        ]
+        return bool(await self._scripts.dht_give(argv))
 
     async def peers_found(self, info_hashes: Sequence[InfoHash], now: int) -> dict[InfoHash, int]:
         """The number of peers that the last lookup found, of torrents with a recent one. Raises StoreUnavailable."""

@@ -108,6 +108,8 @@ class TrafficTotals(NamedTuple):
     """Empty torrents that were removed because the maximum number was reached."""
     refused: int = 0
     """New torrents that were refused: the maximum number was reached, or too many came from one network."""
+    given: int = 0
+    """Peers found in the DHT that were in the replies."""
 
 
 _NOTHING = TrafficTotals(0, 0, 0, 0)
@@ -135,6 +137,8 @@ def pack_rules(rules: SwarmRules) -> bytes:
         rules.max_changes,
         rules.max_peers,
         rules.max_downloads,
+        rules.give_below,
+        rules.give_all,
     )
     return struct.pack(f"<{len(numbers)}d", *numbers)
 

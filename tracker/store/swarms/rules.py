@@ -51,6 +51,10 @@ class SwarmRules:
     """Whether both hold for private and loopback addresses too."""
     max_changes: int = 0
     """Approximate number of changes that the change feed keeps; 0: none are recorded."""
+    give_below: int = 0
+    """Replies with fewer peers get peers that were found in the DHT; 0: none does."""
+    give_all: bool = False
+    """Whether torrents of unknown privacy take part in the DHT."""
 
     max_peers: int = 0
     """Peers of a user in a torrent; 0: any number."""

@@ -76,6 +76,16 @@ class Prober:
         self._tried: dict[Endpoint, float] = {}
         """The time of the last connection, oldest first. The pace bounds it: 7,200 in an hour."""
 
+    def allows(self, endpoint: Endpoint) -> bool:
+        """Whether this may be the endpoint of a peer: a routable address, and no port of another service."""
+        address, port = endpoint[:-2], int.from_bytes(endpoint[-2:], "big")
+        if port < MIN_PORT or len(address) not in (4, 16):
+            return False
+        if self._allow_loopback and ip_address(address).is_loopback:
+            return True
+        # A 6to4 address contains the IPv4 address of another host, its router.
+        return is_routable(address) and not address.startswith(_6TO4)
+
     async def check(
         self,
         endpoint: Endpoint,
@@ -85,7 +95,8 @@ class Prober:
     ) -> Outcome:
         """Probes a peer. Never raises for what the peer does.
 
-        ``endpoint`` must be where the peer's announce came from, with the port it announced. ``pieces`` are for a peer
+        ``endpoint`` must be where the peer's announce came from, with the port it announced; of endpoints that others
+        name, the caller probes few. ``pieces`` are for a peer
         that announced ``left=0``; without them any peer with the torrent is confirmed, and level ``piece`` cannot be
         checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
         """
@@ -98,7 +109,7 @@ class Prober:
     ) -> Outcome:
         if not self.is_enabled():
             return Outcome(Status.SKIPPED, "probes are disabled")
-        if not self._is_allowed(endpoint):
+        if not self.allows(endpoint):
             return Outcome(Status.SKIPPED, "address or port not allowed")
         piece = None
         if level is Level.PIECE:
@@ -113,15 +124,6 @@ class Prober:
             return Outcome(Status.DEFERRED, "too many probes are waiting")
         await self._take_turn(endpoint)
         return await self._connect(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
-
-    def _is_allowed(self, endpoint: Endpoint) -> bool:
-        address, port = endpoint[:-2], int.from_bytes(endpoint[-2:], "big")
-        if port < MIN_PORT or len(address) not in (4, 16):
-            return False
-        if self._allow_loopback and ip_address(address).is_loopback:
-            return True
-        # A 6to4 address contains the IPv4 address of another host, its router.
-        return is_routable(address) and not address.startswith(_6TO4)
 
     def _was_tried(self, endpoint: Endpoint) -> bool:
         oldest = self._monotonic() - RETRY_SECONDS

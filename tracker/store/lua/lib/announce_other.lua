@@ -17,20 +17,26 @@ local function reply(t, r, outcome)
   end
   local ok, with_peers = pcall(add_peers, head, t.arrays, s4, s6, l4, l6, r.want, r.random, r.with_ids, on_v4,
     r.v4 ~= '' and r.v4, r.v6 ~= '' and r.v6,
-    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid)
+    t.crowded and t.crowded > 0, r.with_ids and call('HGET', t.key, 'derived') and t.tid, t.dht)
   return ok and with_peers or head -- an array of a wrong type gives no peers: the announce is applied by now
 end
 
+-- The fields of a torrent that an announce needs, without an account and with one.
+local DHT = give_below > 0 and 'dht' or nil
+local ANONYMOUS = { 'enabled', 'snatches', 'sole', 'derived', DHT }
+local OF_A_USER = { 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded', DHT }
+
 -- An existing swarm keeps the torrent id that its peers joined with, whatever the site writes meanwhile.
 local function load_swarm(r, registered)
-  local t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded
+  local t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, dht
   if r.uid == '' then
-    t, enabled, snatches, sole, derived = load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived')
+    t, enabled, snatches, sole, derived, dht = load_torrent(r.ih, unpack(ANONYMOUS))
   else
-    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded =
-      load_torrent(r.ih, 'enabled', 'snatches', 'sole', 'derived', 'multi_up', 'multi_dn', 'user_downloaded')
+    t, enabled, snatches, sole, derived, multi_up, multi_dn, user_downloaded, dht =
+      load_torrent(r.ih, unpack(OF_A_USER))
     t.multi_up, t.multi_dn, t.user_downloaded = multi_up, multi_dn, user_downloaded
   end
+  t.dht = dht
   t.snatches, t.sole = parse_count(snatches) or 0, sole
   return t, t.tid and t.seeders + t.leechers > 0 and t.tid or registered, enabled, derived
 end

@@ -13,7 +13,11 @@ local function announce_regular(packed, ih, tid)
   local suffix, seeding = tid .. ':' .. pidx, left == '0'
   local key = P .. 'p:' .. suffix
   local t, stored
-  if seeding then -- gets leechers only, and is never paused
+  if give_below > 0 then
+    t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6',
+      'dht')
+    if seeding then t[9], t[10] = false, false end
+  elseif seeding then -- gets leechers only, and is never paused
     t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded')
   else
     t = call('HMGET', torrent, 'tid', 'enabled', 'seeders', 'leechers', 'snatches', 'l4', 'l6', 'crowded', 's4', 's6')
@@ -47,7 +51,7 @@ local function announce_regular(packed, ih, tid)
     end
     reply = add_peers(reply, P .. 'swarm:' .. ih .. ':', (t[9] or 0) + 0, (t[10] or 0) + 0, (t[6] or 0) + 0,
       (t[7] or 0) + 0, want, random, with_ids == 1, on_v4, own4, own6, t[8],
-      with_ids == 1 and call('HGET', torrent, 'derived') and tid)
+      with_ids == 1 and call('HGET', torrent, 'derived') and tid, t[11])
   end
   local up, down, total_time = 0, 0, stored[6] or 0
   if uploaded ~= (stored[3] or '0') then up = max(0, uploaded - (stored[3] or 0)) end

@@ -44,12 +44,16 @@ local function select_family(arrays, family, size, s, l, want, random, own, with
   return peers .. more, ids .. more_ids
 end
 
--- Functions for crowded swarms and derived ids, created when first needed: few swarms need them.
+-- Functions for crowded swarms, derived ids and peers of the DHT, created when first needed: few swarms need them.
 local rare_functions
 local function rare()
   if not rare_functions then
 --@ include lib/peer_spread.lua
-    rare_functions = { select_spread = select_spread, announced_ids = announced_ids, is_uneven = is_uneven }
+--@ include lib/dht_peers.lua
+    rare_functions = {
+      select_spread = select_spread, announced_ids = announced_ids, is_uneven = is_uneven,
+      add_dht_peers = add_dht_peers,
+    }
   end
   return rare_functions
 end
@@ -71,8 +75,9 @@ end
 
 -- The reply to an announce: the counts of the swarm (`head`), then peers. `s4` to `l6` are the lengths of the arrays;
 -- the first two are 0 for a seeder, which gets leechers only. `crowded` is the torrent's count (nil: unknown),
--- `derived` the torrent's id when entries have derived ids.
-local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived)
+-- `derived` the torrent's id when entries have derived ids, `dht` until when peers of the DHT may be handed out.
+-- Those have no peer ids.
+local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, crowded, derived, dht)
   local peers4, ids4, peers6, ids6 =
     select_both(select_family, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6)
   if crowded and crowded ~= '0' and (accounts or s4 + s6 + l4 + l6 > want) then
@@ -80,6 +85,12 @@ local function add_peers(head, arrays, s4, s6, l4, l6, want, random, with_ids, o
     if functions.is_uneven(peers4, 6) or functions.is_uneven(peers6, 18) then
       peers4, ids4, peers6, ids6 =
         select_both(functions.select_spread, arrays, s4, s6, l4, l6, want, random, with_ids, on_v4, own4, own6, {})
+    end
+  end
+  if dht and not with_ids and (tonumber(dht) or 0) > now then
+    local listed = #peers4 / 6 + #peers6 / 18
+    if listed < give_below and listed < want then
+      peers4, peers6 = rare().add_dht_peers(arrays, peers4, peers6, want - listed, on_v4, own4, own6)
     end
   end
   if peers6 == '' and not with_ids then return head .. peers4 end

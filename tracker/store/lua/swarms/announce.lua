@@ -2,7 +2,7 @@
 -- announce.lua: applies a batch of announces, each wholly or not at all, and selects peers for them.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s, with fractions)   ARGV[2] '1': memory may grow; '0': the store is full, joins are refused
--- ARGV[3]   the rules, packed (struct, little-endian, 24 doubles, in this order):
+-- ARGV[3]   the rules, packed (struct, little-endian, 26 doubles, in this order):
 --   peer memory (s; 0: a peer's hash is deleted with it)
 --   the six of hit_and_run_rules.lua
 --   max gap between two announces that counts as time on a torrent (s)
@@ -18,6 +18,8 @@
 --   1 when these limits hold for local networks too
 --   changes that the change feed keeps, about (0: none are recorded)
 --   max peers of a user in a torrent, and max torrents that a user downloads at once (0: no limit)
+--   a reply with fewer peers gets peers that were found in the DHT (0: none does)
+--   1 when torrents of unknown privacy take part in the DHT
 -- ARGV[4..] one announce each, packed (struct, little-endian). Fifteen separate strings would cost the server more than
 --   reading the swarm. In this order:
 --   info hash and peer id as 40 hex digits each (c40)
@@ -42,18 +44,18 @@
 --   { 2, one of the above }   the same, of an anonymous announce with an unknown passkey (optional accounts)
 --   { 3, a join as above, upload, download }   the multipliers that apply to the user's traffic on the torrent
 --   after the last one 'up4 down4 up6 down6': the bytes that the peers of this batch transferred since their last
---   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless both are
---   0: the number of torrents removed to make room, and of refused new torrents
+--   announces, by the family of the announce, capped at the max credit rate; empty for nothing. Then, unless all are
+--   0: the number of torrents removed to make room, of refused new torrents, and of peers of the DHT in the replies
 local P, moment, may_grow = KEYS[1], tonumber(ARGV[1]), ARGV[2] == '1'
 local now = math.floor(moment)
 local call, read, sub, find, max, min = redis.call, struct.unpack, string.sub, string.find, math.max, math.min
 local memory, hnr_min, hnr_threshold, hnr_by_seed, hnr_share, hnr_ratio, hnr_grace, max_gap, min_timeout, max_credit,
   mode, open, max_torrents, max_per_address, max_per_network, early, max_user_credit, max_saved, max_in_swarm,
-  max_in_all, bound_local, max_changes, max_peers, max_downloads =
-  read('<dddddddddddddddddddddddd', ARGV[3])
+  max_in_all, bound_local, max_changes, max_peers, max_downloads, give_below, give_all =
+  read('<dddddddddddddddddddddddddd', ARGV[3])
 local accounts, required = mode > 0, mode == 2
-open, bound_local = open == 1, bound_local == 1
-local forgotten, refused = 0, 0
+open, bound_local, give_all = open == 1, bound_local == 1, give_all == 1
+local forgotten, refused, given = 0, 0, 0
 -- One command reads the registrations of all torrents of the batch.
 local argv, hashes, batch_keys = ARGV, {}, { P .. 'gap', P .. 'heartbeat', P .. 'addresses:full' }
 for i = 4, #argv do
@@ -156,6 +158,8 @@ for i = 4, #argv do
 end
 if finish then finish() end
 local totals = traffic and string.format('%.0f %.0f %.0f %.0f', unpack(traffic)) or ''
-if forgotten + refused > 0 then totals = (traffic and totals or '0 0 0 0') .. ' ' .. forgotten .. ' ' .. refused end
+if forgotten + refused + given > 0 then
+  totals = (traffic and totals or '0 0 0 0') .. ' ' .. forgotten .. ' ' .. refused .. ' ' .. given
+end
 answers[#answers + 1] = totals
 return answers

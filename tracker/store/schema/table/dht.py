@@ -16,10 +16,21 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:dht:<node>:nodes<family>",
         "STRING",
-        "packed nodes that it knew when it last knew any, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 (IPv6). "
-        "`<family>` is 4 or 6",
+        "packed nodes that it knew when it last knew any, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 "
+        "(IPv6). `<family>` is 4 or 6",
         "7 days after it was last saved",
         "tracker",
+    ),
+    KeySpec(
+        "t:dht:peers:<ih>",
+        "STRING",
+        "packed IPv4 endpoints that a lookup in the DHT found, checked, at most 20. Announces that find few peers get "
+        "them (`TRACKER_DHT__GIVE_PEERS`)",
+        "30 minutes after the lookup",
+        "dht_give.lua",
+    ),
+    KeySpec(
+        "t:dht:peers:<ih>:6", "STRING", "the same of IPv6", "30 minutes after the lookup", "dht_give.lua"
     ),
     KeySpec(
         "t:i:dht",

@@ -65,15 +65,13 @@ ROWS: tuple[KeySpec, ...] = (
         "peers that another tracker reported then; crowded: number of networks with more than 3 endpoints in "
         "`t:addresses:<ih>`, or with several users on one endpoint; derived: 1 if a peer ever had a derived id; "
         "listed: its name in `t:i:name`; user_downloaded: bytes that users downloaded since work distribution first "
-        "gave the torrent to a claimant. If set: name, private, enabled, reason, multi_up, multi_dn "
-        "(as `t:upload_multiplier`), size (bytes; empty: unknown), labels (up to 20 of 1 to 32 characters of "
-        "a-z, 0-9, `-`, `_` and `.`, separated by spaces)",
         "gave the torrent to a claimant; dht_seeds, dht_peers, dht_at: what the last lookup in the DHT found, and when "
-        "(epoch s). If set: name, private, enabled, reason, multi_up, multi_dn, "
-        "size (bytes; empty: unknown), labels (up to 20 of 1 to 32 characters of a-z, 0-9, `-`, "
-        "`_` and `.`, separated by spaces)",
+        "(epoch s); dht: until when `t:dht:peers:<ih>` exists in one of the families (epoch s). If set: name, "
+        "private, enabled, reason, multi_up, multi_dn (as `t:upload_multiplier`), size (bytes; empty: unknown), labels "
+        "(up to 20 of 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`, separated by spaces)",
         "until the torrent is deleted",
-        f"{_SWARM_SCRIPTS}, count_unique.lua, estimate_unique.lua, work_claim.lua, dht_found.lua, command line",
+        f"{_SWARM_SCRIPTS}, count_unique.lua, estimate_unique.lua, work_claim.lua, dht_found.lua, dht_give.lua, "
+        "command line",
     ),
     KeySpec(
         "t:p:<tid>:<pid>",
