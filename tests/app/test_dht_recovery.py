@@ -9,14 +9,14 @@ from pathlib import Path
 import pytest
 
 from tests.app.test_dht import asked, asker
-from tests.dht.test_node import HASH, made
+from tests.dht.test_node import HASH, KNOWN, made
 from tests.fake_time import FakeTime
 from tests.store.harness import Store, info_hash, running, update
 from tests.waiting import eventually
 from tracker.app.background import build_prober
 from tracker.app.dht import DhtRuntime, open_dht
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.responder import NO_PART, Swarm
+from tracker.dht.responder import Swarm
 from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
@@ -65,6 +65,12 @@ def known(runtime: DhtRuntime) -> int:
     return len(runtime.nodes[4].table) if runtime.nodes else 0
 
 
+def packed(host: str, port: int) -> Endpoint:
+    address = pack_address(host)
+    assert address is not None
+    return pack_endpoint(Address(address), port)
+
+
 class Neighbours:
     """Nodes at loopback addresses of their own. The test moves their time, and that of the tracker's node."""
 
@@ -78,10 +84,13 @@ class Neighbours:
         return self.now
 
     def endpoint(self, number: int) -> Endpoint:
-        host, port = split_address(self.addresses[number])
-        address = pack_address(host)
-        assert address is not None
-        return pack_endpoint(Address(address), port)
+        return packed(*split_address(self.addresses[number]))
+
+    def contact(self, address: str) -> None:
+        """All ask the node at this address."""
+        host, port = split_address(address)
+        for node in self.nodes:
+            node.contact([packed(host, port)], self.now)
 
     @asynccontextmanager
     async def up(self) -> AsyncIterator[None]:
@@ -118,7 +127,7 @@ class Neighbours:
 
 async def _read_nothing(info_hash: InfoHash, family: int) -> Swarm:
     del info_hash, family
-    return NO_PART
+    return KNOWN
 
 
 async def test_table_and_id_survive_a_restart(store: Store) -> None:
@@ -175,21 +184,22 @@ def udp_sockets() -> set[str]:
 async def test_after_an_outage_of_ten_minutes_the_table_is_still_there(store: Store) -> None:
     """D20"""
     neighbours = Neighbours(10)
-    async with AsyncExitStack() as stack:
+    async with tracker_node(store, DOWN, timer=neighbours.timer) as runtime:
         async with neighbours.up():
-            opened = tracker_node(store, neighbours.addresses[0], timer=neighbours.timer)
-            runtime = await stack.enter_async_context(opened)
+            neighbours.contact(runtime.addresses[0])
             await neighbours.pass_until(lambda: known(runtime) >= 8)
-            before = known(runtime)
-        end = neighbours.now + 600
+        before, end = known(runtime), neighbours.now + 600
         await neighbours.pass_until(lambda: neighbours.now >= end, step=1)
         assert known(runtime) == before
         async with neighbours.up():
             for node in neighbours.nodes:
                 node.announced.announce(HASH, PEER, neighbours.now, seed=False)
             began = neighbours.now
-            while PEER not in await neighbours.find(runtime):
-                pass
+
+            async def found() -> bool:
+                return PEER in await neighbours.find(runtime)
+
+            await eventually(found)
             assert neighbours.now - began <= 30
 
 
@@ -203,29 +213,32 @@ async def test_without_bootstrap_nodes_clients_of_public_swarms_do(store: Store)
             await neighbours.pass_until(lambda: known(runtime) >= 3)
 
 
-async def test_a_second_tracker_with_the_same_name_runs_the_node_when_the_first_has_ended(
-    store: Store,
-) -> None:
-    time_of_second = FakeTime()
-    async with AsyncExitStack() as second_stack:
-        async with tracker_node(store) as first:
-            await eventually(lambda: bool(first.nodes))
-            opened = tracker_node(store, sleep=time_of_second)
-            second = await second_stack.enter_async_context(opened)
-            await time_of_second.pass_by(600)
-            assert first.nodes and not second.nodes
-            own = first.nodes[4].id
-        await time_of_second.pass_until(lambda: bool(second.nodes))
-        assert second.nodes[4].id == own
+async def test_a_tracker_waits_while_another_one_runs_the_node(store: Store) -> None:
+    """Then it has the same id, as it is the same node."""
+    async with tracker_node(store) as runtime:
+        await eventually(lambda: bool(runtime.nodes))
+        own = runtime.nodes[4].id
+    assert await store.dht_nodes.lease(NAME, "another", int(time.time()))
+    passing = FakeTime()
+    async with tracker_node(store, sleep=passing) as runtime:
+        await passing.pass_by(600)
+        assert not runtime.nodes
+        await store.dht_nodes.release(NAME, "another", int(time.time()))
+        await passing.pass_until(lambda: bool(runtime.nodes))
+        assert runtime.nodes[4].id == own
 
 
-async def test_a_node_whose_name_was_taken_stops_until_it_has_the_name_again(store: Store) -> None:
+async def test_a_node_whose_name_was_taken_is_silent_until_it_has_the_name_again(store: Store) -> None:
     passing, prefix = FakeTime(), store.keys.prefix
     async with tracker_node(store, sleep=passing) as runtime:
         await eventually(lambda: bool(runtime.nodes))
         await store.redis.delete(f"{prefix}leases:dht", f"{prefix}leases:dht:tokens")
         assert await store.dht_nodes.lease(NAME, "another", int(time.time()))
         await passing.pass_until(lambda: not runtime.nodes)
+        with asker(runtime.addresses[0]) as to:
+            to.settimeout(0.5)
+            with pytest.raises(TimeoutError):
+                await asyncio.to_thread(asked, to, Ping())
         await store.dht_nodes.release(NAME, "another", int(time.time()))
         await passing.pass_until(lambda: bool(runtime.nodes))
         with asker(runtime.addresses[0]) as to:

@@ -34,7 +34,7 @@ def test_counts_are_those_added_less_those_dropped() -> None:
                 node.forget(info_hash)
         if step == 3:
             island.cut = {address(number) for number in range(5, 15)}
-        island.run(900)
+        island.run(900, step=2)
         report.flush()
         found = samples(telemetry)
         for kind, entries in (("nodes", node.table), ("hashes", node.announced)):
@@ -72,24 +72,9 @@ def test_answer_times_are_by_query_and_counted_once() -> None:
     report.flush()
     report.flush()
     found = samples(telemetry)
-    assert found["tracker_dht_query_seconds_count", "find_node"] >= 1
-    assert found["tracker_dht_query_seconds_bucket", "find_node", "0.25"] == 0
+    count = found[
+        "tracker_dht_query_seconds_count", "find_node"
+    ]  # others followed, and were answered at once
+    assert count - found["tracker_dht_query_seconds_bucket", "find_node", "0.25"] == 1
     assert found["tracker_dht_query_seconds_sum", "find_node"] == pytest.approx(0.3)
     assert found["tracker_dht_query_seconds_count", "get_peers"] == 0
-
-
-def test_the_entries_of_a_node_that_ends_are_dropped() -> None:
-    """It may run again, with an empty table."""
-    telemetry = Telemetry()
-    for _ in range(2):
-        island = joined(5)
-        report = DhtTelemetry(telemetry, {4: island.first()})
-        island.first().announced.announce(InfoHash(bytes(20)), address(1), island.now, seed=False)
-        report.flush()
-        assert samples(telemetry)["tracker_dht_ktable_nodes_count",] == 4
-        report.close()
-    found = samples(telemetry)
-    for kind, number in (("nodes", 8), ("hashes", 2)):
-        assert found[f"tracker_dht_ktable_{kind}_added_total",] == number
-        assert found[f"tracker_dht_ktable_{kind}_dropped_total",] == number
-        assert found[f"tracker_dht_ktable_{kind}_count",] == 0

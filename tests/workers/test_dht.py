@@ -2,8 +2,6 @@
 
 import asyncio
 
-import pytest
-
 from tests.dht.test_node import Island, address, joined, made
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, endpoint, info_hash, update
@@ -14,77 +12,60 @@ from tracker.workers.dht import (
     MAX_OWN_PEERS,
     SAVE_SECONDS,
     Forgetter,
+    NodeSaver,
     follow_changes,
     keep_connected,
-    keep_saved,
     own_peers,
     restore,
 )
 
 
-async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
-    island: Island = joined(20)
-    time = FakeTime()
-
-    async def run() -> None:
-        restore(await store.dht_nodes.load("host"), {4: island.first()}, island.now)
-        await keep_saved(
-            store.dht_nodes,
-            "host",
-            {4: island.first()},
-            clock=lambda: START,
-            timer=lambda: island.now,
-            sleep=time,
-        )
-
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(run())
-        await time.pass_until(lambda: time.now >= SAVE_SECONDS)
-        task.cancel()
-    assert (await store.dht_nodes.load("host")).nodes[4]
-    known = len(island.first().table)
-    island.nodes[address(0)] = made(0)
-    async with asyncio.TaskGroup() as tasks:
-        task = tasks.create_task(run())
-        await time.pass_until(lambda: time.now >= 2 * SAVE_SECONDS)
-        island.run(10)
-        task.cancel()
-    assert known > 10 and len(island.first().table) >= known
-
-
-@pytest.mark.parametrize("may_save", [True, False])
-async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minutes_and_at_the_end(
-    store: Store, *, may_save: bool
-) -> None:
-    """Not at the end where another tracker runs the node by now."""
-    island, time = Island(3), FakeTime()
-    saving = keep_saved(
+def saver(store: Store, island: Island, time: FakeTime) -> NodeSaver:
+    return NodeSaver(
         store.dht_nodes,
         "host",
         {4: island.first()},
         clock=lambda: START + time.now,
         timer=lambda: island.now,
-        may_save=lambda: may_save,
-        sleep=time,
     )
 
-    async def saved_at() -> int:
-        return int((await store.dht_nodes.figures("host")).get("saved", START)) - START
 
-    async with in_background(saving):
+async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
+    island: Island = joined(20)
+    time, known = FakeTime(), len(island.first().table)
+    await saver(store, island, time).save()
+    assert (await store.dht_nodes.load("host")).nodes[4]
+    island.nodes[address(0)] = made(0)
+    restore(await store.dht_nodes.load("host"), {4: island.first()}, island.now)
+    island.run(10)
+    assert known > 10 and len(island.first().table) >= known
+
+
+async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minutes(store: Store) -> None:
+    island, time = Island(3), FakeTime()
+
+    async def saved_at() -> int:
+        return int((await store.dht_nodes.figures("host"))["saved"]) - START
+
+    async with in_background(saver(store, island, time).run(time)):
         await time.pass_by(4 * FIRST_SAVE_SECONDS)
-        assert await saved_at() == 0
+        assert not await saved(store)
         island.first().contact([address(1)], island.now)
         island.run(30)
         answered = time.now
         await time.pass_until(lambda: saved(store))
         first = await saved_at()
         assert first <= answered + FIRST_SAVE_SECONDS
-        await time.pass_by(SAVE_SECONDS)
-        await eventually(lambda: saved_at_is(store, first + SAVE_SECONDS))
-        time.now += 7
-    assert await saved_at() == first + SAVE_SECONDS + (7 if may_save else 0)
+        await time.pass_until(lambda: saved_at_is(store, first + SAVE_SECONDS))
     assert (await store.dht_nodes.load("host")).nodes[4]
+
+
+async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
+    nodes = {4: Island(1).first()}
+    await NodeSaver(
+        store.dht_nodes, "host", nodes, clock=lambda: START, timer=lambda: 0, may_save=lambda: False
+    ).save()
+    assert not await saved(store)
 
 
 async def saved(store: Store) -> bool:

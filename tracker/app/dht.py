@@ -1,7 +1,7 @@
 """Wires the node of the DHT, in the background process.
 
 One tracker of a store runs the node of a name: a second one waits until the first has ended. A node whose name was
-taken, because it could not renew its lease, stops until it gets the name back.
+taken, because it could not renew its lease, is silent until it gets the name back.
 """
 
 import asyncio
@@ -39,9 +39,9 @@ from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.krpc import NodeId
 from tracker.workers.dht import (
     Forgetter,
+    NodeSaver,
     follow_changes,
     keep_connected,
-    keep_saved,
     load_saved,
     own_peers,
     restore,
@@ -52,7 +52,6 @@ from tracker.workers.dht_peers import PeerCollector
 from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
-_REPORT_SECONDS = 1.0
 
 log = structlog.get_logger("tracker.dht")
 
@@ -63,6 +62,7 @@ class DhtRuntime:
 
     addresses: tuple[str, ...] = ()
     nodes: dict[int, DhtNode] = field(default_factory=dict)
+    saver: NodeSaver | None = None
 
 
 @contextlib.asynccontextmanager
@@ -90,8 +90,13 @@ async def open_dht(
             raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
         runtime = DhtRuntime(tuple(each.address for each in sockets))
         lease = NameLease(context.store.dht_nodes, settings.node_name, time.time, sleep)
-        async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
-            yield runtime
+        try:
+            async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
+                yield runtime
+        finally:  # here, as the tasks of the block above may not take long to end
+            if runtime.saver is not None:
+                await runtime.saver.save()
+            await lease.release()
 
 
 async def _run(
@@ -102,29 +107,10 @@ async def _run(
     lease: NameLease,
     timer: Callable[[], float],
 ) -> None:
-    """Runs the node while this tracker has the lease, until cancelled."""
-    try:
-        while True:
-            await lease.acquire()
-            try:
-                async with running(partial(_run_nodes, context, prober, sockets, runtime, lease, timer)):
-                    await lease.until_lost()
-            finally:
-                runtime.nodes.clear()
-    finally:
-        await lease.release()
-
-
-async def _run_nodes(
-    context: RuntimeContext,
-    prober: Prober,
-    sockets: Sequence[DatagramSocket],
-    runtime: DhtRuntime,
-    lease: NameLease,
-    timer: Callable[[], float],
-) -> None:
+    """Runs the node until cancelled. Where another tracker has taken its name, it is silent until it has it back."""
     store, settings = context.store, context.live.current.dht
     all_torrents = settings.torrents == "all"
+    await lease.acquire()
     saved = await load_saved(store.dht_nodes, settings.node_name)
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], saved, timer())
 
@@ -136,37 +122,27 @@ async def _run_nodes(
 
     forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=all_torrents)
     telemetry = DhtTelemetry(context.telemetry, nodes)
-    lookups = LookupWorker(
-        store.dht_torrents,
-        nodes,
-        per_minute=max(settings.lookups_per_minute, 1),
-        all_torrents=all_torrents,
-        count=lambda outcome: context.telemetry.count(f"dht.lookups.{outcome}"),
-        clock=time.time,
-        timer=timer,
-        collector=PeerCollector(
-            store.dht_torrents,
-            prober,
-            lambda: context.live.current.dht,
-            clock=time.time,
-            rng=random.SystemRandom(),
-        ),
-    )
-
-    async def report() -> None:
-        try:
-            while True:
-                await asyncio.sleep(_REPORT_SECONDS)
-                telemetry.flush()
-        finally:
-            telemetry.close()
-
     loops = [
         partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
         for family, node in nodes.items()
     ]
-    async with serve_dht(nodes, sockets, read_swarm, timer) as served:
-        runtime.nodes.update(nodes)
+    runtime.saver = NodeSaver(
+        store.dht_nodes,
+        settings.node_name,
+        nodes,
+        clock=time.time,
+        timer=timer,
+        may_save=lambda: lease.held,
+    )
+
+    async def keep_name() -> None:
+        while True:
+            runtime.nodes.update(nodes)
+            await lease.until_lost()
+            runtime.nodes.clear()
+            await lease.acquire()
+
+    async with serve_dht(nodes, sockets, read_swarm, timer, lambda: lease.held) as served:
         restore(saved, nodes, timer())
 
         def changed(info_hash: InfoHash | None) -> None:
@@ -175,21 +151,32 @@ async def _run_nodes(
 
         async with running(
             *loops,
-            report,
+            telemetry.run,
             forgetter.run,
             partial(follow_changes, store.connection, store.keys, changed),
-            partial(
-                keep_saved,
-                store.dht_nodes,
-                settings.node_name,
-                nodes,
-                clock=time.time,
-                timer=timer,
-                may_save=lambda: lease.held,
-            ),
-            *([lookups.run] if settings.lookups_per_minute else []),
+            runtime.saver.run,
+            keep_name,
+            *([_lookups(context, prober, nodes, timer).run] if settings.lookups_per_minute else []),
         ):
             await asyncio.Event().wait()
+
+
+def _lookups(
+    context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], timer: Callable[[], float]
+) -> LookupWorker:
+    torrents, live = context.store.dht_torrents, context.live
+    return LookupWorker(
+        torrents,
+        nodes,
+        per_minute=live.current.dht.lookups_per_minute,
+        all_torrents=live.current.dht.torrents == "all",
+        count=lambda outcome: context.telemetry.count(f"dht.lookups.{outcome}"),
+        clock=time.time,
+        timer=timer,
+        collector=PeerCollector(
+            torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()
+        ),
+    )
 
 
 def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> None:

@@ -1,9 +1,12 @@
 """Passes the counts of the nodes of the DHT on to the telemetry of the process."""
 
+import asyncio
 from collections.abc import Iterator, Mapping
 
 from tracker.dht.node import DhtNode
 from tracker.runtime.telemetry import Telemetry
+
+_FLUSH_SECONDS = 1.0
 
 
 class DhtTelemetry:
@@ -16,6 +19,12 @@ class DhtTelemetry:
         telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in self._nodes.values()))
         telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in self._nodes.values()))
         telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self._nodes.values()))
+
+    async def run(self) -> None:
+        """Flushes every second until cancelled."""
+        while True:
+            await asyncio.sleep(_FLUSH_SECONDS)
+            self.flush()
 
     def flush(self) -> None:
         """Passes on what was counted since the last call. For every second."""
@@ -31,14 +40,6 @@ class DhtTelemetry:
         for node in self._nodes.values():
             for query, seconds in node.counts.take_seconds():
                 self._telemetry.observe(f"dht_query_seconds.{query}", seconds)
-
-    def close(self) -> None:
-        """The nodes end, and with them their entries."""
-        self.flush()
-        for node in self._nodes.values():
-            self._telemetry.count("dht.nodes.dropped", len(node.table))
-            self._telemetry.count("dht.hashes.dropped", len(node.announced))
-        self._nodes = {}
 
 
 def counted(node: DhtNode) -> Iterator[tuple[str, int]]:

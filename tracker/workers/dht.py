@@ -69,29 +69,66 @@ async def own_peers(
     ]
 
 
-async def keep_saved(
-    store: DhtNodes,
-    name: str,
-    nodes: Mapping[int, DhtNode],
-    *,
-    clock: Callable[[], float],
-    timer: Callable[[], float],
-    may_save: Callable[[], bool] = lambda: True,
-    sleep: Sleep = asyncio.sleep,
-) -> None:
-    """Saves soon after the first node has answered, then regularly until cancelled, and at the end if ``may_save``.
-    ``nodes`` by 4 and 6; ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
-    started, waited = int(clock()), 0
-    try:
-        while waited < SAVE_SECONDS and not any(len(node.table) for node in nodes.values()):
+class NodeSaver:
+    """Saves what nodes know. ``nodes`` by 4 and 6; ``clock`` returns epoch seconds, ``timer`` the time of the nodes;
+    ``may_save`` is false while another tracker runs the nodes of this name."""
+
+    def __init__(
+        self,
+        store: DhtNodes,
+        name: str,
+        nodes: Mapping[int, DhtNode],
+        *,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        may_save: Callable[[], bool] = lambda: True,
+    ) -> None:
+        self._store = store
+        self._name = name
+        self._nodes = nodes
+        self._clock = clock
+        self._timer = timer
+        self._may_save = may_save
+        self._started = int(clock())
+
+    async def run(self, sleep: Sleep = asyncio.sleep) -> None:
+        """Saves soon after the first node has answered, then regularly until cancelled."""
+        waited = 0
+        while waited < SAVE_SECONDS and not any(len(node.table) for node in self._nodes.values()):
             await sleep(FIRST_SAVE_SECONDS)
             waited += FIRST_SAVE_SECONDS
         while True:
-            await _save(store, name, nodes, started, clock, timer)
+            await self.save()
             await sleep(SAVE_SECONDS)
-    finally:
-        if may_save():
-            await asyncio.shield(_save(store, name, nodes, started, clock, timer))
+
+    async def save(self) -> None:
+        """Logs where the store cannot be written."""
+        if not self._may_save():
+            return
+        now, epoch, nodes = self._timer(), self._clock(), self._nodes
+        answers = [node.table.last_answer for node in nodes.values() if node.table.last_answer is not None]
+        saved = SavedNode(
+            ids={family: node.id for family, node in nodes.items()},
+            externals={
+                family: format_address(Address(address))
+                for family, node in nodes.items()
+                if (address := node.external_address) is not None
+            },
+            nodes={
+                family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
+                for family, node in nodes.items()
+            },
+        )
+        figures = NodeFigures(
+            hashes=sum(len(node.announced) for node in nodes.values()),
+            peers=sum(node.announced.peer_count for node in nodes.values()),
+            started=self._started,
+            last_answer=int(epoch - (now - max(answers))) if answers else None,
+        )
+        try:
+            await self._store.save(self._name, saved, figures, int(epoch))
+        except (StoreUnavailable, RedisError) as error:
+            log.warning("the nodes of the DHT are not saved", error=str(error))
 
 
 async def keep_connected(
@@ -190,37 +227,3 @@ def _info_hash(text: bytes) -> InfoHash | None:
     except ValueError:
         return None
     return InfoHash(info_hash) if len(info_hash) == 20 else None
-
-
-async def _save(
-    store: DhtNodes,
-    name: str,
-    nodes: Mapping[int, DhtNode],
-    started: int,
-    clock: Callable[[], float],
-    timer: Callable[[], float],
-) -> None:
-    now, epoch = timer(), clock()
-    answers = [node.table.last_answer for node in nodes.values() if node.table.last_answer is not None]
-    saved = SavedNode(
-        ids={family: node.id for family, node in nodes.items()},
-        externals={
-            family: format_address(Address(address))
-            for family, node in nodes.items()
-            if (address := node.external_address) is not None
-        },
-        nodes={
-            family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
-            for family, node in nodes.items()
-        },
-    )
-    figures = NodeFigures(
-        hashes=sum(len(node.announced) for node in nodes.values()),
-        peers=sum(node.announced.peer_count for node in nodes.values()),
-        started=started,
-        last_answer=int(epoch - (now - max(answers))) if answers else None,
-    )
-    try:
-        await store.save(name, saved, figures, int(epoch))
-    except (StoreUnavailable, RedisError) as error:
-        log.warning("the nodes of the DHT are not saved", error=str(error))

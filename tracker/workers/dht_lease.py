@@ -49,7 +49,7 @@ class NameLease:
         """Renews it; returns when another tracker has it. Goes on while the store is unavailable."""
         while await self._take() is not False:
             await self._sleep(RENEW_SECONDS)
-        log.error("another tracker took the name of this DHT node; the node stops", name=self._name)
+        log.error("another tracker took the name of this DHT node; the node is silent", name=self._name)
 
     async def release(self) -> None:
         """A lease that cannot be released ends by itself."""

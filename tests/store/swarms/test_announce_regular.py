@@ -90,7 +90,7 @@ async def test_both_scripts_leave_the_same_contents(
         await one.torrents.add(info_hash(1), {"private": "0"})
         peers = [endpoint(number) for number in (1, 50, 51)]
         now = int(one.clock())
-        await one.dht_torrents.give(info_hash(1), peers, now, now, all_torrents=False)
+        await one.dht_torrents.give(info_hash(1), peers, now, now + 1_000_000, all_torrents=False)
     for seconds, announce in some_updates(seed):
         for one in (store, long_way):
             one.clock.now += seconds

@@ -38,10 +38,16 @@ log = structlog.get_logger("tracker.dht")
 
 
 class DhtSocket:
-    """One socket and its node. ``timer`` gives seconds from any start."""
+    """One socket and its node. ``timer`` gives seconds from any start. While it is not ``active``, nothing is sent, and
+    what comes is not read."""
 
     def __init__(
-        self, node: DhtNode, sock: DatagramSocket, timer: Callable[[], float], to_read: "asyncio.Queue[Read]"
+        self,
+        node: DhtNode,
+        sock: DatagramSocket,
+        timer: Callable[[], float],
+        to_read: "asyncio.Queue[Read]",
+        active: Callable[[], bool],
     ) -> None:
         self.node = node
         self.family = 6 if sock.ipv6 else 4
@@ -50,6 +56,7 @@ class DhtSocket:
         self._ancillary_bytes = sock.ancillary_bytes
         self._timer = timer
         self._to_read = to_read  # bounded by the cache
+        self._active = active
         self._cache = SwarmCache()
 
     def read(self) -> None:
@@ -60,6 +67,8 @@ class DhtSocket:
             except (BlockingIOError, InterruptedError):
                 break
             except OSError:  # an ICMP error about an earlier datagram
+                continue
+            if not self._active():
                 continue
             try:
                 self._receive(data, ancillary, sender)
@@ -89,7 +98,8 @@ class DhtSocket:
     def _send(self, control: Ancillary) -> None:
         """A datagram that cannot be sent is a lost one. ``control`` applies to the answer to the current sender, and
         does no harm to queries that its datagram caused."""
-        for endpoint, data in self.node.take_datagrams():
+        datagrams = self.node.take_datagrams()
+        for endpoint, data in datagrams if self._active() else ():
             target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
             try:
                 self._socket.sendmsg([data], control, 0, target)
@@ -98,7 +108,8 @@ class DhtSocket:
                     self.node.unreachable(endpoint, self._timer())
 
     def tick(self) -> None:
-        self.node.tick(self._timer())
+        if self._active():
+            self.node.tick(self._timer())
         self.flush()
 
     def finish(self, key: Key, swarm: Swarm | None) -> None:
@@ -126,11 +137,12 @@ async def serve_dht(
     sockets: Sequence[DatagramSocket],
     read_swarm: ReadSwarm,
     timer: Callable[[], float],
+    active: Callable[[], bool] = lambda: True,
 ) -> AsyncIterator[list[DhtSocket]]:
     """Serves on ``sockets`` until the block is left; the caller closes them. ``nodes`` by 4 and 6, one for each
-    socket."""
+    socket; both are silent while not ``active``."""
     to_read: asyncio.Queue[Read] = asyncio.Queue()
-    served = [DhtSocket(nodes[6 if each.ipv6 else 4], each, timer, to_read) for each in sockets]
+    served = [DhtSocket(nodes[6 if each.ipv6 else 4], each, timer, to_read, active) for each in sockets]
     loop = asyncio.get_running_loop()
 
     async def tick() -> None:
