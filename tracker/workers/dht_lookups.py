@@ -82,10 +82,13 @@ class LookupWorker:
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
-        now = int(self._clock())
+        now, running = (
+            int(self._clock()),
+            set(self._running),
+        )  # one that ends meanwhile may not show in the page
         read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
         self._rank = self._rank + read if read else 0
-        self._due |= {each.info_hash: each for each in found if each.info_hash not in self._running}
+        self._due |= {each.info_hash: each for each in found if each.info_hash not in running}
         if len(self._due) > MAX_DUE:
             self._due = {each.info_hash: each for each in sorted(self._due.values())[:MAX_DUE]}
         while self._due:
