@@ -189,6 +189,7 @@ TESTED_BY: dict[str, str] = {
     "admin.pages.rendering": "admin/pages/test_pages.py",
     "admin.metrics.exposition": "admin/metrics/test_metrics.py",
     "admin.metrics.store_readings": "admin/metrics/test_metrics.py",
+    "admin.metrics.metric": "admin/metrics/test_metrics.py",
     "admin.metrics.table": "admin/metrics/test_metrics.py",
     "__main__": "cli/test_main.py",
     "system.child_process": "valkey/test_server.py",

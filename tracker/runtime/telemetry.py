@@ -9,13 +9,15 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 _SECONDS = (0.0005, 0.001, 0.0025, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5)
+DHT_QUERIES = ("ping", "find_node", "get_peers")
+"""The queries that the node of the DHT sends."""
 _DHT_SECONDS = (0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5, 5.0, 10.0)
 BOUNDS: Mapping[str, tuple[float, ...]] = {
     "announce_seconds": _SECONDS,
     "store_seconds": _SECONDS,
     "announce_batch": (1, 2, 4, 8, 16, 32, 64),
     "reap_lag_seconds": (1, 2, 5, 10, 30, 60, 300, 900, 3600),
-    **{f"dht_query_seconds.{query}": _DHT_SECONDS for query in ("ping", "find_node", "get_peers")},
+    **{f"dht_query_seconds.{query}": _DHT_SECONDS for query in DHT_QUERIES},
 }
 """For each histogram the upper bounds of its buckets. One more bucket holds the values above the last bound."""
 

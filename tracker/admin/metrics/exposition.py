@@ -11,9 +11,10 @@ from prometheus_client.registry import Collector
 
 from tracker import __version__
 from tracker.admin.context import AdminContext
+from tracker.admin.metrics.metric import Metric as TableMetric
+from tracker.admin.metrics.metric import Source
 from tracker.admin.metrics.store_readings import StoreReadings
-from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS, Source
-from tracker.admin.metrics.table import Metric as TableMetric
+from tracker.admin.metrics.table import COUNTED, GAUGES, HISTOGRAMS, METRICS
 from tracker.runtime.telemetry import BOUNDS, Histogram, Snapshot
 from tracker.store.jobs.records import STATUSES
 

@@ -6,7 +6,8 @@ from dataclasses import dataclass, field
 
 from redis.exceptions import RedisError
 
-from tracker.admin.metrics.table import EVENTS, Source
+from tracker.admin.metrics.metric import Source
+from tracker.admin.metrics.table import EVENTS
 from tracker.errors import StoreUnavailable
 from tracker.runtime.telemetry import Histogram
 from tracker.store.client.server_info import bytes_in, read_info

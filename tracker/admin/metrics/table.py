@@ -3,20 +3,8 @@
 ``COUNTED``, ``HISTOGRAMS`` and ``GAUGES`` map the names of tracker/runtime/telemetry.py to metrics.
 """
 
-from typing import Literal, NamedTuple
-
-Kind = Literal["counter", "gauge", "histogram", "info"]
-Scope = Literal["tracker", "store"]
-
-
-class Metric(NamedTuple):
-    name: str
-    kind: Kind
-    help: str
-    labels: tuple[str, ...] = ()
-    scope: Scope = "tracker"
-    """``tracker``: sum over the processes of this tracker; ``store``: equal on every tracker of the store."""
-
+from tracker.admin.metrics.metric import Metric, Source
+from tracker.runtime.telemetry import DHT_QUERIES
 
 _TRACKER = (
     Metric(
@@ -59,9 +47,7 @@ _TRACKER = (
     Metric("tracker_dht_peers", "gauge", "Peers announced by DHT nodes"),
     Metric("tracker_dht_queries_in_total", "counter", "Queries of DHT nodes", ("query", "outcome")),
     Metric("tracker_dht_queries_out_total", "counter", "Queries to DHT nodes", ("query", "outcome")),
-    Metric(
-        "tracker_dht_query_seconds", "histogram", "Time until DHT nodes answered queries to them", ("query",)
-    ),
+    Metric("tracker_dht_query_seconds", "histogram", "Time until DHT nodes answered", ("query",)),
     Metric("tracker_dht_dropped_total", "counter", "Datagrams of the DHT without an answer", ("reason",)),
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
@@ -286,8 +272,6 @@ _STORE = (
 
 METRICS = (*_TRACKER, *_STORE)
 
-Source = tuple[str, tuple[str, ...]]
-"""(metric, values of its labels)"""
 
 COUNTED: dict[str, Source] = {
     "announces": ("tracker_requests_total", ("announce", "answered")),
@@ -357,10 +341,7 @@ HISTOGRAMS: dict[str, Source] = {
     "announce_batch": ("tracker_announce_batch_size", ()),
     "reap_lag_seconds": ("tracker_reap_lag_seconds", ()),
     "store_seconds": ("tracker_store_round_trip_seconds", ()),
-    **{
-        f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,))
-        for query in ("ping", "find_node", "get_peers")
-    },
+    **{f"dht_query_seconds.{query}": ("tracker_dht_query_seconds", (query,)) for query in DHT_QUERIES},
 }
 
 GAUGES = {
