@@ -261,6 +261,7 @@ TESTED_BY: dict[str, str] = {
     "cli.commands.dht": "cli/test_dht.py",
     "cli.commands.menu": "cli/test_main.py",
     "cli.commands.multipliers": "cli/test_multipliers.py",
+    "cli.commands.freeleech": "cli/test_freeleech.py",
     "cli.commands.serve": "app/test_service.py",
     "cli.commands.settings": "cli/test_main.py",
     "cli.commands.stats": "cli/test_stats.py",

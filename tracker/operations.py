@@ -44,12 +44,8 @@ _SEEDING: dict[str, Any] = {
     "keep_done_days": 30,
 }
 """Defaults of projects of kind ``seeding`` that differ from those of kind ``items``."""
-_ACCOUNT_TOTALS = {
-    "downloaded": "downloaded",
-    "uploaded": "uploaded",
-    "total_seconds": "total_time",
-    "seed_seconds": "seed_time",
-}
+_RENAMED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
+_ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_RENAMED}
 """Fields of a user's account on a torrent, by name."""
 _MAX_NUMBER = 10**16
 """Larger numbers were not written by the tracker, whose own end at 2^53."""
@@ -308,18 +304,26 @@ async def pending_hit_and_runs(store: Store, offset: int = 0, count: int = 100) 
     They become hit-and-runs at ``at`` (epoch s). Bytes and seconds; ``info_hash`` None: the torrent was removed.
     """
     found = await store.hit_and_runs.pending(offset, count)
-    torrents = {each.torrent_id: each for each in await store.torrents.by_ids([p.torrent_id for p in found])}
     accounts = await store.users.accounts([(pending.user_id, pending.torrent_id) for pending in found])
-    rows: list[dict[str, Any]] = []
-    for pending, account in zip(found, accounts, strict=True):
-        torrent = torrents.get(pending.torrent_id)
-        row = {
-            "info_hash": torrent.info_hash.hex() if torrent else None,
-            "name": torrent.name if torrent else "",
-        }
-        totals = {name: to_integer(account.get(stored)) for name, stored in _ACCOUNT_TOTALS.items()}
-        rows.append({**pending._asdict(), **row, **totals})
-    return rows
+    totals = [
+        {n: to_integer(account.get(stored)) for n, stored in _ACCOUNT_TOTALS.items()} for account in accounts
+    ]
+    rows = await _with_names(store, [pending._asdict() for pending in found])
+    return [{**row, **numbers} for row, numbers in zip(rows, totals, strict=True)]
+
+
+async def freeleech_tokens(
+    store: Store, user_id: str, offset: int = 0, count: int = 100
+) -> list[dict[str, Any]]:
+    """``count`` freeleech tokens of a user, from ``offset`` on. ``info_hash`` None: the torrent was removed."""
+    return await _with_names(store, [t._asdict() for t in await store.freeleech.page(user_id, offset, count)])
+
+
+async def _with_names(store: Store, rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
+    """Adds info hash and name to rows with a ``torrent_id``."""
+    found = await store.torrents.by_ids([row["torrent_id"] for row in rows])
+    names = {t.torrent_id: {"info_hash": t.info_hash.hex(), "name": t.name} for t in found}
+    return [{**row, **names.get(row["torrent_id"], {"info_hash": None, "name": ""})} for row in rows]
 
 
 async def sweep(jobs: Jobs) -> Enqueued:

@@ -29,6 +29,7 @@ from tracker.store.swarms.swarms import Swarms
 from tracker.store.torrents.scores import HISTORY_POINTS, Scores
 from tracker.store.torrents.torrents import Torrents
 from tracker.store.users.adoption import Adoption
+from tracker.store.users.freeleech import Freeleech
 from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
 from tracker.store.users.importing import UserImport
 from tracker.store.users.rules import Multipliers
@@ -99,6 +100,7 @@ class Store:
             history=options.score_history,
         )
         self.users = Users(connection, scripts, keys)
+        self.freeleech = Freeleech(connection, scripts, keys, clock)
         self.multipliers = Multipliers(connection, keys)
         self.user_import = UserImport(connection, scripts, keys)
         self.adoption = Adoption(scripts, keys)

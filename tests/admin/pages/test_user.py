@@ -11,7 +11,7 @@ from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users.rules import UserRules
 
 HERE = "/users/7"
-VERBS = ("edit", "rules", "passkey", "rotate", "forgive", "delete")
+VERBS = ("edit", "rules", "freeleech", "freeleech/revoke", "passkey", "rotate", "forgive", "delete")
 
 
 @pytest.fixture
@@ -165,3 +165,18 @@ async def test_rules_of_a_user_are_edited(alice: Private) -> None:
         assert (await alice.store.users.find("7")).rules == rules
         await send(browser, f"{HERE}/rules", {})
     assert (await alice.store.users.find("7")).rules == UserRules()
+
+
+async def test_freeleech_tokens_are_given_and_revoked(alice: Private) -> None:
+    await alice.admin.store.torrents.add(info_hash(1), {"name": "<b>a film</b>"})
+    async with alice.admin.browser() as browser:
+        fields = {"info_hash": info_hash(1).hex(), "until": "2100-01-01T00:00"}
+        assert (await send(browser, f"{HERE}/freeleech", fields)).location == f"{HERE}?notice=saved"
+        page = await get(browser, HERE)
+        assert "<b>a film</b>" in page.text and "2100-01-01 00:00:00 UTC" in page.text
+        wrong = ({**fields, "until": ""}, {**fields, "info_hash": "x"}, {**fields, "info_hash": "0" * 40})
+        for each in wrong:
+            await send(browser, f"{HERE}/freeleech", each, status=422)
+        await send(browser, f"{HERE}/freeleech/revoke", {"torrent_id": "1"})
+        assert "2100-01-01" not in (await get(browser, HERE)).text
+    assert await alice.store.freeleech.count("7") == 0

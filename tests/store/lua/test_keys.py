@@ -51,7 +51,8 @@ BEYOND: dict[str, str] = {
     "announce": "addresses addresses:full changes deleting download_multiplier due:* gap heartbeat i:* i:empty "
     "i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
     "i:unique:torrents: p:*:torrents registered_by:* secret stats:* stats:credit_cut torrent_id u:* "
-    "u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id users",
+    "u:** u:*:active u:*:freeleech u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id "
+    "users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
@@ -76,6 +77,7 @@ BEYOND: dict[str, str] = {
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",
     "forgive": "i:hnr i:hnr_pending u:*:hnr u:*:t:*",
+    "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
     "import_user": "deleting u:* user:* user_id users",

@@ -92,11 +92,14 @@ class Model:
     joins: int = 0
     multipliers: dict[str, tuple[float, float, float]] = field(default_factory=dict)
     """By level: of upload, of download, and the end of both."""
+    tokens: dict[tuple[int, str], float] = field(default_factory=dict)
+    """The ends of freeleech tokens."""
 
     def best(self, torrent: int, user: str) -> tuple[float, float]:
         """The multipliers of a user's upload and download."""
         given = [self.multipliers.get(level, (1, 1, 0)) for level in ("all", user, str(torrent))]
         valid = [(up, down) for up, down, end in given if end > self.now]
+        valid += [(1, 0)] if self.tokens.get((torrent, user), 0) > self.now else []
         ups, downs = [up for up, _ in valid if up != 1], [down for _, down in valid if down != 1]
         return max(ups, default=1), min(downs, default=1)
 
@@ -410,6 +413,18 @@ class SwarmMachine(RuleBasedStateMachine):
         else:
             fields = dict(zip(("multi_up", "multi_dn"), texts, strict=True))
             self.run(self.store.torrents.edit(info_hash(int(level)), fields))
+
+    @precondition(lambda self: self.accounts != "off")
+    @rule(user=st.sampled_from(["7", "8"]), torrent=torrents, seconds=st.sampled_from([0, 1, 3000, FOR_EVER]))
+    def give_token(self, user: str, torrent: int, seconds: int) -> None:
+        """For 0 seconds it is taken back."""
+        had = self.model.tokens.pop((torrent, user), 0) > self.model.now
+        if not seconds:
+            assert self.run(self.store.freeleech.take_back(user, str(torrent))) == had
+            return
+        end = int(self.model.now) + seconds
+        self.model.tokens[torrent, user] = end
+        self.run(self.store.freeleech.give(user, str(torrent), end))
 
     @rule(seconds=st.integers(1, 4000))
     def time_passes(self, seconds: int) -> None:

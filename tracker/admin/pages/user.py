@@ -12,8 +12,10 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
 from tracker.admin.pages.rendering import done, render
+from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
-from tracker.operations import to_integer
+from tracker.operations import freeleech_tokens, to_integer
+from tracker.store.schema.multipliers import parse_end
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.users import SETS, User
 
@@ -53,6 +55,8 @@ class UserPage:
             web.get(here, self.show),
             web.post(f"{here}/edit", self.edit),
             web.post(f"{here}/rules", self.set_rules),
+            web.post(f"{here}/freeleech", self.give_freeleech),
+            web.post(f"{here}/freeleech/revoke", self.revoke_freeleech),
             web.post(f"{here}/passkey", self.passkey),
             web.post(f"{here}/rotate", self.rotate),
             web.post(f"{here}/forgive", self.forgive),
@@ -78,6 +82,8 @@ class UserPage:
             "shares": shares,
             "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
             "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",
+            "tokens": await freeleech_tokens(self._context.store, user.user_id, 0, PAGE),
+            "token_count": await self._context.store.freeleech.count(user.user_id),
             "rules": self._context.settings.users,
             "now": self._context.clock(),
         }
@@ -127,6 +133,24 @@ class UserPage:
             await self._users.edit_rules(user.passkey, rules)
         except ClientError as error:
             return await self._page(request, user, str(error))
+        return _back(request, user, "saved")
+
+    async def give_freeleech(self, request: web.Request) -> web.Response:
+        """Gives the user a freeleech token for the torrent ``info_hash``."""
+        user, form = await self._user(request), await read_form(request)
+        try:
+            torrent = await self._torrents.get(parse_info_hash(form.text("info_hash")))
+            if torrent is None or not torrent.torrent_id:
+                raise ClientError("unknown torrent")
+            end = parse_end(form.text("until"), self._context.clock()) or 0
+            await self._context.store.freeleech.give(user.user_id, torrent.torrent_id, end)
+        except ClientError as error:
+            return await self._page(request, user, str(error))
+        return _back(request, user, "saved")
+
+    async def revoke_freeleech(self, request: web.Request) -> web.Response:
+        user, form = await self._user(request), await read_form(request)
+        await self._context.store.freeleech.take_back(user.user_id, form.text("torrent_id"))
         return _back(request, user, "saved")
 
     async def passkey(self, request: web.Request) -> web.Response:

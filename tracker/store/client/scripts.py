@@ -114,6 +114,7 @@ class Scripts:
     rank_hit_and_runs: Script
     drop_hit_and_runs: Script
     decide_hit_and_runs: Script
+    freeleech: Script
     hold_webhook: Script
     software: Script
     count_hits: Script

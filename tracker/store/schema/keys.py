@@ -93,6 +93,9 @@ class Keys:
     def user_set(self, user_id: int | str, name: str) -> str:
         return f"{self.prefix}u:{user_id}:{name}"
 
+    def user_freeleech(self, user_id: int | str) -> str:
+        return f"{self.prefix}u:{user_id}:freeleech"
+
     def hit_and_runs(self) -> str:
         """Users with hit-and-runs, by their number."""
         return f"{self.prefix}i:hnr"

@@ -106,7 +106,7 @@ local function announce_of(r, registered, denied)
   apply(t, r, p, a)
   if not p.active then
     local answer = reply(t, r, 'join')
-    return a and with_multipliers(t, r, answer) or answer
+    return a and with_multipliers(t, r, a, answer) or answer
   end
   return reply(t, r, p.elapsed < early and p.elapsed >= 0 and 'early' or 'update')
 end

@@ -14,7 +14,7 @@
 local function load_credited_account(r, tid)
   if r.uid == '' then return false end
   local a = load_account(r.uid, tid)
-  a.user = call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down')
+  a.user = call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech_until')
   return a
 end
 
@@ -95,7 +95,7 @@ local function credit_user(t, r, p, a)
   add_bounded(user, 'announces', 1)
   if fall ~= down + first then note_unreported(user, a, fall - down - first) end
   if up + down + first > 0 then
-    local up_multiplier, down_multiplier = multipliers_of(t, r)
+    local up_multiplier, down_multiplier = multipliers_of(t, r, down + first > 0 and a)
     if first > 0 then credit(user, 'downloaded', first, down_multiplier, MAX_EXACT) end
     if up + down > 0 then credit_transfer(user, a, up, down, up_multiplier, down_multiplier, p.elapsed) end
     if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', decimal(down + first)) end

@@ -38,7 +38,8 @@ for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
 end
 redis.pcall('ZREM', P .. 'i:hnr', uid)
 if more == 0 then
-  call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr')
+  call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr',
+    user .. ':freeleech')
   call('SREM', deleting, uid)
 end
 return more

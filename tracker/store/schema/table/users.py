@@ -79,7 +79,8 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
-        "which `max_user_credit_bytes_per_second` is used up (epoch ms)",
+        "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech_until: when the last freeleech "
+        "token ends (epoch s)",
         "until the user is deleted",
         "announce.lua, adopt.lua, command line",
     ),
@@ -110,6 +111,14 @@ ROWS: tuple[KeySpec, ...] = (
         "`<tid>` of the user's torrents; `<set>` is active, complete, incomplete or hnr (hit-and-run)",
         "until the user is deleted",
         "announce.lua, reap.lua, due.lua, sweep.lua, forgive.lua, drop_hit_and_runs.lua, decide_hit_and_runs.lua",
+    ),
+    KeySpec(
+        "t:u:<uid>:freeleech",
+        "ZSET",
+        "`<tid>` of torrents whose download does not count for the user; score: until when (epoch s). At most 1,000 "
+        "that have not ended",
+        "until the last one ends, or the user is deleted",
+        "freeleech.lua",
     ),
     KeySpec(
         "t:i:hnr_pending",

@@ -1,0 +1,39 @@
+"""``tracker freeleech``."""
+
+import json
+from collections.abc import Iterator
+
+import pytest
+
+from tests.commands import Command, command, set_store
+from tests.store.harness import info_hash
+
+HASH = info_hash(1).hex()
+
+
+@pytest.fixture
+def tracker(redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch) -> Iterator[Command]:
+    set_store(monkeypatch, redis_url, prefix)
+    with command() as run:
+        yield run
+
+
+def test_tokens_are_given_listed_and_revoked(tracker: Command) -> None:
+    tracker("torrent", "add", HASH, "--name", "a film")
+    tracker("user", "add", "--id", "7")
+    tracker("freeleech", "give", "7", HASH, "--until", "2100-01-01")
+    row = json.loads(tracker("freeleech", "list", "7", "--json").stdout)
+    assert (row["info_hash"], row["name"], row["until"]) == (HASH, "a film", 4102444800)
+    assert "2100-01-01T00:00:00Z" in tracker("freeleech", "list", "7").stdout
+    tracker("freeleech", "revoke", "7", HASH)
+    assert "has no token" in tracker("freeleech", "revoke", "7", HASH, code=1).stderr
+    assert tracker("freeleech", "list", "7").stdout == ""
+
+
+def test_unknown_users_torrents_and_past_ends_are_refused(tracker: Command) -> None:
+    assert "unknown torrent" in tracker("freeleech", "give", "7", HASH, "--until", "1d", code=1).stderr
+    tracker("torrent", "add", HASH)
+    assert "no such user" in tracker("freeleech", "give", "7", HASH, "--until", "1d", code=1).stderr
+    tracker("user", "add", "--id", "7")
+    assert "in the future" in tracker("freeleech", "give", "7", HASH, "--until", "2020-01-01", code=1).stderr
+    assert "an end is" in tracker("freeleech", "give", "7", HASH, "--until", "soon", code=1).stderr

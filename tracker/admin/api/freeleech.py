@@ -1,0 +1,76 @@
+"""/users/{user_id}/freeleech: torrents whose download does not count for a user."""
+
+from pydantic import Field
+
+from tracker import operations
+from tracker.admin.api.contract import Body, Call, Endpoints, Reply
+from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
+from tracker.admin.api.routing import not_found
+from tracker.bittorrent import parse_info_hash
+from tracker.store.schema.multipliers import MAX_END
+
+endpoints = Endpoints(
+    "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
+)
+
+_UNKNOWN = {404: "Unknown user or torrent."}
+
+
+class FreeleechNew(Body):
+    """A freeleech token."""
+
+    until: Moment = Field(ge=1, le=MAX_END, description="When it ends, in the future.")
+
+
+class FreeleechToken(Reply):
+    """A torrent whose download does not count for the user."""
+
+    torrent_id: str
+    info_hash: str | None = Field(description="null if the torrent was removed.")
+    name: str
+    until: Moment
+
+
+class FreeleechPage(OffsetPage[FreeleechToken]):
+    """A page of a user's freeleech tokens, the next to end first."""
+
+
+@endpoints.get("/users/{user_id}/freeleech", "List a user's freeleech tokens", errors={404: "Unknown user."})
+async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPage:
+    """Those that have not ended."""
+    if await call.store.users.passkey_of(user_id) is None:
+        raise not_found("user")
+    rows = await operations.freeleech_tokens(call.store, user_id, query.offset, query.limit)
+    total = await call.store.freeleech.count(user_id)
+    return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
+
+
+@endpoints.put("/users/{user_id}/freeleech/{info_hash}", "Give a freeleech token", errors=_UNKNOWN)
+async def give(
+    call: Call, user_id: UserIdText, info_hash: InfoHashText, body: FreeleechNew
+) -> FreeleechToken:
+    """Changes the end of a token that the user has. A user has at most 1,000."""
+    torrent_id, name = await _known(call, user_id, info_hash)
+    await call.store.freeleech.give(user_id, torrent_id, body.until)
+    return FreeleechToken(torrent_id=torrent_id, info_hash=info_hash.lower(), name=name, until=body.until)
+
+
+@endpoints.delete(
+    "/users/{user_id}/freeleech/{info_hash}",
+    "Take back a freeleech token",
+    errors={404: "Unknown user, torrent or token."},
+)
+async def take_back(call: Call, user_id: UserIdText, info_hash: InfoHashText) -> None:
+    torrent_id, _ = await _known(call, user_id, info_hash)
+    if not await call.store.freeleech.take_back(user_id, torrent_id):
+        raise not_found("token")
+
+
+async def _known(call: Call, user_id: str, info_hash: str) -> tuple[str, str]:
+    """(torrent id, name). Raises Problem."""
+    if await call.store.users.passkey_of(user_id) is None:
+        raise not_found("user")
+    torrent = await call.store.torrents.get(parse_info_hash(info_hash))
+    if torrent is None or not torrent.torrent_id:
+        raise not_found("torrent")
+    return torrent.torrent_id, torrent.name

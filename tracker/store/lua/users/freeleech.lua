@@ -1,0 +1,31 @@
+#!lua
+-- freeleech.lua: gives a user a freeleech token for a torrent, changes its end, or takes it back.
+-- KEYS[1]   the prefix
+-- ARGV[1]   user id   ARGV[2] torrent id   ARGV[3] its end (epoch s), '' to take it back   ARGV[4] now (epoch s)
+-- ARGV[5]   max tokens of a user
+-- Answer    1; 0 when there was none to take back, -1 when the user has as many as allowed, -2 when there is no such
+--   user
+local P, call = KEYS[1], redis.call
+local uid, tid, ends, now = ARGV[1], ARGV[2], ARGV[3], ARGV[4]
+local user = P .. 'u:' .. uid
+local tokens = user .. ':freeleech'
+if call('ZCOUNT', P .. 'users', uid, uid) == 0 or call('SISMEMBER', P .. 'deleting', uid) == 1 then return -2 end
+
+local done = 1
+call('ZREMRANGEBYSCORE', tokens, '-inf', now)
+if ends == '' then
+  done = call('ZREM', tokens, tid)
+elseif not call('ZSCORE', tokens, tid) and call('ZCARD', tokens) >= tonumber(ARGV[5]) then
+  return -1
+else
+  call('ZADD', tokens, ends, tid)
+end
+-- An announce reads the tokens only of a user who has one that has not ended.
+local last = call('ZRANGE', tokens, -1, -1, 'WITHSCORES')[2]
+if last then
+  call('HSET', user, 'freeleech_until', last)
+  call('EXPIREAT', tokens, last)
+else
+  call('HDEL', user, 'freeleech_until')
+end
+return done
