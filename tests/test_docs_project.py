@@ -11,7 +11,7 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def test_the_readme_names_each_front_end() -> None:
     """The first paragraph lists what the tracker serves, and the planned protocols."""
-    names = {"http": "HTTP", "udp": "UDP", "websocket": "WebSocket", "work": "volunteers"}
+    names = {"http": "HTTP", "udp": "UDP", "websocket": "WebSocket", "work": "volunteers", "dht": "DHT"}
     now, _, later = README.partition("- **Serves** ")[2].partition("\n- ")[0].partition(". ")
     here = {path.name for path in (ROOT / "tracker/frontends").iterdir() if (path / "__init__.py").exists()}
     assert {name for name, word in names.items() if word in now} == here
