@@ -13,8 +13,6 @@ TESTS = Path(__file__).parent
 SECTIONS = {"T": 25, "B": 15, "C": 10, "Q": 15, "W": 30, "U": 5, "D": 22}
 ROWS = [f"{section}{number}" for section, count in SECTIONS.items() for number in range(1, count + 1)]
 AWAITED: dict[str, str] = {
-    "D17": "Transmission and aria2 are not tested against the node yet",
-    "D21": "a flood beside HTTP announces is not measured yet",
     "D22": "the dashboard has no tab of the DHT yet",
 }
 """Rows of features that do not exist yet, each with the reason. It should become empty."""

@@ -5,13 +5,16 @@ import socket
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
+from pathlib import Path
 
 import pytest
 
+from loadtest import trackers
 from tests.app.conftest import StartTracker
 from tests.app.test_udp import Client, udp_address
 from tests.frontends.udp.harness import announce_packet
 from tests.store.harness import Store, running
+from tests.waiting import until
 from tracker.app.dht import build_nodes, resolve
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node_id import fits_address
@@ -57,6 +60,23 @@ def test_a_tracker_answers_from_its_swarms(start_tracker: StartTracker, torrents
         assert asked(to, Ping()).external is not None
         answer = asked(to, GetPeers(HASH))
         assert len(answer.values) == values and answer.token
+    assert tracker.end() == 0
+
+
+def test_a_torrent_marked_private_is_hidden_within_ten_seconds(
+    start_tracker: StartTracker, tmp_path: Path
+) -> None:
+    """It then looks like one that nobody knows."""
+    tracker = start_tracker(**ON, TRACKER_DHT__ADDRESS_QUERIES_SECOND="1000")
+    for words in (("torrent", "add", HASH.hex()), ("torrent", "edit", HASH.hex(), "--public")):
+        assert trackers.run(tmp_path, *words).returncode == 0
+    tracker.announce()
+    with asker(dht_address(tracker.banner)) as to:
+        until(lambda: len(asked(to, GetPeers(HASH)).values) == 1, poll_seconds=0.1)
+        assert trackers.run(tmp_path, "torrent", "edit", HASH.hex(), "--private").returncode == 0
+        until(lambda: asked(to, GetPeers(HASH)).values == (), 10, poll_seconds=0.1)
+        hidden, unknown = (asked(to, GetPeers(each)) for each in (HASH, InfoHash(b"\x02" * 20)))
+    assert hidden._replace(token=None) == unknown._replace(token=None) and hidden.token
     assert tracker.end() == 0
 
 

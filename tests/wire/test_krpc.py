@@ -1,14 +1,18 @@
 """D7: messages of the DHT, byte by byte. The vectors are those of BEP 5, and queries of real clients."""
 
+from typing import Any
+
 import bencodepy
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from tests import recorded_dht
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.errors import KrpcError, QueryError
 from tracker.wire.krpc import (
     MAX_INTERVAL_SECONDS,
+    NAMES,
     NODE6_LENGTH,
     NODE_LENGTH,
     AnnouncePeer,
@@ -178,6 +182,40 @@ class TestQueries:
         with pytest.raises(QueryError) as refused:
             _parsed(name, fields)
         assert (refused.value.transaction, refused.value.code) == (b"aa", code)
+
+
+@pytest.mark.parametrize("client", recorded_dht.CLIENTS)
+def test_recorded_messages_are_read_as_another_decoder_reads_them(client: str) -> None:
+    kinds = set()
+    for _, data in recorded_dht.messages(client):
+        fields: dict[bytes, Any] = bencodepy.decode(data)
+        message = parse_message(data)
+        assert message.transaction == fields[b"t"] and message.version == fields.get(b"v", b"")
+        if isinstance(message, Query):
+            assert message.id == fields[b"a"][b"id"]
+            assert message.arguments == _arguments(fields[b"q"].decode(), fields[b"a"])
+            kinds.add(NAMES[type(message.arguments)])
+        elif isinstance(message, Answer):
+            answer = fields[b"r"]
+            assert message.id == answer[b"id"] and message.token == answer.get(b"token")
+            assert message.nodes == answer.get(b"nodes") and [*message.values] == answer.get(b"values", [])
+            kinds.add("answer")
+    assert kinds >= {"get_peers", "announce_peer", "answer"}
+
+
+def _arguments(name: str, fields: dict[bytes, Any]) -> Arguments:
+    """Of queries as clients send them."""
+    want = tuple(sorted(int(each[1:]) for each in fields.get(b"want", ())))
+    if name == "ping":
+        return Ping()
+    if name == "find_node":
+        return FindNode(fields[b"target"], want)
+    info_hash = fields[b"info_hash"]
+    if name == "get_peers":
+        return GetPeers(info_hash, want, fields.get(b"noseed") == 1, fields.get(b"scrape") == 1)
+    assert name == "announce_peer"
+    implied, seed = fields.get(b"implied_port", 0) != 0, fields.get(b"seed") == 1
+    return AnnouncePeer(info_hash, fields[b"port"], fields[b"token"], implied, seed)
 
 
 class TestAnswers:

@@ -1,159 +1,244 @@
-"""D16: a node of ours in an island of 20 nodes of libtorrent, on loopback."""
+"""D8, D11, D12, D15 by sockets: which answers are believed, how large datagrams are, our id, torrents without part."""
 
 import random
-import time
-from collections.abc import AsyncIterator, Iterator
-from contextlib import contextmanager
-from typing import Any
+from itertools import product
 
 import pytest
 
-from tests.waiting import eventually
+from tests.frontends.dht.harness import PUBLIC, UNLIMITED, LoopbackSocket, Served, linux_only, packed, serving
 from tracker.bittorrent import Address, Endpoint, InfoHash
-from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
-from tracker.dht.external_address import ExternalAddress
-from tracker.dht.lookup import LookupResult
-from tracker.dht.node import DhtNode
-from tracker.dht.rate_limits import LimitRules
-from tracker.dht.responder import Family, Responder, Swarm
-from tracker.dht.samples import SampleSet
-from tracker.dht.table import RoutingTable, TableRules
-from tracker.dht.tokens import AnnounceTokens
-from tracker.frontends.dht.server import DhtSocket, serve_dht
-from tracker.system.datagrams import close_all, open_datagram_sockets
-from tracker.wire.endpoint import pack_address, pack_endpoint
-from tracker.wire.krpc import NodeId
+from tracker.dht.node_id import fits_address
+from tracker.dht.responder import NO_PART, Swarm
+from tracker.dht.swarm_cache import LIFETIME_SECONDS
+from tracker.dht.transactions import TIMEOUT_SECONDS
+from tracker.wire.krpc import (
+    MAX_SENT_BYTES,
+    AnnouncePeer,
+    Answer,
+    Failure,
+    FindNode,
+    GetPeers,
+    Node,
+    NodeId,
+    Ping,
+    Query,
+    SampleInfohashes,
+    encode_answer,
+    encode_query,
+    parse_message,
+)
 
-lt = pytest.importorskip("libtorrent")
-pytestmark = pytest.mark.slow
+pytestmark = linux_only
 
-SESSIONS = 20
-OURS = "127.0.0.77", 17601
-SEED, IMPLIED = 1, 2
-
-
-def packed(host: str, port: int) -> Endpoint:
-    address = pack_address(host)
-    assert address
-    return pack_endpoint(Address(address), port)
+HASH, OTHER = InfoHash(b"h" * 20), InfoHash(b"o" * 20)
+ASKER, ANSWERER = NodeId(b"a" * 20), NodeId(b"n" * 20)
+NODE, ELSEWHERE = "127.1.0.1", "127.2.0.1"
+OURS = Endpoint(bytes((88, 1, 2, 3)) + b"\x1a\xe1")
 
 
-def session(number: int) -> Any:
-    """Each has an address of its own. Without these settings libtorrent keeps one node per network, asks the internet,
-    and bans who asks often."""
-    return lt.session(
-        {
-            "listen_interfaces": f"127.0.1.{number + 1}:17600",
-            "enable_dht": True,
-            "enable_lsd": False,
-            "enable_upnp": False,
-            "enable_natpmp": False,
-            "dht_bootstrap_nodes": "",
-            "dht_restrict_routing_ips": False,
-            "dht_restrict_search_ips": False,
-            "dht_prefer_verified_node_ids": False,
-            "dht_enforce_node_id": False,
-            "dht_ignore_dark_internet": False,
-            "dht_block_ratelimit": 1000,
-            "dht_upload_rate_limit": 1_000_000,
-            "alert_mask": lt.alert.category_t.dht_notification
-            | lt.alert.category_t.dht_operation_notification,
-        }
+async def ask_one(served: Served, host: str = NODE) -> Query:
+    """The query of our node to a node at this address."""
+    served.node.contact([packed(host, served.client.port)], served.clock.now)
+    return [query for datagram, query in served.asked() if datagram.host == host][-1]
+
+
+class TestAnswers:
+    @pytest.mark.slow
+    async def test_guesses_from_elsewhere_change_nothing(self) -> None:
+        """Every guess of two of the four bytes, from another address and from another port of the asked one."""
+        elsewhere = LoopbackSocket()
+        try:
+            async with serving() as served:
+                query = await ask_one(served)
+                for guess in range(2**16):
+                    transaction = query.transaction[:2] + guess.to_bytes(2, "big")
+                    data = encode_answer(Answer(transaction, ANSWERER))
+                    elsewhere.send(data, served.address, NODE if guess % 2 else ELSEWHERE)
+                    served.socket.read()
+                assert len(served.node.table) == 0
+                own = encode_answer(Answer(query.transaction, ANSWERER))
+                for turn in range(2):
+                    served.client.send(own, served.address, NODE)
+                    served.socket.read()
+                    assert served.node.counts.queries_out["find_node", "answered"] == 1, "and only once"
+                    assert len(served.node.table) == 1, turn
+        finally:
+            elsewhere.close()
+
+    async def test_a_late_answer_is_ignored(self) -> None:
+        async with serving() as served:
+            query = await ask_one(served)
+            served.clock.now = TIMEOUT_SECONDS
+            served.socket.tick()
+            await served.deliver([(NODE, encode_answer(Answer(query.transaction, ANSWERER)))])
+            assert len(served.node.table) == 0 and served.node.counts.dropped["not asked for"] == 1
+            assert served.node.counts.queries_out["find_node", "failed"] == 1
+
+    async def test_time_outs_free_their_state(self) -> None:
+        """As many queries as may be under way, again and again."""
+        async with serving(sent_queries_second=10_000) as served:
+            for turn in range(4):
+                served.clock.now = turn * TIMEOUT_SECONDS
+                served.socket.tick()
+                endpoints = [packed(f"127.3.{turn}.{number}", served.client.port) for number in range(256)]
+                served.node.contact(endpoints, served.clock.now)
+                assert len(served.asked()) == 256, "none had to wait"
+
+
+class TestSizes:
+    async def test_no_datagram_is_larger_than_1024_bytes(self) -> None:
+        """Any want, scrape and noseed, with full tables, announced peers and samples, asked over both families."""
+        rng = random.Random(1)
+        async with serving("127.0.0.1:0", "[::1]:0", **UNLIMITED) as served:
+            if 6 not in served.sockets:
+                pytest.skip("this machine has no IPv6 loopback")
+            fill(served, rng)
+            for family, size in ((4, 6), (6, 18)):
+                for number in (0, 1, 30, 60, 300):
+                    peers = tuple(Endpoint(rng.randbytes(size)) for _ in range(number))
+                    served.swarms[HASH] = Swarm(True, peers[::2], peers[1::2])
+                    served.sockets[family].changed(HASH)
+                    await sizes_are_right(served, family, number)
+
+
+def fill(served: Served, rng: random.Random) -> None:
+    for family, opened in served.sockets.items():
+        for _ in range(300):
+            address = rng.randbytes(4) if family == 4 else b"\x20\x01" + rng.randbytes(14)
+            opened.node.table.on_answer(Node(NodeId(rng.randbytes(20)), Endpoint(address + b"\1\1")), 0)
+        for _ in range(40):
+            info_hash = InfoHash(rng.randbytes(20))
+            opened.node.announced.announce(
+                info_hash, Endpoint(rng.randbytes(6 if family == 4 else 18)), 0, seed=False
+            )
+
+
+async def sizes_are_right(served: Served, family: int, peers: int) -> None:
+    wants: list[tuple[int, ...]] = [(), (4,), (6,), (4, 6)]
+    for want, no_seeds, scrape, length in product(wants, (False, True), (False, True), (1, 16)):
+        answer = await ask(served, family, GetPeers(HASH, want, no_seeds, scrape), bytes(length))
+        assert answer.token and {len(each) for each in answer.values} <= {6 if family == 4 else 18}
+        if not scrape:
+            assert bool(answer.values) == (peers // (2 if no_seeds else 1) > 0)
+        elif peers:
+            assert answer.seeds_filter and answer.peers_filter and not answer.values
+        for other in (FindNode(HASH, want), SampleInfohashes(HASH, want)):
+            answer = await ask(served, family, other, bytes(length))
+            assert (answer.samples is not None) == isinstance(other, SampleInfohashes)
+        assert (answer.nodes is not None) == (4 in want or (not want and family == 4))
+
+
+async def ask(
+    served: Served, family: int, arguments: GetPeers | FindNode | SampleInfohashes, transaction: bytes
+) -> Answer:
+    query = Query(transaction, ASKER, arguments)
+    if family == 4:
+        ((_, _, data),) = await served.answers([("127.0.0.9", encode_query(query))])
+    else:
+        data = await served.answer_over_ipv6(encode_query(query))
+    message = parse_message(data)
+    assert len(data) <= MAX_SENT_BYTES and isinstance(message, Answer)
+    return message
+
+
+class TestOurId:
+    async def test_it_follows_the_address_that_five_networks_see(self) -> None:
+        """BEP 42: neither that of one liar, nor one that nobody may have."""
+        async with serving() as served:
+            before = served.node.id
+            for turn in range(20):
+                await answered(served, "127.9.0.1", 100 + turn, Endpoint(bytes((99, 9, 9, 9)) + b"\1\1"))
+            for network in range(1, 20):
+                await answered(served, f"127.{network}.0.2", network, packed("10.0.0.1", 1))
+            assert served.node.id == before and not served.node.external_address
+            for network in range(1, 6):
+                assert served.node.id == before
+                await answered(served, f"127.{network}.0.1", 50 + network, OURS)
+            own, seen = served.node.id, Address(OURS[:4])
+            assert own != before and fits_address(own, seen) and served.node.external_address == seen
+            reply = await served.answer(Query(b"aa", ASKER, Ping()))
+            assert isinstance(reply, Answer) and reply.id == own
+            assert len(served.node.table) > 5, "the nodes are filed anew, and kept"
+
+
+async def answered(served: Served, host: str, number: int, seen: Endpoint) -> None:
+    """A node at ``host`` answers a query of ours, and says from where it came."""
+    served.clock.now += 2
+    query = await ask_one(served, host)
+    answer = Answer(query.transaction, NodeId(bytes((number,)) * 20), external=seen)
+    await served.deliver([(host, encode_answer(answer))])
+    served.asked()  # those that follow are not answered
+
+
+class TestTorrentsWithoutPart:
+    async def test_a_private_torrent_looks_like_an_unknown_one(self) -> None:
+        """Byte for byte, but for the token."""
+        seen = []
+        for swarm in (Swarm(False, (OURS,), (OURS,)), NO_PART):
+            async with serving(own=bytes(20), **UNLIMITED) as served:
+                served.swarms[HASH] = swarm
+                first = await served.answer(Query(b"aa", ASKER, GetPeers(HASH)))
+                assert isinstance(first, Answer) and first.token and len(first.token) == 8
+                replies = [first._replace(token=None)]
+                for arguments in (
+                    AnnouncePeer(HASH, 7, first.token),
+                    GetPeers(HASH),
+                    GetPeers(HASH, (4, 6), no_seeds=True, scrape=True),
+                    SampleInfohashes(HASH),
+                ):
+                    reply = await served.answer(Query(b"aa", ASKER, arguments))
+                    assert isinstance(reply, Answer)
+                    replies.append(reply._replace(token=None, external=None))
+                seen.append([reply._replace(external=None) for reply in replies])
+        assert seen[0] == seen[1]
+
+    async def test_a_torrent_made_private_is_hidden_after_ten_seconds_at_most(self) -> None:
+        """At once where the change is published."""
+        for published in (False, True):
+            async with serving() as served:
+                served.swarms[HASH] = Swarm(True, (OURS,), ())
+                await announce(served, HASH)
+                assert await values(served) == {OURS, packed("127.0.0.9", 6881)}
+                served.swarms[HASH] = NO_PART
+                if published:
+                    served.socket.changed(HASH)
+                else:
+                    served.clock.now = LIFETIME_SECONDS - 0.1
+                    assert await values(served)
+                    served.clock.now = LIFETIME_SECONDS
+                assert await values(served) == set()
+                assert len(served.node.announced) == 0
+                served.swarms[HASH] = PUBLIC
+                served.socket.changed(HASH)
+                assert await values(served) == set(), "what was announced is forgotten"
+
+
+async def values(served: Served) -> set[Endpoint]:
+    answer = await served.answer(Query(b"aa", ASKER, GetPeers(HASH)))
+    assert isinstance(answer, Answer)
+    return set(answer.values)
+
+
+async def announce(served: Served, info_hash: InfoHash) -> None:
+    first = await served.answer(Query(b"aa", ASKER, GetPeers(info_hash)))
+    assert isinstance(first, Answer) and first.token
+    assert isinstance(
+        await served.answer(Query(b"ab", ASKER, AnnouncePeer(info_hash, 6881, first.token))), Answer
     )
 
 
-@contextmanager
-def island() -> Iterator[list[Any]]:
-    """All know us and one neighbour."""
-    sessions = [session(number) for number in range(SESSIONS)]
-    for number, each in enumerate(sessions):
-        each.add_dht_node(OURS)
-        if number:
-            each.add_dht_node((f"127.0.1.{number}", 17600))
-    yield sessions
-    sessions.clear()
+async def test_a_read_only_node_answers_nothing() -> None:
+    """BEP 43"""
+    async with serving(read_only=True) as served:
+        for arguments in (Ping(), GetPeers(HASH), AnnouncePeer(HASH, 1, b"t")):
+            assert await served.answer(Query(b"aa", ASKER, arguments)) is None
+        assert (await ask_one(served)).read_only
+        assert served.reads == []
 
 
-STORED: dict[InfoHash, tuple[Endpoint, ...]] = {}
-
-
-async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
-    return Swarm(True, (), STORED.get(info_hash, ()))
-
-
-@pytest.fixture
-async def ours() -> AsyncIterator[DhtSocket]:
-    rng, now = random.SystemRandom(), time.monotonic()
-    own = NodeId(rng.randbytes(20))
-    family = Family(
-        RoutingTable(own, TableRules(private_addresses=True), now), AnnouncedPeers(own, AnnounceRules())
-    )
-    responder = Responder({4: family}, AnnounceTokens(rng.randbytes(32)), {4: SampleSet()}, version=b"SK01")
-    node = DhtNode(
-        family,
-        responder,
-        limits=LimitRules(),
-        external=ExternalAddress(),
-        version=b"SK01",
-        rng=rng,
-        now=now,
-    )
-    (sockets,) = await open_datagram_sockets([f"{OURS[0]}:{OURS[1]}"], 4096)
-    async with serve_dht({4: node}, sockets, read_swarm, time.monotonic) as (served,):
-        yield served
-    close_all([sockets])
-
-
-async def found(protocol: DhtSocket, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult:
-    running = protocol.node.find_peers(info_hash, time.monotonic(), scrape=scrape)
-    assert running
-    await eventually(lambda: running.result is not None)
-    assert running.result
-    return running.result
-
-
-async def test_a_node_among_those_of_libtorrent(ours: DhtSocket) -> None:
-    with island() as sessions:
-        await eventually(lambda: len(ours.node.table) >= 12)
-        await announced_peers_are_found(ours, sessions)
-        await peers_of_the_store_are_found(sessions)
-
-
-async def announced_peers_are_found(ours: DhtSocket, sessions: list[Any]) -> None:
-    hashes = [InfoHash(random.randbytes(20)) for _ in range(8)]
-    for count, info_hash in enumerate(hashes, 1):
-        for number, each in enumerate(sessions[:count]):
-            each.dht_announce(lt.sha1_hash(info_hash), 20000 + number, SEED if number % 2 else 0)
-
-    async def all_found() -> bool:
-        results = [await found(ours, info_hash) for info_hash in hashes]
-        return [len(result.peers) for result in results] == list(range(1, 9))
-
-    await eventually(all_found)
-    for count, info_hash in enumerate(hashes, 1):
-        counted = await found(ours, info_hash, scrape=True)
-        assert counted.seeds == pytest.approx(count // 2, rel=0.1)
-        assert counted.leechers == pytest.approx(count - count // 2, rel=0.1)
-        assert (await found(ours, info_hash)).peers.keys() == {
-            packed(f"127.0.1.{number + 1}", 20000 + number) for number in range(count)
-        }
-
-
-async def peers_of_the_store_are_found(sessions: list[Any]) -> None:
-    """By at least a third of the lookups: others end before they reach us."""
-    hashes = [InfoHash(random.randbytes(20)) for _ in sessions]
-    for info_hash in hashes:
-        STORED[info_hash] = (packed("127.9.9.9", 4444),)
-    for each, info_hash in zip(sessions, hashes, strict=True):
-        each.pop_alerts()
-        each.dht_get_peers(lt.sha1_hash(info_hash))
-    finding: set[str] = set()
-
-    def enough() -> bool:
-        for each in sessions:
-            for alert in each.pop_alerts():
-                if isinstance(alert, lt.dht_get_peers_reply_alert) and ("127.9.9.9", 4444) in alert.peers():
-                    finding.add(str(alert.info_hash))
-        return len(finding) >= len(sessions) / 3
-
-    await eventually(enough)
+async def test_a_wrong_token_is_an_error() -> None:
+    async with serving() as served:
+        served.swarms[HASH] = PUBLIC
+        reply = await served.answer(Query(b"aa", ASKER, AnnouncePeer(HASH, 1, b"wrong")))
+        assert isinstance(reply, Failure) and reply.code == 203
+        assert len(served.node.announced) == 0
