@@ -3,6 +3,7 @@
 So a flood costs the store one reading of a torrent in 10 seconds. Both are bounded.
 """
 
+from collections.abc import Sequence
 from typing import NamedTuple
 
 from tracker.bittorrent import Endpoint, InfoHash
@@ -20,6 +21,8 @@ Key = tuple[InfoHash, int]
 class WaitingQuery(NamedTuple):
     query: Query
     source: Endpoint
+    control: Sequence[tuple[int, int, bytes]] = ()
+    """Control messages for the answer; this module does not use them."""
 
 
 class SwarmCache:

@@ -242,3 +242,12 @@ async def test_a_wrong_token_is_an_error() -> None:
         reply = await served.answer(Query(b"aa", ASKER, AnnouncePeer(HASH, 1, b"wrong")))
         assert isinstance(reply, Failure) and reply.code == 203
         assert len(served.node.announced) == 0
+
+
+async def test_answers_come_from_the_address_that_was_asked() -> None:
+    """Also those that waited for the store."""
+    async with serving("0.0.0.0:0") as served:
+        served.addresses[4] = asked = ("127.5.5.5", served.address[1])
+        for arguments in (Ping(), GetPeers(HASH)):
+            (answer,) = await served.answers([(NODE, encode_query(Query(b"aa", ASKER, arguments)))])
+            assert answer.sender == asked

@@ -80,6 +80,7 @@ class DhtSocket:
         now = self._timer()
         address = Address(inet_pton(self._family, sender[0].partition("%")[0]))
         source = pack_endpoint(address, sender[1])
+        control = reply_control(ancillary) if ancillary else []
         query = self.node.receive(data, source, now)
         if query is not None:
             assert isinstance(query.arguments, GetPeers | AnnouncePeer)
@@ -87,17 +88,17 @@ class DhtSocket:
             swarm = self._cache.get(key, now)
             if swarm is not None:
                 self.node.respond(query, source, swarm, now)
-            elif self._cache.wait(key, WaitingQuery(query, source)):
+            elif self._cache.wait(key, WaitingQuery(query, source, control)):
                 self._to_read.put_nowait((self, key))
-        self._send(reply_control(ancillary) if ancillary else [])
+        self._send(control)
 
     def flush(self) -> None:
         """Sends what the node has to send."""
         self._send([])
 
-    def _send(self, control: Ancillary) -> None:
-        """A datagram that cannot be sent is a lost one. ``control`` applies to the answer to the current sender, and
-        does no harm to queries that its datagram caused."""
+    def _send(self, control: Sequence[tuple[int, int, bytes]]) -> None:
+        """A datagram that cannot be sent is a lost one. ``control`` sends an answer from the address that was asked,
+        and does no harm to queries that the same datagram caused."""
         datagrams = self.node.take_datagrams()
         for endpoint, data in datagrams if self._active() else ():
             target = inet_ntop(self._family, endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
@@ -118,7 +119,7 @@ class DhtSocket:
         for waiting in self._cache.finish(key, swarm, now):
             assert swarm is not None
             self.node.respond(waiting.query, waiting.source, swarm, now)
-        self.flush()
+            self._send(waiting.control)
 
     def changed(self, info_hash: InfoHash | None) -> None:
         """The store has changed a torrent, or any of them."""
