@@ -51,8 +51,9 @@ LETS_OTHERS_SHRINK = {
 """Jobs free memory, so their scripts must run in a full store."""
 SIGNS_IN = {"sign_in"}
 """Operators must be able to sign in to a full store. It adds at most 1,000 sessions of a few hundred bytes."""
-KEEPS_LEASES = {"work_verify", "work_probe"}
-"""A volunteer who seeds must not lose the claim in a full store. They rewrite records of claims, which are bounded."""
+KEEPS_LEASES = {"work_verify", "work_probe", "hold_webhook"}
+"""A volunteer who seeds must not lose the claim in a full store, and changes are delivered. They rewrite records whose
+number is bounded."""
 ONLY_READS = {"scrape", "search", "dht_swarm", "dht_thin"}
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 

@@ -139,6 +139,7 @@ def sample_names() -> Iterator[str]:
         "address": "192.0.2.1",
         "process": "0" * 16,
         "outcome": "joins",
+        "url": "0" * 16,
     }
     samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n", "node": "host", "family": "4"}
     samples |= {"p": "proj", "c": "volunteer", "todo": "todo", "board": "downloader_count"}
