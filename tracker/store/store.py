@@ -111,7 +111,7 @@ class Store:
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.tokens = Tokens(connection, scripts, keys, clock)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
-        self.counters = Counters(
+        self.counters = counters = Counters(
             connection, scripts, keys, clock, exports=options.exports, max_outbox=options.max_outbox, tap=tap
         )
         self.outbox = Outbox(connection, scripts, keys)
@@ -119,7 +119,6 @@ class Store:
         self.markers = Markers(connection, scripts, keys, clock)
         self.place_name_migration = PlaceNameMigration(connection, scripts, keys)
         self.client_software = ClientSoftware(connection, scripts, keys)
-        counters = self.counters
         self.jobs = Jobs(connection, scripts, keys, clock, count=counters.count, observe=counters.observe)
         self.work = _work(connection, scripts, keys, self.rules, clock)
         self.dht_nodes = DhtNodes(connection, scripts, keys)
