@@ -91,14 +91,7 @@ class Store:
         self.swarms = Swarms(connection, scripts, keys, self.rules, clock, options.max_waiting)
         self.reaping = Reaping(connection, scripts, keys, self.rules, clock, timer)
         self.torrents = Torrents(connection, scripts, keys, clock)
-        self.scores = Scores(
-            connection,
-            scripts,
-            keys,
-            clock,
-            interval_seconds=options.scoring_interval_seconds,
-            history=options.score_history,
-        )
+        self.scores = _scores(connection, scripts, keys, clock, options)
         self.users = Users(connection, scripts, keys)
         self.freeleech = Freeleech(connection, scripts, keys, clock)
         self.multipliers = Multipliers(connection, keys)
@@ -146,6 +139,17 @@ class Store:
         """Sets the secret that another process of this tracker has read."""
         self.secret = secret
         self.unique_users.use_secret(secret)
+
+
+def _scores(
+    connection: Connection,
+    scripts: Scripts,
+    keys: Keys,
+    clock: Callable[[], float],
+    options: StoreOptions,
+) -> Scores:
+    interval, history = options.scoring_interval_seconds, options.score_history
+    return Scores(connection, scripts, keys, clock, interval_seconds=interval, history=history)
 
 
 def _work(
