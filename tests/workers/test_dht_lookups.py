@@ -16,6 +16,7 @@ from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.workers.dht_lookups import LookupWorker, counts
 from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.prober import is_target
 
 PER_MINUTE = 10
 DEFAULT = DhtSettings()
@@ -42,7 +43,7 @@ def worker(
         timer=lambda: island.now,
         collector=PeerCollector(
             store.dht_torrents,
-            Probes(allow_loopback=False).prober,
+            Probes(targets=is_target).prober,
             lambda: settings,
             clock=lambda: START + time.now,
             rng=random.Random(1),

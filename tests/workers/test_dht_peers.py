@@ -16,6 +16,7 @@ from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import GIVE_SECONDS
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.workers.dht_peers import MAX_GIVEN, MAX_PROBED, PeerCollector
+from tracker.workers.prober import is_target
 
 TORRENT = info_hash(1)
 ONE, TWO = frozenset({b"\x0b\x01"}), frozenset({b"\x0b\x01", b"\x0b\x02"})
@@ -53,7 +54,7 @@ async def stored(
         peers = {endpoint: networks for endpoint, networks in found.items() if len(endpoint) == length}
         return LookupResult(peers, 0.0, 0.0, 8, ())
 
-    await collector(store, settings, probes or Probes(allow_loopback=False)).collect(TORRENT, families, find)
+    await collector(store, settings, probes or Probes(targets=is_target)).collect(TORRENT, families, find)
     packed = [await store.redis.get(dht_peers_key(store.keys, TORRENT, family)) or b"" for family in (4, 6)]
     return [
         Endpoint(each[at : at + length])
@@ -122,7 +123,7 @@ async def test_poison_is_neither_contacted_nor_handed_out(
 ) -> None:
     packed = pack_address(address)
     assert packed is not None
-    probes = Probes(allow_loopback=False)
+    probes = Probes(targets=is_target)
     found = {pack_endpoint(packed, port): TWO}
     assert await stored(store, found, settings, probes, (4, 6)) == []
     assert probes.counted == []
@@ -141,7 +142,7 @@ async def test_one_peer_of_an_address_and_first_those_that_most_networks_named(s
     assert len(await stored(store, found)) == 1
     many = {routable(number): ONE for number in range(100)}
     first = {routable(number): TWO for number in (7, 77)}
-    picked = collector(store, VERIFIED, Probes(allow_loopback=False)).candidates(many | first, ())
+    picked = collector(store, VERIFIED, Probes(targets=is_target)).candidates(many | first, ())
     assert set(picked[:2]) == set(first) and set(picked) == set(many)
 
 

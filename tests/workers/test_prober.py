@@ -8,14 +8,14 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 import pytest
 
 from tests.waiting import in_background, loop_turns
-from tests.workers.prober.peers import HASH, PIECES, greet, loopback, peer
+from tests.workers.prober.peers import HASH, PIECES, greet, is_here, loopback, peer
 from tests.workers.upstreams.harness import Clock, loopback6
 from tracker.bittorrent import Address, Endpoint
 from tracker.settings.model import ProbeSettings
 from tracker.wire.endpoint import pack_address, pack_endpoint
 from tracker.wire.torrent_file import Pieces
 from tracker.workers import prober
-from tracker.workers.prober import Level, Outcome, Prober, Status, Times
+from tracker.workers.prober import Level, Outcome, Prober, Status, Times, is_target
 
 
 def enabled() -> bool:
@@ -29,7 +29,9 @@ TRIED = (Status.DEFERRED, "probed within the last hour")
 class Probes:
     """A prober with a clock that its sleeps move forward."""
 
-    def __init__(self, is_enabled: Callable[[], bool] = enabled, *, allow_loopback: bool = True) -> None:
+    def __init__(
+        self, is_enabled: Callable[[], bool] = enabled, targets: Callable[[Endpoint], bool] = is_here
+    ) -> None:
         self.clock = Clock()
         self.counted: list[str] = []
         self.slept: list[float] = []
@@ -40,7 +42,7 @@ class Probes:
             self.sleep,
             lambda count: count - 1,
             Times(connect=60, handshake=60, piece=60),
-            allow_loopback=allow_loopback,
+            targets,
         )
 
     async def sleep(self, seconds: float) -> None:
@@ -64,6 +66,8 @@ def refusing() -> Iterator[Endpoint]:
 
 
 class TestTargets:
+    """Asked, not tried: tests connect to loopback only."""
+
     @pytest.mark.parametrize(
         "text",
         [
@@ -73,34 +77,44 @@ class TestTargets:
             *("2001::1", "2002:a00:1::1", "2002:808:808::1"),
         ],
     )
-    async def test_only_routable_addresses_are_probed(self, text: str) -> None:
+    def test_only_routable_addresses_are_probed(self, text: str) -> None:
         """No Teredo and no 6to4 either, whatever address they contain."""
-        found = await Probes(allow_loopback=False).prober.check(endpoint(text), HASH)
-        assert found == NOT_ALLOWED
+        assert not is_target(endpoint(text))
 
     @pytest.mark.parametrize("text", ["127.0.0.1", "8.8.8.8", "10.0.0.1"])
-    @pytest.mark.parametrize("allow_loopback", [True, False])
-    async def test_mapped_addresses_are_not_probed(self, text: str, allow_loopback: bool) -> None:
+    def test_mapped_addresses_are_not_probed(self, text: str) -> None:
         mapped = Endpoint(bytes(10) + b"\xff\xff" + endpoint(text))
-        assert await Probes(allow_loopback=allow_loopback).prober.check(mapped, HASH) == NOT_ALLOWED
-
-    @pytest.mark.parametrize("text", ["10.0.0.1", "0.0.0.0", "169.254.169.254", "fe80::1", "::"])
-    async def test_loopback_for_tests_allows_no_other_address(self, text: str) -> None:
-        assert await Probes().prober.check(endpoint(text), HASH) == NOT_ALLOWED
+        assert not is_target(mapped) and not is_here(mapped)
 
     @pytest.mark.parametrize("port", [0, 1, 22, 80, 443, 1023])
-    async def test_ports_below_1024_are_not_probed(self, port: int) -> None:
-        assert await Probes().prober.check(loopback(port), HASH) == NOT_ALLOWED
-        assert await Probes().prober.check(endpoint("8.8.8.8", port), HASH) == NOT_ALLOWED
+    def test_ports_below_1024_are_not_probed(self, port: int) -> None:
+        assert not is_target(endpoint("8.8.8.8", port)) and not is_here(loopback(port))
 
     @pytest.mark.parametrize("packed", [b"", b"\x1a\xe1", b"123\x1a\xe1", bytes(17), bytes(19)])
-    async def test_other_lengths_are_no_endpoint(self, packed: bytes) -> None:
-        assert await Probes().prober.check(Endpoint(packed), HASH) == NOT_ALLOWED
+    def test_other_lengths_are_no_endpoint(self, packed: bytes) -> None:
+        assert not is_target(Endpoint(packed)) and not is_here(Endpoint(packed))
 
     @pytest.mark.parametrize("text", ["8.8.8.8", "2a00::1"])
-    def test_routable_addresses_are_allowed(self, text: str) -> None:
-        """Asked, not tried: tests connect to loopback only."""
-        assert Probes(allow_loopback=False).prober.allows(endpoint(text, 1024))
+    def test_routable_addresses_are_probed(self, text: str) -> None:
+        assert is_target(endpoint(text, 1024))
+
+    @pytest.mark.parametrize(
+        "text", ["10.0.0.1", "0.0.0.0", "169.254.169.254", "11.0.0.1", "8.8.8.8", "fe80::1"]
+    )
+    def test_probers_of_tests_probe_loopback_only(self, text: str) -> None:
+        assert not is_here(endpoint(text))
+
+    async def test_a_prober_connects_to_its_targets_only(self) -> None:
+        """Loopback is none, unless it is said to be one."""
+        connections: list[object] = []
+
+        async def behave(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            connections.append(await greet(reader, writer))
+
+        async with peer(behave) as there:
+            assert await Prober(enabled, lambda _: None).check(there, HASH) == NOT_ALLOWED
+            assert not connections
+            assert (await Probes().prober.check(there, HASH)).status is Status.CONFIRMED
 
     @pytest.mark.skipif(not loopback6(), reason="no IPv6 here")
     async def test_a_peer_is_probed_over_ipv6(self) -> None:
@@ -229,7 +243,7 @@ class TestWithoutAConnection:
 
     async def test_a_peer_behind_a_firewall_is_unreachable(self) -> None:
         """A full accept queue does not answer, as a firewall that drops packets."""
-        quick = Prober(enabled, lambda _: None, times=Times(connect=0.3), allow_loopback=True)
+        quick = Prober(enabled, lambda _: None, times=Times(connect=0.3), is_target=is_here)
         with socket.socket() as full, ExitStack() as stack:
             full.bind(("127.0.0.1", 0))
             full.listen(0)
@@ -273,6 +287,6 @@ async def test_the_random_piece_is_one_of_the_torrent() -> None:
         return count - 1
 
     with refusing() as there:
-        quick = Prober(enabled, lambda _: None, randbelow=choose, allow_loopback=True)
+        quick = Prober(enabled, lambda _: None, randbelow=choose, is_target=is_here)
         await quick.check(there, HASH, Level.PIECE, PIECES)
     assert chosen == [71]

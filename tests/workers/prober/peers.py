@@ -21,7 +21,7 @@ from tracker.wire.handshake import (
     parse_handshake,
 )
 from tracker.wire.torrent_file import Pieces
-from tracker.workers.prober import Prober, Times
+from tracker.workers.prober import Prober, Times, has_allowed_port
 
 HASH = InfoHash(b"h" * 20)
 PEER = PeerId(b"-XX0001-the peer....")
@@ -45,10 +45,15 @@ def loopback(port: int) -> Endpoint:
     return pack_endpoint(Address(ip_address("127.0.0.1").packed), port)
 
 
+def is_here(endpoint: Endpoint) -> bool:
+    """Where probers of tests may connect: to loopback only, whatever address a test announces."""
+    return has_allowed_port(endpoint) and ip_address(endpoint[:-2]).is_loopback
+
+
 def prober(seconds: float = 60.0, piece: int = 3, piece_seconds: float | None = None) -> Prober:
     """One that may connect to loopback, and waits so long (s) for the peer. It chooses ``piece``."""
     times = Times(seconds, seconds, seconds if piece_seconds is None else piece_seconds)
-    return Prober(lambda: True, lambda _: None, randbelow=lambda _: piece, times=times, allow_loopback=True)
+    return Prober(lambda: True, lambda _: None, randbelow=lambda _: piece, times=times, is_target=is_here)
 
 
 @asynccontextmanager

@@ -12,7 +12,7 @@ from structlog.testing import capture_logs
 from tests.store.harness import Store
 from tests.store.work.harness import claimed, text, trusted
 from tests.store.work.volunteers import ITEM, announce, seeding_project, state
-from tests.workers.prober.peers import PIECES, loopback, peer, seeder
+from tests.workers.prober.peers import PIECES, is_here, loopback, peer, seeder
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.wire.handshake import Kind, Message
 from tracker.wire.torrent_file import Pieces
@@ -60,7 +60,7 @@ class Volunteer:
             monotonic=store.clock,
             sleep=self._sleep,
             randbelow=lambda _: 3,
-            allow_loopback=True,
+            is_target=is_here,
         )
         self.job = WorkVerification(
             store.work.projects,

@@ -14,14 +14,13 @@ import secrets
 import time
 from collections.abc import Awaitable, Callable
 from enum import StrEnum
-from ipaddress import ip_address
 
 from tracker.bittorrent import Endpoint, InfoHash, PeerId, is_routable
 from tracker.wire.endpoint import format_address
 from tracker.wire.torrent_file import Pieces
 from tracker.workers.prober.examination import READ_BYTES, Connection, Examination, Outcome, Status, Times
 
-__all__ = ["Level", "Outcome", "Prober", "Status", "Times"]
+__all__ = ["Level", "Outcome", "Prober", "Status", "Times", "has_allowed_port", "is_target"]
 
 MIN_PORT = 1024
 RETRY_SECONDS = 3600.0
@@ -44,11 +43,22 @@ class Level(StrEnum):
     """It sends a random piece with the right SHA-1 hash."""
 
 
+def is_target(endpoint: Endpoint) -> bool:
+    """Whether this may be the endpoint of a peer: a routable address, and no port of another service."""
+    address = endpoint[:-2]
+    # A 6to4 address contains the IPv4 address of another host, its router.
+    return has_allowed_port(endpoint) and is_routable(address) and not address.startswith(_6TO4)
+
+
+def has_allowed_port(endpoint: Endpoint) -> bool:
+    return len(endpoint) in (6, 18) and int.from_bytes(endpoint[-2:], "big") >= MIN_PORT
+
+
 class Prober:
     """One for the whole process, as the limits apply to all its probes.
 
     ``is_enabled`` is asked before each probe, ``count`` counts a name, ``monotonic`` is in seconds, ``randbelow``
-    chooses the piece. ``allow_loopback`` is for tests.
+    chooses the piece. ``is_target`` says where a probe may connect; tests allow loopback and nothing else.
     """
 
     def __init__(
@@ -59,8 +69,7 @@ class Prober:
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
         randbelow: Callable[[int], int] = secrets.randbelow,
         times: Times | None = None,
-        *,
-        allow_loopback: bool = False,
+        is_target: Callable[[Endpoint], bool] = is_target,
     ) -> None:
         self.is_enabled = is_enabled
         self._count = count
@@ -68,7 +77,7 @@ class Prober:
         self._sleep = sleep
         self._randbelow = randbelow
         self._times = times or Times()
-        self._allow_loopback = allow_loopback
+        self._is_target = is_target
         self._peer_id = PeerId(b"-SK0001-" + secrets.token_hex(6).encode())
         self._turns = asyncio.Lock()
         self._next_turn = 0.0
@@ -77,14 +86,8 @@ class Prober:
         """The time of the last connection, oldest first. The pace bounds it: 7,200 in an hour."""
 
     def allows(self, endpoint: Endpoint) -> bool:
-        """Whether this may be the endpoint of a peer: a routable address, and no port of another service."""
-        address, port = endpoint[:-2], int.from_bytes(endpoint[-2:], "big")
-        if port < MIN_PORT or len(address) not in (4, 16):
-            return False
-        if self._allow_loopback and ip_address(address).is_loopback:
-            return True
-        # A 6to4 address contains the IPv4 address of another host, its router.
-        return is_routable(address) and not address.startswith(_6TO4)
+        """Whether this may be the endpoint of a peer."""
+        return self._is_target(endpoint)
 
     async def check(
         self,
