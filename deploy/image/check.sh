@@ -3,6 +3,8 @@
 # In place of the base image each stage gets the host's system folders, below overlays in memory and in a mount
 # namespace: nothing is installed into the host, and no file of it changes. The tracker runs in a network namespace.
 # It needs root. Without root or namespaces it checks less, and prints what it leaves out.
+# `check.sh seed` follows deploy/seed/Dockerfile instead, and lets the program of volunteers ask a tracker that is not
+# there. It needs root and namespaces. tests/deploy/test_seed_container.py runs the same command with a tracker.
 set -euo pipefail
 self=$(realpath "$0")
 cd "${self%/deploy/image/check.sh}"
@@ -147,7 +149,7 @@ build() {
             ARG | LABEL | EXPOSE | VOLUME | STOPSIGNAL) ;;
             *) fail "cannot follow: $instruction $words" ;;
         esac
-    done < <(sed -e '/^#/d' -e '/^$/d' -e ':join' -e '/\\$/{' -e 'N;s/\\\n *//;b join' -e '}' Dockerfile)
+    done < <(sed -e '/^#/d' -e '/^$/d' -e ':join' -e '/\\$/{' -e 'N;s/\\\n *//;b join' -e '}' "$dockerfile")
 }
 
 words_of_json() { "$python" -I -c 'import json, sys; print(*json.loads(sys.argv[1]), sep="\n")' "$1"; }
@@ -159,12 +161,8 @@ check_image() {
     copy_context "$work/context"
     build
     check_installed "$root/opt/tracker"
-    local found folder
-    found=$(find "$root$BASE_LIB" -maxdepth 2 -name '*pip*'; find "$root"/{etc,opt,usr,var} -type f -perm /6000)
-    [ -z "$found" ] || fail "pip, or setuid or setgid files, are in the image: $found"
-    [ -e "$root/usr/local/bin/kept" ] || fail "system.sh removes too much"
-    [ "$(stat -c '%a %u:%g' "$root/data")" = "700 $user" ] || fail "/data does not belong to the image's user alone"
-
+    [ "$image" = seed ] || check_system
+    local folder
     say "starting as user $user on a read-only root"
     mount --bind "$root/data" "$root/data"
     mount -t tmpfs -o mode=1777 tmpfs "$root/tmp"
@@ -175,11 +173,35 @@ check_image() {
     ! touch "$root/probe" 2>/dev/null || fail "the root file system is writable"
     local -a as_user=(chroot "$root" env -i -C "$directory" "${variables[@]}" HOME=/ TINI_SUBREAPER=
         setpriv --reuid "${user%:*}" --regid "${user#*:}" --clear-groups --no-new-privs --inh-caps=-all --bounding-set=-all)
+    if [ "$image" = seed ]; then
+        check_asking
+        return
+    fi
     # shellcheck disable=SC2016 # expanded by the inner shell
     serve=(unshare --net sh -c '"$0" -I -c "$1" && shift && exec "$@"' "$python" "$LOOPBACK_UP"
         "${as_user[@]}" "${entrypoint[@]}" "${command[@]}")
     health=(eval 'nsenter --net="/proc/$tracker/ns/net"' "${as_user[*]@Q}" "${health[*]@Q}")
     check_serving "$work/log"
+}
+
+# What system.sh did.
+check_system() {
+    local found
+    found=$(find "$root$BASE_LIB" -maxdepth 2 -name '*pip*'; find "$root"/{etc,opt,usr,var} -type f -perm /6000)
+    [ -z "$found" ] || fail "pip, or setuid or setgid files, are in the image: $found"
+    [ -e "$root/usr/local/bin/kept" ] || fail "system.sh removes too much"
+    [ "$(stat -c '%a %u:%g' "$root/data")" = "700 $user" ] || fail "/data does not belong to the image's user alone"
+}
+
+# The program of volunteers loads libtorrent, reads its passkey and its folder, and finds no tracker. It has no network.
+check_asking() {
+    local said status=0
+    install -m 400 -o "${user%:*}" -g "${user#*:}" /dev/stdin "$root/tmp/passkey" <<<0123456789abcdef0123
+    said=$(unshare --net "${as_user[@]}" "${entrypoint[@]}" --once --url=http://127.0.0.1:9/seeds --space=1MB \
+        --client=internal:/data --state=/data/state.json --passkey-file=/tmp/passkey 2>&1) || status=$?
+    [[ $status == 1 && $said == *"the tracker does not answer"* ]] || fail "status $status: $said"
+    [ -d "$root/data/.swarmkeeper" ] || fail "the client did not write to /data"
+    say "asked for torrents"
 }
 
 check_without_namespaces() {
@@ -198,8 +220,12 @@ check_without_namespaces() {
 free_port() { "$python" -c 'import socket; s = socket.socket(); s.bind(("127.0.0.1", 0)); print(s.getsockname()[1])'; }
 
 python=$(find_python)
-if [ "${1:-}" = --inside ]; then
-    work=$2
+inside=""
+if [ "${1:-}" = --inside ]; then inside=$2 && shift 2; fi
+image=${1:-tracker} dockerfile=Dockerfile
+[ "$image" != seed ] || dockerfile=deploy/seed/Dockerfile
+if [ "$inside" ]; then
+    work=$inside
     check_image
     exit
 fi
@@ -211,9 +237,11 @@ namespaces=(unshare --mount --pid --fork --kill-child --mount-proc)
 status=$NO_NAMESPACES
 if [ "$(id -u)" = 0 ] && "${namespaces[@]}" true 2>/dev/null; then
     status=0
-    PYTHON=$python "${namespaces[@]}" bash "$self" --inside "$work" || status=$?
+    PYTHON=$python "${namespaces[@]}" bash "$self" --inside "$work" "$image" || status=$?
 fi
-if ((status == NO_NAMESPACES)); then
+if ((status == NO_NAMESPACES)) && [ "$image" = seed ]; then
+    fail "no root, or no mount namespaces"
+elif ((status == NO_NAMESPACES)); then
     check_without_namespaces
 else
     exit "$status"

@@ -16,7 +16,8 @@ from tracker.cli.main import app
 
 UNIT = ROOT / "deploy/systemd/tracker-seed.service"
 DOCKERFILE = ROOT / "deploy/seed/Dockerfile"
-SERVICE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/seed/compose.yaml").read_text())["services"]["seed"]
+COMPOSE: dict[str, Any] = yaml.safe_load((ROOT / "deploy/seed/compose.yaml").read_text())
+SERVICE: dict[str, Any] = COMPOSE["services"]["seed"]
 ANALYZE = shutil.which("systemd-analyze")
 MAX_EXPOSURE = 25
 """In tenths, at most 100."""
@@ -44,6 +45,15 @@ def test_the_container_has_minimal_rights() -> None:
     assert "no-new-privileges:true" in SERVICE["security_opt"]
     assert re.search(r"^USER 10001:10001$", DOCKERFILE.read_text(), re.MULTILINE)
     assert "environment" not in SERVICE and SERVICE["secrets"] == ["passkey"]
+
+
+def test_the_passkey_is_readable_by_the_containers_user_and_in_no_commit() -> None:
+    """A secret that is a file keeps its owner and mode in the container."""
+    head = (ROOT / "deploy/seed/compose.yaml").read_text().partition("\nname: ")[0]
+    user = re.findall(r"^USER (\d+):(\d+)$", DOCKERFILE.read_text(), re.MULTILINE)[0]
+    assert f"install -m 400 -o {user[0]} -g {user[1]} /dev/stdin passkey" in head
+    assert COMPOSE["secrets"]["passkey"]["file"] == "./passkey"
+    assert "/deploy/seed/passkey" in (ROOT / ".gitignore").read_text().splitlines()
 
 
 def test_hadolint_finds_nothing() -> None:
