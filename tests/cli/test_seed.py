@@ -56,6 +56,27 @@ def test_a_url_that_is_no_project_is_refused(seed: Command, tmp_path: Path, url:
     assert "--url is written" in seed(*options(f"internal:{tmp_path}", url), code=1).stderr
 
 
+@pytest.mark.parametrize(
+    ("more", "reason"),
+    [
+        (("--name", "ada_1"), "belong together"),
+        (("--port", "6881"), "belong together"),
+        (("--name", "a b", "--port", "6881"), "3 to 30 letters"),
+    ],
+)
+def test_a_name_needs_a_port(seed: Command, tmp_path: Path, more: tuple[str, ...], reason: str) -> None:
+    assert reason in seed(*options(f"internal:{tmp_path}"), *more, code=2).stderr
+
+
+def test_with_a_name_no_passkey_is_read(
+    seed: Command, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The tracker is not there; it would be asked."""
+    monkeypatch.delenv(VARIABLE)
+    named = ("--name", "ada_1", "--port", "6881", "--once")
+    assert "the tracker does not answer" in seed(*options(f"internal:{tmp_path}"), *named, code=1).stderr
+
+
 @pytest.mark.parametrize("space", ["much", "-1", "1XB"])
 def test_a_space_that_is_no_size_is_wrong_usage(seed: Command, tmp_path: Path, space: str) -> None:
     seed(*options(f"internal:{tmp_path}", space=space), code=2)

@@ -24,8 +24,9 @@ from tracker.volunteer.clients.internal import Internal
 from tracker.volunteer.loop import Confirm, Volunteer
 from tracker.volunteer.rules import UNLISTED_SECONDS, Rules
 from tracker.volunteer.state import Item, State, open_state
-from tracker.volunteer.work_api import Denied, Unavailable, WorkApi
+from tracker.volunteer.work_api import Denied, Identity, Unavailable, WorkApi
 
+USER = Identity(PASSKEY)
 SIZE = 50_000
 SPACE = 10 * SIZE
 
@@ -41,11 +42,11 @@ class Machine:
         self.time = FakeTime()
         folder.mkdir()
 
-    async def start(self, passkey: str = PASSKEY, confirm: Confirm | None = None, **rules: Any) -> Volunteer:
+    async def start(self, who: Identity = USER, confirm: Confirm | None = None, **rules: Any) -> Volunteer:
         self.client = Internal(self.folder / "data", settings=settings(("127.0.0.1:0",)))
         self._stack.callback(self.client.close)
         self.file = self._stack.enter_context(open_state(self.state_path))
-        api = await self._stack.enter_async_context(WorkApi.open(self.server.url, passkey))
+        api = await self._stack.enter_async_context(WorkApi.open(self.server.url, who))
         chosen = {"space": SPACE, "max_torrents": 50, "auto_drop": True, "drop_chance": 1.0, **rules}
         return Volunteer(
             api,
@@ -112,6 +113,57 @@ async def test_torrents_are_claimed_added_and_seeded(
     await volunteer.round()
     assert server.names("extend") == [share.info_hash.hex()]
     assert machine.torrents == machine.claimed(server)
+
+
+ADA = Identity(name="ada_1", port=6881)
+
+
+async def test_a_name_and_a_port_do_where_there_are_no_passkeys(
+    server: WorkServer, machine: Machine, tmp_path: Path
+) -> None:
+    """Only who has the token gives a claim back: without the state file it lapses."""
+    [share] = shares(server, tmp_path, 1)
+    server.by_name = True
+    volunteer = await machine.start(ADA)
+    await volunteer.round()
+    await volunteer.round()
+    assert server.claims == {share.info_hash.hex(): ("ada_1", "1")}
+    asked = [fields for path, fields in server.calls if path == "request"]
+    assert {(fields["downloader"], fields["port"]) for fields in asked} == {("ada_1", 6881)}
+    assert server.names("extend") == [share.info_hash.hex()]
+    machine.file.state.items.clear()
+    server.not_needed.add(share.info_hash.hex())
+    await volunteer.round()
+    assert machine.torrents == [] and server.names("release") == []
+
+
+async def test_a_name_gives_nothing_back_whose_token_it_does_not_know(
+    server: WorkServer, machine: Machine, tmp_path: Path
+) -> None:
+    """The answer to a request was lost, or somebody else uses the name."""
+    shares(server, tmp_path, 1)
+    server.by_name = True
+    volunteer = await machine.start(ADA)
+    server.hook = lambda path, moment: (
+        web.Response(status=503) if (path, moment) == ("request", "after") else None
+    )
+    with pytest.raises(Unavailable):
+        await volunteer.round()
+    server.hook = lambda path, moment: None
+    await volunteer.round()
+    assert server.names("release") == [] and len(server.claims) == 1
+
+
+@pytest.mark.parametrize(
+    ("who", "by_name", "hint"), [(USER, True, "use --name and --port"), (ADA, False, "passkey")]
+)
+async def test_the_wrong_kind_of_claimant_is_told_so_at_once(
+    server: WorkServer, machine: Machine, who: Identity, by_name: bool, hint: str
+) -> None:
+    server.by_name = by_name
+    with pytest.raises(Denied, match=hint):
+        await (await machine.start(who)).round()
+    assert [path for path, _ in server.calls] == ["mine"]
 
 
 async def test_the_space_is_never_exceeded(server: WorkServer, machine: Machine, tmp_path: Path) -> None:
@@ -209,7 +261,7 @@ async def test_a_magnet_link_that_turns_out_too_large_is_stopped(
 
 
 async def volunteer_mine(machine: Machine) -> Any:
-    async with WorkApi.open(machine.server.url, PASSKEY) as api:
+    async with WorkApi.open(machine.server.url, USER) as api:
         return await api.mine()
 
 
@@ -305,7 +357,7 @@ async def test_ten_volunteers_take_different_torrents_and_do_not_all_drop_the_sa
     first, *_ = shares(server, tmp_path, 10)
     group = [machines(f"machine{number}") for number in range(10)]
     running = [
-        await machine.start(f"{PASSKEY}{number}", max_torrents=1, drop_chance=0.25)
+        await machine.start(Identity(f"{PASSKEY}{number}"), max_torrents=1, drop_chance=0.25)
         for number, machine in enumerate(group)
     ]
     await asyncio.gather(*(volunteer.round() for volunteer in running))

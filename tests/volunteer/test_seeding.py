@@ -18,6 +18,7 @@ import pytest
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 
 from loadtest import trackers
+from loadtest.servers import free_port
 from loadtest.trackers import RunningTracker
 from tests.e2e.peers import PAYLOAD, SeederProcess, Share
 from tests.store.harness import Clock, Store, running
@@ -31,7 +32,7 @@ from tracker.store.work.records import NewItem, Project
 from tracker.volunteer.clients import NewTorrent
 from tracker.volunteer.clients.qbittorrent import QBittorrent
 from tracker.volunteer.clients.transmission import Transmission
-from tracker.volunteer.work_api import WorkApi
+from tracker.volunteer.work_api import Identity, WorkApi
 from tracker.workers.work.verification import EVERY_SECONDS, WorkVerification
 
 pytestmark = pytest.mark.slow
@@ -79,7 +80,7 @@ class Site:
         return [claim.item for claim in await self.store.work.claims.of_claimant("seeds", self.user_id)]
 
     async def mine(self) -> dict[str, Any]:
-        async with WorkApi.open(self.url, PASSKEY) as api:
+        async with WorkApi.open(self.url, Identity(PASSKEY)) as api:
             return dict((await api.mine()).items)
 
     async def seed_seconds(self, share: Share) -> int:
@@ -201,6 +202,43 @@ def seeding(site: Site, client: str, home: Path, *more: str) -> Iterator["subpro
         process.wait()
 
 
+async def test_a_volunteer_without_a_passkey_is_verified_by_its_address(
+    redis_url: str, prefix: str, files: tuple[Path, str], tmp_path: Path
+) -> None:
+    """A public tracker. The program has libtorrent inside, which also announces."""
+    share, port = Share.make(tmp_path / "wanted", size=SIZE), free_port()
+    shutil.copy(
+        share.torrent("http://other.example/x/announce"), files[0] / f"{share.info_hash.hex()}.torrent"
+    )
+    (home := tmp_path / "home").mkdir()
+    (home / "data").mkdir()
+    shutil.copy(share.folder / PAYLOAD, home / "data" / PAYLOAD)
+    (tmp_path / "tracker").mkdir()
+    async with contextlib.AsyncExitStack() as stack:
+        tracker = trackers.start(
+            tmp_path / "tracker",
+            TRACKER_REDIS__URL=redis_url,
+            TRACKER_REDIS__PREFIX=prefix,
+            TRACKER_ANNOUNCE__INTERVAL_SECONDS="3",
+            TRACKER_WORK__LISTEN="127.0.0.1:0",
+            TRACKER_WORK__TORRENT_URL=files[1] + "/{info_hash}.torrent",
+        )
+        stack.callback(tracker.kill)
+        store = Store(redis_url, Keys(prefix), SwarmRules(), WallClock())
+        await stack.enter_async_context(running(store))
+        await store.work.projects.create(
+            Project("seeds", kind="seeding", verify="address", seed_hours=0, keep_done_days=30)
+        )
+        site = Site(tracker, store, "ada_1")
+        await site.offer(share, SIZE, 1)
+        client = f"internal:{home}/data?{LIBTORRENT}".replace("127.0.0.1:0", f"127.0.0.1:{port}")
+        with seeding(site, client, home, "--name", "ada_1", "--port", str(port)):
+            await eventually(partial(has_claims, site, 1))
+            await site.verify(share)
+    text = (home / "log").read_text()
+    assert "claimed" in text and "Traceback" not in text, text
+
+
 def announce_again(client: Program, share: Share) -> None:
     """qBittorrent and Transmission announce every few minutes at most, whatever the tracker says."""
     if client.name == "internal":
@@ -235,7 +273,7 @@ async def test_a_volunteer_claims_downloads_seeds_and_drops(
         url = f"{client.url}?{LIBTORRENT}" if name == "internal" else client.url
         with SeederProcess(torrent, wanted.folder):
             with seeding(running_site, url, home):
-                await eventually(partial(_has_claims, running_site, 1))
+                await eventually(partial(has_claims, running_site, 1))
             assert await running_site.claims() == [wanted.info_hash.hex()]
             with seeding(running_site, url, home):  # after a kill -9
                 await eventually(lambda: _arrived(wanted, client.folder))
@@ -244,7 +282,7 @@ async def test_a_volunteer_claims_downloads_seeds_and_drops(
         with seeding(running_site, url, home):
             await _seed_time_counts(running_site, client, wanted)
             if name != "internal":
-                await eventually(partial(_has_claims, running_site, 2))
+                await eventually(partial(has_claims, running_site, 2))
             await running_site.verify(wanted)
             await running_site.has_enough_seeders(wanted)
             assert not (await running_site.mine())[wanted.info_hash.hex()].needed
@@ -272,7 +310,7 @@ def _arrived(share: Share, folder: Path) -> bool:
     return copy.exists() and copy.read_bytes() == share.content
 
 
-async def _has_claims(site: Site, count: int) -> bool:
+async def has_claims(site: Site, count: int) -> bool:
     return len(await site.claims()) == count
 
 

@@ -34,6 +34,8 @@ class WorkServer:
     not_needed: set[str] = field(default_factory=set)
     calls: list[tuple[str, dict[str, Any]]] = field(default_factory=list)
     max_claims: int = 20
+    by_name: bool = False
+    """Whether claimants give a name and a port, and have no passkey."""
     keeps_to_size: bool = True
     files: bool = True
     """Whether it names the URL of a .torrent file."""
@@ -64,7 +66,13 @@ class WorkServer:
         if early is not None:
             return early
         claimant = request.headers.get("Authorization", "").removeprefix("Bearer ")
-        if not claimant.startswith(PASSKEY):
+        if self.by_name:
+            claimant = fields.get("downloader") or request.query.get("downloader", "")
+            if not claimant or (path == "request" and not fields.get("port")):
+                return web.Response(status=400, text="downloader has 3 to 30 letters\n")
+            if path == "release" and not fields.get("token"):
+                return web.Response(status=400, text="token is missing\n")
+        elif not claimant.startswith(PASSKEY):
             return web.Response(status=401)
         reply = self._reply(path, claimant, fields)
         return self.hook(path, "after") or reply

@@ -6,7 +6,7 @@ The tracker's answers are untrusted: sizes are bounded, and every field is check
 import asyncio
 from collections.abc import AsyncIterator, Mapping
 from contextlib import asynccontextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Annotated, Any, Self, TypeVar
 
 import aiohttp
@@ -21,14 +21,25 @@ _TIMEOUT = aiohttp.ClientTimeout(total=60.0, sock_connect=15.0)
 _MAX_JSON_BYTES = 4 * 1024 * 1024
 _MAX_RETRY_SECONDS = 3600.0
 _MAX_URL = 2000
+_MAX_SAID = 200
 Model = TypeVar("Model", bound=BaseModel)
 InfoHash = Annotated[str, Field(pattern=r"^[0-9a-f]{40}$")]
 _FINAL: Mapping[int, str] = {
-    401: "the tracker does not know this passkey",
+    401: "the tracker does not know this passkey, or the project wants one",
     403: "the tracker has blocked this user or this address",
     404: "the tracker has no such project; check --url",
     455: "the tracker wants a newer version of this program",
 }
+
+
+@dataclass(frozen=True, slots=True)
+class Identity:
+    """Who asks: the owner of a passkey; or, in a project that verifies addresses, a name, and the port at which the
+    client accepts connections."""
+
+    passkey: str = field(default="", repr=False)
+    name: str = ""
+    port: int = 0
 
 
 class Denied(ClientError):
@@ -87,21 +98,24 @@ class Mine:
 class WorkApi:
     """A project of a tracker, such as `https://tracker.example/project`. Calls raise Denied and Unavailable."""
 
-    def __init__(self, url: str, passkey: str, session: aiohttp.ClientSession) -> None:
+    def __init__(self, url: str, identity: Identity, session: aiohttp.ClientSession) -> None:
         self._url = url.rstrip("/")
-        self._passkey = passkey
+        self._identity = identity
         self._session = session
 
     @classmethod
     @asynccontextmanager
-    async def open(cls, url: str, passkey: str) -> AsyncIterator[Self]:
+    async def open(cls, url: str, identity: Identity) -> AsyncIterator[Self]:
         headers = {"User-Agent": f"swarmkeeper/{__version__}"}
         async with aiohttp.ClientSession(timeout=_TIMEOUT, headers=headers) as session:
-            yield cls(url, passkey, session)
+            yield cls(url, identity, session)
 
     async def request(self, free_bytes: int) -> Grant | None:
         """Claims a torrent of at most ``free_bytes``; None: there is none now, or this claimant has enough."""
-        status, body = await self._call("request", {"api_version": "2", "free_bytes": free_bytes})
+        fields: dict[str, Any] = {"api_version": "2", "free_bytes": free_bytes}
+        if self._identity.port:
+            fields["port"] = self._identity.port
+        status, body = await self._call("request", fields)
         if status == 404:
             return None
         _expect(status, 200)
@@ -120,7 +134,10 @@ class WorkApi:
         return status == 200
 
     async def release(self, item: str, token: str) -> None:
-        """Gives a claim back; one that was lost already is no error."""
+        """Gives a claim back; one that was lost already is no error. A name alone gives nothing back: without its
+        token, the claim lapses."""
+        if self._identity.name and not token:
+            return
         status, _ = await self._call("release", {"item": item} | ({"token": token} if token else {}))
         if status != 410:
             _expect(status, 200)
@@ -131,11 +148,20 @@ class WorkApi:
         return Mine({each.item_name: each for each in _parsed(_Reply, body).items})
 
     async def _call(self, path: str, fields: Mapping[str, Any] | None) -> tuple[int, bytes]:
-        headers = {"Authorization": f"Bearer {self._passkey}"}
-        method = "GET" if fields is None else "POST"
+        who = self._identity
+        headers = {"Authorization": f"Bearer {who.passkey}"} if who.passkey else {}
+        named = {"downloader": who.name} if who.name else {}
+        method, query, body_fields = (
+            ("GET", named, None) if fields is None else ("POST", None, {**fields, **named})
+        )
         try:
             async with self._session.request(
-                method, f"{self._url}/{path}", json=fields, headers=headers, allow_redirects=False
+                method,
+                f"{self._url}/{path}",
+                params=query,
+                json=body_fields,
+                headers=headers,
+                allow_redirects=False,
             ) as reply:
                 body = await _read(reply, _MAX_JSON_BYTES)
         except (aiohttp.ClientError, TimeoutError, OSError) as error:
@@ -143,11 +169,19 @@ class WorkApi:
         # 404 is the usual answer to a request when nothing is left.
         if reply.status in _FINAL and not (reply.status == 404 and path == "request"):
             raise Denied(_FINAL[reply.status])
+        if reply.status == 400:
+            raise Denied(self._malformed(body))
         if reply.status in (420, 429) or reply.status >= 500:
             raise Unavailable(
                 f"the tracker answers with status {reply.status}", _retry_seconds(reply.headers)
             )
         return reply.status, body
+
+    def _malformed(self, body: bytes) -> str:
+        """Projects know volunteers by passkey or by name; a tracker may also be behind a proxy that hides us."""
+        said = "".join(filter(str.isprintable, body.decode("utf-8", "replace")))[:_MAX_SAID]
+        hint = "; in a project without passkeys use --name and --port" if self._identity.passkey else ""
+        return f"the tracker refuses the request: {said or 'without a reason'}{hint}"
 
     async def torrent_file(self, url: str, info_hash: str, announce_url: str) -> tuple[bytes, int]:
         """The .torrent file with this announce URL and no other, and the size of its content in bytes.

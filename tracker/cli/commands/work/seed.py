@@ -28,13 +28,14 @@ from tracker.volunteer.clients.opening import open_client
 from tracker.volunteer.loop import Confirm, Volunteer
 from tracker.volunteer.rules import Rules
 from tracker.volunteer.state import StateFile, open_state, view_state
-from tracker.volunteer.work_api import Unavailable, WorkApi
+from tracker.volunteer.work_api import Identity, Unavailable, WorkApi
 
 PASSKEY = "SWARMKEEPER_PASSKEY"
 PASSWORD = "SWARMKEEPER_CLIENT_PASSWORD"  # noqa: S105  # the name of a variable
 _LOCAL = ("localhost", "127.0.0.1", "::1")
 _MAX_SECRET = 4096
 _LABEL = re.compile(r"[-_.0-9A-Za-z]{1,50}", re.ASCII)
+_NAME = re.compile(r"[-_0-9A-Za-z]{3,30}", re.ASCII)
 
 
 def _size(text: str) -> int:
@@ -65,6 +66,15 @@ Label = Annotated[
 PasskeyFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help=f"File with your passkey. Default: ${PASSKEY}.")
 ]
+Name = Annotated[
+    str, typer.Option(metavar="NAME", help="Your name, in a project without passkeys. Needs --port.")
+]
+Port = Annotated[
+    int,
+    typer.Option(
+        min=0, max=65_535, metavar="PORT", help="Where your client accepts connections, with --name."
+    ),
+]
 PasswordFile = Annotated[
     Path | None, typer.Option(metavar="FILE", help=f"File with the client's password. Default: ${PASSWORD}.")
 ]
@@ -89,6 +99,8 @@ def seed(
     folder: Folder = "",
     label: Label = "swarmkeeper",
     passkey_file: PasskeyFile = None,
+    name: Name = "",
+    port: Port = 0,
     client_password_file: PasswordFile = None,
     state: StatePath = None,
     auto_drop: AutoDrop = False,
@@ -108,16 +120,14 @@ def seed(
     logging.getLogger("urllib3").setLevel(logging.ERROR)  # it logs each retry; the loop logs the outcome
     if not _LABEL.fullmatch(label):
         raise typer.BadParameter("--label has 1 to 50 letters, digits, dots, - and _")
-    passkey = _secret(passkey_file, PASSKEY)
-    if not passkey:
-        raise ClientError(f"no passkey: set {PASSKEY}, or use --passkey-file")
+    identity = _identity(name, port, passkey_file)
     password = _secret(client_password_file, PASSWORD)
-    _check_url(url)
+    _check_url(url, sends_passkey=bool(identity.passkey))
     rules = Rules(space, max_torrents, auto_drop, delete_data, round_seconds=every)
     path = state or _default_state(url, client, label)
     with view_state(path) if dry_run else open_state(path) as file:
         with _closing(open_client(client, password, label=label, folder=folder)) as opened:
-            run = _run(url, passkey, opened, file, rules, dry_run=dry_run, once=once)
+            run = _run(url, identity, opened, file, rules, dry_run=dry_run, once=once)
             try:
                 asyncio.run(run)
             except (Unavailable, ClientUnavailable) as error:  # with --once or --dry-run
@@ -125,9 +135,16 @@ def seed(
 
 
 async def _run(
-    url: str, passkey: str, client: TorrentClient, file: StateFile, rules: Rules, *, dry_run: bool, once: bool
+    url: str,
+    identity: Identity,
+    client: TorrentClient,
+    file: StateFile,
+    rules: Rules,
+    *,
+    dry_run: bool,
+    once: bool,
 ) -> None:
-    async with WorkApi.open(url, passkey) as api:
+    async with WorkApi.open(url, identity) as api:
         volunteer = Volunteer(api, client, file, rules, confirm=_confirm() if not dry_run else None)
         if dry_run:
             for line in await volunteer.preview():
@@ -140,6 +157,19 @@ async def _run(
                 asyncio.get_running_loop().add_signal_handler(number, stop.set)
             async with running(volunteer.run):
                 await stop.wait()
+
+
+def _identity(name: str, port: int, passkey_file: Path | None) -> Identity:
+    if bool(name) != bool(port):
+        raise typer.BadParameter("--name and --port belong together")
+    if name:
+        if not _NAME.fullmatch(name):
+            raise typer.BadParameter("--name has 3 to 30 letters, digits, - and _")
+        return Identity(name=name, port=port)
+    passkey = _secret(passkey_file, PASSKEY)
+    if not passkey:
+        raise ClientError(f"no passkey: set {PASSKEY}, or use --passkey-file")
+    return Identity(passkey)
 
 
 def _confirm() -> Confirm | None:
@@ -178,7 +208,7 @@ def _secret(path: Path | None, variable: str) -> str:
     return text
 
 
-def _check_url(url: str) -> None:
+def _check_url(url: str, *, sends_passkey: bool) -> None:
     try:
         parts = urlsplit(url)
         valid = parts.scheme in ("http", "https") and parts.hostname and (parts.port or 1) > 0
@@ -186,7 +216,7 @@ def _check_url(url: str) -> None:
         valid = None
     if not valid or parts.username is not None or parts.query or parts.fragment:
         raise ClientError("--url is written https://tracker.example:6980/project, without a passkey")
-    if parts.scheme == "http" and parts.hostname not in _LOCAL:
+    if sends_passkey and parts.scheme == "http" and parts.hostname not in _LOCAL:
         note("the passkey is sent unencrypted, because --url is not https")
 
 
