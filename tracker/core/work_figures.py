@@ -8,14 +8,13 @@ from typing import Any
 
 import orjson
 
-from tracker.bittorrent import InfoHash
 from tracker.core.work_holdings import average_seeders
 from tracker.store.store import Store
 from tracker.store.torrents.records import Torrent, info_hash_of
 from tracker.store.work import periods
 from tracker.store.work.leaderboard import Board, Standing
 from tracker.store.work.log import LogEntry
-from tracker.store.work.records import Project, Queue
+from tracker.store.work.records import Project
 from tracker.store.work.statistics import ProjectStatistics
 
 CACHED_SECONDS = 10.0
@@ -67,6 +66,12 @@ class Needy:
 
     torrent: Torrent
     average: float | None
+
+    @property
+    def need(self) -> tuple[float, int]:
+        """The lowest is the neediest."""
+        average = float(self.torrent.seeders) if self.average is None else self.average
+        return average, -self.torrent.leechers
 
 
 class WorkFigures:
@@ -161,13 +166,23 @@ class WorkFigures:
     async def needy(
         self, project: Project, count: int, *, claimant: str = "", max_size: int | None = None
     ) -> list[Needy]:
-        """The first torrents of the queues, those that ask for ``claimant`` first. Without a claimant: no private
-        torrents. Torrents larger than ``max_size`` bytes are left out."""
-        names = await self._queued(project, "todo", count, claimant) if claimant else []
-        queues: tuple[Queue, ...] = ("todo", "secondary")
-        for queue in queues:
-            names += await self._queued(project, queue, count)
-        hashes = [InfoHash(bytes.fromhex(name)) for name in dict.fromkeys(names)]
+        """The torrents that need seeders most: those that ask for ``claimant`` first, then by their average seeders,
+        and of equal ones those with most leechers. Without a claimant: no private torrents. Torrents larger than
+        ``max_size`` bytes are left out."""
+        if claimant or max_size is not None:
+            return await self._read_needy(project, count, claimant, max_size)
+        found: list[Needy] = await self._recent(
+            f"needy {count}", project, lambda project: self._read_needy(project, count, "", None)
+        )
+        return found
+
+    async def _read_needy(
+        self, project: Project, count: int, claimant: str, max_size: int | None
+    ) -> list[Needy]:
+        own = await self._asked(project, claimant, count) if claimant else []
+        names = [*own, *await self._store.work.items.neediest(project.name, 2 * count)]  # some are left out
+        found_hashes = (info_hash_of(name.encode("utf-8", "replace")) for name in dict.fromkeys(names))
+        hashes = [info_hash for info_hash in found_hashes if info_hash is not None]
         torrents = [
             torrent
             for torrent in await self._store.torrents.get_all(hashes)
@@ -177,10 +192,11 @@ class WorkFigures:
             and (max_size is None or (torrent.size or 0) <= max_size)
         ][:count]
         averages = await average_seeders(self._store, torrents, self._clock())
-        return [Needy(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
+        found = [Needy(torrent, average) for torrent, average in zip(torrents, averages, strict=True)]
+        return sorted(found, key=lambda each: (each.torrent.info_hash.hex() not in own, each.need))
 
-    async def _queued(self, project: Project, queue: Queue, count: int, claimant: str = "") -> list[str]:
-        page = await self._store.work.items.page(project.name, queue, claimant=claimant, count=count)
+    async def _asked(self, project: Project, claimant: str, count: int) -> list[str]:
+        page = await self._store.work.items.page(project.name, "todo", claimant=claimant, count=count)
         return [name for name, _ in page.entries]
 
 

@@ -254,6 +254,39 @@ async def test_own_requests_come_first_in_the_feed(torrents: Site) -> None:
 
 
 async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) -> None:
+@pytest.mark.parametrize("order", ["random", "weakest"])
+async def test_the_neediest_torrents_come_first_whatever_their_queue(seeding: Site, order: str) -> None:
+    """In the order of their averages. In a project with a random order the policy knows them."""
+    store = seeding.store
+    await store.work.projects.edit("seeds", {"public": True, "order": order})
+    for number, seeders, queue in ((5, 2, "secondary"), (6, 3, "todo"), (7, 0, "todo"), (8, 1, "secondary")):
+        name, base = info_hash(number).hex(), 1000 * seeders
+        await store.torrents.add(info_hash(number))
+        await seeding.add(name, project="seeds", queue=queue, place=base)
+        need = base + (10**9 if queue == "secondary" else 0)
+        await store.redis.zadd(store.keys.work_needs("seeds"), {name: need})
+        torrent = await store.torrents.get(info_hash(number))
+        assert torrent is not None
+        points = [f"{START - 3600 * hour} {seeders} 5 7 1.5" for hour in range(60, 0, -1)]
+        await store.redis.rpush(store.keys.history(torrent.torrent_id), *points)
+    expected = [info_hash(number).hex() for number in (7, 8, 5, 6)]
+    listed = (await seeding.ask("/seeds/needy.json")).json
+    assert [(row["info_hash"], row["average"]) for row in listed] == list(
+        zip(expected, range(4), strict=True)
+    )
+    feed = items((await seeding.ask("/seeds/feed.rss")).body)
+    assert [each.findtext("guid") for each in feed] == expected
+    found = await store.work.items.neediest("seeds", 2)
+    assert found == expected[:2]
+
+
+async def test_an_item_that_no_torrent_has_is_left_out_of_the_list(torrents: Site) -> None:
+    """A site wrote it into the queue."""
+    await torrents.store.work.projects.edit("seeds", {"public": True})
+    await torrents.store.redis.zadd(torrents.store.keys.work_queue("seeds", "todo"), {"no hash": 0})
+    assert len((await torrents.ask("/seeds/needy.json")).json) == 1
+
+
     """W29."""
     await torrents.store.work.projects.edit("seeds", {"public": True})
     for path in ("/", "/stats.json", "/needy.json", f"/items/{info_hash(1).hex()}.json"):

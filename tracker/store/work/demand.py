@@ -11,7 +11,7 @@ ASKED_AT_ONCE, REQUEST_SECONDS, MAX_REQUESTS, MAX_ASKED = 3, 604_800, 12, 20
 KNOWN_SINCE_SECONDS, MIN_POINTS = 86_400, 6
 _MAX_LEECHERS, _MAX_SIZE_DIGITS = 999, 19
 EXCLUDING = ("enabled", "private", "size", "labels")
-_SECONDARY = 10**9
+SECONDARY = 10**9
 """Added to the need of torrents in ``todo:secondary``: that queue is given out after ``todo``."""
 
 
@@ -72,7 +72,7 @@ class Demand:
     @property
     def need(self) -> int:
         """The lowest is the neediest."""
-        return self.base + (_SECONDARY if self.queue == "todo:secondary" else 0)
+        return self.base + (SECONDARY if self.queue == "todo:secondary" else 0)
 
 
 def demand(project: Project, torrent: TorrentState, now: int) -> Demand | None:

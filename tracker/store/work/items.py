@@ -10,6 +10,7 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
+from tracker.store.work.demand import SECONDARY
 from tracker.store.work.paging import page_of
 from tracker.store.work.projects import Projects
 from tracker.store.work.records import (
@@ -20,6 +21,7 @@ from tracker.store.work.records import (
     Page,
     Place,
     Project,
+    Queue,
     Status,
     UnknownProject,
     check_claimant,
@@ -31,6 +33,7 @@ MAX_BATCH = 500
 """Max items in one script call."""
 _MAX_COPIES = 1000
 _MAX_ASKED = 10
+_NEEDIEST_QUEUES: tuple[Queue, ...] = ("todo", "secondary")
 
 
 class Items:
@@ -118,6 +121,27 @@ class Items:
         unit = 1000 if place == "done" and not claimant else 1
         return Page([(item.decode("utf-8", "replace"), score / unit) for item, score in entries], after)
 
+    async def neediest(self, project: str, count: int) -> list[str]:
+        """The items of the queues ``todo`` and ``secondary``, the neediest first, whatever their queue: those that the
+        policy enqueued by average seeders and leechers, others by their places. At most ``count``."""
+        needs, middle = self._keys.work_needs(project), SECONDARY // 2
+        queues = [self._keys.work_queue(project, queue_key(queue)) for queue in _NEEDIEST_QUEUES]
+        heads = await self._connection.pipeline(
+            *(("ZRANGE", queue, 0, count - 1) for queue in queues),
+            ("ZRANGE", needs, "-inf", f"({middle}", "BYSCORE", "LIMIT", 0, count),
+            ("ZRANGE", needs, middle, "+inf", "BYSCORE", "LIMIT", 0, count),
+        )
+        names = list(dict.fromkeys(name for head in heads for name in _known_list(head)))
+        found: list[tuple[float, bytes]] = []
+        for first in range(0, len(names), MAX_BATCH):
+            batch = names[first : first + MAX_BATCH]
+            rows = await self._connection.pipeline(*(("ZMSCORE", key, *batch) for key in (needs, *queues)))
+            for name, need, *places in zip(batch, *map(_known_list, rows), strict=True):
+                place = next((float(each) for each in places if each is not None), None)
+                if place is not None:  # else only certain claimants are asked for it
+                    found.append((place if need is None else _without_queue(float(need)), name))
+        return [name.decode("utf-8", "replace") for _, name in sorted(found)[:count]]
+
     def _place(self, project: Project, item: NewItem) -> float:
         if project.order == "random" or item.place is None:
             return self._chance()
@@ -127,6 +151,17 @@ class Items:
 def queue_key(queue: str) -> str:
     """The end of the key of a shared queue."""
     return "todo" if queue == "todo" else f"todo:{queue}"
+
+
+def _without_queue(need: float) -> float:
+    return need - SECONDARY if need >= SECONDARY // 2 else need
+
+
+def _known_list(reply: Any) -> list[Any]:
+    if isinstance(reply, Exception):  # a key of a wrong type
+        raise reply
+    found: list[Any] = reply
+    return found
 
 
 def _known(answer: Any) -> int:
