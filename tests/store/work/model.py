@@ -26,6 +26,12 @@ class Held:
     at: float
     shared: bool
     source: Wanted
+    broken: bool = False
+    """A site has overwritten its record."""
+
+
+BROKEN = Wanted(1, "todo", 0.0, ())
+"""Where the item of a broken claim goes."""
 
 
 @dataclass
@@ -86,7 +92,8 @@ class Model:
     def claim(self, claimant: str) -> str:
         """The item, or the refusal."""
         self.lapse()
-        if self.used(claimant) >= self.trusted(claimant):
+        free = self.trusted(claimant) - self.used(claimant)
+        if free <= 0:
             return "budget"
         for queue in ("own", *QUEUES):
             for item, wanted in sorted(self.wanted.items(), key=lambda each: (each[1].place, each[0])):
@@ -132,7 +139,7 @@ class Model:
         if claim.shared:
             self.counted.add(item)
 
-    def release(self, item: str, claimant: str) -> bool:
+    def release(self, item: str, claimant: str, *, admin: bool = False) -> bool:
         claim = self.held.pop((item, claimant), None)
         if claim:
             self.give_back(item, claim)
@@ -145,7 +152,15 @@ class Model:
         )
         for _, _, item, claimant in due:
             claim = self.held.pop((item, claimant))
-            self.give_back(item, claim, redo=self.redo)
+    def overwrite(self, item: str, claimant: str) -> None:
+        """Something else writes the record of a claim."""
+        key = (item, claimant)
+        self.held[key] = replace(self.held[key], at=0.0, shared=True, source=BROKEN, broken=True)
+
+            self.give_back(item, claim, redo=self.redo and not claim.broken)
+            if claim.broken:
+                self.totals["mended"] += 1
+                continue
             self.trust[claimant] = max(1, self.trusted(claimant) // 2)
             self.lapsed[item, claimant] = self.now
             if self.seeding:

@@ -1,5 +1,7 @@
 """The log and its drain (row W15), leaderboards and charts (row W14)."""
 
+from contextlib import suppress
+
 import pytest
 from redis.exceptions import ResponseError
 

@@ -174,6 +174,7 @@ async def test_what_cannot_be_blocked_is_an_error(store: Store, who: str) -> Non
 async def test_wrong_domains_release_the_item(store: Store, blocks: bool) -> None:
     """W8: the sender is blocked only where the project says so."""
     await project(store, domains=("data", "more"), block_wrong_domains=blocks)
+    await store.pass_time(0)
     await add(store, "a")
     for wrong in ({"data": 1}, {}, {"data": 1, "more": 2, "x": 3}):
         if blocks:

@@ -3,6 +3,7 @@
 import asyncio
 import uuid
 from collections.abc import Coroutine
+from dataclasses import replace
 from typing import Any
 
 import pytest
@@ -18,7 +19,31 @@ from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import Claim, NewItem, Refusal
 
 LEASE = 3600
-COUNTED = ("added", "claimed", "done", "lapsed", "released")
+COUNTED = ("added", "claimed", "done", "lapsed", "released", "mended")
+NO_RECORDS = (
+    *(
+        "",
+        "x",
+        "{}",
+        "[]",
+        "7",
+        "\xff",
+        "[" * 2000,
+        '{"queue":"todo","place":"x"}',
+        '{"queue":5,"place":"0"}',
+    ),
+    *(
+        '{"queue":"todo:d:7","place":"0"}',
+        '{"queue":"todo","place":"0","at":{}}',
+        '{"asked":" ","place":"0"}',
+    ),
+    *(
+        '{"queue":"todo","place":"0","asked":[]}',
+        '{"queue":"todo","place":"nan"}',
+        '{"queue":"todo","place":null}',
+    ),
+)
+"""Records that no tracker wrote."""
 numbers = st.integers(0, 5)
 people = st.integers(0, 2)
 new_items = st.fixed_dictionaries(
@@ -186,11 +211,9 @@ class WorkMachine(RuleBasedStateMachine):
         if held is None:
             assert ends is None
             return
-        if not self.seeding:
+        if not self.seeding and not held.broken:
             last = min(held.at + 7 * 86_400, self.model.now + LEASE)
-            held = type(held)(
-                held.token, max(held.ends, last - self.model.outages), held.at, held.shared, held.source
-            )
+            held = replace(held, ends=max(held.ends, last - self.model.outages))
             self.model.held[item, claimant] = held
         assert ends == held.ends + self.model.outages
 

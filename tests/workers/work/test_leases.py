@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 import pytest
+from structlog.testing import capture_logs
 
 from loadtest.servers import Server
 from tests.store.harness import Clock, Store, running

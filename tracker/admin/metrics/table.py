@@ -211,7 +211,7 @@ _STORE = (
     Metric(
         "tracker_work_claims_total",
         "counter",
-        "Claims given out, and how they ended",
+        "Claims given out, and how they ended; mended: their record was overwritten",
         ("project", "outcome"),
         "store",
     ),

@@ -9,6 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from ipaddress import IPv6Address, ip_address, ip_network
 from typing import Any
 
+import structlog
+
 from tracker.bittorrent import Endpoint
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
@@ -38,6 +40,7 @@ MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
 MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
+log = structlog.get_logger("tracker.work")
 _UNKNOWN = Endpoint(b"")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
@@ -82,9 +85,7 @@ class Claims:
         if outcome != b"claimed":
             return _refusal(outcome.decode(), rest)
         name, record, token, ends = rest
-        claim = claim_of(name, record, token, float(ends))
-        assert claim is not None
-        return claim
+        return claim_of(name, record, token, float(ends))
 
     async def done(
         self,
@@ -211,9 +212,15 @@ class Claims:
         """Ends claims whose lease ended, at most ``max_claims``, and returns how many. Also writes the counters of
         the project.
 
-        Raises UnknownProject.
+        A claim whose record was overwritten ends like the others: its item goes to ``todo``, nothing is held against
+        the claimant, and the log says so. Raises UnknownProject.
         """
-        return int(_known(await self._scripts.work_lapse([project, self._now(), max_claims])))
+        ended, mended = _known(await self._scripts.work_lapse([project, self._now(), max_claims]))
+        if mended:
+            log.warning(
+                "claims had no valid record; their items are wanted again", project=project, claims=mended
+            )
+        return int(ended)
 
     # Read
 
@@ -275,12 +282,11 @@ class Claims:
             ("ZMSCORE", keys.work_out(project), *names),
             ("HGET", keys.work_project(project), "outage_ms"),
         )
-        claims = (
+        return [
             claim_of(name, record, token, float(end) + whole(outage))
             for name, record, token, end in zip(names, records, tokens, ends, strict=True)
             if end is not None
-        )
-        return [claim for claim in claims if claim is not None]
+        ]
 
 
 def _end_of(answer: Any) -> float | None:

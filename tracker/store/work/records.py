@@ -5,6 +5,7 @@ digits) and a claimant a user id. Kind ``items``: an item is any text and a clai
 """
 
 import json
+import math
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields
@@ -277,24 +278,25 @@ def domains_text(domains: Sequence[str] | Mapping[str, int]) -> str:
     return json.dumps(sorted(domains), ensure_ascii=True, separators=(",", ":")) if domains else ""
 
 
-def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim | None:
-    """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease."""
+def claim_of(name: bytes, record: bytes | None, token: bytes | None, ends_ms: float) -> Claim:
+    """A stored claim: ``name`` is `<item> <claimant>`, ``record`` its JSON, ``ends_ms`` the end of its lease. Of a
+    record that a site has overwritten, what cannot be read is empty or 0."""
     try:
         row = json.loads(record or b"")
-    except ValueError:
-        return None
-    if not isinstance(row, dict):
-        return None
+    except (ValueError, RecursionError):
+        row = {}
+    row = row if isinstance(row, dict) else {}
     item, _, claimant = name.decode("utf-8", "replace").rpartition(" ")
 
     def text(field: str) -> str:
-        return str(row.get(field, ""))
+        return str(row.get(field, "")).encode(errors="replace").decode()
 
     def number(field: str) -> float:
         try:
-            return float(row.get(field) or 0)
-        except (TypeError, ValueError):
+            found = float(row.get(field) or 0)
+        except (TypeError, ValueError, OverflowError):
             return 0.0
+        return found if math.isfinite(found) else 0.0
 
     return Claim(
         item=item,

@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable
 
 import structlog
-from redis.exceptions import RedisError
+from redis.exceptions import RedisError, ResponseError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
@@ -62,6 +62,8 @@ class LeaseWorker:
         if trims:
             await self._work.projects.finish_deletions()
             self._trimmed_at = now
+            except ResponseError as error:  # a key of a wrong type: no reason to leave out other projects
+                log.error("cannot end claims of a project", project=project.name, error=str(error))
         return ended
 
     async def _end_claims(self, project: str) -> int:

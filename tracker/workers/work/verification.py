@@ -6,9 +6,9 @@ sign of life. Projects that ask for it also have the claimants' seeders probed, 
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
-from contextlib import suppress
 
 import structlog
+from redis.exceptions import ResponseError
 
 from tracker.bittorrent import InfoHash
 from tracker.store.work.projects import Projects
@@ -67,13 +67,17 @@ class WorkVerification:
 
     async def handle(self, _: object = None) -> None:
         """Handles jobs of the queue ``work_verify``. May be cancelled between claims, and run in several trackers at
-        once. Raises StoreUnavailable and redis.exceptions.RedisError."""
+        once. Raises StoreUnavailable."""
         projects = await self._projects.all()
         self._warn_of_unprobed(projects)
         for project in projects:
             if project.verify != "none":
-                with suppress(UnknownProject):  # deleted meanwhile
+                try:
                     await self._verify(project)
+                except UnknownProject:  # deleted meanwhile
+                    continue
+                except ResponseError as error:  # a key of a wrong type: no reason to leave out other projects
+                    log.error("cannot verify claims of a project", project=project.name, error=str(error))
 
     @property
     def _is_probing(self) -> bool:

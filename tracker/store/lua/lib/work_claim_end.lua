@@ -1,4 +1,4 @@
--- work_claim_end.lua: reads and ends claims. After lease_release.lua and work_queues.lua.
+-- work_claim_end.lua: reads and ends claims. After lease_release.lua, work_queues.lua and work_record.lua.
 --
 -- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
 
@@ -6,12 +6,15 @@
 -- the item not be given back.
 local function read_claim(name)
   local record = call('HGET', W .. ':claims', name)
-  if not record then return nil end
-  call('ZCARD', W .. ':by:' .. string.match(name, '%S+$'))
-  local claim = cjson.decode(record)
+  local claim = record and record_of(record)
+  if not claim and not is_held(item, claimant) then return nil end
+  call('ZCARD', W .. ':by:' .. claimant)
+  if not claim then return { queue = 'todo', place = '0', shared = 1 } end
   if claim.asked then check_queues(claim.asked) end
   return claim, record
 end
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
+  if not item then return nil end
 
 -- `holders`: who holds the item. Returns how many others do.
 local function remove_holder(item, claimant, holders)

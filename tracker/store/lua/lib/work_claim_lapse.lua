@@ -3,11 +3,18 @@
 
 -- The record of a verified project's claim is kept, and looked at as before: what was seeded may be verified late.
 local function lapse(fields, name)
-  local item, claimant = string.match(name, '^(.*) (%S+)$')
   local claim, record = read_claim(name)
-  if not claim then return release_lease(W .. ':out', name) end
+  if not claim then
+    release_lease(W .. ':out', name)
+    return call('HDEL', W .. ':claims', name)
+  end
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
   end_claim(fields, item, claimant)
   give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
+  if not record then
+    give_back(item, claim)
+    return count_work('mended', '1')
+  end
   call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
   call('ZADD', W .. ':lapsed', now_ms, name)
   if fields.verify ~= 'none' then

@@ -32,6 +32,7 @@ local function lapse_ended(row, ended)
 --@ include lib/lease_release.lua
 --@ include lib/work_enqueue.lua
 --@ include lib/work_claim_end.lua
+--@ include lib/work_record.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_claim_lapse.lua
 --@ include lib/work_lapses.lua
@@ -102,10 +103,11 @@ local function is_taken_there(item)
 --@ include lib/work_address.lua
   if kind_at(item, ARGV[11]) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
-    local record = call('HGET', W .. ':claims', item .. ' ' .. holder)
-    if record and cjson.decode(record).endpoint == ARGV[11] then return true end
+    local claim = record_of(call('HGET', W .. ':claims', item .. ' ' .. holder))
+    if claim and claim.endpoint == ARGV[11] then return true end
   end
   return false
+--@ include lib/work_record.lua
 end
 
 -- Whether the claimant seeds the torrent already: then a claim brings no seeder. Sets `account`.

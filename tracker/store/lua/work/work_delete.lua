@@ -36,7 +36,7 @@ for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holde
     .. ':blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
-for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes', 'refused' }) do
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes', 'refused' }) do
   for _, precision in ipairs({ 1, 5, 60, 300, 3600, 18000, 86400 }) do
     local counter = precision .. ':work.' .. project .. '.' .. what
     call('UNLINK', P .. 'count:' .. counter)

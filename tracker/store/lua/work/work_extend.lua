@@ -13,18 +13,19 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/work_project.lua
 --@ include lib/work_blocked.lua
 --@ include lib/work_outage.lua
+--@ include lib/work_record.lua
 
 local fields = read_project()
 if not fields then return nil end
 if is_blocked(ARGV[3], ARGV[4], ARGV[5]) then return 'blocked' end
 local name = ARGV[6] .. ' ' .. ARGV[3]
-local record = call('HGET', W .. ':claims', name)
-if not record or not has_lease(W .. ':out', name, ARGV[7]) then return '' end
+if not has_lease(W .. ':out', name, ARGV[7]) then return '' end
+local claim = record_of(call('HGET', W .. ':claims', name))
 apply_outage(fields)
 local outage = now_ms - lease_clock(fields)
 local ends = tonumber(call('ZSCORE', W .. ':out', name)) + outage
-if fields.verify == 'none' then -- else work_verify.lua decides
-  local last = (tonumber(cjson.decode(record).at) or now_ms) + 86400000 * (tonumber(fields.claim_days) or 0)
+if fields.verify == 'none' and claim then -- else work_verify.lua decides
+  local last = (tonumber(claim.at) or now_ms) + 86400000 * (tonumber(fields.claim_days) or 0)
   ends = math.max(ends, math.min(last, now_ms + 1000 * (tonumber(fields.lease_seconds) or 1)))
   call('ZADD', W .. ':out', 'XX', string.format('%.0f', ends - outage), name)
 end

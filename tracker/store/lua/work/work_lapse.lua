@@ -3,7 +3,8 @@
 -- `work.<project>.<what>`. It also works in a full store.
 -- KEYS[1]   the prefix
 -- ARGV[1]   project   ARGV[2] now (epoch ms)   ARGV[3] max claims to end
--- Answer    the number of claims that ended; nil when there is no such project
+-- Answer    { the number of claims that ended, how many claims without a valid record ended since the last call }; nil
+--   when there is no such project
 local P, call, project = KEYS[1], redis.call, ARGV[1]
 local now_ms = tonumber(ARGV[2])
 local now = math.floor(now_ms / 1000)
@@ -18,6 +19,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
+--@ include lib/work_record.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_trust.lua
@@ -30,12 +32,15 @@ if not fields then return nil end
 apply_outage(fields)
 local names = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[3])
 if #names > 0 then lapse_claims(fields, names) end
-for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'bytes' }) do
+redis.pcall('ZREMRANGEBYSCORE', W .. ':released', '-inf', now_ms)
+local mended = 0
+for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes' }) do
   local v = call('HMGET', W .. ':totals', what, 'sliced_' .. what)
   local more = whole(v[1]) - whole(v[2])
   if more > 0 then
     call('HSET', W .. ':totals', 'sliced_' .. what, v[1])
     add_to_slices('work.' .. project .. '.' .. what, now, decimal(more))
+    if what == 'mended' then mended = more end
   end
 end
-return #names
+return { #names, mended }

@@ -16,11 +16,12 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
+--@ include lib/work_record.lua
+--@ include lib/work_find_claim.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_trust.lua
 --@ include lib/work_claim_lapse.lua
---@ include lib/work_record.lua
 
 local MAX_FAILURES = 2
 local fields = read_project()

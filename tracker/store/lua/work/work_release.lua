@@ -17,6 +17,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_counts.lua
 --@ include lib/work_queues.lua
 --@ include lib/work_enqueue.lua
+--@ include lib/work_record.lua
 --@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua

@@ -24,6 +24,7 @@ local now = math.floor(now_ms / 1000)
 --@ include lib/work_presence.lua
 --@ include lib/work_endpoint.lua
 --@ include lib/work_record.lua
+--@ include lib/work_find_claim.lua
 
 local PROBE_EVERY = 86400000 -- ms
 local STALLED = 86400000 -- ms without progress after which a download is no sign of life
