@@ -125,7 +125,7 @@ async def test_a_report_that_can_never_count_is_ok_without_a_token_only(site: Si
 async def test_wrong_domains_release_the_item_and_are_logged(serve: Serve) -> None:
     """W8: nobody is blocked unless the project says so."""
     site = await serve()
-    await site.project(domains=("data",))
+    await site.project(domains=("data",), start_budget=9)
     await site.add("one")
     for _ in range(2):
         await claimed(site)
@@ -138,6 +138,21 @@ async def test_wrong_domains_release_the_item_and_are_logged(serve: Serve) -> No
     await site.store.work.projects.edit("proj", {"block_wrong_domains": True})
     assert (await report(site, bytes={"dtaa": 5})).text == "OK\n"
     assert (await site.ask("/proj/request", ASK)).status == 403
+
+
+@pytest.mark.parametrize(("legacy", "status"), [(False, 429), (True, 420)])
+async def test_claims_given_back_count_in_the_budget(serve: Serve, legacy: bool, status: int) -> None:
+    """Otherwise a loop would use up the rate of the project."""
+    site = await serve(work={"legacy_status": legacy})
+    await site.project(start_budget=2)
+    await site.add("one")
+    for _ in range(2):
+        await claimed(site)
+        assert (await site.ask("/proj/release", {**ASK, "item": "one"})).text == "Released OK.\n"
+    reply = await site.ask("/proj/request", ASK)
+    assert (reply.status, reply.body, reply.headers["retry-after"]) == (status, b"", "60")
+    site.store.clock.now += 60
+    await claimed(site)
 
 
 @pytest.mark.parametrize("number", [-1, 1.5, True, 2**53, 2**64, "5", None])

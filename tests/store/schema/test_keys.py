@@ -180,6 +180,7 @@ ONLY_IN_LUA = {
     "t:user_id",
     "t:w:<p>:lapsed",
     "t:w:<p>:looked",
+    "t:w:<p>:released",
     "t:w:<p>:lapsed:claims",
     "t:w:<p>:rate",
     "t:webhook:<url>:lease",

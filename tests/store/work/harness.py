@@ -182,3 +182,7 @@ async def trusted(store: Store, name: str, claimant: str) -> int | None:
     """How many claims at once a claimant may have, once that is known."""
     found = await store.redis.hget(store.keys.work_trust(name), claimant)
     return None if found is None else int(found)
+    given_back = await claimed(store, "bob")
+    assert await work.claims.release("proj", "bob", given_back.item)
+    for name in ("proj", "other"):
+        await rank(store, name)

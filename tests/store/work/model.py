@@ -49,6 +49,8 @@ class Model:
     held: dict[tuple[str, str], Held] = field(default_factory=dict)
     lapsed: dict[tuple[str, str], float] = field(default_factory=dict)
     late: set[tuple[str, str]] = field(default_factory=set)
+    given_back: dict[str, float] = field(default_factory=dict)
+    """Until when claims that the claimant gave back count."""
     done: set[str] = field(default_factory=set)
     done_by: set[tuple[str, str]] = field(default_factory=set)
     trust: dict[str, int] = field(default_factory=dict)
@@ -95,6 +97,8 @@ class Model:
         free = self.trusted(claimant) - self.used(claimant)
         if free <= 0:
             return "budget"
+        if self.given_back.get(claimant, 0.0) - self.now > 60 * (free - 1):
+            return "rate"
         for queue in ("own", *QUEUES):
             for item, wanted in sorted(self.wanted.items(), key=lambda each: (each[1].place, each[0])):
                 mine = queue != "own" or claimant in wanted.asked
@@ -144,6 +148,8 @@ class Model:
         if claim:
             self.give_back(item, claim)
             self.totals["released"] += 1
+            if not admin:
+                self.given_back[claimant] = max(self.now, self.given_back.get(claimant, 0.0)) + 60
         return claim is not None
 
     def lapse(self) -> int:

@@ -182,6 +182,7 @@ async def test_wrong_domains_release_the_item(store: Store, blocks: bool) -> Non
         claim = await claimed(store, "alice", address="192.0.2.1")
         result = await store.work.claims.done("proj", "alice", "a", address="192.0.2.1", reported=wrong)
         assert result.outcome == "domains"
+        await store.pass_time(60)
         assert (await store.work.items.status("proj", claim.item)).status == "todo"
     assert await store.work.blocks.all("proj") == (["192.0.2.1"] if blocks else [])
     events = [event for event in await store.work.blocks.log("proj") if event.what == "wrong domains"]
@@ -258,3 +259,71 @@ async def test_a_claim_verified_with_impossible_bytes_still_counts(store: Store)
     await add(store, "1" * 40)
     await claimed(store, "7")
     assert (await store.work.claims.complete("proj", "7", "1" * 40, seconds=1, uploaded=2**60)).counted
+
+
+async def test_who_claims_and_gives_back_in_a_loop_leaves_the_rate_to_others(store: Store) -> None:
+    """Claims that were given back count in the budget, one less each minute."""
+    await store.pass_time(0)
+    await project(store, per_minute=120, start_budget=3, budget=3)
+    await add(store, *"abcdef")
+    granted, waits = 0, list[float]()
+    for _ in range(600):
+        reply = await store.work.claims.claim("proj", "mallory")
+        if isinstance(reply, Claim):
+            granted += 1
+            assert await store.work.claims.release("proj", "mallory", reply.item, token=reply.token)
+        else:
+            assert reply.reason == "rate"
+            waits.append(reply.retry_seconds)
+            assert isinstance(await store.work.claims.claim("proj", "alice"), Claim)
+            assert await store.work.claims.release_all("proj", claimant="alice") == 1
+        await store.pass_time(1)
+    assert granted <= 3 + 600 / 60
+    assert min(waits) > 0 and max(waits) <= 60
+
+
+async def test_claims_given_back_and_claims_held_share_the_budget(store: Store) -> None:
+    await store.pass_time(0)
+    await project(store, start_budget=3, budget=3)
+    await add(store, *"abcdef")
+    first = await claimed(store, "alice")
+    await claimed(store, "alice")
+    await store.work.claims.release("proj", "alice", first.item)
+    await claimed(store, "alice")  # one given back, two held
+    await store.work.claims.release_all("proj", claimant="alice")  # an admin's
+    assert (await claimed(store, "alice")).claimant == "alice"
+    await claimed(store, "alice")
+    reply = await refusal(store, "alice")
+    assert reply == Refusal("rate", retry_seconds=60)
+    await store.pass_time(59.5)
+    assert (await refusal(store, "alice")).retry_seconds == 0.5
+    await store.pass_time(0.5)
+    await claimed(store, "alice")
+    assert (await refusal(store, "alice")).reason == "budget"
+    await claimed(store, "bob")
+    await store.pass_time(1)
+    await store.work.claims.lapse("proj")
+    assert not await store.redis.exists(f"{store.keys.prefix}w:proj:released")
+
+
+async def test_a_time_of_a_wrong_clock_does_not_count(store: Store) -> None:
+    await store.pass_time(0)
+    await project(store, start_budget=1)
+    await add(store, "a")
+    await store.redis.zadd(f"{store.keys.prefix}w:proj:released", {"alice": 1e300})
+    for seconds in (0, 60):
+        await store.pass_time(seconds)
+        await claimed(store, "alice")
+        await store.work.claims.release("proj", "alice", "a")
+    assert await refusal(store, "alice") == Refusal("rate", retry_seconds=60)
+
+
+async def test_many_claims_given_back_count_for_an_hour_at_most(store: Store) -> None:
+    await store.pass_time(0)
+    await project(store, start_budget=80, budget=80)
+    await add(store, *map(str, range(80)))
+    claims = [await claimed(store, "alice") for _ in range(80)]
+    for claim in claims:
+        assert await store.work.claims.release("proj", "alice", claim.item)
+    until = await store.redis.zscore(f"{store.keys.prefix}w:proj:released", "alice")
+    assert until == 1000 * (store.clock.now + 3600)

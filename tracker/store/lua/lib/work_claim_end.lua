@@ -2,8 +2,15 @@
 --
 -- A claim is in `out` (its lease), `claims` (its record), `by:<claimant>` and `holders`: in all of them or in none.
 
--- The record of a claim, decoded and as it is stored; nil when there is none. Fails when the claim cannot be ended, or
--- the item not be given back.
+local function is_held(item, claimant)
+  for each in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
+    if each == claimant then return true end
+  end
+  return false
+end
+
+-- A claim, and its record as it is stored; nil when there is none. A record that no tracker wrote is nil: then the item
+-- is given back to the front of `todo`. Fails when the claim cannot be ended, or the item not be given back.
 local function read_claim(name)
   local record = call('HGET', W .. ':claims', name)
   local claim = record and record_of(record)

@@ -2,6 +2,7 @@
 -- work_counts.lua and work_trust.lua; needs `now_ms` (epoch ms).
 
 -- The record of a verified project's claim is kept, and looked at as before: what was seeded may be verified late.
+-- Without a record of a tracker's, nothing is known against the claimant: only the item is given back.
 local function lapse(fields, name)
   local claim, record = read_claim(name)
   if not claim then

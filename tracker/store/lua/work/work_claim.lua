@@ -23,6 +23,7 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_queues.lua
 --@ include lib/work_dequeue.lua
 --@ include lib/work_blocked.lua
+--@ include lib/work_released.lua
 --@ include lib/work_trust.lua
 --@ include lib/work_outage.lua
 
@@ -45,7 +46,7 @@ local PAGE, MAX_OWN = 50, 1000 -- items of a queue that are read at once, and at
 
 local fields = read_project('budget', 'start_budget', 'per_minute', 'min_version', 'lease_seconds', 'outage_ms')
 if not fields then return nil end
-local blocked, has_own_queue = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant)
+local blocked, has_more = is_blocked(claimant, ARGV[4], ARGV[5], W .. ':todo:d:' .. claimant, W .. ':released')
 if blocked then return { 'blocked' } end
 if fields.min_version ~= '' then
 --@ include lib/work_version.lua
@@ -57,10 +58,15 @@ local stored_rate = apply_outage(fields, W .. ':rate')
 local ended = call('ZRANGEBYSCORE', W .. ':out', '-inf', lease_clock(fields), 'LIMIT', 0, ARGV[9])
 if #ended > 0 then
   lapse_ended(fields, ended)
-  has_own_queue = true -- an item may be there again
+  has_more = true -- an item may be in the own queue again
 end
 local held_count = call('ZCARD', held_by)
-if held_count > 0 and held_count >= budget_of(fields, claimant) then return { 'budget' } end
+local given_back = has_more and released_ms(claimant) or 0
+if held_count + given_back > 0 then
+  local left = budget_of(fields, claimant) - held_count
+  if left <= 0 then return { 'budget' } end
+  if given_back > (left - 1) * RELEASED_MS then return { 'rate', math.ceil(given_back - (left - 1) * RELEASED_MS) } end
+end
 
 -- GCRA with a burst of a tenth of the limit: at most `limit` claims in any 60 s, as limit + 1 of them take more. A time
 -- a minute later than any that claims can lead to was written by a wrong clock. Returns the ms to wait, or nil and the
@@ -174,7 +180,7 @@ end
 
 local function find()
   local queues = { 'todo:d:' .. claimant, 'todo', 'todo:secondary', 'todo:redo' }
-  for i = has_own_queue and 1 or 2, ARGV[10] == '0' and 1 or #queues do
+  for i = has_more and 1 or 2, ARGV[10] == '0' and 1 or #queues do
     local item, place, shared = first_of(queues[i])
     if item then return item, place, shared, queues[i] end
   end

@@ -32,8 +32,8 @@ for _, board in ipairs(boards) do
   call('UNLINK', W .. board)
 end
 for key in string.gmatch(':todo :todo:secondary :todo:redo :wanted :asked :holders :out :out:tokens :claims :checks '
-    .. ':looked :trust :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes :blocked '
-    .. ':blocked:log :rate :policy :needs', '%S+') do
+    .. ':looked :trust :released :lapsed :lapsed:claims :done :done:by :totals :log :downloader_version :domain_bytes '
+    .. ':blocked :blocked:log :rate :policy :needs', '%S+') do
   call('UNLINK', W .. key)
 end
 for _, what in ipairs({ 'claimed', 'done', 'lapsed', 'released', 'mended', 'bytes', 'refused' }) do

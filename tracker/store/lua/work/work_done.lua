@@ -52,9 +52,11 @@ end
 
 -- Adds whole numbers to totals: one read and one write cost less than a command for each.
 local function count_several(names, numbers)
+  call('ZCARD', W .. ':released')
   local totals = redis.pcall('HMGET', W .. ':totals', unpack(names))
   if totals.err then return end
   local changed = {}
+  note_released(claimant)
   for i, name in ipairs(names) do
     if numbers[i] > 0 then
       changed[#changed + 1] = name
@@ -78,7 +80,9 @@ if held and ARGV[7] ~= '' and not has_token then return 'stranger' end
 if fields.verify ~= 'none' and not verified then return 'unverified' end
 local claim = held or cjson.decode(late)
 
-if not verified and fields.domains ~= '' and fields.domains ~= ARGV[16] then
+if not verified and fields.domains ~= '' and fields.domains ~= ARGV[15] then
+--@ include lib/work_released.lua
+--@ include lib/work_note_released.lua
   check_types()
   call('XLEN', W .. ':blocked:log')
   end_claim(fields, item, claimant)

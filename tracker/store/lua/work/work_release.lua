@@ -6,7 +6,7 @@
 -- ARGV[4]   address   ARGV[5] its network ('': none)
 -- ARGV[6..] triples: item, claimant, token ('': not known)
 -- Answer    the number of claims that ended, -1 for a claimant who is blocked; nil when there is no such project
-local P, call, project = KEYS[1], redis.call, ARGV[1]
+local P, call, project, now_ms = KEYS[1], redis.call, ARGV[1], tonumber(ARGV[2])
 local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/numbers.lua
 --@ include lib/counters.lua
@@ -21,10 +21,13 @@ local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
 --@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_blocked.lua
+--@ include lib/work_released.lua
+--@ include lib/work_note_released.lua
 
 local fields = read_project()
 if not fields then return nil end
 check_types()
+call('ZCARD', W .. ':released')
 for i = 6, #ARGV, 3 do
   read_claim(ARGV[i] .. ' ' .. ARGV[i + 1])
 end
@@ -37,6 +40,7 @@ for i = 6, #ARGV, 3 do
   if claim then
     end_claim(fields, item, claimant)
     give_back(item, claim)
+    if ARGV[3] ~= '1' then note_released(claimant) end
     count_work('released', '1')
     ended = ended + 1
   end

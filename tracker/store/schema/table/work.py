@@ -137,6 +137,13 @@ ROWS: tuple[KeySpec, ...] = (
     ),
     KeySpec(
         "t:w:<p>:looked",
+    KeySpec(
+        "t:w:<p>:released",
+        "ZSET",
+        "`<c>` who gave claims back; score: until when these count in the budget, one less each minute (epoch ms)",
+        "until that time",
+        "work_release.lua, work_done.lua; work_lapse.lua deletes",
+    ),
         "HASH",
         "`<queue> <c>` -> the rank in the queue at which the claimant's next claim begins to look, if it can get none "
         "of the 1,000 items before",
