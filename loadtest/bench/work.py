@@ -1,5 +1,5 @@
-"""The cost of work distribution in the store, by the time the store measures for scripts: claims, finished items, and
-the verification of 10,000 claims.
+"""The cost of work distribution in the store, by the time the store measures for scripts: claims, finished items, their
+way into leaderboards, and the verification of 10,000 claims.
 
 Calls are made one after the other, and from eight connections at once, as trackers with many claimants make them. The
 goal is for the latter: a script that follows another at once finds the store awake. Beside them stand regular announces
@@ -21,6 +21,7 @@ from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
 from tracker.store.client.connection import Connection, connect
 from tracker.store.store import Store
 from tracker.store.swarms.codec import PeerUpdate
+from tracker.store.work.leaderboard import MAX_ADDED
 from tracker.store.work.records import Claim, Kind, NewItem, Project, Verify
 from tracker.store.work.verification import MAX_BATCH
 from tracker.workers.work.verification import MIN_A_RUN
@@ -51,7 +52,12 @@ def parse_options() -> argparse.Namespace:
         description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
     parser.add_argument("--items", type=int, default=200_000, help="items in the project (200,000)")
-    parser.add_argument("--calls", type=int, default=50, help="calls of each kind in a round (50)")
+    parser.add_argument(
+        "--calls",
+        type=int,
+        default=MAX_ADDED,
+        help=f"calls of each kind in a round, at least {MAX_ADDED} (the default)",
+    )
     parser.add_argument(
         "--rounds",
         type=int,
@@ -84,11 +90,17 @@ async def measure(url: str, items: int, calls: int, rounds: int) -> Section:
                     found.setdefault(f"claim, {kind}, {manner}", []).append(await cost(callers, asks))
                     reports = finish_calls(kind, claims)
                     found.setdefault(f"done, {kind}, {manner}", []).append(await cost(callers, reports))
+                    ranks = [rank_call(kind)] * (calls // MAX_ADDED)
+                    found.setdefault(f"leaderboards, {kind}, an item", []).append(
+                        await cost(stores[:1], ranks) / MAX_ADDED
+                    )
                 announces = [announce] * calls
                 found.setdefault(f"regular announce, {manner}", []).append(await cost(callers, announces))
     for what, values in found.items():
         judged = what.startswith(("claim", "done")) and what.endswith("at once")
         section.find(what, min(values), "µs", GOAL_MICROSECONDS if judged else None)
+    boards = max(min(found[f"leaderboards, {kind}, an item"]) for kind in ("items", "seeding"))
+    section.find("leaderboards, a script call", boards * MAX_ADDED / 1000, "ms")
     section.find("verify, a script call", min(found["verify, a claim"]) * MAX_BATCH / 1000, "ms")
     section.find("verify, a round of 200 claims", min(found["verify, a claim"]) * MIN_A_RUN / 1000, "ms")
     return section
@@ -230,6 +242,15 @@ def finish_calls(kind: str, claims: Sequence[Claim]) -> Iterator[Call]:
         return finish
 
     return map(call_of, claims)
+
+
+def rank_call(kind: str) -> Call:
+    """Adds finished items to leaderboards, charts and sums."""
+
+    async def rank(store: Store) -> None:
+        assert await store.work.leaderboard.update(project_of(kind)) == MAX_ADDED
+
+    return rank
 
 
 async def announce(store: Store) -> None:

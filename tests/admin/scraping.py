@@ -170,6 +170,7 @@ async def _used(running: Running) -> None:
     claim = await work.claims.claim("proj", "alice")
     assert isinstance(claim, Claim)
     await work.claims.done("proj", "alice", claim.item, reported={"data": 5})
+    await work.leaderboard.update("proj")
 
 
 async def scrapes(directory: Path) -> Scrapes:

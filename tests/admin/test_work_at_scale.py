@@ -10,7 +10,7 @@ from tests.admin.conftest import Admin
 from tests.admin.pages.page import get
 from tests.store.harness import Store
 from tests.store.torrents.test_lists_at_scale import calls
-from tests.store.work.harness import claimed, project
+from tests.store.work.harness import claimed, project, rank
 from tracker.store.work.records import NewItem
 
 ITEMS, CLAIMS, CLAIMANTS = 100_000, 10_000, 1_000
@@ -25,6 +25,7 @@ async def fill(store: Store) -> None:
         claim = await claimed(store, f"claimant{number % CLAIMANTS:04}", address="192.0.2.1")
         if number < CLAIMANTS:
             await store.work.claims.done("proj", claim.claimant, claim.item, reported={"data": number})
+    await rank(store)
 
 
 async def store_seconds(store: Store) -> float:

@@ -13,7 +13,7 @@ import pytest
 from loadtest import trackers
 from tests.commands import Command, rows
 from tests.store.harness import START, Clock, Store
-from tests.store.work.harness import claimed
+from tests.store.work.harness import claimed, rank
 from tests.store.work.policy import swarm
 from tests.waiting import until
 from tracker.cli.commands.work.drain import locked, write
@@ -57,6 +57,7 @@ def finishing(count: int) -> Callable[[Store], Awaitable[None]]:
                 "proj", who, claim.item, token=claim.token, address="192.0.2.1", reported={"data": number}
             )
             assert done.counted
+        await rank(store)
 
     return work
 

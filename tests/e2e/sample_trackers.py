@@ -118,6 +118,7 @@ async def _claim(socket: Path) -> None:
         claim = await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
         assert isinstance(claim, Claim)
         await store.work.claims.done("archive", "volunteer_1", claim.item, reported={LONG[:64]: 2**50})
+        await store.work.leaderboard.update("archive")
     finally:
         await store.connection.close()
 

@@ -163,7 +163,7 @@ def _work(
         claims,
         Blocks(connection, scripts, keys, clock),
         Log(connection, scripts, keys, projects),
-        Leaderboard(connection, keys),
+        Leaderboard(connection, scripts, keys),
         Policy(connection, scripts, keys, clock),
         Statistics(connection, keys),
         Sizes(connection, scripts, keys, clock),

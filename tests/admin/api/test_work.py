@@ -214,6 +214,7 @@ async def test_results_are_listed(full: ApiClient, store: Store, proj: None) -> 
             "proj", who, claim.item, address="192.0.2.1", reported={"data": number}, id_text="x"
         )
         store.clock.now += 60
+    await store.work.leaderboard.update("proj")
     board = await full.get(f"{PROJ}/leaderboard")
     assert board["total"] == 2
     assert board["items"] == [

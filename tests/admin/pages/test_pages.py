@@ -64,6 +64,7 @@ async def fill_work(admin: Admin) -> None:
     wrong = await work.claims.claim("proj", "alice", address="192.0.2.1")
     assert isinstance(wrong, Claim)
     await work.claims.done("proj", "alice", wrong.item, address="192.0.2.1", reported={f"{EVIL}!": 5})
+    await work.leaderboard.update("proj")
     await work.blocks.block("192.0.2.9", "proj")
     await work.blocks.block("2001:db8::/64")
 

@@ -137,6 +137,7 @@ async def test_results_are_shown(browser: aiohttp.ClientSession, store: Store, p
     for reported in (0, 2048):
         claim = await claimed(store, "alice")
         await store.work.claims.done("proj", "alice", claim.item, reported={"data": reported})
+    await store.work.leaderboard.update("proj")
     page = await get(browser, "/work/proj")
     assert "alice 2 2.0 KiB" in page.text and "none" in page.text and "some" in page.text
     assert "data 2.0 KiB" in page.text

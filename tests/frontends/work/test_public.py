@@ -28,6 +28,7 @@ async def finish(site: Site, item: str, name: str = "volunteer_1", **numbers: in
     await site.add(item)
     await claimed(site, downloader=name)
     assert (await report(site, item, downloader=name, bytes=numbers)).text == "OK\n"
+    assert await site.store.work.leaderboard.update("proj") == 1
 
 
 async def test_stats_have_the_fields_of_2020(site: Site) -> None:
@@ -253,7 +254,6 @@ async def test_own_requests_come_first_in_the_feed(torrents: Site) -> None:
         assert [each.findtext("guid") for each in items(reply.body)] == [info_hash(n).hex() for n in numbers]
 
 
-async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) -> None:
 @pytest.mark.parametrize("order", ["random", "weakest"])
 async def test_the_neediest_torrents_come_first_whatever_their_queue(seeding: Site, order: str) -> None:
     """In the order of their averages. In a project with a random order the policy knows them."""
@@ -287,6 +287,7 @@ async def test_an_item_that_no_torrent_has_is_left_out_of_the_list(torrents: Sit
     assert len((await torrents.ask("/seeds/needy.json")).json) == 1
 
 
+async def test_passkeys_are_in_no_shared_cache_and_on_no_page(torrents: Site) -> None:
     """W29."""
     await torrents.store.work.projects.edit("seeds", {"public": True})
     for path in ("/", "/stats.json", "/needy.json", f"/items/{info_hash(1).hex()}.json"):

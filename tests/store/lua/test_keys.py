@@ -113,6 +113,7 @@ BEYOND: dict[str, str] = {
     "work_note": "i:score",
     "work_policy": "w:*",
     "work_purge": "w:*",
+    "work_rank": "w:*",
     "work_release": "w:* w:blocked",
     "work_save": "w w:*",
     "work_sizes": "i:seeders info_hash:",

@@ -112,9 +112,16 @@ def text(row: dict[bytes, bytes]) -> dict[str, str]:
     return {field.decode(): value.decode() for field, value in row.items()}
 
 
+async def rank(store: Store, name: str = "proj") -> None:
+    """Brings leaderboards, charts and sums up to date, in several steps."""
+    while await store.work.leaderboard.update(name, 20) == 20:
+        pass
+
+
 async def check_sums(store: Store, name: str = "proj") -> None:
     """W14: leaderboards, bytes by domain, charts and totals are the sums over the log, which is complete here."""
     redis, keys = store.redis, store.keys
+    await rank(store, name)
     sums: dict[str, Counter[str]] = {figure: Counter() for figure in FIGURES}
     spans: dict[tuple[str, str], Counter[str]] = {}
     domains: Counter[str] = Counter()
@@ -141,6 +148,7 @@ async def check_sums(store: Store, name: str = "proj") -> None:
     totals = text(await redis.hgetall(keys.work_totals(name)))
     assert int(totals.get("done", 0)) == sums["downloader_count"].total()
     assert int(totals.get("bytes", 0)) == sums["downloader_bytes"].total()
+    assert int(totals.get("seconds", 0)) == sums["downloader_seconds"].total()
 
 
 async def ranking(store: Store, key: str) -> Counter[str]:
@@ -174,6 +182,10 @@ async def some_work(store: Store) -> None:
     await claimed(store, "8", project="other")
     verified = await claimed(store, "9", project="other")
     assert (await work.claims.complete("other", "9", verified.item, seconds=9)).counted
+    given_back = await claimed(store, "bob")
+    assert await work.claims.release("proj", "bob", given_back.item)
+    for name in ("proj", "other"):
+        await rank(store, name)
     await work.blocks.block("192.0.2.2")
     await work.blocks.block("carol", "proj")
 
@@ -182,7 +194,3 @@ async def trusted(store: Store, name: str, claimant: str) -> int | None:
     """How many claims at once a claimant may have, once that is known."""
     found = await store.redis.hget(store.keys.work_trust(name), claimant)
     return None if found is None else int(found)
-    given_back = await claimed(store, "bob")
-    assert await work.claims.release("proj", "bob", given_back.item)
-    for name in ("proj", "other"):
-        await rank(store, name)

@@ -152,17 +152,17 @@ class Model:
                 self.given_back[claimant] = max(self.now, self.given_back.get(claimant, 0.0)) + 60
         return claim is not None
 
+    def overwrite(self, item: str, claimant: str) -> None:
+        """Something else writes the record of a claim."""
+        key = (item, claimant)
+        self.held[key] = replace(self.held[key], at=0.0, shared=True, source=BROKEN, broken=True)
+
     def lapse(self) -> int:
         due = sorted(
             (c.ends, f"{i} {w}", i, w) for (i, w), c in self.held.items() if c.ends <= self.lease_clock
         )
         for _, _, item, claimant in due:
             claim = self.held.pop((item, claimant))
-    def overwrite(self, item: str, claimant: str) -> None:
-        """Something else writes the record of a claim."""
-        key = (item, claimant)
-        self.held[key] = replace(self.held[key], at=0.0, shared=True, source=BROKEN, broken=True)
-
             self.give_back(item, claim, redo=self.redo and not claim.broken)
             if claim.broken:
                 self.totals["mended"] += 1

@@ -6,9 +6,12 @@ import pytest
 from redis.exceptions import ResponseError
 
 from tests.store.harness import START, Store
-from tests.store.work.harness import add, check_sums, claimed, project
+from tests.store.users.test_deletion import Dying
+from tests.store.work.harness import add, check_sums, claimed, project, rank
+from tracker.errors import StoreUnavailable
+from tracker.store.client.scripts import Scripts
 from tracker.store.work import periods
-from tracker.store.work.leaderboard import Standing
+from tracker.store.work.leaderboard import Leaderboard, Standing
 from tracker.store.work.projects import Projects
 
 
@@ -44,6 +47,7 @@ async def test_counters_equal_the_sums_of_the_log(store: Store) -> None:
     await project(store)
     for _ in range(2):
         await finish(store, "alice", 3, data=5)
+        await rank(store)
         await store.work.claims.lapse("proj")
         await store.work.claims.lapse("proj")
         await store.pass_time(1)
@@ -76,6 +80,7 @@ async def test_a_drain_that_dies_loses_no_line(store: Store) -> None:
 async def test_trimming_never_passes_what_is_not_drained(store: Store) -> None:
     await project(store)
     await finish(store, "alice", 6)
+    await rank(store)
     log = store.work.log
     projects = Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2)
     await log.open_drain("proj")
@@ -94,6 +99,50 @@ async def test_trimming_never_passes_what_is_not_drained(store: Store) -> None:
     assert [entry.id for entry in await log.newest("proj", 10)] == [entry.id for entry in left[:2]]
 
 
+async def test_an_update_that_dies_counts_nothing_twice(store: Store) -> None:
+    """After each command another tracker goes on."""
+    await project(store)
+    await finish(store, "alice", 7, data=5)
+    for commands in range(6):
+        dying = Dying(store.url, commands)
+        board = Leaderboard(dying, Scripts(dying, store.keys.prefix), store.keys)
+        with suppress(StoreUnavailable):
+            while await board.update("proj", 1):
+                pass
+        await dying.close()
+        await store.work.leaderboard.update("proj", 1)
+    assert [each.value for each in await store.work.leaderboard.top("proj")] == [7]
+    await check_sums(store)
+
+
+async def test_entries_of_a_site_hold_up_no_leaderboard(store: Store) -> None:
+    await project(store)
+    for entry in (
+        {"x": "y"},
+        {"by": "mallory", "at": "1e999", "total": "nan", "seconds": "-1", "bytes": "[[", "claimed": "1e999"},
+        {"by": "mallory", "at": "-5", "total": "1e999", "seconds": "x", "bytes": '{"a": "b", "c": [1]}'},
+    ):
+        await store.redis.xadd(store.keys.work_log("proj"), entry)
+    await finish(store, "alice", 1, data=5)
+    await rank(store)
+    top = await store.work.leaderboard.top("proj")
+    assert {each.claimant: each.value for each in top} == {"mallory": 2, "alice": 1}
+    assert await store.work.statistics.domain_bytes("proj") == {"data": 5}
+
+
+async def test_trimming_never_passes_what_is_in_no_leaderboard(store: Store) -> None:
+    await project(store)
+    await finish(store, "alice", 6)
+    projects = Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2)
+    for ranked, kept in ((0, 6), (3, 4), (3, 2)):
+        if ranked:
+            assert await store.work.leaderboard.update("proj", ranked) == ranked
+        await projects.trim("proj")
+        assert await store.redis.xlen(store.keys.work_log("proj")) == kept
+    assert (await store.work.leaderboard.top("proj"))[0].value == 6
+    assert await store.work.leaderboard.update("proj") == 0
+
+
 async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
     """Read or not; trimming changes nothing. Without a drain there is no number."""
     await project(store)
@@ -108,6 +157,7 @@ async def test_what_is_not_acknowledged_is_not_drained(store: Store) -> None:
     assert await log.undrained(["proj"]) == {"proj": 6}
     await log.acknowledge("proj", first)
     assert await log.undrained(["proj"]) == {"proj": 2}
+    await rank(store)
     await Projects(store.connection, store.scripts, store.keys, store.clock, kept_log=2).trim("proj")
     assert await log.undrained(["proj"]) == {"proj": 2}
     await store.redis.xdel(store.keys.work_log("proj"), (await log.newest("proj", 1))[0].id)

@@ -1,8 +1,10 @@
 """The months and weeks of leaderboards."""
 
+import random
 from datetime import UTC, datetime
 
-from tests.store.harness import START
+from tests.store.harness import START, Store
+from tracker.store.client.scripts import _LUA
 from tracker.store.work.periods import WEEKS_KEPT, current, ended, possible, shown, week_of, weeks_ago
 
 
@@ -21,3 +23,21 @@ def test_periods_that_have_ended_are_not_shown_and_can_be_deleted() -> None:
     assert len(shown(START)) == WEEKS_KEPT + 13
     assert not set(shown(START)) & set(ended(START))
     assert {*shown(START), *ended(START)} < set(possible(START))
+
+
+async def test_the_scripts_name_the_same_periods(store: Store) -> None:
+    """Leaderboards are written by a script and read by their names here."""
+    chance = random.Random(7)
+    years = [
+        datetime(year, 1, 1, tzinfo=UTC).timestamp() // 86_400 for year in (*range(1970, 2110), 2400, 9998)
+    ]
+    days = [int(day) + near for day in years for near in (-4, -3, -2, -1, 0, 1, 2, 3, 4, 58, 59, 60)]
+    days = [day for day in [*days, *(chance.randrange(2_000_000) for _ in range(2000))] if day >= 0]
+    fragment = (_LUA / "lib/work_periods.lua").read_text("utf-8")
+    found = await store.redis.eval(
+        f"{fragment}local found = {{}} for i, day in ipairs(ARGV) do found[i] = periods_of(tonumber(day)) end "
+        "return found",
+        0,
+        *days,
+    )
+    assert [each.decode() for each in found] == [" ".join(current(86_400.0 * day)) for day in days]

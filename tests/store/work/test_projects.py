@@ -19,6 +19,7 @@ from tests.store.work.harness import (
     check_work,
     claimed,
     project,
+    rank,
     register,
     some_work,
 )
@@ -229,6 +230,7 @@ async def test_old_entries_are_deleted(store: Store) -> None:
         await add(store, claimant)
         await claimed(store, claimant)
         await store.work.claims.done("proj", claimant, claimant)
+        await rank(store)
         await store.pass_time(86_400 * 1.5)
     await store.work.projects.trim("proj")
     assert [name for name, _ in (await store.work.items.page("proj", "done")).entries] == ["bob"]

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 import pytest
 
 from tests.store.harness import START, Store
-from tests.store.work.harness import add, check_sums, check_work, claimed, project, refusal, register
+from tests.store.work.harness import add, check_sums, check_work, claimed, project, rank, refusal, register
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 from tracker.store.work.items import Items
@@ -230,6 +230,7 @@ async def test_what_claimants_may_add_to_a_project_is_bounded(store: Store) -> N
         domains = {f"domain{10 * first + number}": 1 for number in range(10)}
         sent = {"version": "1" * 9999, "user_agent": "\udcff" * 9999, "id_text": "x" * 9999}
         assert (await store.work.claims.done("proj", "alice", claim.item, reported=domains, **sent)).counted
+    await rank(store)
     assert len(await store.work.statistics.domain_bytes("proj")) == 100
     (entry,) = await store.work.log.newest("proj", 1)
     assert len(str(entry.fields)) < 2000

@@ -217,6 +217,18 @@ class WorkMachine(RuleBasedStateMachine):
             self.model.held[item, claimant] = held
         assert ends == held.ends + self.model.outages
 
+    @rule(data=st.data(), record=st.sampled_from(NO_RECORDS))
+    def overwrite(self, data: st.DataObject, record: str) -> None:
+        """A site writes to the store too: a claim without a valid record ends like the others, and its item stays."""
+        if self.model.held:
+            item, claimant = data.draw(st.sampled_from(sorted(self.model.held)))
+            self.run(self.store.redis.hset(self.keys.work_claims("proj"), f"{item} {claimant}", record))
+            self.model.overwrite(item, claimant)
+
+    @rule(count=st.integers(1, 3))
+    def rank(self, count: int) -> None:
+        self.run(self.store.work.leaderboard.update("proj", count))
+
     @rule(seconds=st.sampled_from([1, 700, 1800, LEASE, 86_400 * 7]))
     def time_passes(self, seconds: int) -> None:
         self.run(self.store.pass_time(seconds))

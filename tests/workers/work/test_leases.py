@@ -10,6 +10,7 @@ from tests.store.harness import Clock, Store, running
 from tests.store.work.harness import add, check_work, claimed, project
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
+from tracker.store.work.leaderboard import Standing
 from tracker.workers.work.leases import EVERY_SECONDS, LeaseWorker
 
 
@@ -59,6 +60,32 @@ async def test_an_outage_extends_all_leases_once(server: Server) -> None:
         assert await worker.run_once() == 1
         await store.pass_time(100)
         assert await worker.run_once() == 1
+
+
+async def test_a_project_that_fails_does_not_hold_up_others(store: Store) -> None:
+    """A site has written a key of a wrong type."""
+    worker = LeaseWorker(store.work, store.connection, store.clock)
+    await store.pass_time(0)
+    for name in ("a", "b", "c"):
+        await project(store, name, lease_seconds=60)
+        await add(store, "item", project=name)
+        await claimed(store, "alice", name)
+    await store.redis.set(store.keys.work_done("b"), "x")
+    await store.pass_time(100)
+    with capture_logs() as logs:
+        assert await worker.run_once() == 2
+    assert [entry["project"] for entry in logs] == ["b"]
+
+
+async def test_leaderboards_are_updated_by_each_run(store: Store) -> None:
+    worker = LeaseWorker(store.work, store.connection, store.clock)
+    await project(store, start_budget=200, budget=200)
+    await add(store, *(f"item {number}" for number in range(120)))
+    for _ in range(120):
+        assert (await store.work.claims.done("proj", "alice", (await claimed(store, "alice")).item)).counted
+    assert await store.work.leaderboard.top("proj") == []
+    await worker.run_once()
+    assert await store.work.leaderboard.top("proj") == [Standing("alice", 120)]
 
 
 async def test_many_claims_that_end_together_are_ended_in_one_run(server: Server) -> None:

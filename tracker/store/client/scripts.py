@@ -144,6 +144,7 @@ class Scripts:
     work_add: Script
     work_claim: Script
     work_done: Script
+    work_rank: Script
     work_release: Script
     work_block: Script
     work_policy: Script

@@ -18,7 +18,6 @@ from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.work import periods
 from tracker.store.work.paging import page_of
 from tracker.store.work.records import (
     MAX_EXACT,
@@ -40,8 +39,8 @@ MAX_LOOKED_AT = 50
 """Items of a queue that a claim looks at for one that fits, besides those that are the claimant's already."""
 MAX_LAPSED_BY_CLAIM = 20
 _PAGE = 500
-log = structlog.get_logger("tracker.work")
 _UNKNOWN = Endpoint(b"")
+log = structlog.get_logger("tracker.work")
 _REASONS: dict[str, Refused] = {"blocked": "blocked", "budget": "budget", "empty": "empty"}
 
 
@@ -134,10 +133,7 @@ class Claims:
         by_domain = check_bytes(reported)
         seconds, total = verified or (0, sum(by_domain.values()))
         argv: list[Argument] = [project, self._now(), check_claimant(claimant), *_sender(address), *texts]
-        argv += (" ".join(periods.current(self._clock())), int(verified is not None), seconds, total)
-        argv += (bytes_text(by_domain), domains_text(by_domain))
-        for domain, number in by_domain.items():
-            argv += (domain, number)
+        argv += (int(verified is not None), seconds, total, bytes_text(by_domain), domains_text(by_domain))
         answer = _known(await self._scripts.work_done(argv))
         return DoneResult(answer.decode())
 

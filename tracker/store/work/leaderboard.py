@@ -1,13 +1,17 @@
-"""Leaderboards and charts of a project. Reads indexes only."""
+"""Leaderboards and charts of a project. Reading them reads indexes only."""
 
 from dataclasses import dataclass
 from typing import Literal, get_args
 
 from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, score, whole
+from tracker.store.work.records import UnknownProject
 
 Board = Literal["count", "bytes", "seconds"]
+MAX_ADDED = 50
+"""Finished items in one script call. More would delay announces by more than a millisecond."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,9 +45,22 @@ class ChartPoint:
 class Leaderboard:
     """The leaderboards of all projects. ``span`` is a month or a week of ``periods``, or None for all time."""
 
-    def __init__(self, connection: Connection, keys: Keys) -> None:
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection
+        self._scripts = scripts
         self._keys = keys
+
+    async def update(self, project: str, max_items: int = MAX_ADDED) -> int:
+        """Adds what was finished since the last call to leaderboards, charts, versions, the bytes by domain and the
+        totals of bytes and times; at most ``max_items`` items, the oldest first. Each is added once, also if several
+        trackers call this. Returns how many: ``max_items`` means that there may be more.
+
+        Raises UnknownProject.
+        """
+        answer = await self._scripts.work_rank([project, max_items])
+        if answer is None:
+            raise UnknownProject
+        return int(answer)
 
     async def top(
         self,

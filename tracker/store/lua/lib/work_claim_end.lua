@@ -12,6 +12,8 @@ end
 -- A claim, and its record as it is stored; nil when there is none. A record that no tracker wrote is nil: then the item
 -- is given back to the front of `todo`. Fails when the claim cannot be ended, or the item not be given back.
 local function read_claim(name)
+  local item, claimant = string.match(name, '^(.*) (%S+)$')
+  if not item then return nil end
   local record = call('HGET', W .. ':claims', name)
   local claim = record and record_of(record)
   if not claim and not is_held(item, claimant) then return nil end
@@ -20,8 +22,6 @@ local function read_claim(name)
   if claim.asked then check_queues(claim.asked) end
   return claim, record
 end
-  local item, claimant = string.match(name, '^(.*) (%S+)$')
-  if not item then return nil end
 
 -- `holders`: who holds the item. Returns how many others do.
 local function remove_holder(item, claimant, holders)

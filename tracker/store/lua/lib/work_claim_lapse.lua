@@ -11,11 +11,11 @@ local function lapse(fields, name)
   end
   local item, claimant = string.match(name, '^(.*) (%S+)$')
   end_claim(fields, item, claimant)
-  give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
   if not record then
     give_back(item, claim)
     return count_work('mended', '1')
   end
+  give_back(item, claim, fields.lapsed_to_redo == '1' and 'todo:redo' or nil)
   call('HSET', W .. ':trust', claimant, math.max(1, math.floor(budget_of(fields, claimant) / 2)))
   call('ZADD', W .. ':lapsed', now_ms, name)
   if fields.verify ~= 'none' then

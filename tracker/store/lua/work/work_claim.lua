@@ -32,8 +32,8 @@ local function lapse_ended(row, ended)
 --@ include lib/work_types.lua
 --@ include lib/lease_release.lua
 --@ include lib/work_enqueue.lua
---@ include lib/work_claim_end.lua
 --@ include lib/work_record.lua
+--@ include lib/work_claim_end.lua
 --@ include lib/work_give_back.lua
 --@ include lib/work_claim_lapse.lua
 --@ include lib/work_lapses.lua
@@ -107,13 +107,13 @@ end
 -- Whether somebody seeds the torrent at the claimant's endpoint, or has claimed it to do so.
 local function is_taken_there(item)
 --@ include lib/work_address.lua
+--@ include lib/work_record.lua
   if kind_at(item, ARGV[11]) == 's' then return true end
   for holder in string.gmatch(call('HGET', W .. ':holders', item) or '', '%S+') do
     local claim = record_of(call('HGET', W .. ':claims', item .. ' ' .. holder))
     if claim and claim.endpoint == ARGV[11] then return true end
   end
   return false
---@ include lib/work_record.lua
 end
 
 -- Whether the claimant seeds the torrent already: then a claim brings no seeder. Sets `account`.

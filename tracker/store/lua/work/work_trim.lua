@@ -45,7 +45,7 @@ if excess > 0 then
   end
 end
 
--- The log: never what was not drained.
+-- The log: never what was not drained, or not added to leaderboards.
 local log = W .. ':log'
 local beyond = math.min(call('XLEN', log) - keep_log, max_deleted)
 if beyond > 0 then
@@ -53,6 +53,8 @@ if beyond > 0 then
   local first_kept = oldest[#oldest][1]
   local undrained = first_undrained(log)
   if undrained and is_earlier(undrained, first_kept) then first_kept = undrained end
+  local ranked = fields.ranked ~= '' and fields.ranked or '0-0'
+  if is_earlier(ranked, first_kept) then first_kept = ranked end
   most = math.max(most, call('XTRIM', log, 'MINID', '=', first_kept))
 end
 

@@ -33,9 +33,11 @@ ROWS: tuple[KeySpec, ...] = (
         "budget, lease_seconds, verify, passkeys, order, lapsed_to_redo, block_wrong_domains, keep_done_days, public, "
         "target, seed_hours, claim_days, min_size, max_size; policy_at: where the next run of the policy continues; "
         "outage_from, outage_until: the last outage that extended leases (epoch s); outage_ms: the sum of all of them; "
-        "deleting: 1 while it is being deleted",
+        "ranked: the id of the last entry of the log that is in leaderboards, charts and sums; deleting: 1 while it is "
+        "being deleted",
         "until deleted",
-        "work_save.lua, work_lapse.lua, work_claim.lua, work_extend.lua, work_policy.lua, work_delete.lua",
+        "work_save.lua, work_lapse.lua, work_claim.lua, work_extend.lua, work_policy.lua, work_rank.lua, "
+        "work_delete.lua",
     ),
     KeySpec(
         "t:w:<p>:<todo>",
@@ -136,14 +138,14 @@ ROWS: tuple[KeySpec, ...] = (
         "work_done.lua, work_lapse.lua, work_claim.lua; work_trim.lua deletes",
     ),
     KeySpec(
-        "t:w:<p>:looked",
-    KeySpec(
         "t:w:<p>:released",
         "ZSET",
         "`<c>` who gave claims back; score: until when these count in the budget, one less each minute (epoch ms)",
         "until that time",
         "work_release.lua, work_done.lua; work_lapse.lua deletes",
     ),
+    KeySpec(
+        "t:w:<p>:looked",
         "HASH",
         "`<queue> <c>` -> the rank in the queue at which the claimant's next claim begins to look, if it can get none "
         "of the 1,000 items before",
@@ -181,57 +183,59 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:w:<p>:totals",
         "HASH",
-        "added (copies of all items, less those removed), claimed, done, lapsed, released; bytes (reported); seconds "
-        "(verified); unverified (finished claims that the tracker did not verify); took (s) and took_<bound>: sum and "
-        "histogram of the times from claim to done; sliced_claimed, sliced_done, ...: the part of each that is in the "
-        "counters `work.<p>.claimed`, `work.<p>.done`, ...",
+        "added (copies of all items, less those removed), claimed, done, lapsed, released, mended (claims that ended "
+        "because a site overwrote their record); at most 10 s late: bytes (reported), seconds (verified), unverified "
+        "(finished claims that the tracker did not verify), took (s) and took_<bound>: sum and histogram of the times "
+        "from claim to done; sliced_claimed, sliced_done, ...: the part of each that is in the counters "
+        "`work.<p>.claimed`, `work.<p>.done`, ...",
         _PROJECT,
-        _QUEUES,
+        f"{_QUEUES}, work_rank.lua",
     ),
     KeySpec(
         "t:w:<p>:log",
         "STREAM",
         "one entry for each finished claim: item, by, ip, ua, at (epoch ms), bytes (JSON by domain), total (bytes), "
         "seconds (verified), version, id, claimed (epoch ms), late (1: after the claim lapsed)",
-        "the newest 100,000. If the log is drained, also all that are not drained yet",
+        "the newest 100,000, and all that are not in leaderboards yet. If the log is drained, also all that are not "
+        "drained yet",
         "work_done.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:<board>",
         "ZSET",
-        "claimants; score: finished items, reported bytes or verified seconds. `<board>` is downloader_count, "
-        "downloader_bytes or downloader_seconds",
+        "claimants; score: finished items, reported bytes or verified seconds, at most 10 s late. `<board>` is "
+        "downloader_count, downloader_bytes or downloader_seconds",
         _PROJECT,
-        "work_done.lua",
+        "work_rank.lua",
     ),
     KeySpec(
         "t:w:<p>:<board>:<span>",
         "ZSET",
         "the same of a UTC month (`YYYY-MM`) or ISO week (`YYYY-Www`)",
         "until 13 months or 13 weeks after its end",
-        "work_done.lua, work_trim.lua",
+        "work_rank.lua; work_trim.lua deletes",
     ),
     KeySpec(
         "t:w:<p>:downloader_version",
         "HASH",
-        "`<c>` -> the version in the last report",
+        "`<c>` -> the version in the last report, at most 10 s late",
         _PROJECT,
-        "work_done.lua",
+        "work_rank.lua",
     ),
     KeySpec(
         "t:w:<p>:domain_bytes",
         "HASH",
-        "domain -> reported bytes. If the project has no list of domains: the first 100 domains",
+        "domain -> reported bytes, at most 10 s late. If the project has no list of domains: the first 100 domains",
         _PROJECT,
-        "work_done.lua",
+        "work_rank.lua",
     ),
     KeySpec(
         "t:w:<p>:chart:<c>",
         "LIST",
         "`time items bytes seconds`: the claimant's totals at the end of a period of ten minutes, and the start of the "
-        "period (epoch s)",
+        "period (epoch s). At most 10 s late",
         "the last 1,000, until 400 days after the last one",
-        "work_done.lua; work_trim.lua deletes",
+        "work_rank.lua",
     ),
     KeySpec(
         "t:w:<p>:blocked",

@@ -1,0 +1,113 @@
+#!lua flags=allow-oom
+-- work_rank.lua: adds finished items to the leaderboards, charts and sums of a project, from the entries of its log.
+-- The project's field `ranked` names the last entry that was added, so each is added once. In a full store nothing new
+-- is finished, and what was is still added.
+-- KEYS[1]   the prefix
+-- ARGV[1]   project   ARGV[2] max entries
+-- Answer    the number of entries added; nil when there is no such project
+local P, call, project = KEYS[1], redis.call, ARGV[1]
+local COUNTER_MAX = '9223372036854775807' -- what Redis counts to
+--@ include lib/numbers.lua
+--@ include lib/counters.lua
+--@ include lib/work_project.lua
+--@ include lib/work_counts.lua
+--@ include lib/work_periods.lua
+--@ include lib/work_ranking.lua
+
+-- Bounds (s) of the histogram of times from claim to done; store/work/statistics.py has the same list.
+local CLAIM_SECONDS = { 60, 600, 3600, 21600, 86400, 172800, 345600, 604800, 1209600 }
+local CHART_SECONDS, CHART_POINTS = 600, 1000
+local CHART_KEPT = 400 * 86400 -- seconds after the last point
+local MAX_DOMAINS = 100
+local MAX_AT, MAX_BYTES = 253402300799999, 2 ^ 53 -- of an entry that something else wrote: the year 9999 (epoch ms)
+
+local fields = read_project('domains', 'ranked')
+if not fields then return nil end
+local after = fields.ranked ~= '' and '(' .. fields.ranked or '-'
+local entries = call('XRANGE', W .. ':log', after, '+', 'COUNT', ARGV[2])
+if #entries == 0 then return 0 end
+
+local totals, domains, versions = {}, {}, {}
+local groups, order = {}, {} -- what a claimant finished within one point of its chart
+
+local function add_to(sums, name, number)
+  sums[name] = (sums[name] or 0) + number
+end
+
+local function amount(text, most)
+  return math.max(0, math.min(most, whole(text)))
+end
+
+local function group_of(claimant, at)
+  local slot = at - at % CHART_SECONDS
+  local key = decimal(slot) .. ' ' .. claimant
+  if not groups[key] then
+    groups[key] = { claimant = claimant, slot = slot, sums = { 0, 0, 0 } }
+    order[#order + 1] = groups[key]
+  end
+  return groups[key]
+end
+
+local function add_domains(text)
+  local readable, by_domain = pcall(cjson.decode, text or '')
+  for domain, bytes in pairs(readable and type(by_domain) == 'table' and by_domain or {}) do
+    if type(domain) == 'string' and type(bytes) == 'number' then add_to(domains, domain, amount(bytes, MAX_BYTES)) end
+  end
+end
+
+local function add_entry(flat)
+  local row = {}
+  for i = 1, #flat, 2 do row[flat[i]] = flat[i + 1] end
+  if not row.by or row.by == '' then return end
+  local at_ms = amount(row.at, MAX_AT)
+  local bytes, seconds = amount(row.total, MAX_BYTES), amount(row.seconds, MAX_BYTES)
+  local sums = group_of(row.by, math.floor(at_ms / 1000)).sums
+  sums[1], sums[2], sums[3] = sums[1] + 1, sums[2] + bytes, sums[3] + seconds
+  add_domains(row.bytes)
+  if row.version and row.version ~= '' then versions[row.by] = row.version end
+  local took, bucket = 0, 'more'
+  if row.claimed and row.claimed ~= '' then took = math.floor((at_ms - amount(row.claimed, at_ms)) / 1000) end
+  for i = #CLAIM_SECONDS, 1, -1 do
+    if took <= CLAIM_SECONDS[i] then bucket = CLAIM_SECONDS[i] end
+  end
+  add_to(totals, 'bytes', bytes)
+  add_to(totals, 'took', took)
+  add_to(totals, 'took_' .. bucket, 1)
+  add_to(totals, seconds > 0 and 'seconds' or 'unverified', math.max(1, seconds))
+end
+
+-- Where the project has no list of domains, claimants choose the names: then only the first MAX_DOMAINS are kept.
+local function add_to_domain(domain, bytes)
+  local key = W .. ':domain_bytes'
+  if fields.domains == '' and redis.pcall('HEXISTS', key, domain) ~= 1 then
+    local count = redis.pcall('HLEN', key)
+    if type(count) ~= 'number' or count >= MAX_DOMAINS then return end
+  end
+  add_bounded(key, domain, decimal(bytes))
+end
+
+-- One point for each ten minutes: the claimant's sums at its end.
+local function add_to_chart(claimant, slot, items, bytes, seconds)
+  local chart, time = W .. ':chart:' .. claimant, decimal(slot)
+  local point = table.concat({ time, items, bytes, seconds }, ' ')
+  local last_point = redis.pcall('LINDEX', chart, -1)
+  if type(last_point) == 'string' and string.match(last_point, '^%d+') == time then
+    call('LSET', chart, -1, point)
+  elseif type(last_point) ~= 'table' then
+    if call('RPUSH', chart, point) > CHART_POINTS then call('LTRIM', chart, -CHART_POINTS, -1) end
+    call('EXPIRE', chart, CHART_KEPT)
+  end
+end
+
+for _, entry in ipairs(entries) do add_entry(entry[2]) end
+for _, group in ipairs(order) do
+  local periods = periods_of(math.floor(group.slot / 86400))
+  add_to_chart(group.claimant, group.slot, add_to_rankings(periods, group.claimant, group.sums))
+end
+for claimant, version in pairs(versions) do redis.pcall('HSET', W .. ':downloader_version', claimant, version) end
+for domain, bytes in pairs(domains) do add_to_domain(domain, bytes) end
+for name, number in pairs(totals) do
+  if number > 0 then count_work(name, decimal(number)) end
+end
+call('HSET', W, 'ranked', entries[#entries][1])
+return #entries
