@@ -132,7 +132,8 @@ def announces(options: argparse.Namespace, target: Target, load: Load, port: int
         found = result(target, http)
     used = cpu(target) - before
     if found["refused"] + found["reset"] + found["unanswered"] + found["unsent"]:
-        raise BenchError(f"announces were not answered: {found}")
+        words = "without" if port is None else "with"
+        raise BenchError(f"announces {words} queries were not answered: {found}")
     times = found["answered_ms"]
     measured = {"announces": found["answered"], "cpu": used, "p50": times["p50"], "p99": times["p99"]}
     measured["late"] = found["late_ms"]["p99"]
