@@ -39,6 +39,7 @@ EXAMPLES: dict[str, object] = {
     "name": "active",
     "counter": "seeders",
     "ranking": "seeders",
+    "order": "uploaded",
     "address": "192.0.2.1",
     "metric": "countries.France.users",
     "todo": "todo",

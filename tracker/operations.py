@@ -182,6 +182,7 @@ def torrent_fields(
     download_multiplier_until: int | None = None,
     size: int | None = None,
     labels: Sequence[str] | None = None,
+    snatches: int | None = None,
 ) -> dict[str, str]:
     """The stored fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason.
 
@@ -190,6 +191,7 @@ def torrent_fields(
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": enabled}
+    counts = {"size": size, "snatches": snatches}
     multipliers = {
         "multi_up": multiplier_field("upload_multiplier", upload_multiplier, upload_multiplier_until),
         "multi_dn": multiplier_field("download_multiplier", download_multiplier, download_multiplier_until),
@@ -198,7 +200,7 @@ def torrent_fields(
         **{field: text for field, text in (("name", name), ("reason", reason)) if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
         **{field: text for field, text in multipliers.items() if text is not None},
-        **({} if size is None else {"size": str(size)}),
+        **{field: str(count) for field, count in counts.items() if count is not None},
         **({} if labels is None else {"labels": " ".join(labels)}),
     }
 

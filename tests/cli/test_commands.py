@@ -59,10 +59,10 @@ def test_a_users_rights_are_edited(tracker: Command) -> None:
     tracker("user", "add", "--id", "7")
     tracker("user", "edit", "7", "--no-leech", "--disabled")
     row = json.loads(tracker("user", "list", "--json").stdout)
-    assert (row["may_leech"], row["enabled"]) == (False, False)
+    assert (row["can_leech"], row["enabled"]) == (False, False)
     tracker("user", "edit", "7", "--may-leech")
     row = json.loads(tracker("user", "list", "--json").stdout)
-    assert (row["may_leech"], row["enabled"]) == (True, False)
+    assert (row["can_leech"], row["enabled"]) == (True, False)
     tracker("user", "edit", "7", code=2)
 
 

@@ -101,6 +101,36 @@ def test_all_hit_and_runs_are_cleared_after_confirmation(user: Command) -> None:
     assert user("forgive", "99", "--yes", code=1).stderr == "error: there is no such user\n"
 
 
+def test_a_user_is_added_and_edited_with_name_reason_and_totals(user: Command) -> None:
+    user("add", "--id", "7", "--name", "Alice\x1b", "--uploaded", "100", "--disabled", "--reason", "unpaid")
+    shown = json.loads(user("show", "7", "--json").stdout)
+    assert (shown["name"], shown["uploaded"], shown["enabled"]) == ("Alice\x1b", 100, False)
+    assert shown["reason"] == "unpaid" and "\x1b" not in user("show", "7").stdout
+    user("edit", "7", "--downloaded", "50", "--snatches", "2", "--name", "Bob")
+    shown = json.loads(user("show", "7", "--json").stdout)
+    assert (shown["name"], shown["uploaded"], shown["downloaded"], shown["snatches"]) == ("Bob", 100, 50, 2)
+    user("enable", "7")
+    user("disable", "7", "--reason", "left")
+    assert json.loads(user("show", "7", "--json").stdout)["reason"] == "left"
+    assert "totals are whole" in user("edit", "7", "--uploaded", "1e9", code=1).stderr
+
+
+def test_users_are_sorted_filtered_and_searched(user: Command) -> None:
+    for user_id, name, uploaded in (("7", "Zoe", "30"), ("8", "adam", "10"), ("9", "Eve", "20")):
+        user("add", "--id", user_id, "--name", name, "--uploaded", uploaded)
+    user("edit", "9", "--no-leech", "--disabled")
+
+    def ids(*words: str) -> list[str]:
+        return [row[0] for row in rows(user("list", *words))]
+
+    assert ids("--by", "name") == ["8", "9", "7"]
+    assert ids("--by", "uploaded", "--descending", "--limit", "2") == ["7", "9"]
+    assert ids("--disabled") == ids("--no-leech") == ["9"]
+    assert ids("--enabled", "--can-leech") == ["7", "8"]
+    assert ids("--search", "E") == ["9", "7"]
+    user("list", "--by", "passkey", code=2)
+
+
 def test_a_passkey_can_be_read_from_standard_input(user: Command) -> None:
     """Other users of the machine can list the arguments of commands."""
     passkey = "0123456789abcdef-_X"

@@ -270,6 +270,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
     await store.users.add("8", "d" * 20)
     await store.users.edit("d" * 20, {"enabled": False})
     await store.users.add("9", "l" * 20, can_leech=False)
+    await store.users.add("10", "e" * 20, enabled=False, reason="pay your bill: see the site")
     await store.allow_list.allow(b"-XX")
     cases: list[tuple[dict[str, Any], str, str, int | str]] = [
         (
@@ -281,6 +282,7 @@ async def test_every_refusal_has_its_text_and_label(make_tracker: MakeTracker) -
         ({"passkey": None}, "unknown passkey", "unknown passkey", 60),
         ({"passkey": "n" * 20}, "unknown passkey", "unknown passkey", 60),
         ({"passkey": "d" * 20}, "your account is disabled", "user disabled", 60),
+        ({"passkey": "e" * 20}, "pay your bill: see the site", "user disabled", 60),
         ({"passkey": "l" * 20}, "your account may not download", "may not leech", 60),
         ({"info_hash": info_hash(99)}, "this torrent is not registered", "unknown torrent", 30),
         ({"info_hash": info_hash(2)}, "this torrent is disabled", "disabled", 60),

@@ -1,7 +1,8 @@
 """The objects that all parts of the admin port share."""
 
+import asyncio
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 from tracker.geoip import GeoIP
 from tracker.runtime.telemetry import Snapshot
@@ -9,6 +10,9 @@ from tracker.settings.model import Settings
 from tracker.settings.reload import LastReload, LiveSettings
 from tracker.store.store import Store
 from tracker.system.torrent_files import TorrentFiles
+
+MAX_BATCHES = 2
+"""Max batches of rows that one process applies at once; further ones wait."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,6 +37,7 @@ class AdminContext:
     - ``server``: server software of the store and its version
     - ``listening``, ``udp``: addresses for peers over HTTP and UDP, with real ports
     - ``last_reload``: returns the result of the last SIGHUP; None before the first
+    - ``batches``: limits the batches of rows that are applied at once
     """
 
     store: Store
@@ -46,6 +51,7 @@ class AdminContext:
     udp: tuple[str, ...] = ()
     last_reload: Callable[[], LastReload | None] = lambda: None
     stream_limits: StreamLimits = StreamLimits()
+    batches: asyncio.Semaphore = field(default_factory=lambda: asyncio.Semaphore(MAX_BATCHES))
 
     @property
     def torrent_files(self) -> TorrentFiles:

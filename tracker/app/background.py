@@ -177,6 +177,7 @@ def _jobs(
         await store.hit_and_runs.drop()
         if not context.live.current.changes.max_entries:
             await store.changes.delete()
+        await store.user_listing.rank()
 
     async def sweep(_: object) -> None:
         await reaper.sweep_once(hurry=True)

@@ -32,6 +32,7 @@ from tracker.store.users.adoption import Adoption
 from tracker.store.users.freeleech import Freeleech
 from tracker.store.users.hit_and_runs import HitAndRunRules, HitAndRuns
 from tracker.store.users.importing import UserImport
+from tracker.store.users.listing import UserListing
 from tracker.store.users.rules import Multipliers
 from tracker.store.users.users import Users
 from tracker.store.work.blocks import Blocks
@@ -95,7 +96,8 @@ class Store:
         self.users = Users(connection, scripts, keys)
         self.freeleech = Freeleech(connection, scripts, keys, clock)
         self.multipliers = Multipliers(connection, keys)
-        self.user_import = UserImport(connection, scripts, keys)
+        self.user_import = UserImport(scripts)
+        self.user_listing = UserListing(connection, scripts, keys, self.users)
         self.adoption = Adoption(scripts, keys)
         self.hit_and_runs = HitAndRuns(connection, scripts, keys, self._hit_and_run_rules, clock)
         self.changes = Changes(connection, keys)

@@ -111,3 +111,82 @@ async def test_torrents_and_hit_and_runs_of_a_user_are_listed(
     await full.ask("POST", f"/users/7/forgive/{first['torrent_id']}", 404)
     assert await full.ask("POST", "/users/7/forgive") == {"forgiven": 1}
     assert (await full.get("/hit-and-runs"))["total"] == 0
+
+
+async def test_a_user_is_created_with_everything_that_a_site_knows(full: ApiClient, admin: Admin) -> None:
+    body = {
+        "user_id": "7",
+        "passkey": ALICE,
+        "name": "Alice",
+        "enabled": False,
+        "reason": "unpaid",
+        "can_leech": False,
+        "uploaded": 2**53 - 1,
+        "downloaded": 5,
+        "snatches": 3,
+        "announces": 9,
+    }
+    assert (await full.ask("POST", "/users", 201, json=body))["passkey"] == ALICE
+    shown = await full.get("/users/7")
+    assert {name: shown[name] for name in body} == body
+    assert await full.wrong_fields("POST", "/users", json={"passkey": "short"}) == ["body.passkey"]
+    assert await full.wrong_fields("POST", "/users", json={"uploaded": -1}) == ["body.uploaded"]
+    assert await full.wrong_fields("POST", "/users", json={"name": "a\nb"}) == ["body.name"]
+    assert await full.wrong_fields("POST", "/users", json={"name": "x" * 256}) == ["body.name"]
+    await full.ask("POST", "/users", 409, json={"user_id": "8", "passkey": ALICE})
+    assert await admin.store.users.count() == 1
+
+
+async def test_totals_name_reason_and_passkey_are_changed(full: ApiClient, admin: Admin) -> None:
+    await admin.store.users.add("7", ALICE, uploaded=5)
+    await admin.store.users.add("8", BOB)
+    row = await full.ask("PATCH", "/users/7", json={"enabled": False, "reason": "unpaid", "uploaded": 100})
+    assert (row["enabled"], row["reason"], row["uploaded"], row["downloaded"]) == (False, "unpaid", 100, 0)
+    row = await full.ask("PATCH", "/users/7", json={"enabled": True, "name": "Alice"})
+    assert (row["enabled"], row["reason"], row["name"]) == (True, "", "Alice")
+    for _ in range(2):  # a repetition changes nothing
+        row = await full.ask("PATCH", "/users/7", json={"passkey": "c" * 20, "snatches": 4})
+        assert (row["name"], row["snatches"]) == ("Alice", 4) and "passkey" not in row
+    assert await admin.store.users.passkey_of("7") == "c" * 20
+    await full.ask("PATCH", "/users/7", 409, json={"passkey": BOB})
+
+
+async def test_a_user_is_looked_up_by_passkey(full: ApiClient, reader: ApiClient, admin: Admin) -> None:
+    await admin.store.users.add("7", ALICE, name="Alice")
+    found = await full.ask("POST", "/users/lookup", json={"passkey": ALICE})
+    assert (found["user_id"], found["name"], found["passkey"]) == ("7", "Alice", ALICE)
+    await full.ask("POST", "/users/lookup", 404, json={"passkey": BOB})
+    await reader.ask("POST", "/users/lookup", 403, json={"passkey": ALICE})
+    assert await full.wrong_fields("POST", "/users/lookup", json={"passkey": "x"}) == ["body.passkey"]
+
+
+async def test_users_are_sorted_filtered_and_searched(
+    full: ApiClient, reader: ApiClient, admin: Admin
+) -> None:
+    for number, name in enumerate(("Zoe", "adam", "Eve"), 1):
+        await admin.store.users.add(
+            str(number), name=name, uploaded=number * 10, downloaded=5, enabled=number != 2
+        )
+
+    async def ids(**query: Any) -> list[str]:
+        return [row["user_id"] for row in await all_pages(reader, "/users", limit=1, **query)]
+
+    assert await ids(sort="name") == ["2", "3", "1"]
+    assert await ids(sort="ratio", order="desc") == ["3", "2", "1"]
+    assert await ids(sort="hit_and_runs") == []
+    assert await ids(enabled="false") == ["2"]
+    assert await ids(enabled="true", sort="uploaded", order="desc") == ["3", "1"]
+    assert await ids(q="e") == ["3", "1"]
+    assert await ids(q="2") == ["2"]
+    page = await full.get("/users", q="e", limit=1)
+    assert (page["total"], page["next_offset"]) == (None, None) and page["next_cursor"]
+    assert (await full.get("/users", sort="name"))["total"] == 3
+    for wrong in (
+        {"q": "e", "sort": "id"},
+        {"q": "e", "offset": 1},
+        {"enabled": "true", "offset": 0},
+        {"cursor": "1"},
+    ):
+        assert await full.wrong_fields("GET", "/users", params=wrong) == ["query."]
+    assert await full.wrong_fields("GET", "/users", params={"q": "e", "cursor": "x"}) == ["query.cursor"]
+    assert await full.wrong_fields("GET", "/users", params={"sort": "passkey"}) == ["query.sort"]

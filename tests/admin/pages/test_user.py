@@ -117,6 +117,32 @@ async def test_permissions_are_changed_one_by_one(alice: Private) -> None:
             assert await rights() == then
 
 
+async def test_a_user_is_disabled_with_a_reason(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        await send(browser, f"{HERE}/edit", {"enabled": "0", "reason": "<b>unpaid</b>"})
+        page = await get(browser, HERE)
+        assert "Clients show the reason “<b>unpaid</b>”" in page.text and not page.all("b")
+        await send(browser, f"{HERE}/edit", {"enabled": "1"})
+        assert "Clients show" not in (await get(browser, HERE)).text
+        await send(browser, f"{HERE}/edit", {"enabled": "0", "reason": ""})
+        assert "“your account is disabled”" in (await get(browser, HERE)).text
+    assert (await alice.store.users.find("7")).reason == ""
+
+
+async def test_name_and_totals_are_edited(alice: Private) -> None:
+    """Empty totals are unchanged, an empty name is removed."""
+    form = {"name": "Alice", "uploaded": "3145728", "downloaded": "", "snatches": "4"}
+    async with alice.admin.browser() as browser:
+        await send(browser, f"{HERE}/edit", form)
+        page = await get(browser, HERE)
+        assert "Alice" in page.text and "Uploaded 3.0 MiB" in page.text
+        wrong = await send(browser, f"{HERE}/edit", {"uploaded": "-1"}, status=422)
+        assert "totals are whole numbers" in wrong.text
+        await send(browser, f"{HERE}/edit", {"name": "", "uploaded": ""})
+    user = await alice.store.users.find("7")
+    assert (user.name, user.uploaded, user.downloaded, user.snatches) == ("", 3145728, 0, 4)
+
+
 async def test_a_user_is_deleted(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         assert (await send(browser, f"{HERE}/delete")).location == "/users?notice=removed"

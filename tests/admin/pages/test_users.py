@@ -7,7 +7,7 @@ import pytest
 
 from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
-from tests.admin.pages.page import get, send
+from tests.admin.pages.page import Page, get, send
 from tests.store.harness import ALICE, info_hash, update
 from tracker.admin.pages.users import PAGE
 from tracker.settings.model import RedisSettings, Settings, UserSettings
@@ -140,3 +140,52 @@ async def test_pending_hit_and_runs_are_listed(private: Private) -> None:
         assert "<b>a film</b>" in page.text and "no longer registered" in page.text and "in 2 h" in page.text
         assert "This page is empty" in (await get(browser, "/users/pending?page=2")).text
         assert "No hit-and-runs" in (await get(browser, "/users/owing")).text
+
+
+async def test_users_are_sorted_filtered_and_searched(private: Private) -> None:
+    for user_id, name, uploaded in (("7", "Zoe <b>", 30), ("8", "adam", 10), ("9", "Eve", 20)):
+        await private.store.users.add(user_id, name=name, uploaded=uploaded, enabled=user_id != "9")
+
+    def users(page: Page) -> list[str]:
+        return [href.removeprefix("/users/") for href in page.hrefs if href.removeprefix("/users/").isdigit()]
+
+    async with private.admin.browser("read") as browser:
+        page = await get(browser, "/users?sort=name")
+        assert users(page) == ["8", "9", "7"] and "Zoe <b>" in page.text and not page.all("b")
+        assert "/users?sort=uploaded&order=desc" in page.hrefs
+        assert users(await get(browser, "/users?sort=uploaded&order=desc")) == ["7", "9", "8"]
+        assert users(await get(browser, "/users?state=disabled")) == ["9"]
+        assert users(await get(browser, "/users?q=E")) == ["9", "7"]
+        assert users(await get(browser, "/users?q=8")) == ["8"]
+        assert "No matching users" in (await get(browser, "/users?q=nobody")).text
+        for odd in ("sort=x", "state=x", "order=x", "cursor=-1", "cursor=" + "9" * 19, "page=x", "q=%00"):
+            await get(browser, f"/users?{odd}")
+
+
+async def test_a_filtered_list_is_paged(private: Private) -> None:
+    for number in range(PAGE + 3):
+        await private.store.users.add(can_leech=number == 0)
+    async with private.admin.browser("read") as browser:
+        first = await get(browser, "/users?state=blocked")
+        (after,) = [href for href in first.hrefs if "cursor=" in href]
+        second = await get(browser, after)
+    assert "/users/2" in first.hrefs and "/users/1" not in first.hrefs
+    assert f"/users/{PAGE + 3}" in second.hrefs and not [href for href in second.hrefs if "cursor=" in href]
+
+
+async def test_a_user_is_found_by_passkey_in_a_form(private: Private) -> None:
+    await private.store.users.add("7", ALICE)
+    async with private.admin.browser() as browser:
+        assert (await send(browser, "/users/lookup", {"passkey": ALICE})).location == "/users/7"
+        page = await send(browser, "/users/lookup", {"passkey": "c" * 20}, status=404)
+        assert "c" * 20 not in page.source
+        await send(browser, "/users/lookup", status=404)
+    async with private.admin.browser("read") as reader:
+        await send(reader, "/users/lookup", {"passkey": ALICE}, status=403)
+
+
+async def test_a_user_is_created_with_a_name_and_a_passkey(private: Private) -> None:
+    async with private.admin.browser() as browser:
+        await send(browser, "/users", {"user_id": "7", "name": "Alice", "passkey": ALICE}, status=200)
+        await send(browser, "/users", {"passkey": "short"}, status=422)
+    assert (await private.store.users.find(ALICE)).name == "Alice"

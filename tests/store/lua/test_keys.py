@@ -43,9 +43,9 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches torrent_id",
+    "add": "i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "deleting u:* user:* user_id users",
+    "add_user": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
     "adopt": "deleting u:* user:* user_id users whitelist",
     "allow": "denied",
     "announce": "addresses addresses:full changes deleting download_multiplier due:* gap heartbeat i:* i:empty "
@@ -63,12 +63,13 @@ BEYOND: dict[str, str] = {
     "count_unique": "countries.*.users i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
     "stats:outbox_dropped",
     "decide_hit_and_runs": "changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
-    "delete_user": "deleting i:hnr i:hnr_pending u:* user:* users",
+    "delete_user": "deleting i:hnr i:hnr_pending i:user_* i:user_name u:* user:* users",
     "deny": "denied",
     "drop_hit_and_runs": "i:hnr u:* u:*:hnr u:*:t:* user:*",
     "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "i:name",
+    "edit_user": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
     "enqueue": "job job:* q q:*:",
     "enqueue_slot": "job job:* q q:*: q:*:slot",
     "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
@@ -80,10 +81,11 @@ BEYOND: dict[str, str] = {
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
-    "import_user": "deleting u:* user:* user_id users",
     "index": "denied i:empty i:info_hash i:name i:seeders",
+    "list_users": "i:hnr i:user_* u:* user:* users",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "i:hnr u:*:hnr",
+    "rank_users": "i:user_downloaded i:user_ratio i:user_uploaded u:* users",
     "reap": "addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "reindex": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
@@ -93,6 +95,7 @@ BEYOND: dict[str, str] = {
     "retry": "job:* q:*:",
     "rotate_user": "deleting u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
+    "save_users": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",

@@ -46,6 +46,8 @@ LEFT_OVER: dict[str, Callable[[Any, str], Awaitable[Any]]] = {
     "peer in no swarm": lambda r, p: r.hset(f"{p}p:1:{PID.hex()}", "active", "1"),
     "torrents of a peer": lambda r, p: r.sadd(f"{p}p:{PID.hex()}:torrents", "1"),
     "name": lambda r, p: r.zadd(f"{p}i:name", {f"another\t{info_hash(1).hex()}": 0, "short": 0}),
+    "name of a user": lambda r, p: r.zadd(f"{p}i:user_name", {"another 2\t77": 0}),
+    "total of a user": lambda r, p: r.zadd(f"{p}i:user_ratio", {"77": 1}),
     "denied": lambda r, p: r.zadd(f"{p}denied", {GONE_HEX: 1}),
     "passkey": lambda r, p: r.zadd(f"{p}users", {"c" * 20: 77}),
     "account": lambda r, p: r.hset(f"{p}u:1:t:77", "peers", "0"),
@@ -136,6 +138,7 @@ def sample_names() -> Iterator[str]:
     samples |= {
         "counter": "seeders",
         "ranking": "seeders",
+        "total": "ratio",
         "address": "192.0.2.1",
         "process": "0" * 16,
         "outcome": "joins",

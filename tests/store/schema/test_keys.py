@@ -60,6 +60,7 @@ PLACEHOLDERS = {
     "digest": "[0-9a-f]{64}",
     "counter": "(?!failures)[a-z_]+",
     "ranking": "leechers|seeders|snatches|score",
+    "total": "uploaded|downloaded|ratio",
     "p": "(?!blocked(?![-_0-9A-Za-z]))[-_0-9A-Za-z]{1,30}",
     "c": "[-_0-9A-Za-z]{1,30}",
     "todo": "todo(?::secondary|:redo)?",
@@ -98,6 +99,7 @@ def built(keys: Keys) -> dict[str, str]:
         "passkey": ALICE,
         "counter": "seeders",
         "ranking": "seeders",
+        "order": "uploaded",
         "metric": "countries.United_Kingdom.users",
         "month": "2026-11",
         "span": "2026-W47",
@@ -159,6 +161,7 @@ ONLY_IN_LUA = {
     "t:hll:<metric>.<month>",
     "t:i:empty",
     "t:i:name",
+    "t:i:user_name",
     "t:job",
     "t:lease",
     "t:leases:<kind>:tokens",
@@ -257,7 +260,7 @@ async def everything(store: Store) -> None:
     await store.reaping.heartbeat()
     await shared_secret(store.connection, store.keys)
     for passkey in (ALICE, BOB):
-        await store.users.add(passkey=passkey)
+        await store.users.add(passkey=passkey, name="a name")
     await store.torrents.add(info_hash(1), {"name": "n"})
     await store.torrents.deny(info_hash(9), "no")
     await store.allow_list.allow(b"-TR", "Transmission")

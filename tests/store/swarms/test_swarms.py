@@ -159,10 +159,12 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
     await store.users.add("2", "disabled" * 5)
     await store.users.edit("disabled" * 5, {"enabled": False})
     await store.users.add("3", "seeder" * 5, can_leech=False)
+    await store.users.add("4", "unpaid" * 5, enabled=False, reason="unpaid: see /account")
     cases = [
         (update(1, "s", passkey=""), Refused("unknown passkey", "", True)),
         (update(1, "s", passkey="nobody" * 4), Refused("unknown passkey", "", True)),
         (update(1, "s", passkey="disabled" * 5), Refused("user disabled", "")),
+        (update(1, "x", passkey="unpaid" * 5), Refused("user disabled", "unpaid: see /account")),
         (update(1, "s", passkey="seeder" * 5), Refused("may not leech", "")),
         (update(1, "s", passkey="seeder" * 5, bytes_left=None), Refused("may not leech", "")),
         (update(1, "s", passkey="good" * 5, torrent=9), Refused("unknown torrent", "")),
@@ -172,6 +174,9 @@ async def test_refusals_change_nothing(make_store: MakeStore) -> None:
     before = await store.dump()
     for refused, expected in cases:
         assert await store.swarms.announce(refused) == expected
+    for passkey, reason in (("disabled", ""), ("unpaid", "unpaid: see /account")):
+        assert await store.swarms.scrape([info_hash(1)], passkey * 5) == Refused("user disabled", reason)
+    assert await store.swarms.scrape([info_hash(1)], "nobody" * 4) == Refused("unknown passkey", "", True)
     assert await store.dump() == before
     assert (await store.announce(update(1, "s", passkey="seeder" * 5, bytes_left=0))).seeders == 1
 

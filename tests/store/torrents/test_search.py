@@ -10,8 +10,8 @@ from tests.store.conftest import MakeStore
 from tests.store.harness import Store, info_hash, timeout_key, update
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
+from tracker.store.schema.folding import NAME_CHARACTERS, fold, fold_name
 from tracker.store.torrents import search, torrents
-from tracker.store.torrents.name_index import NAME_CHARACTERS, fold, fold_name
 from tracker.store.torrents.search import Search
 
 WEEK = 604_800

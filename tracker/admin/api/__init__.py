@@ -23,8 +23,10 @@ from tracker.admin.api import (
     swarms,
     system,
     tokens,
+    torrent_batches,
     torrents,
     unique_users,
+    user_batches,
     users,
     work,
     work_blocked,
@@ -42,9 +44,11 @@ GROUPS: Sequence[Endpoints] = [
     module.endpoints
     for module in (
         torrents,
+        torrent_batches,
         swarms,
         denials,
         users,
+        user_batches,
         changes,
         multipliers,
         freeleech,

@@ -53,6 +53,9 @@ class Body(BaseModel):
 
     model_config = ConfigDict(extra="forbid", frozen=True)
 
+    max_bytes: ClassVar[int] = 65_536
+    """A valid body has at most half of this. Listing the errors of a larger body would take seconds."""
+
 
 class Form(BaseModel):
     """A body of multipart/form-data; fields of type bytes are files."""

@@ -41,6 +41,14 @@ ReasonText = Annotated[
         examples=["taken down by request"],
     ),
 ]
+PasskeyText = Annotated[
+    str,
+    Field(
+        pattern="^[0-9A-Za-z_-]{16,64}$",
+        description="A passkey: 16 to 64 letters, digits, `_` or `-`. Secret.",
+        examples=["3f6c0a9be2d14c7f8a5b6c7d8e9f0a1b2c3d4e5f"],
+    ),
+]
 Labels = Annotated[
     list[Annotated[str, Field(pattern=f"^{LABEL}$")]],
     Field(max_length=MAX_LABELS, examples=[["linux", "2026"]]),

@@ -7,7 +7,7 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import Download, Endpoint, Endpoints, Reply
+from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Reply
 from tracker.admin.api.reading import JSON, media_type
 from tracker.admin.api.routing import ROOT
 from tracker.admin.auth.auth import CSRF_HEADER
@@ -26,7 +26,7 @@ Unknown parameters and fields are refused.
 """
 _BODY_ERRORS = {
     400: "The body is not valid JSON, not a valid form or not UTF-8.",
-    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES; for JSON, larger than 64 KiB.",
+    413: "The body is larger than TRACKER_ADMIN__MAX_UPLOAD_BYTES.",
     415: "Unsupported content type.",
 }
 
@@ -169,6 +169,8 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
     }
     if endpoint.body is not None:
         errors |= _BODY_ERRORS
+        if issubclass(endpoint.body, Body):
+            errors[413] = f"The body is larger than {endpoint.body.max_bytes // 1024} KiB."
     if endpoint.path_model is not None:
         errors[404] = "Not found."
     errors |= endpoint.errors

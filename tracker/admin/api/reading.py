@@ -7,6 +7,7 @@ models; the error lists the fields. Errors never contain the values that were se
 from collections.abc import Iterable, Mapping
 from typing import Any, Literal, TypeVar
 
+import orjson
 from aiohttp import web
 from aiohttp.http_exceptions import HttpProcessingError
 from multidict import MultiDict, MultiMapping
@@ -20,9 +21,8 @@ from tracker.admin.http.problems import Problem
 
 JSON = "application/json"
 TEXT = "text/plain"
-MAX_JSON_BYTES = 65_536
-"""A valid body has at most half of this. Listing the errors of a larger body would take seconds."""
-
+_MAX_NAMES = 1000
+"""Max fields of a JSON object. Listing the errors of more would take long."""
 _MAX_LISTED = 20
 _MAX_NAME_LENGTH = 100
 _MAX_TEXT_LENGTH = 200
@@ -64,10 +64,12 @@ async def _body(model: BodyModel, request: web.Request) -> Body | Form | Lines:
 
 
 async def _json(model: type[Body], request: web.Request) -> Body:
-    check_size(request, MAX_JSON_BYTES)
+    check_size(request, model.max_bytes)
     data = await _data(request)
-    if len(data) > MAX_JSON_BYTES:  # the request had no Content-Length
-        raise web.HTTPRequestEntityTooLarge(max_size=MAX_JSON_BYTES, actual_size=len(data))
+    if len(data) > model.max_bytes:  # the request had no Content-Length
+        raise web.HTTPRequestEntityTooLarge(max_size=model.max_bytes, actual_size=len(data))
+    if model.max_bytes > Body.max_bytes:
+        _check_names(data)
     try:
         return model.model_validate_json(data, strict=True)
     except ValidationError as error:
@@ -75,6 +77,16 @@ async def _json(model: type[Body], request: web.Request) -> Body:
         if any(problem["type"] == "json_invalid" for problem in problems):
             raise Problem(400, detail="the body is not valid JSON") from None
         raise invalid(_listed(problems, "body")) from None
+
+
+def _check_names(data: bytes) -> None:
+    """Refuses a large object with many fields, whose errors would take seconds to list."""
+    try:
+        found = orjson.loads(data)
+    except orjson.JSONDecodeError:
+        return  # the model says so
+    if isinstance(found, dict) and len(found) > _MAX_NAMES:
+        raise invalid([("body", "", "too many fields")])
 
 
 async def _fields(request: web.Request) -> dict[str, Any]:
@@ -116,6 +128,14 @@ def _checked(model: type[M], values: Mapping[str, Any], place: Place) -> M:
     except ValidationError as error:
         problems = error.errors(include_url=False, include_context=False, include_input=False)
         raise invalid(_listed(problems, place)) from None
+
+
+def first_error(error: ValidationError) -> str:
+    """The first error of a model as one line, without the value that was sent."""
+    problem = error.errors(include_url=False, include_context=False, include_input=False)[0]
+    field = ".".join(map(str, problem["loc"]))
+    text = str(problem["msg"])
+    return _clean(f"{field[:_MAX_NAME_LENGTH]}: {text}" if field else text)[:_MAX_TEXT_LENGTH]
 
 
 def _listed(problems: Iterable[Mapping[str, Any]], place: Place) -> list[tuple[Place, str, str]]:

@@ -1,7 +1,7 @@
 """/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
 
 from collections.abc import Sequence
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -33,6 +33,20 @@ endpoints = Endpoints("torrents", "Torrents and their statistics.")
 _UNKNOWN = {404: "Unknown torrent."}
 _KNOWN = "Already registered; name and flags were updated."
 _ID_TAKEN = {409: "Its torrent ID is not a number; only a site can have written it."}
+
+
+HashOfAnyLength = Annotated[
+    str,
+    Field(
+        pattern="^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
+        description="40 hexadecimal digits, or 64 for a v2 torrent (announced by the first 40).",
+        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
+    ),
+]
+SnatchCount = Annotated[
+    int,
+    Field(ge=0, lt=10**15, description="Completed downloads so far. Only a new torrent gets it."),
+]
 
 
 class TorrentRow(Reply):
@@ -99,24 +113,26 @@ class TorrentQuery(Paged):
         return self
 
 
-class TorrentNew(Body):
-    """A torrent by info hash. Omitted and null fields of an existing torrent are unchanged."""
+class TorrentFields(Body):
+    """Fields of a torrent; omitted and null ones are unchanged."""
 
-    info_hash: str = Field(
-        pattern="^([0-9a-fA-F]{40}|[0-9a-fA-F]{64})$",
-        description="40 hexadecimal digits, or 64 for a v2 torrent (announced by the first 40).",
-        examples=["c12fe1c06bba254a9dc9f519b335aa7c1367a88a"],
-    )
     name: LineText | None = None
-    private: bool | None = None
-    enabled: bool | None = Field(None, description="Default for a new torrent: true.")
+    enabled: bool | None = Field(None, description="false: announces are refused; statistics stay.")
     reason: ReasonText | None = None
+    private: bool | None = None
     upload_multiplier: UploadMultiplier = None
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: DownloadMultiplier = None
     download_multiplier_until: MultiplierEnd = None
     size: Count | None = Field(None, description="Bytes of all files.")
     labels: Labels | None = Field(None, description="Replaces the labels.")
+
+
+class TorrentNew(TorrentFields):
+    """A torrent by info hash. Omitted and null fields of an existing torrent are unchanged."""
+
+    info_hash: HashOfAnyLength
+    snatches: SnatchCount | None = None
     reset_score: bool = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -132,19 +148,8 @@ class TorrentUpload(Form):
     reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
 
 
-class TorrentEdit(Body):
+class TorrentEdit(TorrentFields):
     """Changes; omitted and null fields are unchanged."""
-
-    name: LineText | None = None
-    enabled: bool | None = Field(None, description="false: announces are refused; statistics stay.")
-    reason: ReasonText | None = None
-    private: bool | None = None
-    upload_multiplier: UploadMultiplier = None
-    upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: DownloadMultiplier = None
-    download_multiplier_until: MultiplierEnd = None
-    size: Count | None = Field(None, description="Bytes of all files.")
-    labels: Labels | None = Field(None, description="Replaces the labels.")
 
 
 class Registered(Reply):
@@ -190,18 +195,7 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
 )
 async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     """By its info hash. `POST /torrent-files` takes .torrent files."""
-    fields = operations.torrent_fields(
-        name=body.name,
-        private=body.private,
-        enabled=body.enabled,
-        reason=body.reason,
-        upload_multiplier=body.upload_multiplier,
-        upload_multiplier_until=body.upload_multiplier_until,
-        download_multiplier=body.download_multiplier,
-        download_multiplier_until=body.download_multiplier_until,
-        size=body.size,
-        labels=body.labels,
-    )
+    fields = operations.torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
     info_hash, torrents = operations.parse_hash(body.info_hash), call.store.torrents
     try:
         return _registered(

@@ -1,19 +1,22 @@
-"""/users: the users and their totals. Passkeys are secrets: only scope full reads them."""
+"""/users: the users and their totals. Passkeys are secrets: only scope full reads them. Batches: user_batches.py."""
 
 import asyncio
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
 from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
+    Count,
     CursorPage,
     Factor,
+    LineText,
     Moment,
     MultiplierEnd,
     OffsetPage,
     Paged,
+    PasskeyText,
     Scanned,
     UserIdText,
     page_of,
@@ -21,22 +24,29 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
+from tracker.admin.api.user_query import UserQuery
 from tracker.errors import ClientError
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import FIELDS, MAX_NAME
+from tracker.store.users.listing import END, UserFilter
 from tracker.store.users.rules import rule_fields
 from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
 
 _UNKNOWN = {404: "Unknown user."}
+_TAKEN = {409: "The ID or the passkey is taken."}
 SetName = Literal["active", "complete", "incomplete", "hnr"]
+NameText = Annotated[LineText, Field(max_length=MAX_NAME)]
 
 
 class UserRow(Reply):
     """A user with totals."""
 
     user_id: str
+    name: str = Field(description="Display name; empty if none is set.")
     enabled: bool
+    reason: str = Field(description="Shown to the user's clients while disabled; empty: a default text.")
     can_leech: bool
     uploaded: int = Field(description="Bytes, times the multipliers.")
     downloaded: int = Field(description="Bytes, times the multipliers.")
@@ -53,7 +63,11 @@ class UserRow(Reply):
 
 
 class UserPage(OffsetPage[UserRow]):
-    """A page of users, ordered by ID."""
+    """A page of users; paged by `offset`, or by `cursor` with a search or a filter."""
+
+    next_cursor: str | None = Field(
+        description="`cursor` of the next page of a search or a filtered list; null on the last."
+    )
 
 
 class SetSizes(Reply):
@@ -83,18 +97,35 @@ class Passkey(Reply):
     announce_path: str = Field(description="Path of the announce URL, after host and port.")
 
 
-class UserNew(Body):
+class UserFields(Body):
+    """Fields of a user; omitted and null ones are unchanged."""
+
+    passkey: PasskeyText | None = None
+    name: NameText | None = Field(None, description="Display name; empty: none.")
+    enabled: bool | None = Field(None, description="false: announces are refused immediately.")
+    reason: LineText | None = Field(
+        None,
+        description="Shown to the user's clients while disabled; empty: a default text. Enabling a user clears it.",
+    )
+    can_leech: bool | None = Field(None, description="false: downloading is blocked.")
+    uploaded: Count | None = Field(None, description="Bytes.")
+    downloaded: Count | None = Field(None, description="Bytes.")
+    snatches: Count | None = None
+    announces: Count | None = None
+
+
+class UserNew(UserFields):
     """A new user."""
 
     user_id: UserIdText | None = Field(None, description="Default: the next free number.")
-    can_leech: bool = Field(True, description="false: downloading is blocked.")
+    passkey: PasskeyText | None = Field(None, description="Default: a new one of 160 random bits.")
 
 
-class UserEdit(Body):
-    """Changes; omitted and null fields are unchanged."""
+class UserEdit(UserFields):
+    """Changes; omitted and null fields are unchanged. A total replaces the stored one; what announces credit
+    afterwards adds up to it."""
 
-    enabled: bool | None = Field(None, description="false: announces are refused immediately.")
-    can_leech: bool | None = None
+    passkey: PasskeyText | None = Field(None, description="Replaces the passkey; the old one stops working.")
     upload_multiplier: Factor | None = Field(None, description="1: none.")
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
@@ -103,6 +134,12 @@ class UserEdit(Body):
         None, ge=-1, le=999_999, description="0: any number, -1: as many as the setting allows."
     )
     hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
+
+
+class PasskeyLookup(Body):
+    """A passkey to look up."""
+
+    passkey: PasskeyText
 
 
 class UserTorrent(Reply):
@@ -169,7 +206,8 @@ async def _known(call: Call, user_id: str) -> User:
     return user
 
 
-def _fields(user: User) -> dict[str, Any]:
+def fields_of(user: User) -> dict[str, Any]:
+    """The fields of a UserRow."""
     rules = user.rules
     return {
         **{name: getattr(user, name) for name in UserRow.model_fields if hasattr(user, name)},
@@ -183,46 +221,67 @@ def _passkey(user: User) -> Passkey:
     return Passkey(user_id=user.user_id, passkey=user.passkey, announce_path=f"/{user.passkey}/announce")
 
 
-@endpoints.get("/users", "List users")
-async def list_all(call: Call, query: Paged) -> UserPage:
-    users = call.store.users
-    found = await users.page(query.offset, query.limit)
-    return UserPage(**page_of(query, [UserRow(**_fields(user)) for user in found], await users.count()))
+@endpoints.get("/users", "List or search users")
+async def list_all(call: Call, query: UserQuery) -> UserPage:
+    """Sorted by an index, filtered by rights, or searched by display name."""
+    listing = call.store.user_listing
+    wanted = UserFilter(query.sort, query.order == "desc", query.enabled, query.can_leech, query.q or "")
+    position = int(query.cursor or 0) if query.is_selective else query.offset
+    after, found = await listing.page(wanted, position, query.limit)
+    rows = [UserRow(**fields_of(user)) for user in found]
+    if query.is_selective:
+        cursor = None if after == END else str(after)
+        return UserPage(items=rows, total=None, next_offset=None, next_cursor=cursor)
+    return UserPage(**page_of(query, rows, await listing.count(query.sort)), next_cursor=None)
 
 
 @endpoints.post(
     "/users",
     "Add a user",
     status=201,
-    errors={409: "A user with this id exists."},
+    errors=_TAKEN,
     location="/users/{reply.user_id}",
 )
 async def create(call: Call, body: UserNew) -> Passkey:
-    """The response contains the new passkey of 160 random bits."""
-    return _passkey(await call.store.users.add(body.user_id, can_leech=body.can_leech))
+    """The response contains the passkey."""
+    fields = body.model_dump(exclude_none=True, exclude={"user_id", "passkey"})
+    return _passkey(await call.store.users.add(body.user_id, body.passkey, **fields))
+
+
+@endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
+async def lookup(call: Call, body: PasskeyLookup) -> UserDetails:
+    """POST, because proxies log URLs, and a passkey is a secret."""
+    user = await call.store.users.get(body.passkey)
+    if user is None:
+        raise not_found("user")
+    return await _details(call, user)
 
 
 @endpoints.get("/users/{user_id}", "Show a user", errors=_UNKNOWN)
 async def show(call: Call, user_id: UserIdText) -> UserDetails:
-    user = await _known(call, user_id)
-    sizes = SetSizes(**await call.store.users.set_sizes(user_id))
+    return await _details(call, await _known(call, user_id))
+
+
+async def _details(call: Call, user: User) -> UserDetails:
+    sizes = SetSizes(**await call.store.users.set_sizes(user.user_id))
     return UserDetails(
-        **_fields(user),
+        **fields_of(user),
         passkey=user.passkey if call.is_full else None,
         torrents=sizes,
         unreported=user.unreported,
     )
 
 
-@endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN)
+@endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."})
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
-    user = await _known(call, user_id)
-    given = body.model_dump(exclude_none=True)
+    user, users = await _known(call, user_id), call.store.users
+    given = body.model_dump(exclude_none=True, exclude={"passkey"})
     rules = rule_fields(given)
-    rights = {name: value for name, value in given.items() if name in ("enabled", "can_leech")}
-    await call.store.users.edit_rules(user.passkey, rules)
-    await call.store.users.edit(user.passkey, rights)
-    return UserRow(**_fields(await _known(call, user_id)))
+    if body.passkey is not None and body.passkey != user.passkey:
+        user = await users.rotate(user.passkey, body.passkey)
+    await users.edit_rules(user.passkey, rules)
+    await users.edit(user.passkey, {name: value for name, value in given.items() if name in FIELDS})
+    return UserRow(**fields_of(await _known(call, user_id)))
 
 
 @endpoints.post("/users/{user_id}/passkey", "Replace the passkey", errors=_UNKNOWN)

@@ -23,6 +23,10 @@ class Form:
         value = self._fields.get(name, "")
         return clean(value, max_length) if isinstance(value, str) else ""
 
+    def has(self, name: str) -> bool:
+        """Whether the form has the field, perhaps empty."""
+        return name in self._fields
+
     def ticked(self, name: str) -> bool:
         return bool(self.text(name))
 

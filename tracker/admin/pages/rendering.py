@@ -31,6 +31,15 @@ class Link(NamedTuple):
     full_only: bool = False
 
 
+class Heading(NamedTuple):
+    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
+
+    name: str
+    label: str
+    href: str
+    order: str
+
+
 NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
     (
         "Monitoring",

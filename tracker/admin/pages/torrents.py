@@ -11,7 +11,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.multipart import File
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
-from tracker.admin.pages.rendering import done, render, wants_part
+from tracker.admin.pages.rendering import Heading, done, render, wants_part
 from tracker.errors import ClientError
 from tracker.operations import Added, state_of
 
@@ -21,15 +21,6 @@ MAX_FILES = 100
 _MAX_SEARCH_LENGTH = 200
 SORTS = {"seeders": "Seeders", "leechers": "Leechers", "snatches": "Snatches", "score": "Score"}
 """Sort orders of the list, with their column headings."""
-
-
-class Heading(NamedTuple):
-    """A sortable column. ``order``: its value of aria-sort; empty if the list is not sorted by it."""
-
-    name: str
-    label: str
-    href: str
-    order: str
 
 
 class Refused(NamedTuple):

@@ -17,6 +17,7 @@ from tracker.errors import ClientError
 from tracker.operations import freeleech_tokens, to_integer
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import FIELDS
 from tracker.store.users.users import SETS, User
 
 PAGE = 50
@@ -115,10 +116,14 @@ class UserPage:
         )
 
     async def edit(self, request: web.Request) -> web.Response:
-        """Sets ``enabled`` or ``can_leech``, whichever the form has, to 0 or 1."""
+        """Sets the fields that the form has; an empty name or reason removes it, other empty fields are unchanged."""
         user, form = await self._user(request), await read_form(request)
-        texts = {name: form.text(name) for name in ("enabled", "can_leech")}
-        await self._users.edit(user.passkey, {name: text == "1" for name, text in texts.items() if text})
+        texts = {name: form.text(name) for name in FIELDS if form.has(name)}
+        fields = {name: text for name, text in texts.items() if text or name in ("name", "reason")}
+        try:
+            await self._users.edit(user.passkey, fields)
+        except ClientError as error:
+            return await self._page(request, user, str(error))
         return _back(request, user, "saved")
 
     async def set_rules(self, request: web.Request) -> web.Response:

@@ -1,18 +1,100 @@
-"""The user pages: list, creation, and hit-and-runs."""
+"""The user pages: list with search, filters and sorting, creation, lookup by passkey, and hit-and-runs."""
 
+from dataclasses import dataclass
 from typing import Any
+from urllib.parse import urlencode
 
 from aiohttp import web
 
 from tracker.admin.context import AdminContext
+from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
-from tracker.admin.pages.forms import multiplier_of, page_number, read_form
-from tracker.admin.pages.rendering import done, render
+from tracker.admin.pages.forms import clean, cursor_number, multiplier_of, page_number, read_form
+from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 from tracker.operations import pending_hit_and_runs
+from tracker.store.users.listing import END, ORDERS, Order, UserFilter
 
 PAGE = 50
+_MAX_SEARCH_LENGTH = 200
+_MAX_POSITION = 10**12
+SORTS: dict[Order, str] = {
+    "id": "User",
+    "name": "Name",
+    "uploaded": "Uploaded",
+    "downloaded": "Downloaded",
+    "ratio": "Ratio",
+}
+"""Sort orders of the list, with their column headings."""
+STATES = {"": "All", "disabled": "Disabled", "blocked": "Download blocked"}
+"""Filters of the list, with their labels."""
+
+
+@dataclass(frozen=True, slots=True)
+class Query:
+    """The list options in the URL: search text, filter, sorting, page. Invalid values become defaults."""
+
+    text: str = ""
+    state: str = ""
+    sort: Order = "id"
+    descending: bool = False
+    page: int = 1
+    cursor: int = 0
+
+    @classmethod
+    def read(cls, request: web.Request) -> "Query":
+        asked = request.query
+        sort, state = asked.get("sort", ""), asked.get("state", "")
+        return cls(
+            text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
+            state=state if state in STATES else "",
+            sort=sort if sort in ORDERS else "id",
+            descending=asked.get("order") == "desc",
+            page=page_number(asked.get("page", "")),
+            cursor=min(cursor_number(asked.get("cursor", "")), _MAX_POSITION),
+        )
+
+    @property
+    def filter(self) -> UserFilter:
+        return UserFilter(
+            self.sort,
+            self.descending,
+            enabled=False if self.state == "disabled" else None,
+            can_leech=False if self.state == "blocked" else None,
+            name=self.text,
+        )
+
+    def href(self, **changes: Any) -> str:
+        """The URL of this list with changes; defaults are left out."""
+        now = {"state": self.state, "sort": self.sort, "descending": self.descending, **changes}
+        parts = {
+            "q": self.text,
+            "state": now["state"],
+            "sort": "" if self.text or now["sort"] == "id" else now["sort"],
+            "order": "desc" if now["descending"] and not self.text else "",
+            "page": now.get("page", ""),
+            "cursor": now.get("cursor", ""),
+        }
+        query = urlencode({name: value for name, value in parts.items() if value})
+        return f"/users?{query}" if query else "/users"
+
+    def headings(self) -> list[Heading]:
+        """None for a search, which is ordered by name. The first click sorts totals descending, names ascending."""
+        if self.text:
+            return []
+        return [
+            Heading(
+                name,
+                label,
+                self.href(
+                    sort=name,
+                    descending=not self.descending if name == self.sort else name not in ("id", "name"),
+                ),
+                ("descending" if self.descending else "ascending") if name == self.sort else "",
+            )
+            for name, label in SORTS.items()
+        ]
 
 
 class UserPages:
@@ -21,6 +103,7 @@ class UserPages:
     def __init__(self, context: AdminContext) -> None:
         self._context = context
         self._users = context.store.users
+        self._listing = context.store.user_listing
 
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
@@ -29,33 +112,66 @@ class UserPages:
             web.get("/users/pending", self.pending),
             web.post("/users", self.add),
             web.post("/users/multipliers", self.set_multipliers),
+            web.post("/users/lookup", self.lookup),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
-        """All users by ID; ``id`` in the query redirects to that user."""
+        """``id`` in the query redirects to that user."""
         wanted = request.query.get("id", "").strip()
         if wanted and (wanted.isascii() and wanted.isdigit() and await self._users.passkey_of(wanted)):
             raise web.HTTPSeeOther(f"/users/{wanted}")
         return await self._page(request, missing=wanted[:20])
 
     async def _page(self, request: web.Request, missing: str = "", error: str = "") -> web.Response:
-        number = page_number(request.query.get("page", ""))
-        first = (number - 1) * PAGE
-        total = await self._users.count()
+        query = Query.read(request)
         upload, download = await self._context.store.multipliers.get()
         variables = {
             "accounts": self._context.settings.users.private,
             "upload_multiplier": upload,
             "download_multiplier": download,
             "now": self._context.clock(),
-            "users": await self._users.page(first, PAGE),
+            "query": query,
+            "states": [
+                (query.href(state=state), label, state == query.state) for state, label in STATES.items()
+            ],
+            "headings": query.headings(),
+            "registered": await self._users.count(),
             "missing": missing,
             "error": error,
-            **_pages("/users", number, total),
+            **await self._found(query),
             "hit_and_run_users": await self._users.hit_and_run_count(),
             "ratio": ratio,
         }
         return render(request, "users.html", variables, status=422 if error else 404 if missing else 200)
+
+    async def _found(self, query: Query) -> dict[str, Any]:
+        wanted = query.filter
+        first = query.cursor if wanted.is_selective else (query.page - 1) * PAGE
+        after, users = await self._listing.page(wanted, first, PAGE)
+        if wanted.is_selective:  # the total is unknown
+            return {
+                "users": users,
+                "first": 0,
+                "total": None,
+                "previous_url": query.href() if query.cursor else "",
+                "next_url": query.href(cursor=after) if after != END else "",
+            }
+        total = await self._listing.count(query.sort)
+        return {
+            "users": users,
+            "first": first + 1,
+            "total": total,
+            "previous_url": query.href(page=query.page - 1) if query.page > 1 else "",
+            "next_url": query.href(page=query.page + 1) if first + PAGE < total else "",
+        }
+
+    async def lookup(self, request: web.Request) -> web.Response:
+        """Redirects to the user of a passkey. A form field, because URLs are not secret."""
+        form = await read_form(request)
+        user = await self._users.get(form.text("passkey"))
+        if user is None:
+            raise Problem(404, detail="no user has this passkey")
+        raise web.HTTPSeeOther(f"/users/{user.user_id}")
 
     async def hit_and_runs(self, request: web.Request) -> web.Response:
         number = page_number(request.query.get("page", ""))
@@ -88,7 +204,12 @@ class UserPages:
         """Creates a user and shows the passkey once."""
         form = await read_form(request)
         try:
-            user = await self._users.add(form.text("user_id") or None, can_leech=form.ticked("can_leech"))
+            user = await self._users.add(
+                form.text("user_id") or None,
+                form.text("passkey") or None,
+                can_leech=form.ticked("can_leech"),
+                name=form.text("name"),
+            )
         except ClientError as error:
             return await self._page(request, error=str(error))
         urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)

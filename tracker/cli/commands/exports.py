@@ -11,16 +11,16 @@ import typer
 
 from tracker.cli.commands import Config, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.cli.files.rows import Kind, Row
+from tracker.cli.files.rows import WHAT, Kind, Row
 from tracker.cli.files.writing import CsvRows, JsonRows
 from tracker.cli.progress import progress
 from tracker.operations import format_prefix
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.fields import TOTALS
 from tracker.store.users.users import User
 from tracker.system.private_file import private_file
 
-_WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
 _FORMATS = ("csv", "jsonl")
 Pages = AsyncIterator[list[Row]]
 
@@ -30,7 +30,7 @@ def export_records(
         Path | None,
         typer.Argument(metavar="[FILE]", help="Created readable by you only. Default: standard output."),
     ] = None,
-    what: Annotated[str, typer.Option(help=f"{', '.join(_WHAT)} or all.")] = "torrents",
+    what: Annotated[str, typer.Option(help=f"{', '.join(WHAT)} or all.")] = "torrents",
     format: Annotated[
         str | None,
         typer.Option(help="csv or jsonl (JSON lines).", show_default="by the name of FILE, else jsonl"),
@@ -45,8 +45,8 @@ def export_records(
 
     Swarms, statistics and users' totals per torrent are not exported: `tracker backup` has everything.
     """
-    if what != "all" and what not in _WHAT:
-        raise typer.BadParameter(f"--what must be {', '.join(_WHAT)} or all")
+    if what != "all" and what not in WHAT:
+        raise typer.BadParameter(f"--what must be {', '.join(WHAT)} or all")
     form = format or ("csv" if file and file.suffix.lower() == ".csv" else "jsonl")
     if form not in _FORMATS:
         raise typer.BadParameter("--format must be csv or jsonl")
@@ -56,7 +56,7 @@ def export_records(
         )
     if form == "csv" and file is None and sys.stdout.isatty():
         raise typer.BadParameter("names are not escaped in CSV, which is unsafe in a terminal: give a FILE")
-    kinds = tuple(_WHAT.values()) if what == "all" else (_WHAT[what],)
+    kinds = tuple(WHAT.values()) if what == "all" else (WHAT[what],)
 
     async def work(store: Store) -> None:
         with ExitStack() as stack:
@@ -107,6 +107,7 @@ def _torrent_row(found: Torrent) -> Row:
         "download_multiplier": found.fields.get("multi_dn", ""),
         "size": "" if found.size is None else str(found.size),
         "labels": " ".join(found.labels),
+        "snatches": str(found.completions),
     }
 
 
@@ -122,8 +123,8 @@ def _user_row(found: User, *, passkeys: bool) -> Row:
         "enabled": str(int(found.enabled)),
         "can_leech": str(int(found.can_leech)),
     }
-    totals = ("uploaded", "downloaded", "snatches", "announces")
-    return {**row, **{name: str(getattr(found, name)) for name in totals}}
+    totals = {name: str(getattr(found, name)) for name in TOTALS}
+    return {**row, **totals, "name": found.name, "reason": found.reason}
 
 
 async def _denials(store: Store) -> Pages:

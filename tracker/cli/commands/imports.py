@@ -13,22 +13,22 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Config, load_settings, torrent_files, with_store
 from tracker.cli.files import reading
+from tracker.cli.files.checkpoint import Checkpoint, Imported
+from tracker.cli.files.mapping import FieldMapping, load_mapping
 from tracker.cli.files.reading import Keep
-from tracker.cli.files.rows import KINDS, Item, Kind, Problem, Row
+from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
 from tracker.cli.progress import Progress, progress
-from tracker.cli.terminal import complain, say, say_json
+from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
 from tracker.operations import NOT_SERVED, keep_file, parse_prefix
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.store import Store
-from tracker.store.torrents.torrents import checked_fields
+from tracker.store.torrents.records import STORED_NAMES
+from tracker.store.torrents.torrents import checked_torrent
 from tracker.store.users.importing import checked_user
 
-_BATCH = 500
+_BATCH = 1000
 """Rows per batch: a batch is read, then written."""
-_CONCURRENCY = 32
-_TORRENT_FIELDS = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
-_WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
 
 Paths = Annotated[
     list[Path],
@@ -38,35 +38,59 @@ Paths = Annotated[
 ]
 What = Annotated[
     str | None,
+    typer.Option(help=f"Kind of rows without a column `kind`: {', '.join(WHAT)}.", show_default="by columns"),
+]
+Mapped = Annotated[
+    Path | None,
     typer.Option(
-        help=f"Kind of rows without a column `kind`: {', '.join(_WHAT)}.", show_default="by columns"
+        "--map",
+        metavar="FILE.toml",
+        help="Which columns hold which fields, for CSV files and JSON lines of another program.",
     ),
 ]
 ReplaceTotals = Annotated[
     bool, typer.Option("--replace-totals", help="Replace the totals of known users by those in the file.")
+]
+Resume = Annotated[
+    Path | None,
+    typer.Option(
+        "--resume",
+        metavar="FILE",
+        help="Keep the progress in FILE, and continue from there after an interruption.",
+    ),
 ]
 
 
 def import_records(
     paths: Paths,
     what: What = None,
+    mapped: Mapped = None,
     replace_totals: ReplaceTotals = False,
+    resume: Resume = None,
     dry_run: Annotated[bool, typer.Option("--dry-run", help="Read and check, without writing.")] = False,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
-    """Import .torrent files, or torrents, users, denials and clients from files of `tracker export`.
+    """Import .torrent files, or torrents, users, denials and clients from files of `tracker export` or of a site.
 
     Known records are updated, so an import can be repeated. Empty fields are unchanged. Records that cannot be read or
     imported are reported on standard error, one per line; the others are imported, and the exit code is 1.
     """
-    if what is not None and what not in _WHAT:
-        raise typer.BadParameter(f"--what must be {', '.join(_WHAT)}")
+    if what is not None and what not in WHAT:
+        raise typer.BadParameter(f"--what must be {', '.join(WHAT)}")
+    if mapped is not None and what is not None:
+        raise typer.BadParameter("a mapping says what the rows are: leave out --what")
     if missing := [path for path in paths if not path.exists()]:
         raise ClientError(f"{missing[0]}: there is no such file or folder")
     files = torrent_files(load_settings(config))
-    keep = None if dry_run else partial(keep_file, files)
-    work = _Import(paths, _WHAT[what] if what else None, keep, replace_totals=replace_totals)
+    work = _Import(
+        paths,
+        WHAT[what] if what else None,
+        None if dry_run else partial(keep_file, files),
+        load_mapping(mapped) if mapped else None,
+        Checkpoint(resume, paths) if resume and not dry_run else None,
+        replace_totals=replace_totals,
+    )
     if dry_run:
         asyncio.run(work.run(None))
     else:
@@ -78,20 +102,34 @@ class _Import:
     """Reads batches in a thread; each batch is written before the next is read."""
 
     def __init__(
-        self, paths: Sequence[Path], kind: Kind | None, keep: Keep | None, *, replace_totals: bool
+        self,
+        paths: Sequence[Path],
+        kind: Kind | None,
+        keep: Keep | None,
+        mapping: FieldMapping | None,
+        checkpoint: Checkpoint | None,
+        *,
+        replace_totals: bool,
     ) -> None:
         self._paths = paths
         self._kind = kind
         self._keep = keep
+        self._mapping = mapping
+        self._checkpoint = checkpoint
         self._replace_totals = replace_totals
-        self._done: Counter[tuple[str, str]] = Counter()
-        self._problems = 0
+        self._done = Imported()
 
     async def run(self, store: Store | None) -> None:
         """Writes nothing if ``store`` is None."""
         total = await asyncio.to_thread(reading.count_torrents, self._paths)
-        items = reading.read(self._paths, self._kind, self._keep)
+        items = reading.read(self._paths, self._kind, self._keep, self._mapping)
+        if self._checkpoint is not None:
+            self._done = self._checkpoint.load()
         with progress("importing" if store else "reading", total) as shown:
+            if skipped := self._done.records:
+                note(f"continues after {skipped} records")
+                await asyncio.to_thread(lambda: next(islice(items, skipped, skipped), None))
+                shown.advance(skipped)
             try:
                 while batch := await asyncio.to_thread(lambda: list(islice(items, _BATCH))):
                     await self._process(store, batch, shown)
@@ -100,50 +138,46 @@ class _Import:
                     f"interrupted after {shown.done} records; they are imported. Run the command again for the rest"
                 )
                 raise
+        if self._checkpoint is not None:
+            self._checkpoint.remove()
 
     async def _process(self, store: Store | None, batch: list[Item | Problem], shown: Progress) -> None:
-        waiting = iter(batch)
+        """Applies the records of each kind in the order of the batch. Reports problems in the order of the batch."""
+        outcomes: dict[int, bool | str] = {}
+        for kind in KINDS:
+            places = [n for n, each in enumerate(batch) if isinstance(each, Item) and each.kind == kind]
+            rows = [each.row for each in batch if isinstance(each, Item) and each.kind == kind]
+            if rows:
+                found = await self._write(store, kind, rows) if store else [_check(kind, row) for row in rows]
+                outcomes |= dict(zip(places, found, strict=True))
+        counts = Counter(self._done.outcomes)
+        for number, each in enumerate(batch):
+            outcome = each.reason if isinstance(each, Problem) else outcomes[number]
+            if isinstance(outcome, str):
+                self._done.problems += 1
+                complain(f"{each.origin}: {outcome}")
+            elif isinstance(each, Item):
+                counts[f"{each.kind} {'added' if outcome else 'known'}"] += 1
+        self._done.outcomes = dict(counts)
+        self._done.records += len(batch)
+        if self._checkpoint is not None and store is not None:
+            self._checkpoint.save(self._done)
+        shown.advance(len(batch))
 
-        async def work() -> None:
-            for each in waiting:
-                await self._one(store, each)
-                shown.advance()
-
-        await asyncio.gather(*(work() for _ in range(_CONCURRENCY)))
-
-    async def _one(self, store: Store | None, each: Item | Problem) -> None:
-        if isinstance(each, Problem):
-            self._report(each.origin, each.reason)
-            return
-        try:
-            new = await self._write(store, each) if store else _check(each)
-        except ClientError as error:
-            self._report(each.origin, error.text)
-        else:
-            self._done[each.kind, "added" if new else "known"] += 1
-
-    def _report(self, origin: str, reason: str) -> None:
-        self._problems += 1
-        complain(f"{origin}: {reason}")
-
-    async def _write(self, store: Store, item: Item) -> bool:
-        """Whether the record is new. Raises ClientError if it is invalid."""
-        row = item.row
-        if item.kind == "torrent":
-            _, new = await store.torrents.add(parse_info_hash(row["info_hash"]), _torrent_fields(row))
-            return new
-        if item.kind == "user":
-            return await store.user_import.import_user(row, replace_totals=self._replace_totals)
-        if item.kind == "denial":
-            await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
-        else:
-            await store.allow_list.allow(parse_prefix(row["prefix"]), row.get("name", ""))
-        return True
+    async def _write(self, store: Store, kind: Kind, rows: Sequence[Row]) -> list[bool | str]:
+        """For each record whether it is new, or why it is not imported."""
+        if kind == "torrent":
+            return await _write_torrents(store, rows)
+        if kind == "user":
+            saved = await store.user_import.save(rows, replace_totals=self._replace_totals)
+            return [each.text if isinstance(each, ClientError) else each.new for each in saved]
+        return [await _write_one(store, kind, row) for row in rows]
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:
         """Prints the totals; exit code 1 if there were problems."""
+        done = self._done
         for kind in KINDS:
-            added, known = self._done[kind, "added"], self._done[kind, "known"]
+            added, known = (done.outcomes.get(f"{kind} {how}", 0) for how in ("added", "known"))
             if as_json and added + known:
                 say_json({"kind": kind, "added": added, "known": known, "dry_run": dry_run})
             elif added + known:
@@ -154,27 +188,57 @@ class _Import:
                     else f"{kind}s: {added} set"
                 )
         if as_json:
-            say_json({"problems": self._problems})
-        elif not self._done and not self._problems:
+            say_json({"problems": done.problems})
+        elif not done.outcomes and not done.problems:
             say("nothing to import")
-        if self._problems:
-            complain(f"{self._problems} could not be imported")
+        if done.problems:
+            complain(f"{done.problems} could not be imported")
             raise typer.Exit(1)
 
 
+async def _write_torrents(store: Store, rows: Sequence[Row]) -> list[bool | str]:
+    outcomes: list[bool | str] = []
+    valid = []
+    for row in rows:
+        try:
+            valid.append((parse_info_hash(row["info_hash"]), _torrent_fields(row)))
+            outcomes.append(False)
+        except ClientError as error:
+            outcomes.append(error.text)
+    added = iter(await store.torrents.add_many(valid))
+    for number, outcome in enumerate(outcomes):
+        if outcome is False:
+            found = next(added)
+            outcomes[number] = found.text if isinstance(found, ClientError) else found[1]
+    return outcomes
+
+
+async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
+    try:
+        if kind == "denial":
+            await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
+        else:
+            await store.allow_list.allow(parse_prefix(row["prefix"]), row.get("name", ""))
+    except ClientError as error:
+        return error.text
+    return True
+
+
 def _torrent_fields(row: Row) -> dict[str, str]:
-    return {_TORRENT_FIELDS.get(name, name): value for name, value in row.items() if name != "info_hash"}
+    return {STORED_NAMES.get(name, name): value for name, value in row.items() if name != "info_hash"}
 
 
-def _check(item: Item) -> bool:
-    """Checks the record without the store. Raises ClientError."""
-    row = item.row
-    if "info_hash" in row:
-        parse_info_hash(row["info_hash"])
-    if item.kind == "torrent":
-        checked_fields(_torrent_fields(row))
-    elif item.kind == "user":
-        checked_user(row)
-    elif item.kind == "client":
-        check_prefix(parse_prefix(row["prefix"]))
+def _check(kind: Kind, row: Row) -> bool | str:
+    """Checks the record without the store."""
+    try:
+        if "info_hash" in row:
+            parse_info_hash(row["info_hash"])
+        if kind == "torrent":
+            checked_torrent(_torrent_fields(row))
+        elif kind == "user":
+            checked_user(row)
+        elif kind == "client":
+            check_prefix(parse_prefix(row["prefix"]))
+    except ClientError as error:
+        return error.text
     return True

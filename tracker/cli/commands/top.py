@@ -71,7 +71,7 @@ async def take_snapshot(store: Store, sort: str = "seeders", count: int = _TORRE
             "info_hash": each.info_hash.hex(),
             "seeders": each.seeders,
             "leechers": each.leechers,
-            "completions": each.completions,
+            "snatches": each.completions,
             "name": each.name,
         }
         for each in await store.torrents.top(sort, count)
@@ -220,7 +220,7 @@ def _screen(console: "Console", snapshot: Snapshot, sort: str, problem: str) -> 
     table.add_column("name", ratio=1, no_wrap=True, overflow="ellipsis")
     for row in snapshot.top[: max(0, height - len(RATES) - 7)]:
         name = printable(str(row["name"])) or str(row["info_hash"])
-        table.add_row(str(row["seeders"]), str(row["leechers"]), str(row["completions"]), Text(name))
+        table.add_row(str(row["seeders"]), str(row["leechers"]), str(row["snatches"]), Text(name))
     clock = time.strftime("%H:%M:%S")
     head = Text(f"tracker top  {clock}  by {sort}   q quit, s sort", style="reverse")
     if problem:

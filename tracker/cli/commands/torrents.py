@@ -204,7 +204,7 @@ def show_history(
     config: Config = None,
 ) -> None:
     """Show a torrent's peers and score at its last scorings, oldest first."""
-    numbers = [Column(name, 12, right=True) for name in ("seeders", "leechers", "completions", "score")]
+    numbers = [Column(name, 12, right=True) for name in ("seeders", "leechers", "snatches", "score")]
     listing = Listing([Column("at", MOMENT), *numbers], as_json=as_json)
 
     async def work(store: Store) -> None:
@@ -213,7 +213,13 @@ def show_history(
             raise ClientError("unknown torrent")
         points = await store.torrents.history(found)
         listing.page(
-            {"at": Moment(point.at), **{column.name: getattr(point, column.name) for column in numbers}}
+            {
+                "at": Moment(point.at),
+                "seeders": point.seeders,
+                "leechers": point.leechers,
+                "snatches": point.completions,
+                "score": point.score,
+            }
             for point in points
         )
 
@@ -250,7 +256,7 @@ def _columns(*, score: bool) -> list[Column]:
         Column("info_hash", 40),
         Column("seeders", 8, right=True),
         Column("leechers", 8, right=True),
-        Column("completions", 11, right=True),
+        Column("snatches", 8, right=True),
         *([Column("score", 6, right=True)] if score else []),
         Column("state", 12),
         Column("name"),
@@ -263,7 +269,7 @@ def _torrent_row(found: Torrent) -> Row:
         "info_hash": found.info_hash.hex(),
         "seeders": found.seeders,
         "leechers": found.leechers,
-        "completions": found.completions,
+        "snatches": found.completions,
         "score": found.score,
         "state": operations.state_of(found),
         "size": found.size,

@@ -1,6 +1,7 @@
 """``tracker user …``."""
 
 import sys
+from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
 from pathlib import Path
@@ -11,12 +12,15 @@ import typer
 from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
+from tracker.cli.commands import AsJson, Config, Yes, each, with_store
 from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
-from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
+from tracker.cli.commands.paging import in_no_order, in_order
+from tracker.cli.commands.user_group import users
+from tracker.cli.commands.user_list import Passkeys, user_row
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
 from tracker.store.store import Store
+from tracker.store.users.fields import Value
 from tracker.store.users.users import User
 
 
@@ -40,7 +44,13 @@ Who = Annotated[
     ),
 ]
 WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
-_ON_A_TORRENT = ("uploaded", "downloaded", "total_time", "seed_time")
+_ON_A_TORRENT = {
+    "uploaded": "uploaded",
+    "downloaded": "downloaded",
+    "total_seconds": "total_time",
+    "seed_seconds": "seed_time",
+}
+"""Columns of a user's torrents, and the stored fields."""
 _HASH_DIGITS = 40
 
 
@@ -51,9 +61,14 @@ class UserSet(StrEnum):
     hnr = "hnr"
 
 
-Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
-
-users = group("Manage users: passkeys, totals, hit-and-runs.")
+Name = Annotated[str | None, typer.Option("--name", help="Display name; an empty text removes it.")]
+Reason = Annotated[
+    str | None,
+    typer.Option("--reason", help="Shown to the clients of a disabled user; an empty text: a default."),
+]
+Uploaded = Annotated[str | None, typer.Option("--uploaded", help="Total upload in bytes.")]
+Downloaded = Annotated[str | None, typer.Option("--downloaded", help="Total download in bytes.")]
+Snatches = Annotated[str | None, typer.Option("--snatches", help="Completed downloads.")]
 
 
 @users.command("add")
@@ -68,17 +83,37 @@ def add_user(
             callback=_read,
         ),
     ] = None,
+    name: Name = None,
     no_leech: Annotated[bool, typer.Option("--no-leech", help="Block downloading.")] = False,
+    disabled: Annotated[bool, typer.Option("--disabled", help="Refuse the user's announces.")] = False,
+    reason: Reason = None,
+    uploaded: Uploaded = None,
+    downloaded: Downloaded = None,
+    snatches: Snatches = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Add a user and print the passkey."""
+    fields = _given(
+        name=name,
+        can_leech=not no_leech,
+        enabled=not disabled,
+        reason=reason,
+        uploaded=uploaded,
+        downloaded=downloaded,
+        snatches=snatches,
+    )
 
     async def work(store: Store) -> None:
-        added = await store.users.add(user_id, passkey, can_leech=not no_leech)
+        added = await store.users.add(user_id, passkey, **fields)
         _show_passkey(added, as_json)
 
     with_store(config, work)
+
+
+def _given(**fields: Value | None) -> dict[str, Value]:
+    """The fields that are not None."""
+    return {name: value for name, value in fields.items() if value is not None}
 
 
 @users.command("rotate")
@@ -104,20 +139,20 @@ def _show_passkey(found: User, as_json: bool) -> None:
 @users.command("enable")
 def enable_user(who: WhoAll, config: Config = None) -> None:
     """Enable users."""
-    _edit_users(config, who, enabled=True)
+    _edit_users(config, who, {"enabled": True}, "enabled")
 
 
 @users.command("disable")
-def disable_user(who: WhoAll, config: Config = None) -> None:
+def disable_user(who: WhoAll, reason: Reason = None, config: Config = None) -> None:
     """Disable users: they are refused from their next announce on."""
-    _edit_users(config, who, enabled=False)
+    _edit_users(config, who, _given(enabled=False, reason=reason), "disabled")
 
 
-def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
+def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value], done: str) -> None:
     async def action(store: Store, text: str) -> str:
         found = await store.users.find(text)
-        await store.users.edit(found.passkey, {"enabled": enabled})
-        return f"{'enabled' if enabled else 'disabled'} user {found.user_id}"
+        await store.users.edit(found.passkey, fields)
+        return f"{done} user {found.user_id}"
 
     each(config, who, action, secret=True)
 
@@ -125,12 +160,17 @@ def _edit_users(config: Path | None, who: list[str], *, enabled: bool) -> None:
 @users.command("edit")
 def edit_user(
     who: Who,
-    may_leech: Annotated[
-        bool | None, typer.Option("--may-leech/--no-leech", help="Allow or block downloading.")
+    name: Name = None,
+    can_leech: Annotated[
+        bool | None, typer.Option("--can-leech/--no-leech", "--may-leech", help="Allow or block downloading.")
     ] = None,
     enabled: Annotated[
         bool | None, typer.Option("--enabled/--disabled", help="Serve or refuse the user.")
     ] = None,
+    reason: Reason = None,
+    uploaded: Uploaded = None,
+    downloaded: Downloaded = None,
+    snatches: Snatches = None,
     upload_multiplier: Annotated[
         str | None, typer.Option(help="Factor for the user's upload, 0 to 1000; 1: none.")
     ] = None,
@@ -149,9 +189,16 @@ def edit_user(
     ] = None,
     config: Config = None,
 ) -> None:
-    """Change a user's rights from the next announce on; other fields are unchanged."""
-    given = {"can_leech": may_leech, "enabled": enabled}
-    fields = {name: value for name, value in given.items() if value is not None}
+    """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
+    fields = _given(
+        name=name,
+        can_leech=can_leech,
+        enabled=enabled,
+        reason=reason,
+        uploaded=uploaded,
+        downloaded=downloaded,
+        snatches=snatches,
+    )
     texts = {
         "max_downloads": max_downloads,
         "hnr_exempt": None if exempt is None else str(int(exempt)),
@@ -189,35 +236,6 @@ def delete_user(
     with_store(config, work)
 
 
-@users.command("list")
-def list_users(passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
-    """List users and their totals."""
-    numbers = (Column(name, 16, right=True) for name in ("uploaded", "downloaded"))
-    counts = (Column(name, 11, right=True) for name in ("snatches", "announces"))
-    rights = (Column("enabled", 8), Column("may_leech", 10))
-    columns = [Column("user_id", 15, right=True), *rights, *numbers, *counts]
-    listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
-
-    async def work(store: Store) -> None:
-        async for page in in_order(EVERYTHING, store.users.page):
-            listing.page(_user_row(each, passkeys) for each in page)
-
-    with_store(config, work)
-
-
-def _user_row(found: User, passkeys: bool) -> Row:
-    row: Row = {
-        "user_id": found.user_id,
-        "enabled": found.enabled,
-        "may_leech": found.can_leech,
-        "uploaded": found.uploaded,
-        "downloaded": found.downloaded,
-        "snatches": found.snatches,
-        "announces": found.announces,
-    }
-    return {**row, "passkey": found.passkey} if passkeys else row
-
-
 @users.command("show")
 def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, config: Config = None) -> None:
     """Show a user: rights, totals, number of torrents."""
@@ -227,7 +245,13 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
         sets: Row = {**await store.users.set_sizes(found.user_id)}
         rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
         rules |= {"max_downloads": found.rules.max_downloads, "hnr_exempt": found.rules.hnr_exempt}
-        row: Row = {**_user_row(found, passkeys), "unreported": found.unreported, **sets, **rules}
+        row: Row = {
+            **user_row(found, passkeys),
+            "reason": found.reason,
+            "unreported": found.unreported,
+            **sets,
+            **rules,
+        }
         terminal.describe(row, as_json=as_json)
 
     with_store(config, work)
@@ -243,8 +267,8 @@ def list_torrents(
     config: Config = None,
 ) -> None:
     """List the torrents in one of a user's sets, with the user's totals (bytes and seconds)."""
-    numbers = [Column(figure, 16, right=True) for figure in ("uploaded", "downloaded")]
-    times = [Column(figure, 10, right=True) for figure in ("total_time", "seed_time")]
+    numbers = [Column(name, 16, right=True) for name in ("uploaded", "downloaded")]
+    times = [Column(name, 13, right=True) for name in ("total_seconds", "seed_seconds")]
     columns = [
         Column("torrent_id", 10, right=True),
         *numbers,
@@ -274,7 +298,7 @@ async def _torrent_rows(store: Store, user_id: str, torrent_ids: list[str]) -> l
         rows.append(
             {
                 "torrent_id": torrent_id,
-                **{figure: account.get(figure, "0") for figure in _ON_A_TORRENT},
+                **{column: account.get(stored, "0") for column, stored in _ON_A_TORRENT.items()},
                 "info_hash": torrent.info_hash.hex() if torrent else "",
                 "name": torrent.name if torrent else "",
             }

@@ -12,6 +12,7 @@ from io import TextIOWrapper
 from pathlib import Path
 
 from tracker.bittorrent import InfoHash
+from tracker.cli.files.mapping import FieldMapping
 from tracker.cli.files.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
 from tracker.errors import ClientError
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
@@ -32,9 +33,14 @@ def count_torrents(paths: Sequence[Path]) -> int | None:
     return sum(1 for path in paths for _ in (_torrents_under(path) if path.is_dir() else (path,)))
 
 
-def read(paths: Sequence[Path], kind: Kind | None = None, keep: Keep | None = None) -> Items:
+def read(
+    paths: Sequence[Path],
+    kind: Kind | None = None,
+    keep: Keep | None = None,
+    mapping: FieldMapping | None = None,
+) -> Items:
     """All records in ``paths``. Rows without a field ``kind`` are of ``kind``, else of the kind that their fields
-    suggest. ``keep`` receives each .torrent file."""
+    suggest. ``keep`` receives each .torrent file. ``mapping`` says what the columns of files of another program are."""
     for path in paths:
         try:
             if path.is_dir():
@@ -43,7 +49,7 @@ def read(paths: Sequence[Path], kind: Kind | None = None, keep: Keep | None = No
                 yield from _read_torrent(path, keep)
             else:
                 with _open(path) as raw:
-                    yield from _read_rows(raw, path, kind)
+                    yield from _read_rows(raw, path, kind, mapping)
         except OSError as error:
             yield Problem(str(path), error.strerror or str(error))
 
@@ -91,11 +97,11 @@ def _read_torrent(path: Path, keep: Keep | None) -> Items:
         yield Item("torrent", {name: value for name, value in row.items() if value}, str(path))
 
 
-def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
+def _read_rows(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
     if path.name.lower().endswith(JSON_ENDINGS):
-        yield from _read_json(file, path, kind)
+        yield from _read_json(file, path, kind, mapping)
     elif path.name.lower().endswith(".csv"):
-        yield from _read_csv(file, path, kind)
+        yield from _read_csv(file, path, kind, mapping)
     else:
         yield Problem(str(path), "is not a folder, .torrent, .csv or .jsonl file")
 
@@ -109,14 +115,14 @@ def _lines(file: TextIOWrapper) -> Iterator[str]:
         yield line
 
 
-def _read_json(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
+def _read_json(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
     for number, line in enumerate(_lines(file), 1):
         if not line.strip():
             continue
         origin = f"{path} line {number}"
         try:
             fields = _json_object(line)
-            yield _item(fields, kind, origin)
+            yield _item(fields, kind, mapping, origin)
         except ClientError as error:
             yield Problem(origin, error.text)
 
@@ -133,7 +139,7 @@ def _json_object(line: str) -> dict[str, object]:
     return fields
 
 
-def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
+def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None, mapping: FieldMapping | None) -> Items:
     """The first row names the columns. Each malformed row is a Problem."""
     rows = csv.reader(_lines(file), strict=True)
     header = _csv_row(rows)
@@ -143,7 +149,7 @@ def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
         yield Problem(f"{path} line 1", header)
         return
     names = [name.strip().lstrip("\ufeff") for name in header]
-    if problem := _header_problem(names, kind):
+    if problem := _header_problem(names, kind, mapping):
         yield Problem(f"{path} line 1", problem)
         return
     while (found := _csv_row(rows)) is not None:
@@ -154,10 +160,11 @@ def _read_csv(file: TextIOWrapper, path: Path, kind: Kind | None) -> Items:
             yield Problem(origin, f"has {len(found)} columns instead of {len(names)}")
         elif found:
             fields: dict[str, object] = {
-                name: unguarded(name, value) for name, value in zip(names, found, strict=True)
+                name: value if mapping else unguarded(name, value)
+                for name, value in zip(names, found, strict=True)
             }
             try:
-                yield _item(fields, kind, origin)
+                yield _item(fields, kind, mapping, origin)
             except ClientError as error:
                 yield Problem(origin, error.text)
 
@@ -170,9 +177,12 @@ def _csv_row(rows: Iterator[list[str]]) -> list[str] | str | None:
         return str(error)
 
 
-def _header_problem(names: list[str], kind: Kind | None) -> str:
+def _header_problem(names: list[str], kind: Kind | None, mapping: FieldMapping | None) -> str:
     if len(set(names)) < len(names):
         return "a column appears twice"
+    if mapping is not None:
+        missing = mapping.missing(names)
+        return f"the first line must name the columns: {missing} is missing" if missing else ""
     try:
         fields: dict[str, object] = dict.fromkeys(names, "x")
         if "kind" not in fields:
@@ -182,7 +192,9 @@ def _header_problem(names: list[str], kind: Kind | None) -> str:
     return ""
 
 
-def _item(fields: dict[str, object], kind: Kind | None, origin: str) -> Item:
+def _item(fields: dict[str, object], kind: Kind | None, mapping: FieldMapping | None, origin: str) -> Item:
     """Raises ClientError."""
+    if mapping is not None:
+        return Item(mapping.kind, parse_row(mapping.kind, mapping.apply(fields)), origin)
     its = kind_of(fields) if kind is None or "kind" in fields else kind
     return Item(its, parse_row(its, fields), origin)

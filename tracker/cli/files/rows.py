@@ -16,6 +16,8 @@ from tracker.errors import ClientError
 Row = dict[str, str]
 Kind = Literal["torrent", "user", "denial", "client"]
 KINDS: tuple[Kind, ...] = ("torrent", "user", "denial", "client")
+WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
+"""Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "torrent": (
         "info_hash",
@@ -27,6 +29,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
         "download_multiplier",
         "size",
         "labels",
+        "snatches",
     ),
     "user": (
         "user_id",
@@ -37,12 +40,21 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
         "downloaded",
         "snatches",
         "announces",
+        "name",
+        "reason",
     ),
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
 }
 """The first field identifies the record and is required."""
 TEXTS = frozenset({"name", "reason", "prefix", "labels"})
+_OLD_NAMES = {
+    "multi_up": "upload_multiplier",
+    "multi_dn": "download_multiplier",
+    "completions": "snatches",
+    "may_leech": "can_leech",
+}
+"""Names of earlier versions, in files and in output of the command line."""
 _FLAGS = frozenset({"private", "enabled", "can_leech"})
 _NUMBERS = frozenset({"uploaded", "downloaded", "snatches", "announces", "size"})
 _BOOLEANS = {"true": "1", "false": "0"}
@@ -92,12 +104,13 @@ def _typed(name: str, value: str) -> str | int | bool:
 def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
     """The row in ``fields`` without empty fields. Raises ClientError for unknown or invalid fields."""
     row: Row = {}
-    for name, value in fields.items():
-        if name == "kind":
+    for given, value in fields.items():
+        if given == "kind":
             continue
+        name = _OLD_NAMES.get(given, given)
         if name not in COLUMNS[kind]:
             raise ClientError(f"unknown field of a {kind}")
-        text = _text(value)
+        text = text_of(value)
         if len(text) > MAX_TEXT:
             raise ClientError("a field is too long")
         if name in _FLAGS:
@@ -109,7 +122,8 @@ def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
     return row
 
 
-def _text(value: object) -> str:
+def text_of(value: object) -> str:
+    """A value of a file as text. Raises ClientError for a list or an object."""
     if value is None:
         return ""
     if isinstance(value, bool):

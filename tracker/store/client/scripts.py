@@ -107,7 +107,10 @@ class Scripts:
     remove: Script
     add_user: Script
     rotate_user: Script
-    import_user: Script
+    save_users: Script
+    edit_user: Script
+    rank_users: Script
+    list_users: Script
     delete_user: Script
     adopt: Script
     forgive: Script

@@ -96,6 +96,10 @@ class Keys:
     def user_freeleech(self, user_id: int | str) -> str:
         return f"{self.prefix}u:{user_id}:freeleech"
 
+    def user_index(self, order: str) -> str:
+        """Users by name, uploaded, downloaded or ratio."""
+        return f"{self.prefix}i:user_{order}"
+
     def hit_and_runs(self) -> str:
         """Users with hit-and-runs, by their number."""
         return f"{self.prefix}i:hnr"

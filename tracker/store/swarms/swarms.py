@@ -25,8 +25,6 @@ MAX_BATCH, MAX_SCRAPES = 64, 8
 """Announces, and scrapes, in one call of the store."""
 _Scrape = tuple[Sequence[InfoHash], str]
 Figures = dict[InfoHash, ScrapeFile]
-_NO_SCRAPE = (Refused("unknown passkey", "", True), Refused("user disabled", ""))
-"""By the number in scrape.lua's reply."""
 
 
 def _ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
@@ -177,8 +175,10 @@ def _decode_scrapes(scrapes: list[_Scrape], reply: list[Any]) -> tuple[list[Figu
     return [_files(each, numbers) for (each, _), numbers in zip(scrapes, reply, strict=True)], None
 
 
-def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int) -> Figures | Refused:
+def _files(info_hashes: Sequence[InfoHash], numbers: list[int] | int | bytes) -> Figures | Refused:
     """Decodes scrape.lua's reply to one scrape."""
     if isinstance(numbers, int):
-        return _NO_SCRAPE[numbers]
+        return Refused("unknown passkey", "", True)
+    if isinstance(numbers, bytes):
+        return Refused("user disabled", numbers.decode("utf-8", "replace"))
     return {info_hash: ScrapeFile(*numbers[4 * n : 4 * n + 4]) for n, info_hash in enumerate(info_hashes)}

@@ -1,7 +1,5 @@
-"""The indexes of torrents: folds names for the search, and adds torrents that an index misses."""
+"""The indexes of torrents: adds torrents that an index misses."""
 
-import re
-import unicodedata
 from collections.abc import Sequence
 from contextlib import suppress
 from dataclasses import dataclass
@@ -11,22 +9,8 @@ from redis.exceptions import OutOfMemoryError
 
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
+from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
-
-NAME_CHARACTERS = 255
-"""The search covers this many characters of a name."""
-_SEPARATORS = re.compile(r"[\s\x00-\x1f\x7f]+")
-
-
-def fold(text: str) -> str:
-    """Folds a name, or a part of one, for comparison: case-folded, NFKC, one space between words."""
-    letters = unicodedata.normalize("NFKC", text[:NAME_CHARACTERS]).casefold()
-    return _SEPARATORS.sub(" ", letters)[:NAME_CHARACTERS]
-
-
-def fold_name(text: str) -> str:
-    """Returns the name in the index; empty for a torrent without a name."""
-    return fold(text).strip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,6 +16,8 @@ from tracker.store.schema.multipliers import NO_MULTIPLIER, Multiplier, multipli
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
+STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
+"""Names of stored fields that differ from those of the API, the command line and files."""
 MAX_LABELS = 20
 LABEL = "[-_.a-z0-9]{1,32}"
 """A regular expression for one label."""

@@ -11,8 +11,8 @@ from tracker.bittorrent import HASH_LENGTH, InfoHash
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
+from tracker.store.schema.folding import fold
 from tracker.store.schema.keys import Keys
-from tracker.store.torrents.name_index import fold
 
 NAMES_A_CALL = 1000
 """More would block announces for longer than a millisecond."""

@@ -1,69 +1,93 @@
-"""Imports users with their passkeys and totals from a file or another site."""
+"""Adds and changes many users at a time, with their passkeys and totals: from a file, or from a site's program."""
 
-import re
-import secrets
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 
 from tracker.errors import ClientError
-from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
-from tracker.store.schema.keys import Keys
+from tracker.store.users.fields import Value, checked_fields, checked_passkey, is_user_id, pack_user
 
-_PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
-_USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_TOTAL = re.compile(r"[0-9]{1,16}", re.ASCII)
-_MAX_TOTAL = 2**53 - 1
-TOTALS = ("uploaded", "downloaded", "snatches", "announces")
+USERS_A_CALL = 50
+"""Takes the store about a millisecond. Announces wait for that call."""
+_ERRORS = {
+    b"user": "the user with this id has another passkey",
+    b"passkey": "this passkey belongs to another user",
+    b"deleting": "the user with this id is being deleted: try again in a few minutes",
+    b"id": "the holder of this passkey has an invalid id",
+    b"error": "a key of this user is of the wrong type",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class SavedUser:
+    """A user who was added, or who was known and got the fields."""
+
+    user_id: str
+    new: bool
+    passkey: str
+    """The passkey that was generated for the user; empty if none was."""
 
 
 class UserImport:
     """Imports users under one key prefix."""
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
-        self._connection = connection
+    def __init__(self, scripts: Scripts) -> None:
         self._scripts = scripts
-        self._keys = keys
 
-    async def import_user(self, fields: Mapping[str, str], *, replace_totals: bool = False) -> bool:
-        """Imports one user: user_id, passkey, enabled, can_leech and TOTALS. Returns True if the id is new.
+    async def import_user(self, fields: Mapping[str, Value], *, replace_totals: bool = False) -> bool:
+        """Imports one user as ``save`` does. Returns True if the user is new. Raises ClientError."""
+        (saved,) = await self.save([fields], replace_totals=replace_totals)
+        if isinstance(saved, ClientError):
+            raise saved
+        return saved.new
 
-        A field that is missing or empty keeps its value. A new user without a passkey gets a random one. An existing
-        user keeps their totals, which may have grown since the export, unless ``replace_totals`` is set. Raises
-        ClientError if the user has another passkey or is being deleted, if the passkey belongs to another user, or
-        if a value is invalid.
+    async def save(
+        self, users: Sequence[Mapping[str, Value]], *, replace_totals: bool = False
+    ) -> list[SavedUser | ClientError]:
+        """Adds users and changes known ones, in order. Returns the outcome of each; one that fails changes nothing.
+
+        Each has user_id or passkey, and FIELDS. A field that is missing keeps its value. A new user without a passkey
+        gets a random one, and one without an id the next free one. A known user keeps their totals, which may have
+        grown since they were read, unless ``replace_totals`` is set.
         """
-        checked = checked_user(fields)
-        answer = await self._scripts.import_user(
-            [
-                checked["user_id"],
-                checked.get("passkey", ""),
-                secrets.token_hex(20),
-                *(checked.get(name, "") for name in ("enabled", "can_leech", *TOTALS)),
-                int(replace_totals),
-            ]
-        )
-        if answer == b"user":
-            raise ClientError("the user with this id has another passkey")
-        if answer == b"deleting":
-            raise ClientError("the user with this id is being deleted: try again in a few minutes")
-        if answer == b"passkey":
-            raise ClientError("this passkey belongs to another user")
-        await self._connection.command("PUBLISH", self._keys.channel("users"), checked["user_id"])
-        return bool(answer)
+        outcomes: list[SavedUser | ClientError] = []
+        for first in range(0, len(users), USERS_A_CALL):
+            outcomes += await self._save(users[first : first + USERS_A_CALL], replace_totals)
+        return outcomes
+
+    async def _save(
+        self, users: Sequence[Mapping[str, Value]], replace_totals: bool
+    ) -> list[SavedUser | ClientError]:
+        packed: list[list[Argument] | ClientError] = []
+        for user in users:
+            try:
+                packed.append(pack_user(*checked_user(user)))
+            except ClientError as error:
+                packed.append(error)
+        argv: list[Argument] = [int(replace_totals)]
+        for each in packed:
+            argv += () if isinstance(each, ClientError) else each
+        answers = iter(await self._scripts.save_users(argv) if len(argv) > 1 else ())
+        return [each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed]
 
 
-def checked_user(fields: Mapping[str, str]) -> dict[str, str]:
-    """Returns the fields that are not empty. Raises ClientError if a value is invalid."""
-    found = {name: value for name, value in fields.items() if value}
-    if not _USER_ID.fullmatch(found.get("user_id", "")):
+def _outcome(answer: list[bytes | int]) -> SavedUser | ClientError:
+    outcome, *rest = answer
+    if isinstance(outcome, bytes):
+        return ClientError(_ERRORS[outcome])
+    user_id, passkey = (part.decode() for part in rest if isinstance(part, bytes))
+    return SavedUser(user_id, outcome == 1, passkey)
+
+
+def checked_user(fields: Mapping[str, Value]) -> tuple[str, str, dict[str, str]]:
+    """Returns (user id or '', passkey or '', the other fields as stored). Raises ClientError if a value is invalid."""
+    row = dict(fields)
+    user_id, passkey = str(row.pop("user_id", "")), str(row.pop("passkey", ""))
+    if not user_id and not passkey:
+        raise ClientError("a user needs user_id or passkey")
+    if user_id and not is_user_id(user_id):
         raise ClientError("a user id is a positive number")
-    if "passkey" in found and not _PASSKEY.fullmatch(found["passkey"]):
-        raise ClientError("a passkey is 16 to 64 letters, digits, _ or -")
-    for name in ("enabled", "can_leech"):
-        if found.get(name, "1") not in ("0", "1"):
-            raise ClientError("enabled and can_leech are 0 or 1")
-    for name in TOTALS:
-        text = found.get(name, "0")
-        if not _TOTAL.fullmatch(text) or int(text) > _MAX_TOTAL:
-            raise ClientError("totals are whole numbers up to 9007199254740991")
-    return found
+    if passkey:
+        checked_passkey(passkey)
+    return user_id, passkey, checked_fields(row)

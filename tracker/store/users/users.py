@@ -1,7 +1,5 @@
 """The users: passkeys, permissions and totals."""
 
-import re
-import secrets
 from collections.abc import AsyncIterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
@@ -10,11 +8,18 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.users.fields import (
+    TOTALS,
+    Value,
+    checked_fields,
+    checked_passkey,
+    is_user_id,
+    new_passkey,
+    pack_user,
+)
 from tracker.store.users.rules import RULE_FIELDS, UserRules, checked_rules, rules_of
 
-_PASSKEY = re.compile(r"[0-9A-Za-z_-]{16,64}", re.ASCII)
-_USER_ID = re.compile(r"[1-9][0-9]{0,14}", re.ASCII)
-_TOTALS = ("uploaded", "downloaded", "snatches", "announces", "unreported")
+_COUNTS = (*TOTALS, "unreported")
 _PAGE = 500
 _MAX_DELETED_PER_CALL = 100
 """Max torrents of each user set that one script call deletes. Announces wait for that call."""
@@ -34,6 +39,10 @@ class User:
     unreported: int = field(default=0, compare=False)
     """Bytes by which ``left`` fell on all torrents, but that the user's clients did not report as downloaded. They
     are not counted as downloaded."""
+    name: str = ""
+    """Display name; empty if none is set."""
+    reason: str = ""
+    """Shown to the clients of the user while the user is disabled; empty: a default text."""
     rules: UserRules = field(default_factory=UserRules, compare=False)
 
 
@@ -45,23 +54,21 @@ class Users:
         self._scripts = scripts
         self._keys = keys
 
-    async def add(
-        self, user_id: str | None = None, passkey: str | None = None, *, can_leech: bool = True
-    ) -> User:
-        """Adds a user. Without ``passkey``, generates one with 160 random bits.
+    async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
+        """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
 
-        Raises ClientError if the id or the passkey is invalid, Conflict if it is taken.
+        Raises ClientError if a value is invalid, Conflict if the id or the passkey is taken.
         """
-        passkey = _checked(passkey)
-        if user_id is not None and not _USER_ID.fullmatch(user_id):
+        passkey = checked_passkey(passkey or new_passkey())
+        if user_id is not None and not is_user_id(user_id):
             raise ClientError("a user id is a positive number")
-        given = await self._scripts.add_user([user_id or "", passkey, int(can_leech)])
+        given = await self._scripts.add_user(pack_user(user_id or "", passkey, checked_fields(fields)))
         if given is None:
             raise Conflict("this passkey is taken")
         if not given:
             raise Conflict("a user with this id exists")
         await self._changed(given.decode())
-        return User(given.decode(), passkey, True, can_leech)
+        return await self.find(passkey)
 
     async def passkey_of(self, user_id: str) -> str | None:
         found = await self._connection.command("ZRANGE", self._keys.users(), user_id, user_id, "BYSCORE")
@@ -69,51 +76,41 @@ class Users:
 
     async def find(self, who: str) -> User:
         """Finds a user by id or passkey. Raises ClientError if there is none."""
-        by_id = await self.passkey_of(who) if _USER_ID.fullmatch(who) else None
+        by_id = await self.passkey_of(who) if is_user_id(who) else None
         user = await self.get(by_id or who)
         if user is None:
             raise ClientError("there is no such user")
         return user
 
     async def get(self, passkey: str) -> User | None:
-        found = await self._get_all([passkey])
+        found = await self.get_all([passkey])
         return found[0] if found else None
 
-    async def _get_all(self, passkeys: Sequence[str]) -> list[User]:
+    async def get_all(self, passkeys: Sequence[str]) -> list[User]:
+        """Returns the users with these passkeys, in order. Unknown passkeys are left out."""
         keys, pipeline = self._keys, self._connection.pipeline
-        rows = await pipeline(
-            *(
-                ("HMGET", keys.passkey(passkey), "user_id", "enabled", "can_leech", *RULE_FIELDS)
-                for passkey in passkeys
-            )
-        )
+        rights = ("user_id", "enabled", "can_leech", "reason", *RULE_FIELDS)
+        rows = await pipeline(*(("HMGET", keys.passkey(passkey), *rights) for passkey in passkeys))
         users = {p: [_text(value) for value in row] for p, row in zip(passkeys, rows, strict=True) if row[0]}
-        totals = await pipeline(*(("HMGET", keys.user(user[0]), *_TOTALS) for user in users.values()))
+        totals = await pipeline(*(("HMGET", keys.user(user[0]), "name", *_COUNTS) for user in users.values()))
         return [
-            User(
-                user_id,
-                passkey,
-                enabled != "0",
-                can_leech != "0",
-                **dict(zip(_TOTALS, map(whole, counts), strict=True)),
-                rules=rules_of(rules),
-            )
-            for (passkey, (user_id, enabled, can_leech, *rules)), counts in zip(
-                users.items(), totals, strict=True
-            )
+            _user_of(passkey, user, found)
+            for (passkey, user), found in zip(users.items(), totals, strict=True)
         ]
 
-    async def edit(self, passkey: str, fields: Mapping[str, bool]) -> None:
-        """Sets ``enabled`` or ``can_leech``. Raises ClientError for another field or an unknown passkey."""
-        if not fields.keys() <= {"enabled", "can_leech"}:
-            raise ClientError("a user has no such field")
-        user = await self.get(passkey)
-        if user is None:
+    async def edit(self, passkey: str, fields: Mapping[str, Value]) -> None:
+        """Sets some of FIELDS; an empty name or reason removes it. Enabling a user clears the reason.
+
+        Raises ClientError for another field, an invalid value or an unknown passkey.
+        """
+        row = checked_fields(fields)
+        user_id = await self._scripts.edit_user(pack_user("", passkey, row))
+        if user_id is None:
             raise ClientError("there is no such user")
-        if fields:
-            row = [part for name, value in fields.items() for part in (name, int(value))]
-            await self._connection.command("HSET", self._keys.passkey(passkey), *row)
-            await self._changed(user.user_id)
+        if not user_id:
+            raise ClientError("this user has an invalid id, or the id of another user")
+        if row:
+            await self._changed(user_id.decode("utf-8", "replace"))
 
     async def edit_rules(self, passkey: str, fields: Mapping[str, str]) -> None:
         """Sets some of RULE_FIELDS. Raises ClientError for an invalid value or an unknown passkey."""
@@ -132,7 +129,7 @@ class Users:
         Without ``new``, generates one. Raises ClientError if the old passkey is unknown, Conflict if the new one is
         taken.
         """
-        new = _checked(new)
+        new = checked_passkey(new or new_passkey())
         user_id = await self._scripts.rotate_user([passkey, new])
         if user_id is None:
             raise ClientError("there is no such user")
@@ -168,7 +165,7 @@ class Users:
         Also finds a user by id if a site deleted the passkey's key. The passkey is empty if the deletion has begun.
         Raises ClientError if there is no such user.
         """
-        if _USER_ID.fullmatch(who):
+        if is_user_id(who):
             passkey = await self.passkey_of(who)
             if passkey is not None:
                 return who, passkey
@@ -237,7 +234,7 @@ class Users:
     async def page(self, offset: int, count: int = 100) -> list[User]:
         """Returns ``count`` users from ``offset`` on, ordered by id."""
         passkeys = await self._connection.command("ZRANGE", self._keys.users(), offset, offset + count - 1)
-        return await self._get_all([passkey.decode() for passkey in passkeys])
+        return await self.get_all([passkey.decode() for passkey in passkeys])
 
     # Hit-and-runs
 
@@ -303,6 +300,23 @@ class Users:
         await self._connection.command("PUBLISH", self._keys.channel("users"), user_id)
 
 
+def _user_of(passkey: str, rights: Sequence[str], found: Sequence[bytes | None]) -> User:
+    """``rights``: user_id, enabled, can_leech, reason and RULE_FIELDS; ``found``: name and _COUNTS."""
+    user_id, enabled, can_leech, reason, *rules = rights
+    name, *numbers = found
+    counts = dict(zip(_COUNTS, map(whole, numbers), strict=True))
+    return User(
+        user_id,
+        passkey,
+        enabled != "0",
+        can_leech != "0",
+        **counts,
+        name=_text(name),
+        reason=reason,
+        rules=rules_of(rules),
+    )
+
+
 def _text(value: bytes | None) -> str:
     return value.decode("utf-8", "replace") if value else ""
 
@@ -318,11 +332,3 @@ def _set_name(name: str) -> str:
     if name not in SETS:
         raise ClientError("a user has no such set")
     return name
-
-
-def _checked(passkey: str | None) -> str:
-    """Returns ``passkey``, or a random one if it is empty. Raises ClientError if it is invalid."""
-    passkey = passkey or secrets.token_hex(20)
-    if not _PASSKEY.fullmatch(passkey):
-        raise ClientError("a passkey is 16 to 64 letters, digits, _ or -")
-    return passkey

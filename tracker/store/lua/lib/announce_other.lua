@@ -113,9 +113,9 @@ end
 
 local function announce_other(packed, registered, denied)
   local r = read_request(packed)
-  local uid, refusal, is_unknown, user = authorize(r.passkey, r.left, r.event)
+  local uid, refusal, unknown_or_reason, user = authorize(r.passkey, r.left, r.event)
   r.uid, r.user = uid, user
-  if refusal then return refuse(refusal) end
+  if refusal then return refuse(refusal, unknown_or_reason) end
   local answer = announce_of(r, registered, denied)
-  return is_unknown and { 2, answer } or answer
+  return unknown_or_reason and { 2, answer } or answer
 end

@@ -1,8 +1,9 @@
 -- announce_request.lua: reads an announce that is not a regular one, and authorizes its user. A fragment of
 -- announce.lua.
 
--- The user of a passkey: the id, '' for an anonymous announce, or false and the reason for the refusal. The third value
--- is true for an anonymous announce with an unknown passkey. The fourth holds the fields of the user's row.
+-- The user of a passkey: the id, '' for an anonymous announce, or false and the code of the refusal. The third value is
+-- true for an anonymous announce with an unknown passkey; with a refusal it is the operator's reason, if there is one.
+-- The fourth holds the fields of the user's row.
 local function authorize(passkey, left, event)
   if not accounts or passkey == '' and not required then return '' end
   local u = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech',
@@ -11,7 +12,7 @@ local function authorize(passkey, left, event)
     if required then return false, 'unknown passkey' end
     return '', nil, true
   end
-  if u[2] == '0' then return false, 'user disabled' end
+  if u[2] == '0' then return false, 'user disabled', call('HGET', P .. 'user:' .. passkey, 'reason') or nil end
   if u[3] == '0' and left ~= '0' and event ~= 'x' then return false, 'may not leech' end
   return u[1], nil, nil, u
 end

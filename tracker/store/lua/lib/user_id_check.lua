@@ -1,8 +1,6 @@
 -- user_id_check.lua: whether an id that a site wrote can be a user's. After `P` and `call`.
 
-local function is_user_id(id)
-  return #id <= 15 and string.find(id, '^[1-9]%d*$') ~= nil
-end
+--@ include lib/user_id_form.lua
 
 local function is_listed(id, holder)
   return tonumber(call('ZSCORE', P .. 'users', holder) or '') == tonumber(id)

@@ -5,14 +5,14 @@
 -- ARGV[2..] for each scrape its passkey (or ''), its number of torrents, and their info hashes (40 hex digits each)
 -- Answer    for each scrape a list of four numbers for each of its torrents: seeders, leechers, completions, leechers
 --   that download. Zeros for a torrent that is unknown, denied or disabled, or whose keys are of a wrong type. Instead
---   of the list the number 0 for an unknown passkey, 1 for a disabled user
+--   of the list the number 0 for an unknown passkey, or a text for a disabled user: the operator's reason or ''
 local P, required = KEYS[1], ARGV[1] == '1'
 
 local function refusal_of(passkey)
   if not required then return end
-  local user = redis.pcall('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled')
+  local user = redis.pcall('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'reason')
   if passkey == '' or user.err or not user[1] or user[1] == '' then return 0 end
-  if user[2] == '0' then return 1 end
+  if user[2] == '0' then return user[3] or '' end
 end
 
 local function count_of(digits)

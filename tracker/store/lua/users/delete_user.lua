@@ -26,6 +26,8 @@ elseif call('SISMEMBER', deleting, uid) == 0 then
   return 0
 end
 
+local name = redis.pcall('HGET', user, 'listed')
+if type(name) == 'string' then redis.pcall('ZREM', P .. 'i:user_name', name .. '\t' .. uid) end
 local more = 0
 for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
   local tids = redis.pcall('SPOP', user .. set, ARGV[3])
@@ -37,6 +39,7 @@ for _, set in ipairs({ ':active', ':complete', ':incomplete', ':hnr' }) do
   if #tids == tonumber(ARGV[3]) then more = 1 end
 end
 redis.pcall('ZREM', P .. 'i:hnr', uid)
+for _, total in ipairs({ 'uploaded', 'downloaded', 'ratio' }) do redis.pcall('ZREM', P .. 'i:user_' .. total, uid) end
 if more == 0 then
   call('UNLINK', user, user .. ':active', user .. ':complete', user .. ':incomplete', user .. ':hnr',
     user .. ':freeleech')

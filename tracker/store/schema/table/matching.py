@@ -46,6 +46,7 @@ _PLACEHOLDERS = {
     "counter": "leechers|seeders|announces|scrapes|requests|credit_cut|reaped|repairs|forgotten|"
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "ranking": "leechers|seeders|snatches|score",
+    "total": "uploaded|downloaded|ratio",
 }
 _ANY_WORD = "[^:]+"
 

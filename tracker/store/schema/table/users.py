@@ -31,7 +31,8 @@ ROWS: tuple[KeySpec, ...] = (
         "t:user:<passkey>",
         "HASH",
         "user_id (1 to 15 digits, no leading 0), enabled (0/1), can_leech (0/1). enabled and can_leech are 1 if "
-        "absent. Joins are refused if the user_id is invalid or belongs to another passkey. If set: "
+        "absent. reason: text that the clients of a disabled user show. Joins are refused if the user_id is invalid "
+        "or belongs to another passkey. If set: "
         "upload_multiplier, download_multiplier (as `t:upload_multiplier`); max_downloads (torrents at once; 0: any "
         "number, empty: as many as the setting allows); hnr_exempt (1: no hit-and-runs)",
         "until deleted",
@@ -80,9 +81,25 @@ ROWS: tuple[KeySpec, ...] = (
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech_until: when the last freeleech "
-        "token ends (epoch s)",
+        "token ends (epoch s); name: display name; listed: the name in `t:i:user_name`",
         "until the user is deleted",
         "announce.lua, adopt.lua, command line",
+    ),
+    KeySpec(
+        "t:i:user_name",
+        "ZSET",
+        "`<folded name>TAB<uid>` of every user with a name, score 0: in the order of the names",
+        "while the user has the name",
+        "command line, delete_user.lua",
+    ),
+    KeySpec(
+        "t:i:user_<total>",
+        "ZSET",
+        "`<uid>` of every user; score: the user's total. `<total>` is uploaded, downloaded or ratio (uploaded / "
+        "downloaded; inf without a download). Written when a program changes the user, and by a job some minutes "
+        "after announces",
+        "until the user is deleted",
+        "rank_users.lua, command line, delete_user.lua",
     ),
     KeySpec(
         "t:u:<uid>:t:<tid>",

@@ -1,0 +1,138 @@
+"""Lists of users: order, filters, search, and how much of the store one page may take."""
+
+from typing import Any
+
+import pytest
+
+from tests.store.harness import ALICE, BOB, Store, update
+from tracker.store.users import listing
+from tracker.store.users.listing import END, UserFilter
+
+USERS: list[dict[str, Any]] = [
+    {"user_id": "1", "name": "Zoë E", "uploaded": 10, "downloaded": 5},
+    {"user_id": "2", "name": "adam", "uploaded": 30, "downloaded": 0, "enabled": False},
+    {"user_id": "3", "name": "Eve 2", "uploaded": 0, "downloaded": 9, "can_leech": False},
+    {"user_id": "4"},
+]
+
+
+@pytest.fixture
+async def listed(store: Store) -> Store:
+    await store.user_import.save(USERS)
+    return store
+
+
+async def ids(store: Store, count: int = 100, **wanted: Any) -> list[str]:
+    """The ids of all pages."""
+    position, found = 0, list[str]()
+    while position != END:
+        position, users = await store.user_listing.page(UserFilter(**wanted), position, count)
+        assert len(users) <= count
+        found += [user.user_id for user in users]
+    return found
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize(
+    ("order", "ascending"),
+    [
+        ("id", ["1", "2", "3", "4"]),
+        ("name", ["2", "3", "1"]),
+        ("uploaded", ["3", "4", "1", "2"]),
+        ("downloaded", ["2", "4", "1", "3"]),
+        ("ratio", ["3", "4", "1", "2"]),
+        ("hit_and_runs", []),
+    ],
+)
+async def test_users_are_sorted(listed: Store, order: str, ascending: list[str], count: int) -> None:
+    assert await ids(listed, count, order=order) == ascending
+    assert await ids(listed, count, order=order, descending=True) == ascending[::-1]
+    assert await listed.user_listing.count(order) == len(ascending)  # type: ignore[arg-type]  # a parameter
+
+
+@pytest.mark.parametrize("count", [1, 100])
+@pytest.mark.parametrize(
+    ("wanted", "found"),
+    [
+        ({"enabled": False}, ["2"]),
+        ({"enabled": True}, ["1", "3", "4"]),
+        ({"can_leech": False}, ["3"]),
+        ({"can_leech": True, "enabled": True, "order": "uploaded", "descending": True}, ["1", "4"]),
+        ({"name": "E"}, ["3", "1"]),
+        ({"name": "ZOË"}, ["1"]),
+        ({"name": "e", "can_leech": False}, ["3"]),
+        ({"name": "2"}, ["2", "3"]),
+        ({"name": "2", "enabled": True}, ["3"]),
+        ({"name": "nobody"}, []),
+        ({"name": "99"}, []),
+    ],
+)
+async def test_users_are_filtered_and_searched(
+    listed: Store, wanted: dict[str, Any], found: list[str], count: int
+) -> None:
+    """A search is ordered by name; the user with this id comes first, and once."""
+    assert await ids(listed, count, **wanted) == found
+
+
+async def test_changes_are_in_the_indexes_at_once(listed: Store) -> None:
+    user = await listed.users.find("4")
+    await listed.users.edit(user.passkey, {"name": "Bob", "uploaded": 99})
+    assert (await ids(listed, order="name"))[1] == "4"
+    assert (await ids(listed, order="uploaded"))[-1] == "4"
+    await listed.users.edit(user.passkey, {"name": "Robert"})
+    assert await ids(listed, name="bob") == []
+    assert await ids(listed, name="rob") == ["4"]
+    await listed.users.delete("4")
+    for order in ("id", "name", "uploaded", "downloaded", "ratio"):
+        assert "4" not in await ids(listed, order=order)
+        assert await listed.user_listing.count(order) == 3
+
+
+async def test_totals_of_announces_are_ranked_by_rounds(private: Store) -> None:
+    """Announces do not write the indexes. A round goes on where the last one ended."""
+    await private.announce(update(1, "s", passkey=BOB))
+    private.clock.now += 100
+    await private.announce(update(1, passkey=BOB, uploaded=5000))
+    assert (await private.users.find("8")).uploaded == 5000
+    assert await private.redis.zscore(private.keys.user_index("uploaded"), "8") == 0
+    await private.user_listing.rank()
+    assert await ids(private, order="uploaded") == ["7", "8"]
+    await private.redis.hset(private.keys.passkey("c" * 20), "user_id", "77")
+    await private.adoption.step()
+    await private.user_listing.rank()
+    assert set(await ids(private, order="ratio")) == {"7", "8", "77"}
+
+
+async def test_invalid_totals_and_keys_do_not_stop_a_round(private: Store) -> None:
+    await private.redis.hset(private.keys.user(7), mapping={"uploaded": "x", "downloaded": "-3"})
+    await private.redis.delete(private.keys.user(8))
+    await private.redis.set(private.keys.user(8), "text")
+    await private.redis.set(private.keys.user_index("ratio"), "text")
+    await private.user_listing.rank()
+    assert await private.redis.zscore(private.keys.user_index("uploaded"), "7") == 0
+    assert await private.redis.get(private.keys.user_index("ratio")) == b"text"
+
+
+async def test_a_page_looks_at_a_bounded_number_of_users(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It ends early, with a position to go on from."""
+    monkeypatch.setattr(listing, "USERS_A_CALL", 10)
+    monkeypatch.setattr(listing, "USERS_A_PAGE", 40)
+    await store.user_import.save([{"user_id": str(n), "can_leech": n != 95} for n in range(1, 101)])
+    wanted = UserFilter(can_leech=False)
+    assert await store.user_listing.page(wanted) == (40, [])
+    after, found = await store.user_listing.page(wanted, 80)
+    assert (after, [user.user_id for user in found]) == (END, ["95"])
+
+
+async def test_a_renamed_index_entry_and_a_deleted_row_are_left_out(listed: Store) -> None:
+    await listed.redis.delete(listed.keys.user(1))
+    assert await ids(listed, name="e") == ["3"]
+
+
+async def test_a_new_passkey_keeps_the_user_in_the_lists(private: Store) -> None:
+    await private.users.edit(ALICE, {"name": "Alice"})
+    await private.users.rotate(ALICE, "c" * 20)
+    _, found = await private.user_listing.page(UserFilter(name="ali"))
+    assert [user.passkey for user in found] == ["c" * 20]

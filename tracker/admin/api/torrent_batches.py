@@ -1,0 +1,81 @@
+"""/torrents/batch: many torrents at a time."""
+
+from collections.abc import Sequence
+
+from pydantic import Field, SkipValidation
+
+from tracker import operations
+from tracker.admin.api.batch_rows import MAX_ROWS, Batch, Outcome, RowError, check_row, in_parts
+from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.admin.api.torrents import HashOfAnyLength, SnatchCount, TorrentFields
+from tracker.admin.api.torrents import endpoints as torrent_endpoints
+from tracker.errors import ClientError
+
+endpoints = Endpoints(torrent_endpoints.tag, torrent_endpoints.about)
+
+
+class TorrentBatchRow(TorrentFields):
+    """A torrent to register or change. Omitted and null fields are unchanged."""
+
+    info_hash: HashOfAnyLength
+    snatches: SnatchCount | None = None
+
+
+class TorrentBatch(Batch):
+    """Torrents to register or change."""
+
+    torrents: list[SkipValidation[TorrentBatchRow]] = Field(min_length=1, max_length=MAX_ROWS)
+
+
+class TorrentOutcome(Reply):
+    """What became of one row."""
+
+    info_hash: str | None = Field(description="null if it is invalid.")
+    torrent_id: str | None
+    outcome: Outcome
+    error: RowError
+
+
+class TorrentOutcomes(Reply):
+    """What became of each row, in order."""
+
+    rows: list[TorrentOutcome]
+    added: int
+    known: int
+    errors: int
+
+
+@endpoints.post("/torrents/batch", "Register or change many torrents")
+async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
+    """An invalid row changes nothing, and the others are applied. A repeated batch changes nothing more: torrents that
+    exist are `known`."""
+    outcomes: list[TorrentOutcome] = []
+    async for part in in_parts(body.torrents, call.context.batches):
+        outcomes += await _apply(call, part)
+    counts = {name: sum(each.outcome == name for each in outcomes) for name in ("added", "known", "error")}
+    return TorrentOutcomes(
+        rows=outcomes, added=counts["added"], known=counts["known"], errors=counts["error"]
+    )
+
+
+async def _apply(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
+    checked = [check_row(TorrentBatchRow, row) for row in rows]
+    valid = [
+        (
+            operations.parse_hash(row.info_hash),
+            operations.torrent_fields(**row.model_dump(exclude={"info_hash"})),
+        )
+        for row in checked
+        if not isinstance(row, ClientError)
+    ]
+    added = iter(await call.store.torrents.add_many(valid))
+    return [_outcome(row, row if isinstance(row, ClientError) else next(added)) for row in checked]
+
+
+def _outcome(row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
+    info_hash = None if isinstance(row, ClientError) else row.info_hash[:40].lower()
+    if isinstance(added, ClientError):
+        return TorrentOutcome(info_hash=info_hash, torrent_id=None, outcome="error", error=added.text)
+    torrent_id, new = added
+    outcome: Outcome = "added" if new else "known"
+    return TorrentOutcome(info_hash=info_hash, torrent_id=torrent_id, outcome=outcome, error=None)

@@ -1,0 +1,70 @@
+"""``tracker user list``."""
+
+from typing import Annotated
+
+import typer
+
+from tracker.cli.commands import AsJson, Config, with_store
+from tracker.cli.commands.paging import EVERYTHING, PAGE
+from tracker.cli.commands.user_group import users
+from tracker.cli.terminal import Column, Listing, Row
+from tracker.store.store import Store
+from tracker.store.users.listing import END, ORDERS, UserFilter
+from tracker.store.users.users import User
+
+Passkeys = Annotated[bool, typer.Option("--passkeys", help="Show passkeys (secret).")]
+
+
+@users.command("list")
+def list_users(
+    by: Annotated[str, typer.Option(help=f"Sort by {', '.join(ORDERS)}.")] = "id",
+    descending: Annotated[bool, typer.Option("--descending", help="Highest first.")] = False,
+    enabled: Annotated[
+        bool | None, typer.Option("--enabled/--disabled", help="Only enabled, or only disabled users.")
+    ] = None,
+    can_leech: Annotated[
+        bool | None,
+        typer.Option("--can-leech/--no-leech", help="Only users who may download, or only others."),
+    ] = None,
+    search: Annotated[
+        str, typer.Option(help="Only users with this text in their name; sorted by name.")
+    ] = "",
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of users.", show_default="all")
+    ] = EVERYTHING,
+    passkeys: Passkeys = False,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List users and their totals. The order by uploaded, downloaded or ratio follows announces within minutes."""
+    if by not in ORDERS:
+        raise typer.BadParameter(f"--by must be {', '.join(ORDERS)}")
+    wanted = UserFilter(by, descending, enabled, can_leech, search)
+    numbers = (Column(name, 16, right=True) for name in ("uploaded", "downloaded"))
+    counts = (Column(name, 11, right=True) for name in ("snatches", "announces"))
+    rights = (Column("enabled", 8), Column("can_leech", 10))
+    columns = [Column("user_id", 15, right=True), *rights, *numbers, *counts, Column("name", optional=True)]
+    listing = Listing([*columns, Column("passkey")] if passkeys else columns, as_json=as_json)
+
+    async def work(store: Store) -> None:
+        position, left = 0, limit
+        while position != END and left > 0:
+            position, page = await store.user_listing.page(wanted, position, min(PAGE, left))
+            listing.page(user_row(each, passkeys) for each in page)
+            left -= len(page)
+
+    with_store(config, work)
+
+
+def user_row(found: User, passkeys: bool) -> Row:
+    row: Row = {
+        "user_id": found.user_id,
+        "name": found.name,
+        "enabled": found.enabled,
+        "can_leech": found.can_leech,
+        "uploaded": found.uploaded,
+        "downloaded": found.downloaded,
+        "snatches": found.snatches,
+        "announces": found.announces,
+    }
+    return {**row, "passkey": found.passkey} if passkeys else row

@@ -1,0 +1,21 @@
+#!lua
+-- edit_user.lua: sets fields of a user.
+-- KEYS[1]   the prefix
+-- ARGV      the user, as user_fields.lua reads it, by passkey
+-- Answer    the user id; '' when fields of `u:<uid>` are given and the id is invalid or belongs to another passkey;
+--   false when there is no such user
+local P, call = KEYS[1], redis.call
+--@ include lib/user_ids.lua
+--@ include lib/user_id_check.lua
+--@ include lib/adoption.lua
+--@ include lib/user_names.lua
+--@ include lib/user_ranks.lua
+--@ include lib/user_fields.lua
+local user = read_user(1)
+local uid = call('HGET', P .. 'user:' .. user.passkey, 'user_id')
+if not uid or uid == '' then return false end
+local beyond_rights = #user.profile + #user.totals > 0
+if beyond_rights and adopt(uid, user.passkey) then return '' end
+write_user(uid, user.passkey, user, true)
+if beyond_rights then rank_users({ uid }) end
+return uid

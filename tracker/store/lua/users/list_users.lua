@@ -1,0 +1,47 @@
+#!lua flags=no-writes
+-- list_users.lua: walks through an index of users, in its order, and selects those who match.
+-- KEYS[1]   the prefix
+-- ARGV[1]   the order: id, hit_and_runs, name, uploaded, downloaded or ratio   ARGV[2] '1': descending
+-- ARGV[3]   position to begin at (0: the first)   ARGV[4] users to look at   ARGV[5] max results
+-- ARGV[6]   enabled, ARGV[7] can_leech: '0', '1', or '' for both   ARGV[8] part of the name, folded ('' any name)
+-- ARGV[9]   id of a user to leave out, or ''
+-- Answer    { position to go on at (-1: that was the last), passkeys }
+local P, order, max_found = KEYS[1], ARGV[1], tonumber(ARGV[5])
+local call, enabled, can_leech, part, left_out = redis.call, ARGV[6], ARGV[7], ARGV[8], ARGV[9]
+local index = order == 'id' and P .. 'users' or order == 'hit_and_runs' and P .. 'i:hnr' or P .. 'i:user_' .. order
+
+-- The passkey of an entry whose name matches, else nil.
+local function passkey_of(entry)
+  if order == 'id' then return entry end
+  local uid = entry
+  if order == 'name' then
+    local name
+    name, uid = string.match(entry, '^(.*)\t(%d+)$')
+    if not uid or uid == left_out or not string.find(name, part, 1, true) then return end
+  end
+  return call('HGET', P .. 'u:' .. uid, 'passkey') or nil
+end
+
+local function has_rights(passkey)
+  if enabled == '' and can_leech == '' then return true end
+  local v = call('HMGET', P .. 'user:' .. passkey, 'enabled', 'can_leech')
+  return (enabled == '' or (v[1] ~= '0') == (enabled == '1'))
+    and (can_leech == '' or (v[2] ~= '0') == (can_leech == '1'))
+end
+
+local function matching(entry)
+  local passkey = passkey_of(entry)
+  return passkey and has_rights(passkey) and passkey
+end
+
+local position, found = tonumber(ARGV[3]), {}
+local range = { index, position, position + tonumber(ARGV[4]) - 1 }
+if ARGV[2] == '1' then range[4] = 'REV' end
+local size, entries = call('ZCARD', index), call('ZRANGE', unpack(range))
+for _, entry in ipairs(entries) do
+  if #found == max_found then break end
+  position = position + 1
+  local readable, passkey = pcall(matching, entry) -- a key of a wrong type: leave this user out
+  if readable and passkey then found[#found + 1] = passkey end
+end
+return { position < size and position or -1, found }
