@@ -55,8 +55,8 @@ def parse_options() -> argparse.Namespace:
     parser.add_argument(
         "--calls",
         type=int,
-        default=MAX_ADDED,
-        help=f"calls of each kind in a round, at least {MAX_ADDED} (the default)",
+        default=50,
+        help=f"calls of each kind in a round, at least {MAX_ADDED} (50)",
     )
     parser.add_argument(
         "--rounds",

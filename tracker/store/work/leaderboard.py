@@ -10,7 +10,7 @@ from tracker.store.schema.lenient_numbers import ranked, score, whole
 from tracker.store.work.records import UnknownProject
 
 Board = Literal["count", "bytes", "seconds"]
-MAX_ADDED = 50
+MAX_ADDED = 25
 """Finished items in one script call. More would delay announces by more than a millisecond."""
 
 
