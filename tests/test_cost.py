@@ -10,7 +10,7 @@ import sys
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, asynccontextmanager, contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from types import CodeType, FrameType
 from typing import Any
@@ -47,6 +47,11 @@ COMMANDS: dict[str, float] = {
     "join of many": 17.9,
     # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, the list of latest completions
     "completed by a user": 37.6,
+    "update of a user": 15.9,  # with traffic, which is added to the totals of the user, also on the torrent
+    "update of a user, with all rules": 16.9,  # the user has a freeleech token, for another torrent
+    "join of a user": 29.2,
+    # the ids of the user's peers, the number of downloads, a freeleech token
+    "join of a user, with all rules": 32.2,
     "stop": 13.5,  # the last peer of the array moves to the free slot, and the address is removed
 }
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
@@ -217,6 +222,44 @@ async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
     inside = sum(calls for name, calls in grown.items() if name not in CALLED) / MAX_BATCH
     assert grown["zadd"] >= MAX_BATCH, "every announce must be a snatch"
     assert inside <= COMMANDS["completed by a user"], f"{inside:.2f} commands a snatch: {grown}"
+
+
+@pytest.mark.parametrize("with_rules", [False, True])
+async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *, with_rules: bool) -> None:
+    """Multipliers cost nothing; a token costs one command, and limits cost two at a join."""
+    rules = SwarmRules(accounts="required", peer_memory=3600)
+    if with_rules:
+        rules = replace(rules, max_peers=3, max_downloads=1000)
+    async with running(Store(redis_url, Keys(prefix), rules)) as store:
+        passkeys = [f"{user:020}" for user in range(1, MAX_BATCH + 1)]
+        for user, passkey in enumerate(passkeys, 1):
+            await store.users.add(str(user), passkey)
+            if with_rules:
+                await store.users.edit_rules(passkey, {"upload_multiplier": "3", "max_downloads": "50"})
+                await store.freeleech.give(str(user), "2", 2**40)
+        if with_rules:
+            await store.multipliers.set(f"2 {2**40}", f"0.5 {2**40}")
+
+        async def announce_all(event: str, torrent: int, **changes: Any) -> float:
+            """Commands per announce."""
+            before = await commands_so_far(store)
+            updates = [
+                update(user, event, torrent, passkey=passkey, random=user, **changes)
+                for user, passkey in enumerate(passkeys, 1)
+            ]
+            replies = await asyncio.gather(*map(store.swarms.announce, updates))
+            assert all(isinstance(reply, Admitted) for reply in replies)
+            after = await commands_so_far(store)
+            grown = {name: calls - before.get(name, 0) for name, calls in after.items() if name != "info"}
+            return sum(calls for name, calls in grown.items() if name not in CALLED) / MAX_BATCH
+
+        await announce_all("s", 1)
+        joins = await announce_all("s", 2)
+        store.clock.now += 100
+        updates = await announce_all("u", 1, uploaded=50, downloaded=100, bytes_left=900)
+    suffix = ", with all rules" if with_rules else ""
+    assert joins <= COMMANDS["join of a user" + suffix]
+    assert updates <= COMMANDS["update of a user" + suffix]
 
 
 async def test_waiting_announces_take_one_round_trip(store: Store) -> None:
