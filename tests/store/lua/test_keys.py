@@ -43,16 +43,17 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches torrent_id torrents",
+    "add": "i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
     "add_user": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
     "adopt": "deleting u:* user:* user_id users whitelist",
     "allow": "denied",
-    "announce": "addresses addresses:full changes deleting download_multiplier due:* gap heartbeat i:* i:empty "
-    "i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
-    "i:unique:torrents: p:*:torrents registered_by:* secret stats:* stats:credit_cut torrent_id u:* "
-    "u:** u:*:active u:*:freeleech u:*:hnr u:*:incomplete u:*:t:* upload_multiplier user:* user_id "
-    "users",
+    "announce": "addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 download_multiplier due:* "
+    "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
+    "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
+    "stats:credit_cut torrent_id u:* u:** u:*:active u:*:freeleech u:*:hnr u:*:incomplete u:*:t:* "
+    "upload_multiplier user:* user_id users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",
     "cleanup": "* i:seeders w",
@@ -65,6 +66,11 @@ BEYOND: dict[str, str] = {
     "decide_hit_and_runs": "changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "deleting i:hnr i:hnr_pending i:user_* i:user_name u:* user:* users",
     "deny": "denied",
+    "dht_found": "i:dht",
+    "dht_give": "dht:peers:*",
+    "dht_lease": "leases:dht",
+    "dht_swarm": "swarm:*:*",
+    "dht_thin": "i:dht i:info_hash",
     "drop_hit_and_runs": "i:hnr u:* u:*:hnr u:*:t:* user:*",
     "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
@@ -88,8 +94,8 @@ BEYOND: dict[str, str] = {
     "rank_users": "i:user_downloaded i:user_ratio i:user_uploaded u:* users",
     "reap": "addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "reindex": "denied i:* i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
-    "remove": "i:* i:empty i:info_hash i:name i:unique:torrents:",
+    "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
+    "remove": "dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:name i:unique:torrents:",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "retry": "job:* q:*:",
@@ -101,9 +107,9 @@ BEYOND: dict[str, str] = {
     "search": "i:name",
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
-    "sweep": "addresses changes denied gap heartbeat i:* i:empty i:hnr i:hnr_pending i:info_hash i:leechers "
-    "i:name i:seeders i:snatches i:unique:torrents: p:*:torrents stats:* u:* u:*:active u:*:hnr "
-    "u:*:t:* user:*",
+    "sweep": "addresses changes denied dht:peers:* dht:peers:*:6 gap heartbeat i:* i:dht i:empty i:hnr "
+    "i:hnr_pending i:info_hash i:leechers i:name i:seeders i:snatches i:unique:torrents: p:*:torrents "
+    "stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
     "work_add": "w:*",

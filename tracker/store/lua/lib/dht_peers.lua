@@ -3,7 +3,7 @@
 --@ include lib/dht_part.lua
 local MAX_GIVEN = 20
 
-local function is_listed(endpoints, endpoint, size)
+local function is_among(endpoints, endpoint, size)
   local at = find(endpoints, endpoint, 1, true)
   while at and (at - 1) % size ~= 0 do at = find(endpoints, endpoint, at + 1, true) end
   return at ~= nil
@@ -18,7 +18,7 @@ local function dht_peers(ih, size, listed, room, own)
   local address, chosen, n = own and sub(own, 1, size - 2), {}, 0
   for at = 1, #found - size + 1, size do
     local endpoint = sub(found, at, at + size - 1)
-    if n < room and sub(endpoint, 1, size - 2) ~= address and not is_listed(listed, endpoint, size) then
+    if n < room and sub(endpoint, 1, size - 2) ~= address and not is_among(listed, endpoint, size) then
       n = n + 1
       chosen[n] = endpoint
     end
