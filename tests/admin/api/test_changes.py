@@ -127,3 +127,23 @@ async def test_torrents_are_listed_by_when_they_were_updated(full: ApiClient, ad
         await full.wrong_fields("GET", "/torrents", params={"updated_since": "6", **wrong})
     admin.context.live.current = replace_changes(admin, ChangeSettings())
     assert "MAX_ENTRIES" in (await full.get("/torrents", 409, updated_since=6))["detail"]
+
+
+async def test_users_are_listed_by_when_they_were_updated(full: ApiClient, admin: Admin) -> None:
+    redis, key = redis_of(admin.store.connection), admin.store.keys.changes()
+    for user in ("7", "8", "9"):
+        await admin.store.users.add(user)
+    for second, user in enumerate(("7", "8", "", "7", "404", "x"), 100):
+        await redis.xadd(key, {"change": "joined", "user_id": user}, id=f"{1000 * second}-0")
+    found = await full.get("/users", updated_since=100)
+    assert [row["user_id"] for row in found["items"]] == ["7", "8"]
+    assert (found["total"], found["next_offset"], found["next_cursor"]) == (None, None, None)
+    page = await full.get("/users", updated_since=101, limit=2)
+    assert ([row["user_id"] for row in page["items"]], page["next_cursor"]) == (["8"], "102000-0")
+    page = await full.get("/users", updated_since=101, limit=2, cursor="102000-0")
+    assert [row["user_id"] for row in page["items"]] == ["7"]
+    assert (await full.get("/users", updated_since=104))["items"] == []
+    assert (await full.get("/users", updated_since=2**40))["items"] == []
+    assert "reach back" in (await full.get("/users", 409, updated_since=99))["detail"]
+    for wrong in ({"updated_since": "100", "offset": "0"}, {"cursor": "102000-0"}):
+        await full.wrong_fields("GET", "/users", params=wrong)

@@ -4,6 +4,7 @@ from typing import Literal
 
 from pydantic import Field, model_validator
 
+from tracker.admin.api.changes import UpdatedSince
 from tracker.admin.api.models import Flag, Paged
 from tracker.store.users.listing import Order
 
@@ -22,10 +23,11 @@ class UserQuery(Paged):
     can_leech: Flag | None = Field(
         None, description="Only users who may download, or only others. Takes `cursor`."
     )
+    updated_since: UpdatedSince = None
     cursor: str = Field(
         "",
-        pattern="^[0-9]{0,12}$",
-        description="`next_cursor` of the previous page of a search or a filtered list.",
+        pattern="^([0-9]{0,12}|[0-9]{1,19}-[0-9]{1,19})$",
+        description="`next_cursor` of the previous page of a search, a filtered list or one with `updated_since`.",
     )
     sort: Order = Field(
         "id",
@@ -38,10 +40,16 @@ class UserQuery(Paged):
     def _one_or_the_other(self) -> "UserQuery":
         if self.q is not None and self.model_fields_set & {"sort", "order"}:
             raise ValueError("a search (q) takes no sort and order")
+        if self.updated_since is not None:
+            if self.is_selective or self.model_fields_set & {"sort", "order", "offset"}:
+                raise ValueError("updated_since takes cursor, and no search, filter, sort, order or offset")
+            return self
         if self.is_selective and "offset" in self.model_fields_set:
             raise ValueError("a search (q) or a filter takes cursor instead of offset")
-        if self.cursor and not self.is_selective:
-            raise ValueError("cursor needs a search (q) or a filter")
+        if self.cursor and not (self.is_selective and self.cursor.isdigit()):
+            raise ValueError(
+                "cursor needs a search (q), a filter or updated_since, and is that of the same list"
+            )
         return self
 
     @property

@@ -6,6 +6,7 @@ from typing import Annotated, Any, Literal
 from pydantic import Field
 
 from tracker import operations
+from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     Count,
@@ -63,10 +64,10 @@ class UserRow(Reply):
 
 
 class UserPage(OffsetPage[UserRow]):
-    """A page of users; paged by `offset`, or by `cursor` with a search or a filter."""
+    """A page of users; paged by `offset`, or by `cursor` with a search, a filter or `updated_since`."""
 
     next_cursor: str | None = Field(
-        description="`cursor` of the next page of a search or a filtered list; null on the last."
+        description="`cursor` of the next page of a list that takes `cursor`; null on the last."
     )
 
 
@@ -221,9 +222,13 @@ def _passkey(user: User) -> Passkey:
     return Passkey(user_id=user.user_id, passkey=user.passkey, announce_path=f"/{user.passkey}/announce")
 
 
-@endpoints.get("/users", "List or search users")
+@endpoints.get("/users", "List or search users", errors=FEED_ERRORS)
 async def list_all(call: Call, query: UserQuery) -> UserPage:
     """Sorted by an index, filtered by rights, or searched by display name."""
+    if query.updated_since is not None:
+        ids, after_change = await updated(call, "user_id", query.updated_since, query.cursor, query.limit)
+        rows = [UserRow(**fields_of(user)) for user in await call.store.users.by_ids(ids)]
+        return UserPage(items=rows, total=None, next_offset=None, next_cursor=after_change or None)
     listing = call.store.user_listing
     wanted = UserFilter(query.sort, query.order == "desc", query.enabled, query.can_leech, query.q or "")
     position = int(query.cursor or 0) if query.is_selective else query.offset

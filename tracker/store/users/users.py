@@ -86,6 +86,13 @@ class Users:
         found = await self.get_all([passkey])
         return found[0] if found else None
 
+    async def by_ids(self, user_ids: Sequence[str]) -> list[User]:
+        """The users with these ids, in order. Others are left out."""
+        users = self._keys.users()
+        wanted = (user_id for user_id in user_ids if is_user_id(user_id))
+        found = await self._connection.pipeline(*(("ZRANGE", users, id, id, "BYSCORE") for id in wanted))
+        return await self.get_all([passkeys[0].decode() for passkeys in found if passkeys])
+
     async def get_all(self, passkeys: Sequence[str]) -> list[User]:
         """Returns the users with these passkeys, in order. Unknown passkeys are left out."""
         keys, pipeline = self._keys, self._connection.pipeline
