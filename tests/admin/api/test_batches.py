@@ -69,12 +69,14 @@ async def test_each_torrent_has_an_outcome(full: ApiClient, admin: Admin) -> Non
         {"info_hash": "4" * 40, "multi_up": 3},
         {"info_hash": "5" * 40, "labels": ["A"]},
         None,
+        {"info_hash": "6" * 40, "upload_multiplier_until": 1_900_000_000},
     ]
     reply = await full.ask("POST", "/torrents/batch", json={"torrents": rows})
     assert outcomes(reply)[:2] == ["added", "added"] and outcomes(reply)[4] == "added"
     assert outcomes(reply)[2].startswith("info_hash: String should match pattern")
     assert outcomes(reply)[3] == "info_hash: Field required"
     assert outcomes(reply)[5].startswith("labels.0: ") and outcomes(reply)[6] == "not a JSON object"
+    assert outcomes(reply)[7] == "upload_multiplier_until needs upload_multiplier"
     assert [row["info_hash"] for row in reply["rows"][:2]] == [HASH, "2" * 40]
     shown = await full.get(f"/torrents/{HASH}")
     assert (shown["name"], shown["snatches"], shown["download_multiplier"]) == ("one", 50, 0)

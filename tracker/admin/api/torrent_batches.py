@@ -9,6 +9,7 @@ from tracker.admin.api.batch_rows import MAX_ROWS, Batch, Outcome, RowError, che
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.torrents import HashOfAnyLength, SnatchCount, TorrentFields
 from tracker.admin.api.torrents import endpoints as torrent_endpoints
+from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
 
 endpoints = Endpoints(torrent_endpoints.tag, torrent_endpoints.about)
@@ -60,16 +61,23 @@ async def batch(call: Call, body: TorrentBatch) -> TorrentOutcomes:
 
 async def _apply(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
     checked = [check_row(TorrentBatchRow, row) for row in rows]
-    valid = [
-        (
-            operations.parse_hash(row.info_hash),
-            operations.torrent_fields(**row.model_dump(exclude={"info_hash"})),
-        )
-        for row in checked
-        if not isinstance(row, ClientError)
+    read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
+    added = iter(
+        await call.store.torrents.add_many([each for each in read if not isinstance(each, ClientError)])
+    )
+    return [
+        _outcome(row, each if isinstance(each, ClientError) else next(added))
+        for row, each in zip(checked, read, strict=True)
     ]
-    added = iter(await call.store.torrents.add_many(valid))
-    return [_outcome(row, row if isinstance(row, ClientError) else next(added)) for row in checked]
+
+
+def _read(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]] | ClientError:
+    """The info hash and the stored fields; or why they are invalid."""
+    try:
+        fields = operations.torrent_fields(**row.model_dump(exclude={"info_hash"}))
+        return operations.parse_hash(row.info_hash), fields
+    except ClientError as error:
+        return error
 
 
 def _outcome(row: TorrentBatchRow | ClientError, added: tuple[str, bool] | ClientError) -> TorrentOutcome:
