@@ -22,6 +22,7 @@ from tests.store.harness import ALICE, Store, running, update
 from tracker.bittorrent import Accounts, Address, AnnounceReply
 from tracker.core import announce
 from tracker.core.announce import Tracker
+from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
@@ -378,7 +379,7 @@ async def serving(store: Store, accounts: Accounts = "off") -> AsyncIterator[tup
     decisions = Tracker(
         store.swarms,
         store.counters,
-        AllowListCache(store.allow_list, store.clock),
+        ClientRules(AllowListCache(store.allow_list, store.clock), store.deny_list_cache),
         live,
         secret=SECRET,
         clock=store.clock,

@@ -158,6 +158,7 @@ def set_up(tracker: Command, keys: "Redis", prefix: str) -> None:
     keys.hset(f"{prefix}t:{HASH}", mapping={"multi_up": "2.5", "multi_dn": "0"})
     tracker("torrent", "edit", HASH, "--size", "123456789012", "--labels", "-x films")
     tracker("client", "allow", "-TR40", "M7-%00", "'=%27", "--name", "+name")
+    tracker("client", "deny", "-TR283", "=%00", "--reason", "=why")
     tracker("user", "add", "--id", "7", "--passkey", "a" * 16, "--no-leech")
     tracker("user", "add", "--id", "900", "--passkey", "-" * 20)
     tracker("user", "disable", "900")
@@ -173,7 +174,7 @@ def test_an_export_is_imported_without_loss(
     form: str,
 ) -> None:
     set_up(tracker, keys, prefix)
-    names = [f"{what}.{form}" for what in ("torrents", "users", "denied", "clients")]
+    names = [f"{what}.{form}" for what in ("torrents", "users", "denied", "clients", "denied-clients")]
     for name in names:
         tracker("export", name, "--what", name.partition(".")[0])
         assert (tmp_path / name).stat().st_mode & 0o777 == 0o600
@@ -210,6 +211,7 @@ def test_everything_fits_in_one_file(tracker: Command, keys: "Redis", prefix: st
         "users: 2 added, 0 known",
         f"denials: {len(HOSTILE)} set",
         "clients: 3 set",
+        "denied clients: 2 set",
     ]
     assert lines(tracker, "import", "everything.jsonl", "--json")[0] == {
         "kind": "torrent",
@@ -221,7 +223,7 @@ def test_everything_fits_in_one_file(tracker: Command, keys: "Redis", prefix: st
 
 def test_a_csv_export_holds_no_formula(tracker: Command, keys: "Redis", prefix: str, tmp_path: Path) -> None:
     set_up(tracker, keys, prefix)
-    for what in ("torrents", "denied", "clients"):
+    for what in ("torrents", "denied", "clients", "denied-clients"):
         tracker("export", f"{what}.csv", "--what", what)
         with (tmp_path / f"{what}.csv").open(newline="") as file:
             cells = [cell for row in csv.reader(file) for cell in row]
@@ -373,7 +375,7 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ('{"info_hash": 1e999}', "an info hash is"),
         ('{"info_hash": ' + "9" * 50_000 + "}", "not JSON"),
         ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
-        ('{"kind": {}, "info_hash": "x"}', "kind must be torrent, user, denial or client"),
+        ('{"kind": {}, "info_hash": "x"}', "kind must be torrent, user, denial, client or denied_client"),
         (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
         ('{"user_id": 1.5}', "a user id is a positive number"),
         ('{"user_id": true, "uploaded": -5}', "totals are whole numbers"),

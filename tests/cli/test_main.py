@@ -261,6 +261,15 @@ def test_clients_are_allowed_listed_and_disallowed(tracker: Command, keys: "Redi
     assert "1 to 20" in tracker("client", "allow", "x" * 21, code=1).stderr
 
 
+def test_clients_are_denied_listed_and_undenied(tracker: Command, keys: "Redis", prefix: str) -> None:
+    tracker("client", "deny", "-TR283", "M7-%00", "--reason", "too old")
+    assert keys.hgetall(f"{prefix}denied_clients") == {b"-TR283": b"too old", b"M7-\0": b"too old"}
+    assert rows(tracker("client", "denied")) == [["-TR283", "too old"], ["M7-%00", "too old"]]
+    assert tracker("client", "undeny", "-TR283").stdout == "no longer denied -TR283\n"
+    assert tracker("client", "undeny", "-TR283", code=1).stderr == "error: -TR283: is not on the deny list\n"
+    assert "1 to 20" in tracker("client", "deny", "x" * 21, code=1).stderr
+
+
 # Settings, usage, errors
 
 

@@ -12,6 +12,7 @@ import pytest
 from tests.store.harness import Clock, Store, digits, info_hash, peer_id, running
 from tracker.bittorrent import Address, Announce, AnnounceReply, Event, InfoHash, PeerId, Scrape, ScrapeFile
 from tracker.core.announce import Tracker
+from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
 from tracker.errors import ClientError
 from tracker.runtime.store import swarm_rules
@@ -97,7 +98,7 @@ async def open_tracker(
         tracker = Tracker(
             store.swarms,
             store.counters,
-            AllowListCache(store.allow_list, store.clock),
+            ClientRules(AllowListCache(store.allow_list, store.clock), store.deny_list_cache),
             LiveSettings(settings),
             secret=secret,
             clock=store.clock,

@@ -7,6 +7,7 @@ from functools import partial
 
 from tracker.app.join_events import JoinEvents
 from tracker.core.announce import Tracker
+from tracker.core.clients import ClientRules
 from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
@@ -14,6 +15,7 @@ from tracker.runtime.context import RuntimeContext
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
+from tracker.workers import deny_list
 from tracker.workers.allow_list import clear_on_change
 from tracker.workers.rate_limits import share_limits
 
@@ -38,7 +40,7 @@ async def open_web(
     tracker = Tracker(
         swarms,
         store.counters,
-        store.allow_list_cache,
+        ClientRules(store.allow_list_cache, store.deny_list_cache),
         context.live,
         secret=store.secret,
         clock=time.time,
@@ -48,13 +50,20 @@ async def open_web(
     )
 
     async def update_allow_list() -> None:
-        await clear_on_change(store.connection, store.keys, store.allow_list_cache)
+        await clear_on_change(store.connection, store.keys, store.allow_list_cache, store.deny_list_cache)
+
+    async def update_deny_list() -> None:
+        await deny_list.keep_reading(
+            store.connection, store.deny_list_cache, lambda: context.live.current.clients.deny_list
+        )
 
     async def update_limits() -> None:
         await share_limits(limits, store.rate_limits, time.time)
 
+    if settings.clients.deny_list:  # before the first announce
+        await deny_list.read(store.deny_list_cache)
     async with (
-        running(partial(swarms.run, joins.on_late_join), update_allow_list, update_limits),
+        running(partial(swarms.run, joins.on_late_join), update_allow_list, update_deny_list, update_limits),
         serve_udp(
             tracker,
             context.live,

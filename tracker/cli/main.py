@@ -28,7 +28,7 @@ SECTIONS: Sections = {
             "multipliers:multipliers", "Show or set freeleech and double upload for everybody."
         ),
         "freeleech": Entry("freeleech:freeleech", "Give users freeleech tokens for torrents."),
-        "client": Entry("clients:clients", "Manage allowed clients; show client statistics."),
+        "client": Entry("clients:clients", "Manage allowed and denied clients; show client statistics."),
         "work": Entry("work:commands", "Give work to volunteers: projects, items and claims."),
     },
     "Monitoring": {

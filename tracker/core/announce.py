@@ -14,7 +14,6 @@ import time
 from collections import Counter
 from collections.abc import Callable
 from functools import partial
-from typing import cast
 
 from tracker.bittorrent import (
     Address,
@@ -27,6 +26,7 @@ from tracker.bittorrent import (
     ScrapeReply,
     is_routable,
 )
+from tracker.core.clients import ClientRules
 from tracker.core.intervals import JITTER_STEPS, Step, steps, throttled_steps
 from tracker.core.rate_limits import DROP, MAX_NOTED, THROTTLE, THROTTLED_PEERS, Decision, Limits, to_error
 from tracker.core.refusals import Failures
@@ -36,7 +36,6 @@ from tracker.core.scrape import Scrapes, resolving, result_of
 from tracker.core.warning_messages import PRIVATE_ADDRESS, WARNINGS, warning_of
 from tracker.errors import ClientError, StoreUnavailable
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.allow_list import AllowListCache
 from tracker.store.stats.counters import Counters
 from tracker.store.swarms.codec import (
     COMPLETED_MEMBER,
@@ -95,7 +94,7 @@ class Tracker:
         self,
         swarms: Swarms,
         counters: Counters,
-        allow_list_cache: AllowListCache,
+        clients: ClientRules,
         settings: LiveSettings,
         *,
         secret: bytes,
@@ -110,7 +109,7 @@ class Tracker:
         self._on_join = on_join
         self._on_client_seen = on_client_seen
         self._timer = timer
-        self._allow_list_cache = allow_list_cache
+        self._clients = clients
         self._limits = limits
         self._live = settings
         self._apply_settings()
@@ -123,7 +122,7 @@ class Tracker:
         """Derives the values that an announce needs from the settings: at the start, and after each reload."""
         self._settings = settings = self._live.current
         announce, reap_seconds = settings.announce, float(settings.reaper.interval_seconds)
-        self._allow_list = self._allow_list_cache if settings.clients.allow_list else None
+        self._is_allowed = self._clients.apply_settings(settings.clients)
         self._reads_passkeys = settings.users.private != "off"
         self._refuses_private = announce.private_addresses == "refuse"
         self._peers_max = announce.peers_max
@@ -138,7 +137,7 @@ class Tracker:
         answer = resolving(future)
         while not self.submit(announce, passkey, address, answer):
             try:
-                await cast(AllowListCache, self._allow_list).allows(announce.peer_id)
+                await self._clients.ask(announce.peer_id)
             except StoreUnavailable as error:
                 answer(self._deny(announce, error))
                 break
@@ -165,7 +164,7 @@ class Tracker:
         """
         if self._live.current is not self._settings:
             self._apply_settings()
-        allowed = self._allow_list is None or self._allow_list.known(announce.peer_id)
+        allowed = self._is_allowed is None or self._is_allowed(announce.peer_id)
         if allowed is None:
             return False
         passkey, intervals = passkey or "" if self._reads_passkeys else "", self._steps
@@ -189,8 +188,7 @@ class Tracker:
         if self._refuses_private and not is_routable(address):
             self._settle([(pending, ClientError(_PRIVATE_REFUSED, retry_in=60))], None)
         elif not allowed:
-            error = ClientError("your client is not allowed on this tracker", retry_in=60)
-            self._settle([(pending, error)], None)
+            self._settle([(pending, self._clients.refusal(announce.peer_id))], None)
         else:
             try:
                 self._swarms.submit(self._update(pending), self._settle, pending)

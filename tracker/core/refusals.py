@@ -14,6 +14,7 @@ REFUSALS: dict[str, tuple[str, RetryIn]] = {
     "unknown torrent": ("this torrent is not registered with this tracker", 30),
     "denied": ("this torrent is not allowed on this tracker", "never"),
     "disabled": ("this torrent is disabled", 60),
+    "client denied": ("your client is on the deny list of this tracker; use another one", 60),
     "unknown passkey": ("unknown passkey: download the .torrent file again", 60),
     "bad user id": ("invalid account data; please report to the site staff", 60),
     "user id in use": ("user ID conflict; please report to the site staff", 15),

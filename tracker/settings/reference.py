@@ -91,8 +91,9 @@ GROUPS = (
     ),
     Group(
         "Users and clients: who may announce",
-        "Passkeys, totals per user, hit-and-runs, and the client allow-list. `tracker user` manages the users.",
-        ("users", "clients.allow_list"),
+        "Passkeys, totals per user, hit-and-runs, and the lists of allowed and denied clients. `tracker user` manages "
+        "the users.",
+        ("users", "clients.allow_list", "clients.deny_list"),
     ),
     Group(
         "Limits per address",

@@ -54,7 +54,7 @@ RELOADED: Mapping[str, frozenset[str]] = {
             "max_downloads",
         }
     ),
-    "clients": frozenset({"allow_list"}),
+    "clients": frozenset({"allow_list", "deny_list"}),
     "reaper": frozenset({"interval_seconds"}),
     "geoip": frozenset({"database"}),
     "probe": frozenset({"enabled"}),

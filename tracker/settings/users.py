@@ -129,6 +129,11 @@ class ClientSettings(Section):
         False,
         description="Serve only clients whose peer id begins with an allowed prefix (`tracker client allow`).",
     )
+    deny_list: bool = Field(
+        False,
+        description="Refuse clients whose peer id begins with a denied prefix (`tracker client deny`), also those that "
+        "the allow-list allows.",
+    )
     count_software: bool = Field(
         True,
         description="Count the client programs that join and those that are refused, per month and for all time "

@@ -5,6 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass, field
 
 from tracker.store.access.allow_list import AllowList, AllowListCache
+from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.access.secret import shared_secret
 from tracker.store.access.tokens import Tokens
@@ -104,6 +105,8 @@ class Store:
         self.webhooks = Webhooks(connection, scripts, keys)
         self.allow_list = AllowList(connection, keys)
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
+        self.deny_list = DenyList(connection, keys)
+        self.deny_list_cache = DenyListCache(self.deny_list)
         self.tokens = Tokens(connection, scripts, keys, clock)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = counters = Counters(

@@ -3,6 +3,7 @@ from yarl import URL
 
 from tests.admin.api.api_client import ApiClient, all_pages
 from tests.admin.conftest import Admin
+from tests.store.harness import redis_of
 
 
 async def test_the_allow_list_can_be_changed(full: ApiClient) -> None:
@@ -15,6 +16,27 @@ async def test_the_allow_list_can_be_changed(full: ApiClient) -> None:
     assert sorted(row["prefix"] for row in rows) == ["-TR40", "-qB"]
     await full.ask("DELETE", "/clients/-qB", 204)
     await full.ask("DELETE", "/clients/-qB", 404)
+
+
+async def test_the_deny_list_can_be_changed(full: ApiClient, admin: Admin) -> None:
+    row = {"prefix": "-TR283", "reason": "too old"}
+    assert await full.ask("PUT", "/denied-clients/-TR283", json={"reason": "too old"}) == row
+    assert await full.ask("PUT", "/denied-clients/M7-%2500", json={}) == {"prefix": "M7-%00", "reason": ""}
+    rows = await all_pages(full, "/denied-clients", limit=1)
+    assert sorted(each["prefix"] for each in rows) == ["-TR283", "M7-%00"] and row in rows
+    await full.ask("DELETE", "/denied-clients/-TR283", 204)
+    await full.ask("DELETE", "/denied-clients/-TR283", 404)
+    assert await admin.store.deny_list.all() == {b"M7-\0": ""}
+
+
+async def test_a_full_deny_list_is_a_conflict_and_a_reason_has_a_maximum(
+    full: ApiClient, admin: Admin
+) -> None:
+    fields = await full.wrong_fields("PUT", "/denied-clients/-TR", json={"reason": "x" * 201})
+    assert fields == ["body.reason"]
+    entries = {b"%d" % number: b"" for number in range(1000)}
+    await redis_of(admin.store.connection).hset(admin.store.keys.denied_clients(), mapping=entries)
+    await full.ask("PUT", "/denied-clients/-TR", 409, json={})
 
 
 @pytest.mark.parametrize("path", ["%2500%25FF%2525", "%00%FF%25"])

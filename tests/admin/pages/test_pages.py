@@ -39,6 +39,7 @@ async def fill(admin: Admin) -> None:
         await store.torrents.add(InfoHash(bytes([number]) * 20), {"name": EVIL})
     await store.torrents.deny(InfoHash(b"d" * 20), EVIL)
     await store.allow_list.allow(b"-<b>", EVIL)
+    await store.deny_list.deny(b"-<c>", EVIL)
     await store.client_software.add(1, {(EVIL[:40], ""): 5, (EVIL[:40], EVIL): 2}, admin.clock())
     await command("HSET", keys.failures(), EVIL, 7)
     await command("SET", keys.stat("requests"), 9)

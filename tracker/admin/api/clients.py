@@ -1,4 +1,4 @@
-"""/clients: the allow-list; /software: client statistics."""
+"""/clients: the allow-list; /denied-clients: the deny list of clients; /software: client statistics."""
 
 from typing import Annotated, Literal
 
@@ -17,8 +17,9 @@ from tracker.admin.api.models import (
     scan_of,
 )
 from tracker.admin.api.routing import not_found
+from tracker.store.access.deny_list import MAX_REASON_LENGTH
 
-endpoints = Endpoints("clients", "The allow-list of clients, and client statistics.")
+endpoints = Endpoints("clients", "The lists of allowed and denied clients, and client statistics.")
 
 
 def _as_shown(text: object) -> object:
@@ -52,6 +53,29 @@ class ClientPut(Body):
     """The name of the client."""
 
     name: LineText = Field("", description="Optional display name.")
+
+
+class DeniedClientRow(Reply):
+    """An entry of the deny list of clients: clients with this peer id prefix are refused."""
+
+    prefix: str
+    reason: str = Field(description="Clients show it to their users. Empty: a default text.")
+
+
+class DeniedClientPage(CursorPage[DeniedClientRow]):
+    """A page of the deny list of clients, unordered."""
+
+
+class DeniedClientPut(Body):
+    """Why a client is denied."""
+
+    reason: str = Field(
+        "",
+        max_length=MAX_REASON_LENGTH,
+        pattern="^[^\\u0000-\\u001f\\u007f]*$",
+        description="Clients show it to their users. Empty: a default text.",
+        examples=["this version reports wrong figures: update it"],
+    )
 
 
 class SoftwareRow(Reply):
@@ -91,6 +115,32 @@ async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
 )
 async def disallow(call: Call, prefix: PrefixText) -> None:
     if not await call.store.allow_list.disallow(operations.parse_prefix(prefix)):
+        raise not_found("prefix")
+
+
+@endpoints.get("/denied-clients", "List denied clients")
+async def list_denied(call: Call, query: Scanned) -> DeniedClientPage:
+    """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
+    after, found = await call.store.deny_list.page(query.cursor, query.limit)
+    items = [
+        DeniedClientRow(prefix=operations.format_prefix(prefix), reason=reason) for prefix, reason in found
+    ]
+    return DeniedClientPage(**scan_of(after, items))
+
+
+@endpoints.put("/denied-clients/{prefix}", "Deny a client", errors={409: "The list is full."})
+async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
+    """At most 1,000 prefixes."""
+    wanted = operations.parse_prefix(prefix)
+    await call.store.deny_list.deny(wanted, body.reason)
+    return DeniedClientRow(prefix=operations.format_prefix(wanted), reason=body.reason)
+
+
+@endpoints.delete(
+    "/denied-clients/{prefix}", "Remove a client from the deny list", errors={404: "Not on the deny list."}
+)
+async def undeny(call: Call, prefix: PrefixText) -> None:
+    if not await call.store.deny_list.undeny(operations.parse_prefix(prefix)):
         raise not_found("prefix")
 
 

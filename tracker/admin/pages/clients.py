@@ -1,5 +1,6 @@
-"""The page of client software: joined and rejected clients, and the allow-list."""
+"""The page of client software: joined and rejected clients, the allow-list and the deny list."""
 
+from collections.abc import Mapping
 from typing import Any
 from urllib.parse import urlencode
 
@@ -14,7 +15,8 @@ from tracker.store.stats.client_software import MAX_MEMBERS, Outcome
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
 
 PAGE = 25
-_ALLOWED_PAGE = 200
+_LIST_PAGE = 200
+_EMPTY_FORMS = dict.fromkeys(("error", "prefix", "name", "deny_error", "denied_prefix", "reason"), "")
 
 
 class ClientPages:
@@ -22,7 +24,8 @@ class ClientPages:
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context
-        self._clients = context.store.allow_list
+        self._allow_list = context.store.allow_list
+        self._deny_list = context.store.deny_list
         self._client_software = context.store.client_software
 
     def routes(self) -> list[web.AbstractRouteDef]:
@@ -30,19 +33,23 @@ class ClientPages:
             web.get("/clients", self.show),
             web.post("/clients/allow", self.allow),
             web.post("/clients/disallow", self.disallow),
+            web.post("/clients/deny", self.deny),
+            web.post("/clients/undeny", self.undeny),
         ]
 
     async def show(self, request: web.Request) -> web.Response:
         """The query has ``period`` (all or YYYY-MM), and ``page`` and ``refused``, pages of the two leaderboards."""
         return await self._page(request)
 
-    async def _page(
-        self, request: web.Request, error: str = "", prefix: str = "", name: str = ""
-    ) -> web.Response:
+    async def _page(self, request: web.Request, form: Mapping[str, str] | None = None) -> web.Response:
+        """``form`` holds an error and the values of the form that it belongs to."""
         period = self._period(request.query.get("period", ""))
         joins, refused = (page_number(request.query.get(which, "")) for which in ("page", "refused"))
-        cursor = cursor_number(request.query.get("cursor", ""))
-        after, allowed = await self._clients.page(cursor, _ALLOWED_PAGE)
+        cursor, denied_cursor = (
+            cursor_number(request.query.get(which, "")) for which in ("cursor", "denied_cursor")
+        )
+        after, allowed = await self._allow_list.page(cursor, _LIST_PAGE)
+        denied_after, denied = await self._deny_list.page(denied_cursor, _LIST_PAGE)
         variables = {
             "period": period,
             "months": self._months(),
@@ -52,11 +59,15 @@ class ClientPages:
             "allow_list": self._context.settings.clients.allow_list,
             "allowed": sorted((operations.format_prefix(raw), name) for raw, name in allowed),
             "more_allowed": f"/clients?{urlencode({'cursor': after})}#allowed" if after else "",
-            "error": error,
-            "prefix": prefix,
-            "name": name,
+            "deny_list": self._context.settings.clients.deny_list,
+            "denied": sorted((operations.format_prefix(raw), reason) for raw, reason in denied),
+            "more_denied": f"/clients?{urlencode({'denied_cursor': denied_after})}#denied"
+            if denied_after
+            else "",
+            **_EMPTY_FORMS,
+            **(form or {}),
         }
-        return render(request, "clients.html", variables, status=422 if error else 200)
+        return render(request, "clients.html", variables, status=422 if form else 200)
 
     def _period(self, text: str) -> str:
         return text if text in self._months() else ALL_TIME
@@ -89,15 +100,31 @@ class ClientPages:
         form = await read_form(request)
         prefix, name = form.text("prefix"), form.text("name")
         try:
-            await self._clients.allow(operations.parse_prefix(prefix), name)
+            await self._allow_list.allow(operations.parse_prefix(prefix), name)
         except ClientError as error:
-            return await self._page(request, str(error), prefix, name)
+            return await self._page(request, {"error": str(error), "prefix": prefix, "name": name})
         return done(request, "/clients", "added")
 
     async def disallow(self, request: web.Request) -> web.Response:
         prefix = operations.parse_prefix((await read_form(request)).text("prefix"))
-        if not await self._clients.disallow(prefix):
-            return await self._page(request, "that prefix is not on the allow-list")
+        if not await self._allow_list.disallow(prefix):
+            return await self._page(request, {"error": "that prefix is not on the allow-list"})
+        return done(request, "/clients", "removed")
+
+    async def deny(self, request: web.Request) -> web.Response:
+        form = await read_form(request)
+        prefix, reason = form.text("prefix"), form.text("reason")
+        try:
+            await self._deny_list.deny(operations.parse_prefix(prefix), reason)
+        except ClientError as error:
+            values = {"deny_error": str(error), "denied_prefix": prefix, "reason": reason}
+            return await self._page(request, values)
+        return done(request, "/clients", "added")
+
+    async def undeny(self, request: web.Request) -> web.Response:
+        prefix = operations.parse_prefix((await read_form(request)).text("prefix"))
+        if not await self._deny_list.undeny(prefix):
+            return await self._page(request, {"deny_error": "that prefix is not on the deny list"})
         return done(request, "/clients", "removed")
 
 

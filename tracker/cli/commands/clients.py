@@ -20,7 +20,7 @@ Prefixes = Annotated[
 ]
 
 
-clients = group("Manage the allow-list of peer-id prefixes; show client statistics.")
+clients = group("Manage allowed and denied clients, by peer-id prefix; show client statistics.")
 
 
 @clients.command("allow", context_settings=_DASHES)
@@ -58,6 +58,48 @@ def list_clients(as_json: AsJson = False, config: Config = None) -> None:
     async def work(store: Store) -> None:
         async for page in in_no_order(store.allow_list.page):
             listing.page({"prefix": format_prefix(prefix), "name": name} for prefix, name in page)
+
+    with_store(config, work)
+
+
+@clients.command("deny", context_settings=_DASHES)
+def deny_client(
+    prefixes: Prefixes,
+    reason: Annotated[
+        str,
+        typer.Option(help="Reason shown to clients, at most 200 characters.", show_default="a default text"),
+    ] = "",
+    config: Config = None,
+) -> None:
+    """Refuse clients by peer-id prefix, also allowed ones (used if TRACKER_CLIENTS__DENY_LIST is on)."""
+
+    async def action(store: Store, text: str) -> str:
+        await store.deny_list.deny(parse_prefix(text), reason)
+        return f"denied {text}"
+
+    each(config, prefixes, action)
+
+
+@clients.command("undeny", context_settings=_DASHES)
+def undeny_client(prefixes: Prefixes, config: Config = None) -> None:
+    """Remove prefixes from the deny list."""
+
+    async def action(store: Store, text: str) -> str:
+        if not await store.deny_list.undeny(parse_prefix(text)):
+            raise ClientError("is not on the deny list")
+        return f"no longer denied {text}"
+
+    each(config, prefixes, action)
+
+
+@clients.command("denied")
+def list_denied(as_json: AsJson = False, config: Config = None) -> None:
+    """List denied prefixes."""
+    listing = Listing([Column("prefix", 30), Column("reason")], as_json=as_json)
+
+    async def work(store: Store) -> None:
+        async for page in in_no_order(store.deny_list.page):
+            listing.page({"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page)
 
     with_store(config, work)
 

@@ -41,7 +41,7 @@ def export_records(
     ] = False,
     config: Config = None,
 ) -> None:
-    """Export torrents, users, the deny list or the client allow-list, in the format of `tracker import`.
+    """Export torrents, users, the deny list, or allowed or denied clients, in the format of `tracker import`.
 
     Swarms, statistics and users' totals per torrent are not exported: `tracker backup` has everything.
     """
@@ -87,7 +87,9 @@ def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Page
         return _torrents(store, with_auto=with_auto)
     if kind == "user":
         return _users(store, passkeys=passkeys)
-    return _denials(store) if kind == "denial" else _clients(store)
+    if kind == "denial":
+        return _denials(store)
+    return _clients(store) if kind == "client" else _denied_clients(store)
 
 
 async def _torrents(store: Store, *, with_auto: bool) -> Pages:
@@ -135,3 +137,8 @@ async def _denials(store: Store) -> Pages:
 async def _clients(store: Store) -> Pages:
     async for page in in_no_order(store.allow_list.page):
         yield [{"prefix": format_prefix(prefix), "name": name} for prefix, name in page]
+
+
+async def _denied_clients(store: Store) -> Pages:
+    async for page in in_no_order(store.deny_list.page):
+        yield [{"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page]

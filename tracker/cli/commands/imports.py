@@ -182,10 +182,11 @@ class _Import:
                 say_json({"kind": kind, "added": added, "known": known, "dry_run": dry_run})
             elif added + known:
                 does = "would be imported" if dry_run else f"added, {known} known"
+                what = f"{kind.replace('_', ' ')}s"
                 say(
-                    f"{kind}s: {added} {does}"
+                    f"{what}: {added} {does}"
                     if kind in ("torrent", "user") or dry_run
-                    else f"{kind}s: {added} set"
+                    else f"{what}: {added} set"
                 )
         if as_json:
             say_json({"problems": done.problems})
@@ -217,6 +218,8 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
     try:
         if kind == "denial":
             await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
+        elif kind == "denied_client":
+            await store.deny_list.deny(parse_prefix(row["prefix"]), row.get("reason", ""))
         else:
             await store.allow_list.allow(parse_prefix(row["prefix"]), row.get("name", ""))
     except ClientError as error:
@@ -237,7 +240,7 @@ def _check(kind: Kind, row: Row) -> bool | str:
             checked_torrent(_torrent_fields(row))
         elif kind == "user":
             checked_user(row)
-        elif kind == "client":
+        elif kind in ("client", "denied_client"):
             check_prefix(parse_prefix(row["prefix"]))
     except ClientError as error:
         return error.text

@@ -14,9 +14,15 @@ from typing import Literal
 from tracker.errors import ClientError
 
 Row = dict[str, str]
-Kind = Literal["torrent", "user", "denial", "client"]
-KINDS: tuple[Kind, ...] = ("torrent", "user", "denial", "client")
-WHAT: dict[str, Kind] = {"torrents": "torrent", "users": "user", "denied": "denial", "clients": "client"}
+Kind = Literal["torrent", "user", "denial", "client", "denied_client"]
+KINDS: tuple[Kind, ...] = ("torrent", "user", "denial", "client", "denied_client")
+WHAT: dict[str, Kind] = {
+    "torrents": "torrent",
+    "users": "user",
+    "denied": "denial",
+    "clients": "client",
+    "denied-clients": "denied_client",
+}
 """Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "torrent": (
@@ -45,6 +51,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     ),
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
+    "denied_client": ("prefix", "reason"),
 }
 """The first field identifies the record and is required."""
 TEXTS = frozenset({"name", "reason", "prefix", "labels"})
@@ -138,13 +145,16 @@ def text_of(value: object) -> str:
 
 
 def kind_of(fields: Mapping[str, object]) -> Kind:
-    """By the field ``kind``, else by the identifying field. A denial needs ``kind``. Raises ClientError."""
+    """By the field ``kind``, else by the identifying field. Denials of torrents and clients need ``kind``.
+
+    Raises ClientError.
+    """
     named = fields.get("kind")
     if named is not None:
         for kind in KINDS:
             if named == kind:
                 return kind
-        raise ClientError("kind must be torrent, user, denial or client")
+        raise ClientError(f"kind must be {', '.join(KINDS[:-1])} or {KINDS[-1]}")
     for kind in KINDS:
         if COLUMNS[kind][0] in fields:
             return kind

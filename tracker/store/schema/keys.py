@@ -67,6 +67,9 @@ class Keys:
     def allowed_clients(self) -> str:
         return f"{self.prefix}whitelist"
 
+    def denied_clients(self) -> str:
+        return f"{self.prefix}denied_clients"
+
     def passkey(self, passkey: str) -> str:
         return f"{self.prefix}user:{passkey}"
 

@@ -38,8 +38,8 @@ milliseconds since 1970. A score is that of a sorted set.
 |---|---|---|---|---|
 {rows}
 
-A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user` and `t:whitelist` itself. Changes apply from the next
-announce, except those of the allow-list, which the tracker caches for up to 5 seconds. Publish any message on
-`t:whitelist` to apply a change of the allow-list at once. Messages on `t:torrents` and `t:users` are allowed but not
+A site may change `t:info_hash`, `t:deny`, `t:t`, `t:user`, `t:whitelist` and `t:denied_clients` itself. Changes apply
+from the next announce, except those of the last two, which the tracker caches for up to 5 seconds. Publish any message
+on `t:whitelist` to apply a change of either list at once. Messages on `t:torrents` and `t:users` are allowed but not
 needed: the tracker caches neither torrents nor users.
 """

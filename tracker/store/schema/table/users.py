@@ -1,4 +1,4 @@
-"""Allowed clients, client statistics, users and their totals."""
+"""Allowed and denied clients, client statistics, users and their totals."""
 
 from tracker.store.schema.table.row import KeySpec
 
@@ -17,6 +17,14 @@ ROWS: tuple[KeySpec, ...] = (
         "the allowed prefixes. A prefix written by a site is added at its first use, or by the sweep",
         "permanent",
         "site, command line, adopt.lua",
+    ),
+    KeySpec(
+        "t:denied_clients",
+        "HASH",
+        "peer-id prefix -> reason that clients show; empty: a default text. If the deny list of clients is on, peer "
+        "ids that begin with a prefix are refused, also if they are allowed. At most 1,000 prefixes are read",
+        "permanent",
+        "site, command line",
     ),
     KeySpec(
         "t:i:client:<outcome>:<period>",
