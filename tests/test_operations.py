@@ -14,6 +14,7 @@ from tracker.geoip import GeoIP
 from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import Keys
 from tracker.store.store import Store as RealStore
+from tracker.store.swarms.connect_checks import ConnectCheck
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents.torrents import Peer, Torrent
 from tracker.store.work.records import NewItem, Place
@@ -121,17 +122,30 @@ async def test_a_peer_view_has_readable_fields(store: Store) -> None:
     torrent = await store.torrents.get(info_hash(1))
     assert torrent is not None
     _, (peer,) = await store.torrents.peers(torrent)
-    view = operations.peer_view(peer, GeoIP(None))
+    (view,) = await operations.peer_views(store, [peer], GeoIP(None))
     assert view.peer_id == peer_id.hex() and view.client == "qBittorrent 5.0.2"
     assert view.endpoints == ("11.0.0.1:6881",)
     assert (view.country, view.user_id, view.seeding, view.bytes_left) == ("", "", False, 2**53 - 1)
-    assert view.last_announce == int(store.clock.now)
+    assert view.last_announce == int(store.clock.now) and view.connectable is None
+
+
+@pytest.mark.parametrize(
+    ("results", "connectable"),
+    [((True, False), True), ((False, True), True), ((None, False), False), ((None, None), None), ((), None)],
+)
+def test_a_peer_is_connectable_at_any_of_its_endpoints(
+    results: tuple[bool | None, ...], connectable: bool | None
+) -> None:
+    endpoints = tuple(Endpoint(bytes(size)) for size in (6, 18))
+    checks = {endpoint: ConnectCheck(result, 5) for endpoint, result in zip(endpoints, results, strict=False)}
+    view = operations.peer_view(Peer(PeerId(bytes(20)), endpoints, False, {}), GeoIP(None), checks)
+    assert view.connectable is connectable
 
 
 def test_invalid_numbers_in_the_store_count_as_0() -> None:
     fields = {"uploaded": "9" * 5000, "downloaded": "nan", "left": "x", "speed_up": "inf", "user_id": "7"}
     peer = Peer(PeerId(bytes(20)), (Endpoint(b"\x01\x02\x03\x04\0\x05"),), False, fields)
-    view = operations.peer_view(peer, GeoIP(None))
+    view = operations.peer_view(peer, GeoIP(None), {})
     assert (view.uploaded, view.downloaded, view.bytes_left, view.upload_speed) == (0, 0, 0, 0)
 
 

@@ -8,13 +8,14 @@ from dataclasses import dataclass, replace
 from typing import Any, Literal
 from urllib.parse import quote, unquote_to_bytes
 
-from tracker.bittorrent import InfoHash, parse_info_hash
+from tracker.bittorrent import Endpoint, InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
 from tracker.store.schema.multipliers import multiplier_field
 from tracker.store.store import Store
+from tracker.store.swarms.connect_checks import ConnectCheck, any_connectable
 from tracker.store.torrents.torrents import Peer, Torrent, Torrents
 from tracker.store.work.items import MAX_BATCH
 from tracker.store.work.policy import Change
@@ -37,12 +38,7 @@ State = Literal["registered", "disabled", "denied", "unregistered"]
 _READER = ThreadPoolExecutor(max_workers=1, thread_name_prefix="torrent-file")
 _V2_HEX = re.compile(r"[0-9a-fA-F]{64}")
 _FILES_A_CALL = 500
-_SEEDING: dict[str, Any] = {
-    "verify": "announce",
-    "order": "weakest",
-    "passkeys": True,
-    "keep_done_days": 30,
-}
+_SEEDING: dict[str, Any] = {"verify": "announce", "order": "weakest", "passkeys": True, "keep_done_days": 30}
 """Defaults of projects of kind ``seeding`` that differ from those of kind ``items``."""
 _RENAMED = {"total_seconds": "total_time", "seed_seconds": "seed_time"}
 _ACCOUNT_TOTALS = {"downloaded": "downloaded", "uploaded": "uploaded", **_RENAMED}
@@ -63,13 +59,13 @@ class Added:
 
 @dataclass(frozen=True, slots=True)
 class PeerView:
-    """A peer in readable form. Bytes, bytes per second, seconds and epoch seconds; 0 where unknown."""
+    """A peer in readable form: bytes, bytes/s, seconds and epoch s; 0 where unknown. Country: ISO 3166-1 alpha-2."""
 
     peer_id: str
     endpoints: tuple[str, ...]
     client: str
     country: str
-    """ISO 3166-1 alpha-2; empty when unknown."""
+    connectable: bool | None
     seeding: bool
     partial_seed: bool
     user_id: str
@@ -213,15 +209,21 @@ def state_of(torrent: Torrent) -> State:
     return "registered" if torrent.registered else "unregistered"
 
 
-def peer_view(peer: Peer, places: GeoIP) -> PeerView:
+async def peer_views(store: Store, peers: Sequence[Peer], places: GeoIP) -> list[PeerView]:
+    """Some peers in readable form, with the results of connecting to them."""
+    checks = await store.connect_checks.of([endpoint for peer in peers for endpoint in peer.endpoints])
+    return [peer_view(peer, places, checks) for peer in peers]
+
+
+def peer_view(peer: Peer, places: GeoIP, checks: Mapping[Endpoint, ConnectCheck]) -> PeerView:
     """The country is that of the first address with a known one."""
-    found = (places.lookup(endpoint[:-2]) for endpoint in peer.endpoints)
-    fields = peer.fields
+    fields, found = peer.fields, (places.lookup(endpoint[:-2]) for endpoint in peer.endpoints)
     return PeerView(
         peer_id=peer.peer_id.hex(),
         endpoints=tuple(format_endpoint(endpoint) for endpoint in peer.endpoints),
         client=client_name(peer.peer_id),
         country=next((place.country for place in found if place is not None and place.country), ""),
+        connectable=any_connectable(checks, peer.endpoints),
         seeding=peer.seeding,
         partial_seed=fields.get("paused") == "1",
         user_id=fields.get("user_id", ""),
@@ -269,7 +271,6 @@ async def rescore(
     max_seeders: int | None = None,
 ) -> Enqueued:
     """Starts a job that rescores all torrents, or those that match. Raises ClientError for an invalid filter."""
-
     for low, high in ((min_score, max_score), (min_seeders, max_seeders)):
         if low is not None and high is not None and low > high:
             raise ClientError("a minimum exceeds its maximum")

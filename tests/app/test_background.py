@@ -13,6 +13,7 @@ from tests.store.work.volunteers import ITEM, announce, seeding_project
 from tests.waiting import eventually
 from tests.workers.prober.peers import loopback
 from tracker.app.background import (
+    CHECK_CONNECTABLE,
     CLEAN_COUNTERS,
     WORK_POLICY,
     WORK_SIZES,
@@ -223,6 +224,22 @@ async def test_periodic_jobs_are_enqueued_without_a_request(jobs: Jobs) -> None:
 
     await eventually(cleaned)
     assert set(await jobs.queues()) <= {CLEAN_COUNTERS, WORK_POLICY, WORK_SIZES, WORK_VERIFY}
+
+
+async def test_connectable_peers_are_checked_where_the_setting_asks_for_it(store: Store, jobs: Jobs) -> None:
+    probe = ProbeSettings(enabled=True, connectable=True)
+    live = LiveSettings(Settings(scoring=ScoringSettings(enabled=False), probe=probe))
+    context = RuntimeContext(store, live, Telemetry())
+    reaper = Reaper(store.reaping, store.connection, store.keys, store.counters, lambda: 3600, time.time)
+
+    async def checked() -> bool:
+        return (await jobs.sizes(CHECK_CONNECTABLE))["completed"] > 0
+
+    async with (
+        running(store.connection.watch),
+        open_background(context, reaper, _ignore_peer, build_prober(context)),
+    ):
+        await eventually(checked)
 
 
 @pytest.mark.parametrize("store", [SwarmRules(accounts="required", max_gap=7200)], indirect=True)

@@ -330,6 +330,12 @@ async def test_the_private_store_passes_every_check(tmp_path: Path) -> None:
         assert {finding.level for finding in (await findings(context)).values()} == {"ok"}
 
 
+@pytest.mark.parametrize(("enabled", "subjects"), [(False, ["probes"]), (True, [])])
+def test_checks_of_peers_without_connections_are_a_warning(enabled: bool, subjects: list[str]) -> None:
+    settings = Settings(http=LOCAL, probe=ProbeSettings(enabled=enabled, connectable=True))
+    assert [finding.subject for finding in check_settings(settings) if finding.level == "warning"] == subjects
+
+
 def test_ignored_settings_are_a_warning() -> None:
     line = "TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)"
     found = list(check_settings(Settings(http=LOCAL).with_ignored((line,))))

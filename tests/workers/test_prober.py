@@ -7,7 +7,7 @@ from contextlib import AsyncExitStack, ExitStack, contextmanager
 
 import pytest
 
-from tests.waiting import in_background, loop_turns
+from tests.waiting import eventually, in_background, loop_turns
 from tests.workers.prober.peers import HASH, PIECES, greet, is_here, loopback, peer
 from tests.workers.upstreams.harness import Clock, loopback6
 from tracker.bittorrent import Address, Endpoint
@@ -128,9 +128,38 @@ class TestTargets:
         assert found.status is Status.CONFIRMED
 
 
+class TestConnect:
+    async def test_a_peer_that_accepts_a_connection_is_confirmed(self) -> None:
+        """It need not answer, as those that take encrypted connections only."""
+        received: list[bytes] = []
+
+        async def silent(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+            received.append(await reader.read())
+
+        probes = Probes()
+        async with peer(silent) as target:
+            found = await probes.prober.connect(target)
+            await eventually(lambda: bool(received))
+            assert await probes.prober.connect(target) == TRIED
+            assert await probes.prober.check(target, HASH) == TRIED
+        assert found == Outcome(Status.CONFIRMED, "connection accepted")
+        assert received == [b""], "nothing is sent"
+        assert probes.counted == ["probes.confirmed", "probes.deferred", "probes.deferred"]
+
+    async def test_a_peer_that_refuses_is_unreachable(self) -> None:
+        with refusing() as target:
+            assert (await Probes().prober.connect(target)).status is Status.UNREACHABLE
+
+    async def test_the_rules_are_those_of_other_probes(self) -> None:
+        assert await Probes().prober.connect(endpoint("10.0.0.1")) == NOT_ALLOWED
+        assert await Probes().prober.connect(endpoint("127.0.0.1", 1023)) == NOT_ALLOWED
+        disabled = Probes(lambda: False).prober
+        assert await disabled.connect(endpoint("127.0.0.1")) == (Status.SKIPPED, "probes are disabled")
+
+
 class TestSettings:
     def test_probes_are_off_by_default(self) -> None:
-        assert not ProbeSettings().enabled
+        assert not ProbeSettings().enabled and not ProbeSettings().connectable
 
     async def test_a_disabled_prober_connects_to_nobody(self) -> None:
         connections: list[object] = []

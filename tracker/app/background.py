@@ -17,8 +17,9 @@ from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_pieces
-from tracker.workers import counter_cleanup, rescore
+from tracker.workers import connectable, counter_cleanup, rescore
 from tracker.workers.adoption import AdoptionWorker
+from tracker.workers.connectable import ConnectableWorker
 from tracker.workers.counter_cleanup import CounterCleaner
 from tracker.workers.jobs import JobWorker, Queue
 from tracker.workers.marker_cleanup import MarkerCleaner
@@ -39,11 +40,12 @@ from tracker.workers.work.policy import WorkPolicy
 from tracker.workers.work.sizes import WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
-FLUSH_STATHAT, CLEAN_COUNTERS = "flush_stathat", "clean_counters"
+FLUSH_STATHAT, CLEAN_COUNTERS, CHECK_CONNECTABLE = "flush_stathat", "clean_counters", "check_connectable"
 WORK_POLICY, WORK_VERIFY, WORK_SIZES = "work_policy", "work_verify", "work_sizes"
 PERIODIC_SECONDS = {
     FLUSH_STATHAT: 60.0,
     CLEAN_COUNTERS: float(counter_cleanup.EVERY_SECONDS),
+    CHECK_CONNECTABLE: float(connectable.EVERY_SECONDS),
     WORK_POLICY: float(work_policy.EVERY_SECONDS),
     WORK_VERIFY: float(work_verification.EVERY_SECONDS),
     WORK_SIZES: float(work_sizes.EVERY_SECONDS),
@@ -192,12 +194,12 @@ def _jobs(
         SWEEP: Queue(sweep),
         FLUSH_STATHAT: Queue(sender.flush),
         WORK_POLICY: Queue(WorkPolicy(store.work.projects, store.work.policy).handle),
+        CHECK_CONNECTABLE: Queue(ConnectableWorker(store.torrents, store.connect_checks, prober).handle),
         WORK_VERIFY: Queue(_verification(context, prober).handle),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
     }
-    periodic = {
-        queue: s for queue, s in PERIODIC_SECONDS.items() if queue != FLUSH_STATHAT or receiver.enabled
-    }
+    is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
+    periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
 
 

@@ -28,6 +28,9 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
         text = f"{admin[0]} is reachable from other machines over plain HTTP: tokens can be intercepted"
         yield Finding("warning", "admin port", text, "make it reachable only through a proxy with TLS")
     yield from _dht(settings)
+    if settings.probe.connectable and not settings.probe.enabled:
+        text = "TRACKER_PROBE__CONNECTABLE is on, but no connection to peers is allowed"
+        yield Finding("warning", "probes", text, "set TRACKER_PROBE__ENABLED=true")
     yield _interval(settings.announce)
 
 

@@ -105,7 +105,13 @@ class ProbeSettings(Section):
         False,
         description="Allow connections to peers, to check what they announce: only to routable addresses, from port "
         "1024, once an hour per endpoint, two per second. While it is off, the tracker connects to no peer. "
-        "Projects of work distribution with `verify` `handshake` or `piece` use it, and `TRACKER_DHT__GIVE_PEERS`.",
+        "Projects of work distribution with `verify` `handshake` or `piece` use it, `TRACKER_DHT__GIVE_PEERS`, and "
+        "`connectable`.",
+    )
+    connectable: bool = Field(
+        False,
+        description="Check once a day which peers accept connections, and show it in the API, on the dashboard and by "
+        "user. It needs `enabled`. Peers are given to other peers whatever the result.",
     )
 
 

@@ -24,6 +24,7 @@ from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
 from tracker.store.stats.place_names import PlaceNameMigration
 from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
+from tracker.store.swarms.connect_checks import ConnectChecks
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import Swarms
@@ -88,8 +89,7 @@ class Store:
         self.keys = keys = Keys(prefix)
         self.scripts = scripts = Scripts(connection, prefix)
         self.rules = LiveRules(options.rules)
-        self.secret = b""
-        """The secret that all trackers on this store share. Empty until ``load_secret`` or ``use_secret``."""
+        self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self.swarms = Swarms(connection, scripts, keys, self.rules, clock, options.max_waiting)
         self.reaping = Reaping(connection, scripts, keys, self.rules, clock, timer)
         self.torrents = Torrents(connection, scripts, keys, clock)
@@ -107,6 +107,7 @@ class Store:
         self.allow_list_cache = AllowListCache(self.allow_list, timer)
         self.deny_list = DenyList(connection, keys)
         self.deny_list_cache = DenyListCache(self.deny_list)
+        self.connect_checks = ConnectChecks(connection, scripts, keys, clock)
         self.tokens = Tokens(connection, scripts, keys, clock)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = counters = Counters(

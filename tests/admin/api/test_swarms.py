@@ -2,7 +2,7 @@ import pytest
 
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
-from tests.store.harness import ALICE, info_hash, peer_id, update
+from tests.store.harness import ALICE, endpoint, info_hash, peer_id, update
 from tracker.bittorrent import PeerId
 from tracker.store.stats.metric_names import PlaceNames
 from tracker.store.stats.unique_users import UniqueUserEvent
@@ -25,9 +25,30 @@ async def test_peers_of_a_torrent_are_listed(
     assert (page["total"], page["next_cursor"]) == (1, None)
     assert (peer["client"], peer["user_id"], peer["seeding"]) == ("qBittorrent 5.0.2", "7", True)
     assert peer["endpoints"] == ["11.0.0.1:6881"]
-    assert peer["last_announce"] == int(admin.clock.now)
+    assert peer["last_announce"] == int(admin.clock.now) and peer["connectable"] is None
+    user = await full.get("/users/7")
+    assert user["connectable"] is user["connectable_checked_at"] is None
     text = str(await reader.get(f"/torrents/{ONE}/peers"))
     assert ALICE not in text
+
+
+async def test_peers_and_users_are_shown_as_connectable(
+    full: ApiClient, admin: Admin, redis_url: str
+) -> None:
+    await admin.store.torrents.add(info_hash(1))
+    await admin.store.users.add("7", ALICE)
+    async with swarms_of(admin, redis_url, accounts="required") as store:
+        for number in (1, 2):
+            await store.announce(update(number, "s", passkey=ALICE))
+    for number, connectable in ((1, True), (2, False)):
+        await admin.store.connect_checks.note(endpoint(number), "7", connectable)
+    rows = await all_pages(full, f"/torrents/{ONE}/peers")
+    assert {row["endpoints"][0]: row["connectable"] for row in rows} == {
+        "11.0.0.1:6881": True,
+        "11.0.0.2:6881": False,
+    }
+    user = await full.get("/users/7")
+    assert (user["connectable"], user["connectable_checked_at"]) == (True, int(admin.clock.now))
 
 
 async def test_all_peers_are_listed_page_by_page(full: ApiClient, admin: Admin, redis_url: str) -> None:

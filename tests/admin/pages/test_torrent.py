@@ -6,15 +6,16 @@ from pathlib import Path
 import aiohttp
 import pytest
 
-from tests.admin.conftest import Admin
+from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import get, send
-from tests.store.harness import ALICE, Store, info_hash, peer_id, update
+from tests.store.harness import ALICE, Store, endpoint, info_hash, peer_id, running, update
 from tracker.admin.pages.torrent import PEERS
 from tracker.bittorrent import PeerId
-from tracker.settings.model import DataSettings, TorrentSettings
+from tracker.settings.model import DataSettings, ProbeSettings, RedisSettings, Settings, TorrentSettings
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import UniqueUserEvent
+from tracker.store.swarms.rules import SwarmRules
 from tracker.store.torrents.records import Torrent
 from tracker.store.torrents.scores import Scored
 
@@ -53,6 +54,24 @@ async def test_statistics_and_peers_are_shown(store: Store, browser: aiohttp.Cli
     assert "qBittorrent 5.0.2" in page.text and "11.0.0.1:6881" in page.text
     assert "3.0 MiB left" in page.text
     assert "http://127.0.0.1:6969/announce" in page.text
+
+
+@pytest.mark.parametrize("checks", [False, True])
+async def test_connectable_peers_are_shown_where_they_are_checked(
+    serve: Serve, redis_url: str, prefix: str, checks: bool
+) -> None:
+    probe = ProbeSettings(enabled=True, connectable=checks)
+    admin = await serve(Settings(redis=RedisSettings(prefix=prefix), probe=probe))
+    async with running(Store(redis_url, admin.store.keys, SwarmRules(), admin.clock)) as store:
+        for number in (1, 2, 3):
+            await store.announce(update(number))
+        await store.connect_checks.note(endpoint(1), "", True)
+        await store.connect_checks.note(endpoint(2), "", False)
+        async with admin.browser() as browser:
+            page = await get(browser, HERE)
+    assert ("Connectable" in page.text) is checks
+    cells = sorted(cell.text for cell in page.all("td") if cell.text in ("yes", "no"))
+    assert cells == (["no", "yes"] if checks else [])
 
 
 async def test_peers_are_paged_completely(store: Store, browser: aiohttp.ClientSession) -> None:

@@ -5,7 +5,7 @@ import pytest
 from tests.admin.pages.conftest import HNR_SECONDS, Private
 from tests.admin.pages.page import get, send
 from tests.admin.pages.test_users import leave_early
-from tests.store.harness import ALICE, info_hash, update
+from tests.store.harness import ALICE, endpoint, info_hash, update
 from tracker.admin.pages.user import PAGE, ROTATED, ratio
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users.rules import UserRules
@@ -42,6 +42,16 @@ async def test_totals_and_torrents_are_shown(alice: Private) -> None:
     assert "<b>Debian</b>" in page.text and not [e for e in page.all("b") if "Debian" in e.text]
     assert page.torrents == [info_hash(1).hex()]
     assert ALICE not in page.source
+
+
+async def test_a_checked_user_has_a_badge(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        assert "connectable" not in (await get(browser, HERE)).text
+        await alice.store.connect_checks.note(endpoint(1), "7", False)
+        assert "not connectable" in (await get(browser, HERE)).text
+        await alice.store.connect_checks.note(endpoint(1), "7", True)
+        page = await get(browser, HERE)
+    assert "connectable" in page.text and "not connectable" not in page.text
 
 
 async def test_unreported_downloads_are_shown(alice: Private) -> None:

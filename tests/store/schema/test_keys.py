@@ -40,6 +40,7 @@ PLACEHOLDERS = {
     "set": "active|complete|incomplete|hnr",
     "address": r"[0-9.]+(?:/24)?|[0-9a-f:]+(?:/48)?",
     "process": "[0-9a-f]{16}",
+    "endpoint": "[0-9a-f]{12}|[0-9a-f]{36}",
     "metric": rf"{PLACE}\.users|torrents\.[0-9a-f]{{40}}(?:\.{PLACE})?\.users",
     "month": "[0-9]{4}-[0-9]{2}",
     "span": "[0-9]{4}-(?:W?[0-9]{2})",
@@ -96,6 +97,7 @@ def built(keys: Keys) -> dict[str, str]:
         "user_id": 8,
         "deadline": 1_800_000_000,
         "prefix": b"-TR",
+        "endpoint": endpoint(1),
         "passkey": ALICE,
         "counter": "seeders",
         "ranking": "seeders",
@@ -265,6 +267,8 @@ async def everything(store: Store) -> None:
     await store.torrents.deny(info_hash(9), "no")
     await store.allow_list.allow(b"-TR", "Transmission")
     await store.allow_list.allow(b"\xff\x00:", "")
+    await store.deny_list.deny(b"-UT", "no")
+    await store.connect_checks.note(endpoint(1), "", True)
     for number in range(1, 9):
         passkey = ALICE if number % 2 else BOB
         at = endpoint(number, v6=number > 4)

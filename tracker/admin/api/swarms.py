@@ -60,6 +60,10 @@ class PeerRow(Reply):
     )
     client: str = Field(description="Client name from the peer id.")
     country: str = Field(description="ISO 3166-1 alpha-2; empty if unknown.")
+    connectable: bool | None = Field(
+        description="Whether it accepted a connection of the tracker in the last day; null: not checked. "
+        "TRACKER_PROBE__CONNECTABLE switches the checks on."
+    )
     seeding: bool
     partial_seed: bool = Field(description="Partial seed: has all wanted files, but not the whole torrent.")
     user_id: str = Field(description="Empty on a public tracker.")
@@ -142,7 +146,7 @@ async def peers(call: Call, info_hash: InfoHashText, query: Scanned) -> PeerPage
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
     after, found = await call.store.torrents.peers(torrent, query.cursor, query.limit)
-    views = (operations.peer_view(peer, call.context.places) for peer in found)
+    views = await operations.peer_views(call.store, found, call.context.places)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
     return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
 

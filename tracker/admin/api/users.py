@@ -88,6 +88,11 @@ class UserDetails(UserRow):
     unreported: int = Field(
         description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
     )
+    connectable: bool | None = Field(
+        description="Whether a client of the user accepted a connection of the tracker in the last day; null: none was "
+        "checked."
+    )
+    connectable_checked_at: Moment | None
 
 
 class Passkey(Reply):
@@ -269,11 +274,14 @@ async def show(call: Call, user_id: UserIdText) -> UserDetails:
 
 async def _details(call: Call, user: User) -> UserDetails:
     sizes = SetSizes(**await call.store.users.set_sizes(user.user_id))
+    check = await call.store.connect_checks.of_user(user.user_id)
     return UserDetails(
         **fields_of(user),
         passkey=user.passkey if call.is_full else None,
         torrents=sizes,
         unreported=user.unreported,
+        connectable=check.connectable if check else None,
+        connectable_checked_at=check.at if check else None,
     )
 
 

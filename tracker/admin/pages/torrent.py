@@ -16,7 +16,7 @@ from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.operations import PeerView, peer_view, state_of
+from tracker.operations import PeerView, peer_views, state_of
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
@@ -67,6 +67,7 @@ class TorrentPage:
             "peers": peers,
             "after": cursor,
             "accounts": self._context.settings.users.private,
+            "checks_connectable": self._context.settings.probe.connectable,
             "place": await self._context.store.scores.place(torrent.torrent_id),
             "charted": len(await self._torrents.history(torrent)) >= MIN_POINTS,
             "scored_every": self._context.settings.scoring.interval_seconds,
@@ -111,6 +112,7 @@ class TorrentPage:
             "peers": peers,
             "after": cursor,
             "accounts": self._context.settings.users.private,
+            "checks_connectable": self._context.settings.probe.connectable,
             "now": self._context.clock(),
         }
         return render(request, template, variables)
@@ -118,7 +120,7 @@ class TorrentPage:
     async def _peers(self, torrent: Torrent, cursor: int) -> tuple[int, list[tuple[PeerView, str, str]]]:
         """(next cursor, 0 at the end; peers with country name and peer id prefix)."""
         after, peers = await self._torrents.peers(torrent, cursor, PEERS)
-        views = [peer_view(peer, self._context.places) for peer in peers]
+        views = await peer_views(self._context.store, peers, self._context.places)
         prefixes = [operations.format_prefix(peer.peer_id[:8]) for peer in peers]
         return after, [
             (view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)

@@ -80,6 +80,7 @@ class UserPage:
             "here": here,
             "labels": LABELS,
             "sizes": await self._users.set_sizes(user.user_id),
+            "check": await self._context.store.connect_checks.of_user(user.user_id),
             "shares": shares,
             "next_url": f"{here}?{urlencode({'set': chosen, 'cursor': after})}" if after else "",
             "previous_url": f"{here}?{urlencode({'set': chosen})}" if cursor else "",

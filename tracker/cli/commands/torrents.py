@@ -28,7 +28,7 @@ from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.store.store import Store
-from tracker.store.torrents.torrents import Peer, Torrent
+from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
 _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
@@ -317,11 +317,10 @@ async def _list_peers(store: Store, found: Torrent, places: GeoIP, as_json: bool
     columns += [Column("downloaded", 16, right=True), Column("endpoints")]
     listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
     async for page in in_no_order(partial(store.torrents.peers, found)):
-        listing.page(_peer_row(peer, places) for peer in page)
+        listing.page(map(_peer_row, await operations.peer_views(store, page, places)))
 
 
-def _peer_row(peer: Peer, places: GeoIP) -> Row:
+def _peer_row(view: operations.PeerView) -> Row:
     """JSON output has more fields than the table."""
-    shown = operations.format_prefix(peer.peer_id)
-    view = operations.peer_view(peer, places)
+    shown = operations.format_prefix(bytes.fromhex(view.peer_id))
     return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}

@@ -243,6 +243,7 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
     async def work(store: Store) -> None:
         found = await store.users.find(who)
         sets: Row = {**await store.users.set_sizes(found.user_id)}
+        check = await store.connect_checks.of_user(found.user_id)
         rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
         rules |= {"max_downloads": found.rules.max_downloads, "hnr_exempt": found.rules.hnr_exempt}
         row: Row = {
@@ -251,6 +252,7 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
             "unreported": found.unreported,
             **sets,
             **rules,
+            "connectable": check.connectable if check else None,
         }
         terminal.describe(row, as_json=as_json)
 

@@ -119,6 +119,7 @@ class Scripts:
     decide_hit_and_runs: Script
     freeleech: Script
     hold_webhook: Script
+    note_connectable: Script
     software: Script
     count_hits: Script
     count: Script

@@ -3,7 +3,7 @@
 The scripts in lua/ build keys as well: they receive the prefix and follow the same table.
 """
 
-from tracker.bittorrent import InfoHash, PeerId
+from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
 CHANGES = ("torrents", "users", "whitelist")
 """Channels (after the prefix) on which a site can publish after it changes the store directly."""
@@ -69,6 +69,9 @@ class Keys:
 
     def denied_clients(self) -> str:
         return f"{self.prefix}denied_clients"
+
+    def connectable(self, endpoint: Endpoint) -> str:
+        return f"{self.prefix}connectable:{endpoint.hex()}"
 
     def passkey(self, passkey: str) -> str:
         return f"{self.prefix}user:{passkey}"

@@ -1,4 +1,5 @@
-"""Connects to peers to check what they announce: that they answer for a torrent, show all its pieces, or send one.
+"""Connects to peers to check what they announce: that they accept connections, answer for a torrent, show all its
+pieces, or send one.
 
 Every peer may announce any port, so a probe must harm no third party: only routable addresses, no port below 1024, one
 connection per endpoint and hour, two per second in all. An encryption-only client closes a plain connection exactly as
@@ -103,17 +104,24 @@ class Prober:
         that announced ``left=0``; without them any peer with the torrent is confirmed, and level ``piece`` cannot be
         checked. Of a v2 torrent ``info_hash`` is cut to 20 bytes.
         """
-        outcome = await self._check(endpoint, info_hash, level, pieces)
+        outcome = self._skipped(endpoint) or await self._check(endpoint, info_hash, level, pieces)
         self._count(f"probes.{outcome.status}")
         return outcome
+
+    async def connect(self, endpoint: Endpoint) -> Outcome:
+        """Whether a peer accepts a connection, which is closed at once. The same limits apply."""
+        outcome = self._skipped(endpoint) or await self._probe(endpoint, None)
+        self._count(f"probes.{outcome.status}")
+        return outcome
+
+    def _skipped(self, endpoint: Endpoint) -> Outcome | None:
+        if not self.is_enabled():
+            return Outcome(Status.SKIPPED, "probes are disabled")
+        return None if self.allows(endpoint) else Outcome(Status.SKIPPED, "address or port not allowed")
 
     async def _check(
         self, endpoint: Endpoint, info_hash: InfoHash, level: Level, pieces: Pieces | None
     ) -> Outcome:
-        if not self.is_enabled():
-            return Outcome(Status.SKIPPED, "probes are disabled")
-        if not self.allows(endpoint):
-            return Outcome(Status.SKIPPED, "address or port not allowed")
         piece = None
         if level is Level.PIECE:
             if pieces is None:
@@ -121,12 +129,15 @@ class Prober:
             piece = pieces.piece(self._randbelow(pieces.count))
             if piece.length > MAX_PIECE_LENGTH:
                 return Outcome(Status.UNKNOWN, "piece longer than 4 MiB")
+        return await self._probe(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
+
+    async def _probe(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
         if endpoint in self._queued or self._was_tried(endpoint):
             return Outcome(Status.DEFERRED, "probed within the last hour")
         if len(self._queued) >= MAX_QUEUED:
             return Outcome(Status.DEFERRED, "too many probes are waiting")
         await self._take_turn(endpoint)
-        return await self._connect(endpoint, Examination(info_hash, self._peer_id, pieces, piece))
+        return await self._connect(endpoint, examination)
 
     def _was_tried(self, endpoint: Endpoint) -> bool:
         oldest = self._monotonic() - RETRY_SECONDS
@@ -146,7 +157,7 @@ class Prober:
         finally:
             self._queued.discard(endpoint)
 
-    async def _connect(self, endpoint: Endpoint, examination: Examination) -> Outcome:
+    async def _connect(self, endpoint: Endpoint, examination: Examination | None) -> Outcome:
         host, port = format_address(endpoint[:-2]), int.from_bytes(endpoint[-2:], "big")
         try:
             async with asyncio.timeout(self._times.connect):
@@ -158,6 +169,8 @@ class Prober:
                 return Outcome(Status.UNREACHABLE, "connection refused or no route")
             return Outcome(Status.UNKNOWN, "no connection possible from here")
         try:
+            if examination is None:
+                return Outcome(Status.CONFIRMED, "connection accepted")
             return await examination.run(Connection(reader, writer), self._times)
         finally:
             writer.transport.abort()

@@ -17,6 +17,7 @@ _PLACEHOLDERS = {
     "array": "[sl][46]",
     "set": "active|complete|incomplete|hnr",
     "process": "[0-9a-f]{16}",
+    "endpoint": "[0-9a-f]{12}|[0-9a-f]{36}",
     "metric": rf"{_PLACE}\.users|torrents\.{_HASH}(?:\.{_PLACE})?\.users",
     "month": "[0-9]{4}-[0-9]{2}",
     "span": "[0-9]{4}-(?:W?[0-9]{2})",

@@ -87,6 +87,14 @@ ROWS: tuple[KeySpec, ...] = (
         _SWARM_SCRIPTS,
     ),
     KeySpec(
+        "t:connectable:<endpoint>",
+        "STRING",
+        "whether a peer at the endpoint (packed, in hex) accepted a connection, if `TRACKER_PROBE__CONNECTABLE` is on: "
+        "1, 0, or ? if the check showed neither; a space; when (epoch s)",
+        "a day",
+        "note_connectable.lua",
+    ),
+    KeySpec(
         "t:ptimeout:<tid>:<pid>",
         "STRING",
         "the due list that contains the peer: the last four digits of (deadline / 2); empty for none. When this key "

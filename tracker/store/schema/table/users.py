@@ -89,9 +89,10 @@ ROWS: tuple[KeySpec, ...] = (
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech_until: when the last freeleech "
-        "token ends (epoch s); name: display name; listed: the name in `t:i:user_name`",
+        "token ends (epoch s); name: display name; listed: the name in `t:i:user_name`; connectable_at, "
+        "unconnectable_at: when a client of the user last did and did not accept a connection of the tracker (epoch s)",
         "until the user is deleted",
-        "announce.lua, adopt.lua, command line",
+        "announce.lua, adopt.lua, note_connectable.lua, command line",
     ),
     KeySpec(
         "t:i:user_name",

@@ -1,0 +1,89 @@
+"""Checks which peers accept connections, and saves the results. Nothing else depends on them.
+
+A job per minute walks on through the swarms. It connects to endpoints without a result of the last day, some at a time,
+so that other probes wait for a few seconds at most.
+"""
+
+import asyncio
+from collections.abc import AsyncIterator
+
+from tracker.bittorrent import Endpoint
+from tracker.store.swarms.connect_checks import ConnectChecks
+from tracker.store.torrents.torrents import Peer, Torrents
+from tracker.workers.prober import Prober, Status
+
+EVERY_SECONDS = 60
+MAX_CHECKS_A_RUN = 40
+"""57,600 endpoints a day."""
+MAX_READS_A_RUN = 200
+"""Pages of torrents or peers that a run reads: about half a second of the store's time."""
+CONCURRENCY = 4
+_PAGE = 100
+_CONNECTABLE = {Status.CONFIRMED: True, Status.UNREACHABLE: False, Status.UNKNOWN: None}
+
+
+class ConnectableWorker:
+    """Continues its walk through the swarms with each run. A new process begins anew."""
+
+    def __init__(self, torrents: Torrents, checks: ConnectChecks, prober: Prober) -> None:
+        self._torrents = torrents
+        self._checks = checks
+        self._prober = prober
+        self._walk: AsyncIterator[list[Peer]] | None = None
+
+    async def handle(self, _: object = None) -> None:
+        """Handles jobs of the queue ``check_connectable``. May be cancelled, and run in several trackers at once.
+
+        Raises StoreUnavailable and redis.exceptions.RedisError.
+        """
+        if not self._prober.is_enabled():
+            return
+        try:
+            due = await self._due()
+        except BaseException:
+            self._walk = None  # it cannot continue after an error
+            raise
+        waiting = iter(due.items())
+
+        async def work() -> None:
+            for endpoint, user_id in waiting:
+                outcome = await self._prober.connect(endpoint)
+                if outcome.status in _CONNECTABLE:
+                    await self._checks.note(endpoint, user_id, _CONNECTABLE[outcome.status])
+
+        await asyncio.gather(*(work() for _ in range(CONCURRENCY)))
+
+    async def _due(self) -> dict[Endpoint, str]:
+        """Endpoints to check, with the user of the peer or an empty text."""
+        due: dict[Endpoint, str] = {}
+        self._walk = self._walk or self._swarms()
+        for _ in range(MAX_READS_A_RUN):
+            peers = await anext(self._walk, None)
+            if peers is None:  # the end of the round
+                self._walk = None
+                break
+            users = {
+                endpoint: peer.fields.get("user_id", "")
+                for peer in peers
+                for endpoint in peer.endpoints
+                if self._prober.allows(endpoint)
+            }
+            known = await self._checks.of(list(users))
+            due |= {endpoint: user for endpoint, user in users.items() if endpoint not in known}
+            if len(due) >= MAX_CHECKS_A_RUN:
+                break
+        return dict(list(due.items())[:MAX_CHECKS_A_RUN])
+
+    async def _swarms(self) -> AsyncIterator[list[Peer]]:
+        """The peers of all swarms, some at a time, and none after each page of torrents."""
+        cursor, more = 0, True
+        while more:
+            cursor, torrents = await self._torrents.page(cursor, _PAGE)
+            yield []
+            for torrent in torrents:
+                after, begun = 0, torrent.seeders + torrent.leechers == 0
+                while after or not begun:
+                    after, peers = await self._torrents.peers(torrent, after, _PAGE)
+                    begun = True
+                    yield peers
+            more = cursor != 0
