@@ -93,7 +93,6 @@ async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:
             await own_peers(
                 store.dht_torrents,
                 family,
-                START,
                 all_torrents=False,
                 private_addresses=private_addresses,
             )
@@ -107,6 +106,22 @@ async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:
     assert MAX_OWN_PEERS - 2 <= len(await found(4)) <= MAX_OWN_PEERS  # two of all have no client
     store.connection.unavailable = True
     assert await found(4) == set()
+
+
+async def test_they_are_of_any_page_of_a_large_register(store: Store) -> None:
+    """D20: most torrents have no seeders, and no clients either."""
+    torrents = range(1, 801)
+    await asyncio.gather(*(store.torrents.add(info_hash(each), {"private": "0"}) for each in torrents))
+    await asyncio.gather(
+        *(
+            store.announce(update(each, "s", each, endpoint=endpoint(each), bytes_left=0))
+            for each in torrents[::40]
+        )
+    )
+    found = [
+        await own_peers(store.dht_torrents, 4, all_torrents=False, private_addresses=False) for _ in range(50)
+    ]
+    assert all(found) and len({peer for each in found for peer in each}) > 10
 
 
 async def test_bootstrap_nodes_are_asked_while_few_are_known() -> None:

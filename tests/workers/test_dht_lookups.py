@@ -14,7 +14,7 @@ from tracker.bittorrent import Endpoint
 from tracker.dht.lookup import LookupResult
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
-from tracker.workers.dht_lookups import LookupWorker, counts
+from tracker.workers.dht_lookups import AGAIN_SECONDS, LookupWorker, counts
 from tracker.workers.dht_peers import PeerCollector
 from tracker.workers.prober import is_target
 
@@ -77,6 +77,37 @@ async def test_thin_swarms_come_first_and_each_once_in_six_hours(store: Store) -
     assert found == [info_hash(2), info_hash(3), info_hash(1)]
     time.now = LOOK_UP_AGAIN_SECONDS + 1
     assert [await chooser.next_torrent() for _ in range(2)].count(None) <= 1
+
+
+async def with_seeders(store: Store, torrent: int, seeders: int) -> None:
+    await store.torrents.add(info_hash(torrent), {"private": "0"})
+    for number in range(seeders):
+        await store.announce(update(number, "s", torrent, bytes_left=0))
+
+
+async def next_seeders(store: Store, chooser: LookupWorker, lookups: int) -> list[int]:
+    """Of the torrents that are looked up next."""
+    found = []
+    for _ in range(lookups):
+        torrent = await chooser.next_torrent()
+        assert torrent is not None
+        found.append(int((await store.torrent(torrent))["seeders"]))
+        await store.dht_torrents.save_result(torrent, None, START, all_torrents=False)
+    return found
+
+
+async def test_of_a_thousand_torrents_those_with_the_fewest_seeders_come_first(store: Store) -> None:
+    """Also before the whole register has been read."""
+    rng = random.Random(1)
+    seeders = [rng.randrange(1, 6) for _ in range(1000)]
+    await asyncio.gather(*(with_seeders(store, number, each) for number, each in enumerate(seeders, 1)))
+    time = FakeTime()
+    chooser = worker(store, Island(1), time, Counter())
+    assert await next_seeders(store, chooser, 3) == [1] * 3
+    await with_seeders(store, 1001, 0)
+    assert await next_seeders(store, chooser, 1) == [1], "pages with more seeders are being read"
+    time.now = AGAIN_SECONDS
+    assert await next_seeders(store, chooser, 300) == [0, *sorted(seeders)[4:303]]
 
 
 async def test_a_torrent_made_private_meanwhile_is_not_looked_up(store: Store) -> None:

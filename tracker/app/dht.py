@@ -257,7 +257,6 @@ async def _bootstrap(context: RuntimeContext, settings: DhtSettings, family: int
     return found + await own_peers(
         context.store.dht_torrents,
         family,
-        time.time(),
         all_torrents=settings.torrents == "all",
         private_addresses=settings.private_addresses,
     )

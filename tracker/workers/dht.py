@@ -54,11 +54,11 @@ async def load_saved(store: DhtNodes, name: str) -> SavedNode:
 
 
 async def own_peers(
-    torrents: DhtTorrents, family: int, now: float, *, all_torrents: bool, private_addresses: bool
+    torrents: DhtTorrents, family: int, *, all_torrents: bool, private_addresses: bool
 ) -> list[Endpoint]:
     """Some clients of public swarms, to begin with: most of them are nodes too. None without the store."""
     try:
-        found = await torrents.some_peers(family, MAX_OWN_PEERS, int(now), all_torrents=all_torrents)
+        found = await torrents.some_peers(family, MAX_OWN_PEERS, all_torrents=all_torrents)
     except (StoreUnavailable, RedisError):
         return []
     return [

@@ -1,8 +1,8 @@
 """Looks up thin public swarms in the DHT, within a budget, and stores what was found in the torrents.
 
 A lookup asks for counts (BEP 33). The torrents with the fewest seeders come first, then those that were not looked up
-for longest. The register is read a page at a time, so a pass over a million torrents takes hours. A second lookup,
-of the same budget, asks for peers where announces may get some (dht_peers.py).
+for longest. The register is read a page at a time in the order of seeders, from the fewest on, and again from there
+after an hour. A second lookup, of the same budget, asks for peers where announces may get some (dht_peers.py).
 """
 
 import asyncio
@@ -23,6 +23,8 @@ MAX_DUE = 1000
 """Torrents that wait, the thinnest ones."""
 MAX_RUNNING = 6
 """A node runs eight lookups at once. The others are for the table."""
+AGAIN_SECONDS = 3600
+"""After that the register is read from the torrents with the fewest seeders again, however far the reading came."""
 POLL_SECONDS = 0.25
 
 log = structlog.get_logger("tracker.dht")
@@ -56,6 +58,8 @@ class LookupWorker:
         self._to_collect: deque[InfoHash] = deque(maxlen=MAX_DUE)
         self._collecting = False
         self._rank = 0
+        self._began = 0
+        """When the reading of the register began, in epoch seconds."""
         self._due: dict[InfoHash, ThinSwarm] = {}
         self._running: set[InfoHash] = set()
 
@@ -82,10 +86,10 @@ class LookupWorker:
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
-        now, running = (
-            int(self._clock()),
-            set(self._running),
-        )  # one that ends meanwhile may not show in the page
+        now = int(self._clock())
+        running = set(self._running)  # one that ends meanwhile may not show in the page
+        if not self._rank or now - self._began >= AGAIN_SECONDS:
+            self._rank, self._began = 0, now
         read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
         self._rank = self._rank + read if read else 0
         self._due |= {each.info_hash: each for each in found if each.info_hash not in running}

@@ -162,7 +162,7 @@ class Scripts:
     work_verify: Script
     work_probe: Script
     dht_swarm: Script
-    dht_thin: Script
+    dht_page: Script
     dht_found: Script
     dht_give: Script
     dht_lease: Script

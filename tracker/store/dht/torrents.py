@@ -25,6 +25,9 @@ GIVE_SECONDS = 1800
 PAGE = 200
 """Torrents read in one call: it takes less than a millisecond of the store."""
 
+_ANY_TIME = 2**53
+"""Epoch seconds: before this time is always."""
+
 
 class StoredSwarm(NamedTuple):
     """Endpoints of one address family."""
@@ -68,14 +71,10 @@ class DhtTorrents:
         ]
 
     async def thin_page(self, rank: int, now: int, *, all_torrents: bool) -> tuple[int, list[ThinSwarm]]:
-        """Reads a page of the register from ``rank`` on. Returns how many torrents it has, and those of them that are
-        due for a lookup. Raises StoreUnavailable."""
-        before = now - LOOK_UP_AGAIN_SECONDS
-        read, *rows = await self._scripts.dht_thin([rank, PAGE, int(all_torrents), max(before, 1)])
-        return int(read), [
-            ThinSwarm(int(seeders), int(looked_up), InfoHash(bytes.fromhex(info_hash.decode())))
-            for info_hash, seeders, looked_up in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
-        ]
+        """Reads a page of the register, in the order of seeders, the fewest first, from ``rank`` on. Returns how many
+        torrents it has, and those of them that are due for a lookup. Raises StoreUnavailable."""
+        before = max(now - LOOK_UP_AGAIN_SECONDS, 1)
+        return await self._page("seeders", rank, all_torrents=all_torrents, before=before)
 
     async def save_result(
         self, info_hash: InfoHash, found: tuple[int, int] | None, now: int, *, all_torrents: bool
@@ -126,11 +125,11 @@ class DhtTorrents:
                 found[info_hash] = peers
         return found
 
-    async def some_peers(self, family: int, count: int, now: int, *, all_torrents: bool) -> list[Endpoint]:
+    async def some_peers(self, family: int, count: int, *, all_torrents: bool) -> list[Endpoint]:
         """Peers of some swarms that take part, of a random page of the register. Raises StoreUnavailable."""
         total = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
         rank = random.randrange(max(total - PAGE, 0) + 1)
-        _, page = await self.thin_page(rank, now + LOOK_UP_AGAIN_SECONDS + 1, all_torrents=all_torrents)
+        _, page = await self._page("info_hash", rank, all_torrents=all_torrents)
         found: list[Endpoint] = []
         for each in sorted(page, reverse=True)[:5]:
             swarm = await self.swarm(each.info_hash, family, all_torrents=all_torrents)
@@ -140,6 +139,17 @@ class DhtTorrents:
     async def looked_up_count(self) -> int:
         """Torrents that were looked up. Raises StoreUnavailable."""
         return int(await self._connection.command("ZCARD", self._keys.dht_lookups()))
+
+    async def _page(
+        self, order: str, rank: int, *, all_torrents: bool, before: int = _ANY_TIME
+    ) -> tuple[int, list[ThinSwarm]]:
+        """The size of a page, and its torrents that take part and were last looked up ``before`` (epoch s), or never.
+        In the order of info hashes, every page is as good as a random one."""
+        read, *rows = await self._scripts.dht_page([order, rank, PAGE, int(all_torrents), before])
+        return int(read), [
+            ThinSwarm(int(seeders), int(looked_up), InfoHash(bytes.fromhex(info_hash.decode())))
+            for info_hash, seeders, looked_up in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
+        ]
 
 
 def _split(packed: bytes, length: int) -> tuple[Endpoint, ...]:
