@@ -37,11 +37,12 @@ from tracker.settings.background import GeoIPSettings
 from tracker.settings.dht import DhtSettings
 from tracker.settings.model import AdminSettings, HttpSettings, RedisSettings, Settings
 from tracker.store.dht.nodes import SavedNode
+from tracker.store.dht.participation import Participation
 from tracker.store.jobs.records import SWEEP
 from tracker.store.store import Store
 from tracker.store.work.records import Claim, NewItem, Project
 from tracker.system.event_loop import running
-from tracker.wire.krpc import NodeId, Ping, Query, encode_query
+from tracker.wire.krpc import Answer, NodeId, Ping, Query, encode_answer, encode_query, parse_message
 
 SECONDS = 30.0
 PROMTOOL = shutil.which("promtool") or ""
@@ -142,12 +143,19 @@ async def tracking(settings: Settings) -> AsyncIterator[Running]:
 
 
 def some_dht(telemetry: Telemetry) -> None:
-    """A node of the DHT that got a query, a datagram that is none, and asked one without an answer."""
+    """A node of the DHT that got a query and a datagram that is none. Of two that it asked, one answers."""
     nodes = build_nodes(DhtSettings(private_addresses=True), [4], SavedNode(), 0)
-    report, source = DhtTelemetry(telemetry, nodes), Endpoint(b"\x7f\0\0\1\x1a\xe1")
+    report = DhtTelemetry(telemetry, nodes, lambda: Participation(2, 2, 1), timer=lambda: 20)
+    report.add_health()
+    source, silent = Endpoint(b"\x7f\0\0\1\x1a\xe1"), Endpoint(b"\x7f\0\0\2\x1a\xe1")
     nodes[4].receive(encode_query(Query(b"tt", NodeId(b"a" * 20), Ping())), source, 0)
     nodes[4].receive(b"no message", source, 0)
-    nodes[4].contact([source], 0)
+    nodes[4].take_datagrams()
+    nodes[4].contact([source, silent], 0)
+    for target, data in nodes[4].take_datagrams():
+        query = parse_message(data)
+        if isinstance(query, Query) and target == source:
+            nodes[4].receive(encode_answer(Answer(query.transaction, NodeId(b"a" * 20))), source, 1)
     nodes[4].tick(20)
     telemetry.count("dht.lookups.answered")
     report.flush()

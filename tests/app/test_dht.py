@@ -15,9 +15,10 @@ from tests.app.test_udp import Client, udp_address
 from tests.frontends.udp.harness import announce_packet
 from tests.store.harness import Store, running
 from tests.waiting import until
-from tracker.app.dht import build_nodes, resolve
+from tracker.app.dht import DhtRuntime, build_nodes, resolve
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node_id import fits_address
+from tracker.errors import Postponed
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
@@ -118,6 +119,24 @@ async def test_announces_over_http_and_udp_get_peers_of_the_dht(
 
 def endpoints(packed: bytes) -> list[bytes]:
     return [packed[at : at + 6] for at in range(0, len(packed), 6)]
+
+
+def test_the_start_says_how_many_torrents_take_part(start_tracker: StartTracker) -> None:
+    tracker = start_tracker(**ON)
+    assert "0 of 0 registered torrents take part\n" in tracker.banner
+    tracker.announce()
+    assert tracker.end() == 0
+    tracker = start_tracker(**ON)
+    assert "0 of 1 registered torrents take part: set TRACKER_DHT__TORRENTS=all" in tracker.banner
+    assert tracker.end() == 0
+    tracker = start_tracker(**ON, TRACKER_DHT__TORRENTS="all")
+    assert "1 of 1 registered torrents take part\n" in tracker.banner
+    assert tracker.end() == 0
+
+
+async def test_a_lookup_waits_while_another_tracker_runs_the_node() -> None:
+    with pytest.raises(Postponed):
+        await DhtRuntime().look_up({"info_hash": HASH.hex()})
 
 
 def test_without_the_setting_no_node_runs(start_tracker: StartTracker) -> None:

@@ -1,13 +1,20 @@
 """``tracker dht``: a command asks a running tracker's node, and finds who has a torrent."""
 
+import asyncio
 import json
 import re
+import time
+from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import pytest
 
 from loadtest import trackers
 from tests.commands import Command
+from tests.store.dht.harness import status
+from tests.store.harness import START, Clock, Store, info_hash
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
 
 ON = {
     "TRACKER_DHT__ENABLED": "true",
@@ -38,14 +45,59 @@ def test_a_torrent_is_found_in_the_dht(
     assert "127.0.0.1:6881" in tracker("dht", "find", HASH).stdout
     running.end()
     assert "host" in tracker("dht", "status").stdout
-    status = json.loads(tracker("dht", "status", "--json").stdout)
-    assert len(status["id4"]) == 40
+    saved = json.loads(tracker("dht", "status", "--json").stdout)
+    assert len(saved["id4"]) == 40 and saved["state"] in ("starting", "up")
+    assert saved["torrents"] == "1 of 1 registered torrents take part"
+
+
+def on_store(url: str, prefix: str, work: Callable[[Store], Awaitable[object]]) -> None:
+    """Runs ``work`` on the store, as a tracker would."""
+
+    async def inside() -> None:
+        store = Store(url, Keys(prefix), SwarmRules(), Clock())
+        try:
+            await work(store)
+        finally:
+            await store.connection.close()
+
+    asyncio.run(inside())
+
+
+def test_the_status_of_each_node_is_shown(tracker: Command, redis_url: str, prefix: str) -> None:
+    at = int(time.time())
+
+    async def save(store: Store) -> None:
+        for name in ("host", "other"):
+            shown = status(name=name, started=at - 60, saved=at, last_answer=at - 1)
+            await store.dht_nodes.save_status(shown)
+
+    on_store(redis_url, prefix, save)
+    lines = [" ".join(line.split()) for line in tracker("dht", "status").stdout.splitlines()]
+    assert lines.count("state up") == 2
+    for line in ("name host", "buckets4 0:80 17:2", "nodes4 82", "packets in 11", "looked up 0 torrents"):
+        assert line in lines
+    assert "TRACKER_DHT__TORRENTS=all" in " ".join(lines)
+    as_json = tracker("dht", "status", "--json").stdout
+    assert [json.loads(line)["name"] for line in as_json.splitlines()] == ["host", "other"]
+
+
+def test_the_last_result_is_in_the_torrents_row(tracker: Command, redis_url: str, prefix: str) -> None:
+    torrent = info_hash(1)
+    tracker("torrent", "add", torrent.hex())
+    tracker("torrent", "edit", torrent.hex(), "--public")
+
+    async def save(store: Store) -> None:
+        await store.dht_torrents.save_result(torrent, (3, 8), START, all_torrents=False)
+
+    on_store(redis_url, prefix, save)
+    row = json.loads(tracker("torrent", "show", torrent.hex(), "--json").stdout)
+    assert (row["dht_seeds"], row["dht_peers"], row["dht_at"]) == (3, 8, START)
 
 
 def test_a_torrent_without_part_is_not_asked_for(tracker: Command) -> None:
     tracker("torrent", "add", HASH, "--private")
-    for info_hash in (HASH, "02" * 20):
-        assert "takes no part" in tracker("dht", "find", info_hash, code=1).stderr
+    for wanted in (HASH, "02" * 20):
+        assert "takes no part" in tracker("dht", "find", wanted, code=1).stderr
 
 
 def test_a_silent_node_is_named(tracker: Command) -> None:

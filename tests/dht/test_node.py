@@ -171,6 +171,15 @@ class TestIsland:
         island.announce(peer, addresses[3])
         assert island.finish(island.nodes[addresses[7]].find_peers(HASH, island.now)) == {peer}
 
+    def test_a_quiet_node_gets_an_answer_every_minute(self) -> None:
+        """D22: else a node with nothing to look up would seem to be down."""
+        island = joined(20)
+        node = island.first()
+        for _ in range(40):
+            island.run(30)
+            assert node.table.last_answer is not None
+            assert island.now - node.table.last_answer < 60
+
     def test_the_table_survives_an_outage(self) -> None:
         island = joined(20)
         island.cut = {address(0)}

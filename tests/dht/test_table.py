@@ -9,7 +9,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from tracker.bittorrent import Address, Endpoint
 from tracker.dht.node_id import fits_address, id_for_address, shared_bits, to_id, to_number
-from tracker.dht.table import MAX_CANDIDATES, RoutingTable, TableRules
+from tracker.dht.table import MAX_CANDIDATES, QUIET_PINGS, QUIET_SECONDS, RoutingTable, TableRules
 from tracker.wire.krpc import Node, NodeId
 
 OWN = to_id(0)
@@ -270,6 +270,29 @@ class TestTimeouts:
         due = table.due_pings(16 * MINUTE)
         assert due == [node(FAR + number) for number in range(10)]
         assert table.due_pings(16 * MINUTE) == [node(FAR + number) for number in range(10, 20)]
+
+
+class TestQuiet:
+    """D22: an outage and its end show within a minute, also where nothing is asked."""
+
+    def test_nobody_is_pinged_while_somebody_answers(self) -> None:
+        assert table_with(*FULL).quiet_pings(QUIET_SECONDS - 1) == []
+        assert RoutingTable(OWN, RULES, 0).quiet_pings(1000) == []
+
+    def test_those_seen_last_are_pinged(self) -> None:
+        table = table_with(*FULL[:2])
+        table.on_answer(FULL[2], 5)
+        table.on_query(FULL[1], 9)
+        assert table.quiet_pings(5 + QUIET_SECONDS) == [FULL[1], FULL[2]]
+
+    def test_others_follow_when_those_are_bad(self) -> None:
+        table = table_with(*FULL)
+        first = table.quiet_pings(100)
+        for _ in range(2):
+            for each in first:
+                table.on_failure(each, 100)
+        others = table.quiet_pings(130)
+        assert len(others) == QUIET_PINGS and not set(others) & set(first)
 
 
 class TestLookups:

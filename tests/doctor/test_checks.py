@@ -18,7 +18,6 @@ from tracker.doctor.finding import Finding
 from tracker.doctor.server_checks import check_disk
 from tracker.doctor.settings_checks import check_geoip, check_settings, is_public
 from tracker.runtime.store import open_store
-from tracker.settings.dht import DhtSettings
 from tracker.settings.model import (
     AdminSettings,
     AnnounceSettings,
@@ -27,10 +26,8 @@ from tracker.settings.model import (
     RedisSettings,
     Settings,
     UniqueSettings,
-    UserSettings,
 )
 from tracker.store.client.server_info import bytes_in, read_info
-from tracker.store.dht.nodes import NodeFigures, SavedNode
 from tracker.store.work.projects import KEPT_LOG
 from tracker.store.work.records import Project
 
@@ -340,46 +337,3 @@ def test_ignored_settings_are_a_warning() -> None:
     line = "TRACKER_SCORING__CAP is ignored: it is no longer a setting (always 4.0)"
     found = list(check_settings(Settings(http=LOCAL).with_ignored((line,))))
     assert found[0] == Finding("warning", "settings", line, "remove it")
-
-
-async def test_the_node_of_the_dht_is_checked(redis_url: str, prefix: str) -> None:
-    dht = DhtSettings(enabled=True, name="host")
-    async with context_at(redis_url, prefix) as opened:
-        context = replace(opened, settings=opened.settings.model_copy(update={"dht": dht}))
-        assert "not saved" in (await last_finding(context)).text
-        await context.dht_nodes.save("host", SavedNode(), NodeFigures(0, 0, 1), 2)
-        assert (await last_finding(context)).level == "warning"
-        await context.dht_nodes.save("host", SavedNode(), NodeFigures(0, 0, 1, 2), 2)
-        assert "0 nodes" in (await last_finding(context)).text
-
-
-async def last_finding(context: DoctorContext) -> Finding:
-    """What the node of the DHT saved; later findings are about settings."""
-    found = [finding async for finding in run_checks(context) if finding.subject == "dht"]
-    return found[0]
-
-
-def test_handing_out_peers_that_nobody_may_check_is_named() -> None:
-    def texts(**changes: Any) -> list[str]:
-        dht = DhtSettings(enabled=True, give_peers=True)
-        settings = Settings(http=LOCAL, dht=dht).model_copy(update=changes)
-        return [finding.text for finding in check_settings(settings) if finding.level == "warning"]
-
-    assert any("no peer of the DHT is handed out" in text for text in texts())
-    for changes in (
-        {"probe": ProbeSettings(enabled=True)},
-        {"dht": DhtSettings(enabled=True, give_peers=True, verify_peers=False)},
-    ):
-        assert not any("handed out" in text for text in texts(**changes))
-
-
-def test_a_dht_beside_required_users_and_on_all_ipv6_addresses_is_named() -> None:
-    dht = DhtSettings(enabled=True)
-    settings = Settings(http=LOCAL, dht=dht, users=UserSettings(private="required"))
-    texts = [finding.text for finding in check_settings(settings) if finding.subject == "dht"]
-    assert [text.split(":")[0] for text in texts] == [
-        "the node of the DHT runs while users are required",
-        "the node of the DHT listens on all IPv6 addresses",
-        "no node of the DHT to begin with is named",
-    ]
-    assert not [each for each in check_settings(Settings(http=LOCAL)) if each.subject == "dht"]

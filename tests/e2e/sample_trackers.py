@@ -17,9 +17,11 @@ from loadtest.geoip_databases import make_city, record
 from loadtest.trackers import RunningTracker
 from tests.e2e.conftest import StartTracker
 from tests.e2e.requests import announce_path, get
+from tests.store.dht.harness import status
 from tests.store.harness import Clock, Store
 from tests.waiting import until
 from tracker.admin.pages.rendering import NAVIGATION
+from tracker.bittorrent import InfoHash
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 from tracker.store.work.records import Claim
@@ -57,7 +59,7 @@ class SampleTracker:
         return json.loads(data) if data else None
 
 
-def _sample(tracker: RunningTracker, paths: tuple[str, ...]) -> SampleTracker:
+def sample_of(tracker: RunningTracker, paths: tuple[str, ...]) -> SampleTracker:
     made = trackers.run(tracker.log_file.parent, "token", "create", "operator", "--json")
     return SampleTracker(tracker, json.loads(made.stdout)["token"], paths)
 
@@ -74,7 +76,7 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
     more = ("/torrents/add", "/torrents/denied", "/torrents?q=nothing", "/jobs/1", "/clients?period=2020-01")
     tabs = ("", "/items", "/items?list=done&item=none", "/claims", "/blocked", "/settings")
     work = (*(f"/work/archive{tab}" for tab in tabs), "/work/seeds/policy")
-    sample = _sample(tracker, (*_MENU, *details, *boards, *more, *work))
+    sample = sample_of(tracker, (*_MENU, *details, *boards, *more, *work))
     sample.call_api("POST", "/torrents", {"info_hash": named, "name": LONG})
     sample.call_api("POST", "/torrents", {"info_hash": denied, "private": True})
     sample.call_api("PUT", f"/denials/{denied}", {"reason": LONG})
@@ -107,11 +109,11 @@ def _distribute_work(sample: SampleTracker) -> None:
     sample.call_api("POST", "/work/blocked", {"who": "2001:db8:1234:5678::/64"})
     socket = sample.tracker.log_file.parent / "data" / "valkey.sock"
     with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
-        pool.submit(lambda: asyncio.run(_claim(socket))).result()
+        pool.submit(lambda: asyncio.run(_fill_store(socket))).result()
 
 
-async def _claim(socket: Path) -> None:
-    """In the store: the API hands out no claims."""
+async def _fill_store(socket: Path) -> None:
+    """What the API cannot do: claims, and a node of the DHT."""
     store = Store(f"unix://{socket}", Keys("t:"), SwarmRules(), Clock(time.time()))
     try:
         await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
@@ -119,6 +121,12 @@ async def _claim(socket: Path) -> None:
         assert isinstance(claim, Claim)
         await store.work.claims.done("archive", "volunteer_1", claim.item, reported={LONG[:64]: 2**50})
         await store.work.leaderboard.update("archive")
+        now = int(time.time())
+        node = status(name=LONG[:64], started=now, saved=now, last_answer=now, dropped={LONG: 2**50})
+        await store.dht_nodes.save_status(node)
+        named = InfoHash(b"\x11" * 20)
+        await store.torrents.edit(named, {"private": "0"})
+        assert await store.dht_torrents.save_result(named, (2**50, 2**50), now, all_torrents=False)
     finally:
         await store.connection.close()
 
@@ -127,7 +135,7 @@ def private_tracker(start_tracker: StartTracker) -> SampleTracker:
     """Private mode, with three users: one has a torrent, one may only seed, one is disabled."""
     tracker = start_tracker("private", TRACKER_USERS__PRIVATE="true")
     users = ("/users", "/users/1", "/users/2", "/users/1?set=hnr", "/users/owing", "/users?id=9")
-    sample = _sample(tracker, ("/", "/torrents", "/torrents/add", *users))
+    sample = sample_of(tracker, ("/", "/torrents", "/torrents/add", *users))
     passkey = sample.call_api("POST", "/users", {"user_id": "1"})["passkey"]
     sample.call_api("POST", "/users", {"user_id": "2", "can_leech": False})
     sample.call_api("POST", "/users", {"user_id": "3"})

@@ -10,6 +10,7 @@ from tracker.admin.metrics.store_readings import StoreReadings
 from tracker.bittorrent import InfoHash
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.runtime.telemetry import Telemetry
+from tracker.store.dht.participation import Participation
 
 
 def samples(telemetry: Telemetry) -> dict[tuple[str, ...], float]:
@@ -50,12 +51,48 @@ def test_counts_are_those_added_less_those_dropped() -> None:
         == node.counts.queries_out["ping", "answered"]
     )
     assert found["tracker_dht_queries_out_total", "ping", "failed"] > 0
+    assert found["tracker_dht_packets_total", "in"] == node.counts.packets_in
     assert found["tracker_dht_bytes_total", "in"] == node.counts.bytes_in
+
+
+def test_a_node_that_nobody_answers_is_down() -> None:
+    """D22: ``tracker_dht_up`` is 0 once nobody has answered for a minute."""
+    island, telemetry = joined(20), Telemetry()
+    node = island.first()
+    report = DhtTelemetry(
+        telemetry,
+        {4: node},
+        lambda: Participation(1000, 100, 7),
+        clock=lambda: 5000 + island.now,
+        timer=lambda: island.now,
+    )
+    report.add_health()
+    found = samples(telemetry)
+    assert node.table.last_answer is not None
+    assert found["tracker_dht_answer_timestamp_seconds",] == 5000 + node.table.last_answer
+    assert (found["tracker_dht_up",], found["tracker_dht_torrents",]) == (1, 70)
+    island.cut = {address(0)}
+    island.run(61)
+    assert samples(telemetry)["tracker_dht_up",] == 0
+    island.cut = set()
+    island.run(30)
+    assert samples(telemetry)["tracker_dht_up",] == 1
+    report.remove_health()
+    assert ("tracker_dht_up",) not in samples(telemetry)
+
+
+def test_a_node_has_half_a_minute_to_find_others() -> None:
+    island, telemetry = Island(1), Telemetry()
+    DhtTelemetry(telemetry, {4: island.first()}, clock=lambda: 5000, timer=lambda: island.now).add_health()
+    assert samples(telemetry)["tracker_dht_up",] == 1
+    island.run(30)
+    found = samples(telemetry)
+    assert found["tracker_dht_up",] == 0 and ("tracker_dht_answer_timestamp_seconds",) not in found
 
 
 def test_nothing_is_counted_twice() -> None:
     telemetry = Telemetry()
-    report = DhtTelemetry(telemetry, {4: joined(5).first()})
+    report = DhtTelemetry(telemetry, {4: joined(5).first()}, clock=lambda: 5000, timer=lambda: 60)
     report.flush()
     once = samples(telemetry)
     report.flush()

@@ -4,7 +4,7 @@ import asyncio
 
 from tests.dht.test_node import Island, address, joined, made
 from tests.fake_time import FakeTime
-from tests.store.harness import START, Store, endpoint, info_hash, update
+from tests.store.harness import Store, endpoint, info_hash, update
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.workers.dht import (
@@ -20,20 +20,10 @@ from tracker.workers.dht import (
 )
 
 
-def saver(store: Store, island: Island, time: FakeTime) -> NodeSaver:
-    return NodeSaver(
-        store.dht_nodes,
-        "host",
-        {4: island.first()},
-        clock=lambda: START + time.now,
-        timer=lambda: island.now,
-    )
-
-
 async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
     island: Island = joined(20)
-    time, known = FakeTime(), len(island.first().table)
-    await saver(store, island, time).save()
+    known = len(island.first().table)
+    await NodeSaver(store.dht_nodes, "host", {4: island.first()}, timer=lambda: island.now).save()
     assert (await store.dht_nodes.load("host")).nodes[4]
     island.nodes[address(0)] = made(0)
     restore(await store.dht_nodes.load("host"), {4: island.first()}, island.now)
@@ -43,37 +33,30 @@ async def test_saved_nodes_are_back_after_a_restart(store: Store) -> None:
 
 async def test_a_node_is_saved_soon_after_the_first_answer_then_every_five_minutes(store: Store) -> None:
     island, time = Island(3), FakeTime()
+    saves: list[float] = []
 
-    async def saved_at() -> int:
-        return int((await store.dht_nodes.figures("host"))["saved"]) - START
+    def timer() -> float:
+        saves.append(time.now)
+        return island.now
 
-    async with in_background(saver(store, island, time).run(time)):
+    saver = NodeSaver(store.dht_nodes, "host", {4: island.first()}, timer=timer)
+    async with in_background(saver.run(time)):
         await time.pass_by(4 * FIRST_SAVE_SECONDS)
-        assert not await saved(store)
+        assert not saves
         island.first().contact([address(1)], island.now)
         island.run(30)
         answered = time.now
-        await time.pass_until(lambda: saved(store))
-        first = await saved_at()
-        assert first <= answered + FIRST_SAVE_SECONDS
-        await time.pass_until(lambda: saved_at_is(store, first + SAVE_SECONDS))
+        await time.pass_until(lambda: len(saves) == 1)
+        assert saves[0] <= answered + FIRST_SAVE_SECONDS
+        await time.pass_until(lambda: len(saves) == 2)
+        assert saves[1] - saves[0] == SAVE_SECONDS
     assert (await store.dht_nodes.load("host")).nodes[4]
 
 
 async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
-    nodes = {4: Island(1).first()}
-    await NodeSaver(
-        store.dht_nodes, "host", nodes, clock=lambda: START, timer=lambda: 0, may_save=lambda: False
-    ).save()
-    assert not await saved(store)
-
-
-async def saved(store: Store) -> bool:
-    return bool(await store.dht_nodes.figures("host"))
-
-
-async def saved_at_is(store: Store, seconds: int) -> bool:
-    return (await store.dht_nodes.figures("host"))["saved"] == str(START + seconds)
+    nodes = {4: joined(3).first()}
+    await NodeSaver(store.dht_nodes, "host", nodes, timer=lambda: 60, may_save=lambda: False).save()
+    assert not (await store.dht_nodes.load("host")).nodes
 
 
 async def test_clients_of_public_swarms_are_asked_too(store: Store) -> None:

@@ -6,12 +6,15 @@ from collections import Counter
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 
+import pytest
+
 from tests.dht.test_node import Island, address, joined
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash, update
 from tests.workers.test_prober import Probes
 from tracker.bittorrent import Endpoint
 from tracker.dht.lookup import LookupResult
+from tracker.errors import ClientError, Postponed
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
 from tracker.workers.dht_lookups import AGAIN_SECONDS, LookupWorker, counts
@@ -28,9 +31,14 @@ def worker(
     time: FakeTime,
     counted: Counter[str],
     settings: DhtSettings = DEFAULT,
+    *,
+    waits: bool = True,
 ) -> LookupWorker:
+    """``waits``: whether its sleep ends when the test lets time pass. Else it ends at once."""
+
     async def sleep(seconds: float) -> None:
-        await time(seconds)
+        if waits:
+            await time(seconds)
         island.run(0.5)
 
     return LookupWorker(
@@ -161,6 +169,36 @@ async def test_peers_to_hand_out_take_a_second_lookup_of_the_same_budget(store: 
     assert counted == {"answered": 3}
     # All nodes of the simulation are in one /16, which is one network.
     assert "dht" not in await store.torrent(info_hash(1))
+
+
+async def test_a_job_looks_up_one_torrent(store: Store) -> None:
+    """However recently it was looked up."""
+    island, counted = joined(10), Counter[str]()
+    for number, fields in enumerate(({"private": "0"}, {}), 1):
+        await store.torrents.add(info_hash(number), fields)
+    for node in island.nodes.values():
+        node.announced.announce(info_hash(1), address(900), island.now, seed=True)
+    asked = worker(store, island, FakeTime(), counted, waits=False)
+    for _ in range(2):
+        await asked.handle({"info_hash": info_hash(1).hex()})
+    assert counted == {"answered": 2}
+    assert (await store.torrent(info_hash(1)))["dht_seeds"] == "1"
+    with pytest.raises(ClientError, match="takes no part"):
+        await asked.handle({"info_hash": info_hash(2).hex()})
+    for payload in ({}, {"info_hash": 5}):
+        with pytest.raises(ClientError):
+            await asked.handle(payload)
+
+
+async def test_a_job_waits_while_no_node_is_known_and_fails_where_none_answers(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    payload = {"info_hash": info_hash(1).hex()}
+    with pytest.raises(Postponed):
+        await worker(store, Island(1), FakeTime(), Counter(), waits=False).handle(payload)
+    island = joined(5)
+    island.cut = set(island.nodes)
+    with pytest.raises(ClientError, match="no node of the DHT answered"):
+        await worker(store, island, FakeTime(), Counter(), waits=False).handle(payload)
 
 
 def test_the_counts_of_two_families() -> None:

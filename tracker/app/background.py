@@ -5,15 +5,16 @@ Any number of trackers may share a store: leases and markers in it prevent dupli
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from contextlib import asynccontextmanager
+from typing import Any
 
 from tracker.bittorrent import Address, InfoHash
 from tracker.core.scoring import Source
 from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
 from tracker.store.dht.torrents import DhtTorrents
-from tracker.store.jobs.records import PROCESS_TORRENT, REPROCESS, SWEEP
+from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_pieces
@@ -40,6 +41,8 @@ from tracker.workers.work.policy import WorkPolicy
 from tracker.workers.work.sizes import WorkSizes
 from tracker.workers.work.verification import WorkVerification
 
+JobHandler = Callable[[Mapping[str, Any]], Awaitable[None]]
+
 FLUSH_STATHAT, CLEAN_COUNTERS, CHECK_CONNECTABLE = "flush_stathat", "clean_counters", "check_connectable"
 WORK_POLICY, WORK_VERIFY, WORK_SIZES = "work_policy", "work_verify", "work_sizes"
 PERIODIC_SECONDS = {
@@ -54,12 +57,17 @@ PERIODIC_SECONDS = {
 
 @asynccontextmanager
 async def open_background(
-    context: RuntimeContext, reaper: Reaper, on_peer: Callable[[InfoHash, Address], None], prober: Prober
+    context: RuntimeContext,
+    reaper: Reaper,
+    on_peer: Callable[[InfoHash, Address], None],
+    prober: Prober,
+    look_up: JobHandler | None = None,
 ) -> AsyncIterator[JobWorker]:
     """Runs the background work, and keeps connections to upstream trackers open.
 
-    ``on_peer`` receives the peers that upstream trackers report; ``prober`` is the process's only one. On exit, after
-    the last announce, running jobs end or return to their queues.
+    ``on_peer`` receives the peers that upstream trackers report; ``prober`` is the process's only one. ``look_up`` runs
+    jobs of the queue ``dht_lookup``; it is used where the DHT node is enabled. On exit, after the last announce,
+    running jobs end or return to their queues.
     """
     store, settings = context.store, context.live.current
     on_upstream_peer = on_peer if settings.uniques.enabled else None
@@ -74,7 +82,7 @@ async def open_background(
             _other_sources(context, upstreams),
         )
         adoption = _adoption(context, reaper)
-        jobs = _jobs(context, scorer, reaper, adoption, prober)
+        jobs = _jobs(context, scorer, reaper, adoption, prober, look_up)
         markers = MarkerCleaner(store.markers, store.connection, store.counters.count)
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
@@ -157,6 +165,7 @@ def _jobs(
     reaper: Reaper,
     adoption: AdoptionWorker,
     prober: Prober,
+    look_up: JobHandler | None,
 ) -> JobWorker:
     """The job worker, with the handler of each queue."""
     store, settings = context.store, context.live.current
@@ -198,6 +207,8 @@ def _jobs(
         WORK_VERIFY: Queue(_verification(context, prober).handle),
         WORK_SIZES: Queue(WorkSizes(store.work.sizes).handle),
     }
+    if look_up is not None and settings.dht.enabled:
+        queues[DHT_LOOKUP] = Queue(look_up)
     is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
     periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)

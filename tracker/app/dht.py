@@ -9,9 +9,10 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
+from typing import Any, NamedTuple
 
 import structlog
 
@@ -26,13 +27,14 @@ from tracker.dht.responder import NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.dht.tokens import AnnounceTokens
-from tracker.errors import StartupError
+from tracker.errors import Postponed, StartupError
 from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.dht_telemetry import DhtTelemetry
 from tracker.settings.dht import DhtSettings
 from tracker.settings.types import host_and_port
 from tracker.store.dht.nodes import SavedNode
+from tracker.store.dht.participation import Participation
 from tracker.system.datagrams import DatagramSocket, open_datagram_sockets
 from tracker.system.event_loop import running
 from tracker.wire.endpoint import pack_address, pack_endpoint
@@ -47,13 +49,20 @@ from tracker.workers.dht import (
     restore,
 )
 from tracker.workers.dht_lease import NameLease
-from tracker.workers.dht_lookups import LookupWorker
+from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
 from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.dht_status import StatusWorker, count_torrents
 from tracker.workers.prober import Prober
 
 RECEIVE_BUFFER = 262_144
 
 log = structlog.get_logger("tracker.dht")
+
+
+class DhtWorkers(NamedTuple):
+    saver: NodeSaver
+    status: StatusWorker
+    lookups: LookupWorker
 
 
 @dataclass
@@ -62,25 +71,35 @@ class DhtRuntime:
 
     addresses: tuple[str, ...] = ()
     nodes: dict[int, DhtNode] = field(default_factory=dict)
-    saver: NodeSaver | None = None
+    participation: Participation | None = None
+    """At the start; None where it could not be counted."""
+    workers: DhtWorkers | None = None
+
+    async def look_up(self, payload: Mapping[str, Any]) -> None:
+        """Runs a job of the queue ``dht_lookup``."""
+        if self.workers is None or not self.nodes:
+            raise Postponed(RETRY_SECONDS)
+        await self.workers.lookups.handle(payload)
 
 
 @contextlib.asynccontextmanager
 async def open_dht(
     context: RuntimeContext,
     prober: Prober,
+    runtime: DhtRuntime | None = None,
     *,
     timer: Callable[[], float] = time.monotonic,
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
 ) -> AsyncIterator[DhtRuntime]:
-    """Runs the node if a setting says so. Raises StartupError where an address cannot be used.
+    """Runs the node if a setting says so, and fills ``runtime``. Raises StartupError where an address cannot be used.
 
     ``prober`` is the process's only one. ``timer`` is the time of the node in seconds from any start; ``sleep`` waits
     between renewals of the lease.
     """
+    runtime = runtime or DhtRuntime()
     settings = context.live.current.dht
     if not settings.enabled:
-        yield DhtRuntime()
+        yield runtime
         return
     (sockets,) = await open_datagram_sockets(settings.listen, RECEIVE_BUFFER)
     with contextlib.ExitStack() as stack:
@@ -88,14 +107,18 @@ async def open_dht(
             stack.callback(each.close)
         if len({each.ipv6 for each in sockets}) < len(sockets):
             raise StartupError("TRACKER_DHT__LISTEN: at most one IPv4 and one IPv6 address")
-        runtime = DhtRuntime(tuple(each.address for each in sockets))
+        runtime.addresses = tuple(each.address for each in sockets)
+        runtime.participation = await count_torrents(
+            context.store.dht_torrents, all_torrents=settings.torrents == "all"
+        )
         lease = NameLease(context.store.dht_nodes, settings.node_name, time.time, sleep)
         try:
             async with running(partial(_run, context, prober, sockets, runtime, lease, timer)):
                 yield runtime
         finally:  # here, as the tasks of the block above may not take long to end
-            if runtime.saver is not None:
-                await runtime.saver.save()
+            if runtime.workers is not None:
+                await runtime.workers.saver.save()
+                await runtime.workers.status.save()
             await lease.release()
 
 
@@ -121,25 +144,20 @@ async def _run(
         return Swarm(True, *(found if settings.answer else ((), ())))
 
     forgetter = Forgetter(store.dht_torrents, nodes, all_torrents=all_torrents)
-    telemetry = DhtTelemetry(context.telemetry, nodes)
+    runtime.workers = saver, status, lookups = _workers(context, prober, nodes, lease, timer)
+    telemetry = DhtTelemetry(context.telemetry, nodes, lambda: status.participation, timer=timer)
     loops = [
         partial(keep_connected, node, partial(_bootstrap, context, settings, family), timer=timer)
         for family, node in nodes.items()
     ]
-    runtime.saver = NodeSaver(
-        store.dht_nodes,
-        settings.node_name,
-        nodes,
-        clock=time.time,
-        timer=timer,
-        may_save=lambda: lease.held,
-    )
 
     async def keep_name() -> None:
         while True:
             runtime.nodes.update(nodes)
+            telemetry.add_health()
             await lease.until_lost()
             runtime.nodes.clear()
+            telemetry.remove_health()
             await lease.acquire()
 
     async with serve_dht(nodes, sockets, read_swarm, timer, lambda: lease.held) as served:
@@ -154,29 +172,54 @@ async def _run(
             telemetry.run,
             forgetter.run,
             partial(follow_changes, store.connection, store.keys, changed),
-            runtime.saver.run,
+            saver.run,
+            status.run,
             keep_name,
-            *([_lookups(context, prober, nodes, timer).run] if settings.lookups_per_minute else []),
+            *([lookups.run] if settings.lookups_per_minute else []),
         ):
             await asyncio.Event().wait()
 
 
-def _lookups(
-    context: RuntimeContext, prober: Prober, nodes: dict[int, DhtNode], timer: Callable[[], float]
-) -> LookupWorker:
-    torrents, live = context.store.dht_torrents, context.live
-    return LookupWorker(
+def _workers(
+    context: RuntimeContext,
+    prober: Prober,
+    nodes: dict[int, DhtNode],
+    lease: NameLease,
+    timer: Callable[[], float],
+) -> DhtWorkers:
+    store, live, name = context.store.dht_nodes, context.live, context.live.current.dht.node_name
+    torrents, all_torrents = context.store.dht_torrents, live.current.dht.torrents == "all"
+
+    def may_save() -> bool:
+        return lease.held
+
+    def count(outcome: str) -> None:
+        context.telemetry.count(f"dht.lookups.{outcome}")
+        status.lookups[outcome] += 1
+
+    status = StatusWorker(
+        name,
+        nodes,
+        store,
+        torrents,
+        all_torrents=all_torrents,
+        clock=time.time,
+        timer=timer,
+        may_save=may_save,
+    )
+    lookups = LookupWorker(
         torrents,
         nodes,
-        per_minute=live.current.dht.lookups_per_minute,
-        all_torrents=live.current.dht.torrents == "all",
-        count=lambda outcome: context.telemetry.count(f"dht.lookups.{outcome}"),
+        per_minute=max(live.current.dht.lookups_per_minute, 1),
+        all_torrents=all_torrents,
+        count=count,
         clock=time.time,
         timer=timer,
         collector=PeerCollector(
             torrents, prober, lambda: live.current.dht, clock=time.time, rng=random.SystemRandom()
         ),
     )
+    return DhtWorkers(NodeSaver(store, name, nodes, timer=timer, may_save=may_save), status, lookups)
 
 
 def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> None:

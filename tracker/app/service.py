@@ -17,7 +17,7 @@ from redis.exceptions import RedisError
 
 from tracker.admin.context import AdminContext
 from tracker.app.background import build_prober, open_background
-from tracker.app.dht import open_dht
+from tracker.app.dht import DhtRuntime, open_dht
 from tracker.app.join_events import JoinEvents, open_joins
 from tracker.app.readiness import NO_WEB_PROCESS, Readiness
 from tracker.app.udp import open_udp_sockets
@@ -33,6 +33,7 @@ from tracker.settings.reference import mask_url
 from tracker.settings.reload import Reload
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection
+from tracker.store.dht.participation import Participation
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
@@ -66,6 +67,8 @@ class Banner:
     """The addresses where claimants ask for work."""
     dht: tuple[str, ...] = ()
     """The addresses of the DHT node."""
+    participation: Participation | None = None
+    """How many torrents take part in the DHT; None without a node."""
 
 
 async def serve(
@@ -90,15 +93,15 @@ async def serve(
     ):
         reaper = await reaper_on(context)
         problems = Readiness(connection, stop.is_set, reaper).problems
-        prober = build_prober(context)
+        prober, dht = build_prober(context), DhtRuntime()
         async with (
             open_joins(context) as joins,
-            open_background(context, reaper, joins.unique_users.add, prober),
+            open_background(context, reaper, joins.unique_users.add, prober, dht.look_up),
             running(reaper.run),
             _web(context, joins, url, problems) as web,
             _admin(context, joins, web, version, reload) as (admin, tokens),
             open_work(context, web.addresses) as work,
-            open_dht(context, prober) as dht,
+            open_dht(context, prober, dht),
             running(partial(reload.run, settings, partial(_apply_settings, context, joins, web))),
         ):
             addresses = web.addresses
@@ -120,6 +123,7 @@ async def serve(
                     settings.admin.url or "",
                     work,
                     dht.addresses,
+                    dht.participation,
                 )
             )
             log.info("serving", addresses=addresses, udp=web.udp, store=version, mode=settings.torrents.mode)

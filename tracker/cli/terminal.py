@@ -197,7 +197,8 @@ def banner_text(banner: "Banner", pid: int, *, accounts: "Accounts", why_no_udp:
             ("sign in", f"{admin[0]}sign-in#{banner.link}  (once, within {LINK_SECONDS // 60} minutes)")
         )
     lines += [("work", url) for url in announce_urls(banner.work, "/")[:1]]
-    lines += [("dht" if not number else "", address) for number, address in enumerate(banner.dht)]
+    dht = [*banner.dht, *([banner.participation.sentence] if banner.participation else [])]
+    lines += [("dht" if not number else "", text) for number, text in enumerate(dht)]
     lines += [("store", banner.store), ("data", banner.data), ("stop", f"Ctrl-C, or kill {pid}")]
     return "\n".join(
         [f"swarmkeeper {__version__} is running", *(f"  {name:<10}{text}" for name, text in lines)]

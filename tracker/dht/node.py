@@ -73,6 +73,8 @@ class NodeCounts:
     """By query and outcome: answered, refused, failed."""
     dropped: Counter[str] = field(default_factory=Counter)
     """Datagrams by reason."""
+    packets_in: int = 0
+    packets_out: int = 0
     bytes_in: int = 0
     bytes_out: int = 0
     seconds: deque[tuple[str, float]] = field(default_factory=lambda: deque(maxlen=MAX_SECONDS))
@@ -130,6 +132,7 @@ class DhtNode:
 
     def receive(self, data: bytes, source: Endpoint, now: float) -> Query | None:
         """Returns a query about a torrent, which the caller answers with ``respond``."""
+        self.counts.packets_in += 1
         self.counts.bytes_in += len(data)
         if source.endswith(b"\0\0"):
             self.counts.dropped["port 0"] += 1
@@ -171,7 +174,7 @@ class DhtNode:
             self._fail(pending, now)
         if now >= self._next_pings:
             self._next_pings = now + PING_ROUND_SECONDS
-            for node in self.table.due_pings(now):
+            for node in self.table.due_pings(now) or self.table.quiet_pings(now):
                 self._ask(_Waiting(node.endpoint, node.id, Ping(), None), now)
         if now >= self._next_growth:
             self._next_growth = now + GROWTH_ROUND_SECONDS
@@ -273,6 +276,7 @@ class DhtNode:
         return True
 
     def _send(self, endpoint: Endpoint, data: bytes) -> None:
+        self.counts.packets_out += 1
         self.counts.bytes_out += len(data)
         self._datagrams.append((endpoint, data))
 

@@ -23,6 +23,9 @@ PING_AGAIN_SECONDS = 10
 BAD_PING_SECONDS = 60
 OUTAGE_SECONDS = 60
 """Nobody answered for so long: our own connection is taken to be down, and nobody is dropped."""
+QUIET_SECONDS = 30
+"""Nobody answered for so long: two nodes are pinged, so that an outage and its end show within a minute."""
+QUIET_PINGS = 2
 REFRESH_SECONDS = 900
 OWN_LOOKUP_SECONDS = 600
 FIRST_LOOKUP_SECONDS = 5
@@ -173,6 +176,15 @@ class RoutingTable:
         for entry in due:
             entry.last_ping = now
         return [entry.node for entry in due]
+
+    def quiet_pings(self, now: float) -> list[Node]:
+        """Nodes to ping while nobody answers: those seen last. None while somebody has answered."""
+        if self._last_answer is not None and now - self._last_answer < QUIET_SECONDS:
+            return []
+        quiet = sorted(self._entries, key=lambda entry: (entry.bad, -entry.last_seen))[:QUIET_PINGS]
+        for entry in quiet:
+            entry.last_ping = now
+        return [entry.node for entry in quiet]
 
     def due_candidates(self, now: float, count: int = 4) -> list[Node]:
         """Candidates to ping now, as there is room for them: those whose id fits their address first, of deep buckets

@@ -12,6 +12,7 @@ from typing import Any
 
 from redis.exceptions import RedisError, ResponseError
 
+from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
 from tracker.doctor.finding import Finding, ago
 from tracker.doctor.replicas import check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
@@ -64,10 +65,11 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
         yield await check(context)
     async for finding in _work(context):
         yield finding
-    if context.settings.dht.enabled:
-        yield await _dht(context)
+    async for finding in check_dht_node(context.dht_nodes, context.settings, context.clock()):
+        yield finding
     yield check_geoip(context.settings.geoip.database, context.clock())
-    for finding in (*check_settings(context.settings), *check_udp(context.settings)):
+    settings = context.settings
+    for finding in (*check_settings(settings), *check_dht_settings(settings), *check_udp(settings)):
         yield finding
 
 
@@ -181,24 +183,6 @@ async def _work(context: DoctorContext) -> AsyncIterator[Finding]:
         yield Finding("warning", "work probes", text, remedy)
     for finding in _undrained(context, undrained):
         yield finding
-
-
-async def _dht(context: DoctorContext) -> Finding:
-    """What the node of this machine last saved."""
-    name = context.settings.dht.node_name
-    try:
-        row = await context.dht_nodes.figures(name)
-    except RedisError as error:
-        text = f"what the node of the DHT saved cannot be read ({error})"
-        return Finding("wrong", "dht", text, f"allow keys {context.keys.prefix}*")
-    if not row:
-        return Finding("ok", "dht", f"the node {name} has not saved anything yet")
-    if "last_answer" not in row:
-        text = f"no node of the DHT has answered {name} since its start"
-        return Finding(
-            "warning", "dht", text, "open its UDP port in the firewall; name TRACKER_DHT__BOOTSTRAP"
-        )
-    return Finding("ok", "dht", f"{row.get('nodes4', 0)} nodes over IPv4, {row.get('nodes6', 0)} over IPv6")
 
 
 def _named(names: Sequence[str]) -> str:

@@ -27,30 +27,10 @@ def check_settings(settings: Settings) -> Iterator[Finding]:
     if admin:
         text = f"{admin[0]} is reachable from other machines over plain HTTP: tokens can be intercepted"
         yield Finding("warning", "admin port", text, "make it reachable only through a proxy with TLS")
-    yield from _dht(settings)
     if settings.probe.connectable and not settings.probe.enabled:
         text = "TRACKER_PROBE__CONNECTABLE is on, but no connection to peers is allowed"
         yield Finding("warning", "probes", text, "set TRACKER_PROBE__ENABLED=true")
     yield _interval(settings.announce)
-
-
-def _dht(settings: Settings) -> Iterator[Finding]:
-    dht = settings.dht
-    if not dht.enabled:
-        return
-    if settings.users.private == "required":
-        text = "the node of the DHT runs while users are required: public torrents are answered to anyone"
-        yield Finding("warning", "dht", text, "set TRACKER_DHT__ENABLED=false unless this is intended")
-    if any(listen.startswith("[::]:") for listen in dht.listen):
-        text = "the node of the DHT listens on all IPv6 addresses: its answers may leave from another one"
-        remedy = "if this host has several IPv6 addresses, name one global address in TRACKER_DHT__LISTEN"
-        yield Finding("ok", "dht", f"{text}; {remedy}")
-    if dht.give_peers and dht.verify_peers and not settings.probe.enabled:
-        text = "no peer of the DHT is handed out: their check needs connections, which are disabled"
-        yield Finding("warning", "dht", text, "set TRACKER_PROBE__ENABLED=true")
-    if not dht.bootstrap and not dht.private_addresses:
-        text = "no node of the DHT to begin with is named: only saved nodes and clients of public swarms are asked"
-        yield Finding("ok", "dht", text)
 
 
 def _interval(announce: AnnounceSettings) -> Finding:

@@ -1,24 +1,66 @@
 """Passes the counts of the nodes of the DHT on to the telemetry of the process."""
 
 import asyncio
-from collections.abc import Iterator, Mapping
+import time
+from collections.abc import Callable, Iterator, Mapping
 
 from tracker.dht.node import DhtNode
 from tracker.runtime.telemetry import Telemetry
+from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import state_of
 
+HEALTH = "dht_up", "dht_answered_at", "dht_torrents"
 _FLUSH_SECONDS = 1.0
 
 
 class DhtTelemetry:
-    """``nodes`` by 4 and 6."""
+    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes."""
 
-    def __init__(self, telemetry: Telemetry, nodes: Mapping[int, DhtNode]) -> None:
+    def __init__(
+        self,
+        telemetry: Telemetry,
+        nodes: Mapping[int, DhtNode],
+        participation: Callable[[], Participation | None] = lambda: None,
+        *,
+        clock: Callable[[], float] = time.time,
+        timer: Callable[[], float] = time.monotonic,
+    ) -> None:
         self._telemetry = telemetry
+        self._participation = participation
+        self._clock = clock
+        self._timer = timer
         self._nodes = nodes
         self._passed: dict[str, int] = {}
         telemetry.gauge("dht_nodes", lambda: sum(len(each.table) for each in self._nodes.values()))
         telemetry.gauge("dht_hashes", lambda: sum(len(each.announced) for each in self._nodes.values()))
         telemetry.gauge("dht_peers", lambda: sum(each.announced.peer_count for each in self._nodes.values()))
+
+    def add_health(self) -> None:
+        """For while the nodes run here: they start now."""
+        started = self._timer()
+
+        def up() -> float:
+            return state_of(started, self._last_answer(), self._timer()) != "down"
+
+        def answered_at() -> float:
+            answered = self._last_answer()
+            return 0 if answered is None else self._clock() - (self._timer() - answered)
+
+        def torrents() -> float:
+            counted = self._participation()
+            return counted.estimate if counted is not None else 0
+
+        for name, read in zip(HEALTH, (up, answered_at, torrents), strict=True):
+            self._telemetry.gauge(name, read)
+
+    def remove_health(self) -> None:
+        """For while another tracker runs the nodes of this name."""
+        for name in HEALTH:
+            self._telemetry.remove_gauge(name)
+
+    def _last_answer(self) -> float | None:
+        answers = (node.table.last_answer for node in self._nodes.values())
+        return max((at for at in answers if at is not None), default=None)
 
     async def run(self) -> None:
         """Flushes every second until cancelled."""
@@ -50,6 +92,8 @@ def counted(node: DhtNode) -> Iterator[tuple[str, int]]:
         yield f"dht.out.{query}.{outcome}", number
     for reason, number in node.counts.dropped.items():
         yield f"dht.dropped.{reason}", number
+    yield "dht.packets.in", node.counts.packets_in
+    yield "dht.packets.out", node.counts.packets_out
     yield "dht.bytes.in", node.counts.bytes_in
     yield "dht.bytes.out", node.counts.bytes_out
     for kind, entries in (("nodes", node.table), ("hashes", node.announced)):

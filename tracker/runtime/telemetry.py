@@ -66,6 +66,9 @@ class Telemetry:
         """``read`` is called for each snapshot."""
         self._gauges[name] = read
 
+    def remove_gauge(self, name: str) -> None:
+        self._gauges.pop(name, None)
+
     def add_second(
         self, counts: Mapping[tuple[str, ...], int], measured: Mapping[str, Sequence[float]]
     ) -> None:

@@ -13,10 +13,9 @@ from tracker.bittorrent import Address, Endpoint, InfoHash, is_routable
 from tracker.dht.node import DhtNode
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
-from tracker.store.dht.nodes import LENGTHS, MAX_NODES, DhtNodes, NodeFigures, SavedNode
+from tracker.store.dht.nodes import LENGTHS, MAX_NODES, DhtNodes, SavedNode
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.schema.keys import Keys
-from tracker.wire.endpoint import format_address
 from tracker.wire.krpc import split_nodes
 
 SAVE_SECONDS = 300
@@ -70,8 +69,8 @@ async def own_peers(
 
 
 class NodeSaver:
-    """Saves what nodes know. ``nodes`` by 4 and 6; ``clock`` returns epoch seconds, ``timer`` the time of the nodes;
-    ``may_save`` is false while another tracker runs the nodes of this name."""
+    """Saves which nodes are known. ``nodes`` by 4 and 6; ``timer`` returns their time; ``may_save`` is false while
+    another tracker runs the nodes of this name."""
 
     def __init__(
         self,
@@ -79,17 +78,14 @@ class NodeSaver:
         name: str,
         nodes: Mapping[int, DhtNode],
         *,
-        clock: Callable[[], float],
         timer: Callable[[], float],
         may_save: Callable[[], bool] = lambda: True,
     ) -> None:
         self._store = store
         self._name = name
         self._nodes = nodes
-        self._clock = clock
         self._timer = timer
         self._may_save = may_save
-        self._started = int(clock())
 
     async def run(self, sleep: Sleep = asyncio.sleep) -> None:
         """Saves soon after the first node has answered, then regularly until cancelled."""
@@ -105,28 +101,13 @@ class NodeSaver:
         """Logs where the store cannot be written."""
         if not self._may_save():
             return
-        now, epoch, nodes = self._timer(), self._clock(), self._nodes
-        answers = [node.table.last_answer for node in nodes.values() if node.table.last_answer is not None]
-        saved = SavedNode(
-            ids={family: node.id for family, node in nodes.items()},
-            externals={
-                family: format_address(Address(address))
-                for family, node in nodes.items()
-                if (address := node.external_address) is not None
-            },
-            nodes={
-                family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
-                for family, node in nodes.items()
-            },
-        )
-        figures = NodeFigures(
-            hashes=sum(len(node.announced) for node in nodes.values()),
-            peers=sum(node.announced.peer_count for node in nodes.values()),
-            started=self._started,
-            last_answer=int(epoch - (now - max(answers))) if answers else None,
-        )
+        now = self._timer()
+        good = {
+            family: b"".join(map(b"".join, node.table.good_nodes(now, MAX_NODES)))
+            for family, node in self._nodes.items()
+        }
         try:
-            await self._store.save(self._name, saved, figures, int(epoch))
+            await self._store.save_tables(self._name, good)
         except (StoreUnavailable, RedisError) as error:
             log.warning("the nodes of the DHT are not saved", error=str(error))
 

@@ -8,14 +8,15 @@ after an hour. A second lookup, of the same budget, asks for peers where announc
 import asyncio
 from collections import deque
 from collections.abc import Awaitable, Callable, Mapping
+from typing import Any
 
 import structlog
 from redis.exceptions import RedisError
 
-from tracker.bittorrent import InfoHash
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.dht.lookup import LookupResult
 from tracker.dht.node import DhtNode
-from tracker.errors import StoreUnavailable
+from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.store.dht.torrents import DhtTorrents, ThinSwarm
 from tracker.workers.dht_peers import PeerCollector
 
@@ -26,6 +27,8 @@ MAX_RUNNING = 6
 AGAIN_SECONDS = 3600
 """After that the register is read from the torrents with the fewest seeders again, however far the reading came."""
 POLL_SECONDS = 0.25
+RETRY_SECONDS = 5.0
+"""A job waits so long while no node is known, or too many lookups run."""
 
 log = structlog.get_logger("tracker.dht")
 
@@ -87,11 +90,12 @@ class LookupWorker:
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
         now = int(self._clock())
-        running = set(self._running)  # one that ends meanwhile may not show in the page
+        running = set(self._running)
         if not self._rank or now - self._began >= AGAIN_SECONDS:
             self._rank, self._began = 0, now
         read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
         self._rank = self._rank + read if read else 0
+        running |= self._running  # also those that ended meanwhile, whose result the page may not have
         self._due |= {each.info_hash: each for each in found if each.info_hash not in running}
         if len(self._due) > MAX_DUE:
             self._due = {each.info_hash: each for each in sorted(self._due.values())[:MAX_DUE]}
@@ -103,21 +107,42 @@ class LookupWorker:
                 return info_hash
         return None
 
+    async def handle(self, payload: Mapping[str, Any]) -> None:
+        """A job that looks up one torrent: ``{"info_hash": <40 hex digits>}``. Raises ClientError where the torrent
+        takes no part or nobody answers, and Postponed while no node is known."""
+        info_hash = parse_info_hash(str(payload.get("info_hash", "")))
+        if await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
+            raise ClientError("this torrent takes no part in the DHT")
+        if len(self._running) > MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
+            raise Postponed(RETRY_SECONDS)
+        self._running.add(info_hash)
+        try:
+            found = await self._find_counts(info_hash)
+        finally:
+            self._running.discard(info_hash)
+        if found is None:
+            raise ClientError("no node of the DHT answered")
+
+    async def _find_counts(self, info_hash: InfoHash) -> tuple[int, int] | None:
+        """Looks up a torrent and stores the result. Raises StoreUnavailable and RedisError."""
+        results = [
+            result
+            for node in self._nodes.values()
+            if len(node.table)
+            and (result := await find_peers(node, info_hash, self._timer, self._sleep, scrape=True))
+        ]
+        found = counts([each for each in results if each.answered])
+        self._count("answered" if found else "unanswered")
+        kept = await self._torrents.save_result(
+            info_hash, found, int(self._clock()), all_torrents=self._all_torrents
+        )
+        if kept and found and found[1] and self._collector.enabled:
+            self._to_collect.append(info_hash)
+        return found
+
     async def _look_up(self, info_hash: InfoHash) -> None:
         try:
-            results = [
-                result
-                for node in self._nodes.values()
-                if len(node.table)
-                and (result := await find_peers(node, info_hash, self._timer, self._sleep, scrape=True))
-            ]
-            found = counts([each for each in results if each.answered])
-            self._count("answered" if found else "unanswered")
-            kept = await self._torrents.save_result(
-                info_hash, found, int(self._clock()), all_torrents=self._all_torrents
-            )
-            if kept and found and found[1] and self._collector.enabled:
-                self._to_collect.append(info_hash)
+            await self._find_counts(info_hash)
         except (StoreUnavailable, RedisError) as error:
             log.warning("the result of a lookup in the DHT is not stored", error=str(error))
         finally:

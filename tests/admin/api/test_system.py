@@ -35,6 +35,7 @@ async def test_health_is_shown(reader: ApiClient, admin: Admin) -> None:
         "version": __version__,
         "store": admin.context.server,
         "geoip": "",
+        "dht": "off",
     }
     admin.problems.append("the sweep is behind")
     assert (await reader.get("/health"))["problems"] == ["the sweep is behind"]

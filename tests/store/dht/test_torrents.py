@@ -3,6 +3,8 @@
 import pytest
 
 from tests.store.harness import START, Store, endpoint, info_hash, update
+from tracker.store.dht import torrents
+from tracker.store.dht.participation import Participation
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, RESULT_SECONDS, StoredSwarm
 
 
@@ -95,6 +97,38 @@ async def test_results_are_kept_in_the_torrent(store: Store) -> None:
     assert await store.dht_torrents.looked_up_count() == 0
     assert not await store.dht_torrents.save_result(info_hash(1), (1, 1), START, all_torrents=True)
     assert not await store.redis.exists(store.keys.torrent(info_hash(1)))
+
+
+async def test_torrents_that_take_part_are_counted(store: Store) -> None:
+    assert await store.dht_torrents.participation(all_torrents=False) == Participation(0, 0, 0)
+    for number, fields in enumerate(({"private": "0"}, {}, {}, {"private": "1"}), 1):
+        await store.torrents.add(info_hash(number), fields)
+    await store.torrents.deny(info_hash(3), "no")
+    await store.dht_torrents.save_result(info_hash(1), (1, 1), START, all_torrents=False)
+    assert await store.dht_torrents.participation(all_torrents=False) == Participation(4, 4, 1, unknown=1)
+    assert await store.dht_torrents.participation(all_torrents=True) == Participation(4, 4, 2)
+
+
+@pytest.mark.parametrize(("per_page", "looked_at"), [(4, 61), (3, 60), (2, 40)])
+async def test_of_a_large_register_a_part_is_counted(
+    store: Store, monkeypatch: pytest.MonkeyPatch, per_page: int, looked_at: int
+) -> None:
+    """Evenly spread over it: here the first half takes part."""
+    monkeypatch.setattr(torrents, "PAGE", per_page)
+    for number in range(1, 62):
+        await store.torrents.add(info_hash(number), {"private": "0"} if number <= 31 else {})
+    counted = await store.dht_torrents.participation(all_torrents=False)
+    assert (counted.registered, counted.looked_at) == (61, looked_at)
+    assert counted.estimate == pytest.approx(31, abs=2)
+    assert counted.is_exact == (looked_at == 61)
+
+
+async def test_the_last_lookups_come_first(store: Store) -> None:
+    for number in (1, 2, 3):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+        await store.dht_torrents.save_result(info_hash(number), None, START + number, all_torrents=False)
+    assert await store.dht_torrents.last_lookups(0, 2) == [("3", START + 3), ("2", START + 2)]
+    assert await store.dht_torrents.last_lookups(2, 2) == [("1", START + 1)]
 
 
 async def test_one_tracker_runs_the_node_of_a_name(store: Store) -> None:

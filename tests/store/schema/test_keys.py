@@ -11,6 +11,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.store.conftest import MakeStore
+from tests.store.dht.harness import status
 from tests.store.harness import ALICE, BOB, START, Store, endpoint, info_hash, peer_id, update
 from tests.store.jobs.harness import some_jobs
 from tests.store.stats.outbox import export, outbox_of
@@ -19,7 +20,6 @@ from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
-from tracker.store.dht.nodes import NodeFigures, SavedNode
 from tracker.store.schema.keys import CHANGES, Keys
 from tracker.store.schema.table import KEYS, as_markdown
 from tracker.store.stats.metric_names import place_names
@@ -307,8 +307,8 @@ async def everything(store: Store) -> None:
     await some_users(store)
     await some_work(store)
     await some_policy(store)
-    saved = SavedNode(nodes={4: bytes(26), 6: bytes(38)})
-    await store.dht_nodes.save("host", saved, NodeFigures(0, 0, START), START)
+    await store.dht_nodes.save_status(status(name="host"))
+    await store.dht_nodes.save_tables("host", {4: bytes(26), 6: bytes(38)})
     await store.torrents.add(info_hash(3), {"private": "0"})
     assert await store.dht_torrents.save_result(info_hash(3), (1, 2), START, all_torrents=False)
     assert await store.dht_nodes.lease("host", "token", START)

@@ -14,7 +14,7 @@ from tracker.store.jobs.records import Enqueued, Job
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
 
 _UNKNOWN_QUEUE = {404: "Unknown queue."}
-_FULL = {409: "The queue is full."}
+FULL = {409: "The queue is full."}
 _UNKNOWN_JOB = {404: "Unknown or deleted job."}
 
 QueueText = Annotated[
@@ -147,19 +147,19 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
     return job if again is None else _row(again)
 
 
-@endpoints.post("/reprocess", "Rescore torrents", status=202, errors=_FULL, location="/jobs/{reply.id}")
+@endpoints.post("/reprocess", "Rescore torrents", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
-    return await _enqueued(operations.rescore(call.store.jobs, **body.model_dump()))
+    return await enqueued(operations.rescore(call.store.jobs, **body.model_dump()))
 
 
-@endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=_FULL, location="/jobs/{reply.id}")
+@endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
-    return await _enqueued(operations.sweep(call.store.jobs))
+    return await enqueued(operations.sweep(call.store.jobs))
 
 
-async def _enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:
+async def enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:
     job = await enqueuing
     return JobEnqueued(id=job.id, new=job.new)
 

@@ -7,6 +7,7 @@ from pydantic import Field
 
 from tracker import __version__
 from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.admin.context import AdminContext
 from tracker.doctor import checks
 from tracker.settings.reference import describe
 
@@ -39,6 +40,10 @@ class Health(Reply):
     version: str
     store: str = Field(description="Server software of the store and its version.")
     geoip: str = Field(description="The GeoIP database, or why it is not usable; empty if none is set.")
+    dht: Literal["off", "waiting", "up", "down"] = Field(
+        description="The node of the DHT. `waiting`: another tracker runs the node of this name. `down`: no node has "
+        "answered for 60 s. It does not affect `ready`."
+    )
 
 
 class FindingRow(Reply):
@@ -80,7 +85,15 @@ async def health(call: Call) -> Health:
         version=__version__,
         store=context.server,
         geoip=str(database) if database else context.places.problem,
+        dht=_dht(context),
     )
+
+
+def _dht(context: AdminContext) -> Literal["off", "waiting", "up", "down"]:
+    if not context.settings.dht.enabled:
+        return "off"
+    up = context.telemetry().gauges.get("dht_up")
+    return "waiting" if up is None else "up" if up else "down"
 
 
 @endpoints.get("/doctor", "Run health checks")

@@ -71,6 +71,11 @@ class TorrentRow(Reply):
     upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
     download_multiplier: float = Field(description="Factor of users' download credit; 0: freeleech.")
     download_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
+    dht_seeds: int | None = Field(
+        description="Seeders that the last lookup in the DHT found; null if none has."
+    )
+    dht_peers: int | None = Field(description="The same for all peers.")
+    dht_at: Moment | None = Field(description="Time of that lookup.")
 
 
 class TorrentPage(Reply):
@@ -280,6 +285,9 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "announces": torrent.announces,
         "score": torrent.score,
         **multiplier_fields(torrent.upload_multiplier, torrent.download_multiplier),
+        "dht_seeds": torrent.dht_seeds,
+        "dht_peers": torrent.dht_peers,
+        "dht_at": torrent.dht_at,
     }
 
 

@@ -109,8 +109,8 @@ def _dht_source(name: str) -> Source | None:
             return f"tracker_dht_queries_{kind}_total", (label, outcome)
         case "dropped":
             return "tracker_dht_dropped_total", (rest,)
-        case "bytes":
-            return "tracker_dht_bytes_total", (rest,)
+        case "packets" | "bytes":
+            return f"tracker_dht_{kind}_total", (rest,)
         case "lookups":
             return "tracker_dht_lookups_total", (rest,)
         case "nodes" | "hashes":
@@ -151,6 +151,8 @@ def _gauges(snapshot: Snapshot) -> dict[Source, float]:
     if not values.get(("tracker_sweep_end_timestamp_seconds", ())):  # no complete round yet
         values.pop(("tracker_sweep_end_timestamp_seconds", ()), None)
         values.pop(("tracker_sweep_last_seconds", ()), None)
+    if not values.get(("tracker_dht_answer_timestamp_seconds", ())):  # no answer yet
+        values.pop(("tracker_dht_answer_timestamp_seconds", ()), None)
     return values
 
 

@@ -38,6 +38,9 @@ _TRACKER = (
         "UDP packets that the system dropped because the receive buffer was full",
     ),
     Metric("tracker_udp_unsent_total", "counter", "UDP replies that the system did not send"),
+    Metric("tracker_dht_up", "gauge", "0 if no DHT node has answered for 60 s, or within 30 s of the start"),
+    Metric("tracker_dht_answer_timestamp_seconds", "gauge", "Last answer of a DHT node, in epoch seconds"),
+    Metric("tracker_dht_torrents", "gauge", "Registered torrents that take part in the DHT, estimated"),
     Metric("tracker_dht_ktable_nodes_count", "gauge", "Nodes in the routing tables of the DHT"),
     Metric("tracker_dht_ktable_nodes_added_total", "counter", "Nodes added to the routing tables"),
     Metric("tracker_dht_ktable_nodes_dropped_total", "counter", "Nodes removed from the routing tables"),
@@ -49,6 +52,7 @@ _TRACKER = (
     Metric("tracker_dht_queries_out_total", "counter", "Queries to DHT nodes", ("query", "outcome")),
     Metric("tracker_dht_query_seconds", "histogram", "Time until DHT nodes answered", ("query",)),
     Metric("tracker_dht_dropped_total", "counter", "Datagrams of the DHT without an answer", ("reason",)),
+    Metric("tracker_dht_packets_total", "counter", "Packets of the DHT node", ("direction",)),
     Metric("tracker_dht_bytes_total", "counter", "Bytes of the DHT node", ("direction",)),
     Metric("tracker_dht_lookups_total", "counter", "Lookups of thin torrents in the DHT", ("outcome",)),
     Metric("tracker_dht_given_peers_total", "counter", "Peers found in the DHT that announces got"),
@@ -345,6 +349,9 @@ HISTOGRAMS: dict[str, Source] = {
 }
 
 GAUGES = {
+    "dht_up": "tracker_dht_up",
+    "dht_answered_at": "tracker_dht_answer_timestamp_seconds",
+    "dht_torrents": "tracker_dht_torrents",
     "dht_nodes": "tracker_dht_ktable_nodes_count",
     "dht_hashes": "tracker_dht_ktable_hashes_count",
     "dht_peers": "tracker_dht_peers",

@@ -6,6 +6,7 @@ from tracker.admin.context import AdminContext
 from tracker.admin.pages import (
     clients,
     deny_list,
+    dht,
     jobs,
     overview,
     system,
@@ -43,6 +44,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *world.routes(context),
         *work.routes(context),
         *work_project.routes(context),
+        *dht.routes(context),
         *jobs.routes(context),
         *clients.routes(context),
         *system.routes(context),

@@ -49,6 +49,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("/world", "World", "globe"),
             Link("/users", "Users", "user"),
             Link("/work", "Work", "swarm"),
+            Link("/dht", "DHT", "nodes"),
         ),
     ),
     ("Operations", (Link("/jobs", "Jobs", "stack"), Link("/clients", "Clients", "plug"))),
@@ -72,6 +73,7 @@ NOTICES: dict[str, str] = {
     "purged": "Jobs deleted.",
     "reprocess": "Rescoring started.",
     "sweep": "Sweep started.",
+    "lookup": "Lookup in the DHT queued. The result appears here within a minute.",
     "released": "Claims released.",
     "revoked": "Token revoked. Everyone signed in with it is signed out.",
 }

@@ -17,6 +17,7 @@ from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations import PeerView, peer_views, state_of
+from tracker.store.jobs.records import DHT_LOOKUP
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
 
@@ -50,6 +51,7 @@ class TorrentPage:
             web.post(f"{here}/edit", self.edit),
             web.post(f"{here}/enable", self.enable),
             web.post(f"{here}/disable", self.disable),
+            web.post(f"{here}/dht-lookup", self.look_up),
             web.post(f"{here}/deny", self.deny),
             web.post(f"{here}/allow", self.allow),
             web.post(f"{here}/remove", self.remove),
@@ -73,6 +75,7 @@ class TorrentPage:
             "scored_every": self._context.settings.scoring.interval_seconds,
             "announce_urls": announce_urls(self._context.listening, self._context.udp, request.host),
             "now": self._context.clock(),
+            "has_dht": self._context.settings.dht.enabled,
             "has_file": await asyncio.to_thread(self._context.torrent_files.has, torrent.info_hash),
             **await self._unique_users(torrent),
         }
@@ -164,6 +167,17 @@ class TorrentPage:
         except ClientError as error:
             return await self._page(request, torrent, str(error))
         return done(request, _address(torrent.info_hash), "saved")
+
+    async def look_up(self, request: web.Request) -> web.Response:
+        """Queues a lookup in the DHT."""
+        torrent, store = await self._torrent(request), self._context.store
+        payload = {"info_hash": torrent.info_hash.hex()}
+        try:
+            await store.dht_nodes.check_lookup(store.dht_torrents, torrent.info_hash, self._context.clock())
+            await store.jobs.enqueue(DHT_LOOKUP, payload, max_retries=0)
+        except ClientError as error:
+            return await self._page(request, torrent, str(error))
+        return done(request, _address(torrent.info_hash), "lookup")
 
     async def deny(self, request: web.Request) -> web.Response:
         """Accepts unknown info hashes too."""

@@ -1,14 +1,16 @@
 """``tracker dht …``."""
 
 import asyncio
+import time
 from typing import Annotated
 
 import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Config, group, load_settings, with_store
-from tracker.cli.terminal import Row, complain, note, say, say_json
+from tracker.cli.terminal import Moment, Row, complain, describe, note, say, say_json
 from tracker.errors import ClientError
+from tracker.store.dht.status import NodeStatus, fields_of
 from tracker.store.store import Store
 
 dht = group("Show the node of the DHT, and ask the DHT.")
@@ -16,22 +18,28 @@ dht = group("Show the node of the DHT, and ask the DHT.")
 
 @dht.command("status")
 def status(as_json: AsJson = False, config: Config = None) -> None:
-    """Show what the nodes on this store last saved: ids, addresses, known nodes. Saved every 5 minutes."""
+    """Show the nodes on this store: state, ids, addresses, known nodes, traffic. They save it every 5 seconds."""
 
     async def work(store: Store) -> None:
-        names = await store.dht_nodes.names()
-        if not names:
-            note("no node of the DHT has used this store (TRACKER_DHT__ENABLED)")
-        for name in names:
-            row: Row = {"name": name, **await store.dht_nodes.figures(name)}
-            if as_json:
-                say_json(row)
-            else:
-                say("\n".join(f"{field:<13}{value}" for field, value in row.items()))
-        if names and not as_json:
-            say(f"{'looked up':<13}{await store.dht_torrents.looked_up_count()} torrents")
+        found = await store.dht_nodes.statuses()
+        if not found:
+            note("no node of the DHT has used this store in the last 7 days (TRACKER_DHT__ENABLED)")
+        for each in found:
+            describe(_status_row(each), as_json=as_json)
+        if found and not as_json:
+            say(f"{'looked up':<14}{await store.dht_torrents.looked_up_count()} torrents")
 
     with_store(config, work)
+
+
+def _status_row(status: NodeStatus) -> Row:
+    fields = {name: value for name, value in fields_of(status).items() if value is not None}
+    for name in ("started", "saved", "last_answer"):
+        if name in fields:
+            fields[name] = Moment(fields[name])
+    counted = status.participation
+    torrents = "" if counted is None else counted.sentence
+    return {"name": status.name, "state": status.state(time.time()), **fields, "torrents": torrents}
 
 
 @dht.command("find")

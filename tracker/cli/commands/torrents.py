@@ -274,6 +274,9 @@ def _torrent_row(found: Torrent) -> Row:
         "state": operations.state_of(found),
         "size": found.size,
         "labels": " ".join(found.labels),
+        "dht_seeds": found.dht_seeds,
+        "dht_peers": found.dht_peers,
+        "dht_at": None if found.dht_at is None else Moment(found.dht_at),
         "name": found.name,
     }
 

@@ -1,17 +1,25 @@
 """What a node of the DHT keeps for its next start, and shows meanwhile. Its table itself is in memory only."""
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from redis.exceptions import RedisError
+
+from tracker.bittorrent import InfoHash
+from tracker.errors import Conflict
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
+from tracker.store.dht.status import NodeStatus, fields_of, status_of
+from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.schema.keys import Keys
 
 LIFETIME_SECONDS = 7 * 86400
 LEASE_SECONDS = 60
 MAX_NODES = 2000
 """Of each family."""
+MAX_STATUSES = 100
 LENGTHS = {4: 26, 6: 38}
 """Bytes of a packed node, by family."""
 _NAME = re.compile(r"[-.0-9A-Za-z]{1,64}", re.ASCII)
@@ -33,16 +41,6 @@ class SavedNode:
     """Packed."""
 
 
-@dataclass(frozen=True, slots=True)
-class NodeFigures:
-    """Times are epoch seconds."""
-
-    hashes: int
-    peers: int
-    started: int
-    last_answer: int | None = None
-
-
 class DhtNodes:
     def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
         self._connection = connection
@@ -58,31 +56,34 @@ class DhtNodes:
         """Raises StoreUnavailable."""
         await self._scripts.dht_lease([name, token, now, ""])
 
-    async def save(self, name: str, saved: SavedNode, figures: NodeFigures, now: int) -> None:
-        """Replaces what was saved under this name, except nodes where none are known now. Raises StoreUnavailable."""
+    async def save_status(self, status: NodeStatus) -> None:
+        """Replaces the status of this name. Raises StoreUnavailable."""
+        assert is_name(status.name)
+        fields = fields_of(status)
+        key = self._keys.dht_node(status.name)
+        pairs = [part for item in fields.items() if item[1] is not None for part in item]
+        absent = [field for field, value in fields.items() if value is None]
+        commands: list[tuple[Any, ...]] = [
+            ("HSET", key, *pairs),
+            ("SADD", self._keys.dht_nodes(), status.name),
+            ("EXPIRE", key, LIFETIME_SECONDS),
+        ]
+        if absent:
+            commands.append(("HDEL", key, *absent))
+        answers = await self._connection.pipeline(*commands)
+        if isinstance(answers[0], RedisError):  # a key of another type
+            await self._connection.pipeline(("DEL", key), *commands)
+
+    async def save_tables(self, name: str, nodes: Mapping[int, bytes]) -> None:
+        """Replaces the packed nodes that were saved under this name, except where none are known now. Raises
+        StoreUnavailable."""
         assert is_name(name)
-        fields: dict[str, str | int | None] = {
-            "hashes": figures.hashes,
-            "peers": figures.peers,
-            "started": figures.started,
-            "saved": now,
-            "last_answer": figures.last_answer,
-        }
         commands: list[tuple[Any, ...]] = [("SADD", self._keys.dht_nodes(), name)]
         for family, length in LENGTHS.items():
-            packed = saved.nodes.get(family, b"")[: MAX_NODES * length]
-            id = saved.ids.get(family)
-            fields |= {
-                f"id{family}": None if id is None else id.hex(),
-                f"external{family}": saved.externals.get(family),
-                f"nodes{family}": len(packed) // length,
-            }
+            packed = nodes.get(family, b"")[: MAX_NODES * length]
             if packed:
                 table = self._keys.dht_table(name, family)
                 commands.append(("SET", table, packed, "EX", LIFETIME_SECONDS))
-        key = self._keys.dht_node(name)
-        pairs = [part for item in fields.items() if item[1] is not None for part in item]
-        commands += [("DEL", key), ("HSET", key, *pairs), ("EXPIRE", key, LIFETIME_SECONDS)]
         await self._connection.pipeline(*commands)
 
     async def names(self) -> list[str]:
@@ -90,11 +91,26 @@ class DhtNodes:
         found = await self._connection.command("SMEMBERS", self._keys.dht_nodes())
         return sorted(text for each in found if is_name(text := each.decode("latin-1")))
 
-    async def figures(self, name: str) -> dict[str, str]:
-        """What a node saved about itself; empty where that has expired. Raises StoreUnavailable."""
-        flat = await self._connection.command("HGETALL", self._keys.dht_node(name))
-        texts = [part.decode("utf-8", "replace") for part in flat]
-        return dict(zip(texts[::2], texts[1::2], strict=True))
+    async def status(self, name: str) -> NodeStatus | None:
+        """The status of one node; ``None`` where it has expired. Raises StoreUnavailable."""
+        (row,) = await self._connection.pipeline(("HGETALL", self._keys.dht_node(name)))
+        return _status(name, row)
+
+    async def statuses(self) -> list[NodeStatus]:
+        """The status of every node that ran in the last 7 days, by name, at most MAX_STATUSES. Raises
+        StoreUnavailable."""
+        names = (await self.names())[:MAX_STATUSES]
+        rows = await self._connection.pipeline(*(("HGETALL", self._keys.dht_node(name)) for name in names))
+        found = (_status(name, row) for name, row in zip(names, rows, strict=True))
+        return [status for status in found if status is not None]
+
+    async def check_lookup(self, torrents: DhtTorrents, info_hash: InfoHash, now: float) -> None:
+        """Raises Conflict where no node runs, and for a torrent that takes no part. Raises StoreUnavailable."""
+        modes = {status.mode for status in await self.statuses() if status.state(now) != "stopped"}
+        if not modes:
+            raise Conflict("no tracker on this store runs a node of the DHT (TRACKER_DHT__ENABLED)")
+        if await torrents.no_longer_part([info_hash], all_torrents="all" in modes):
+            raise Conflict("this torrent takes no part in the DHT, see docs/dht.md")
 
     async def load(self, name: str) -> SavedNode:
         """What was saved. Damaged or foreign values are left out. Raises StoreUnavailable."""
@@ -122,3 +138,11 @@ class DhtNodes:
                 if isinstance(packed, bytes) and packed and len(packed) % length == 0
             },
         )
+
+
+def _status(name: str, row: list[bytes] | RedisError) -> NodeStatus | None:
+    """``row``: fields and values in turn; an error for a key of another type."""
+    if isinstance(row, RedisError) or not row:
+        return None
+    texts = [part.decode("utf-8", "replace") for part in row]
+    return status_of(name, dict(zip(texts[::2], texts[1::2], strict=True)))

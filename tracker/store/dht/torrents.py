@@ -13,7 +13,9 @@ from redis.exceptions import RedisError
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
+from tracker.store.dht.participation import Participation
 from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import ranked
 
 MAX_ENDPOINTS = 250
 """Seeders and leechers each, from a random place of the swarm on."""
@@ -24,6 +26,8 @@ GIVE_SECONDS = 1800
 """How long peers are handed out."""
 PAGE = 200
 """Torrents read in one call: it takes less than a millisecond of the store."""
+COUNTED_PAGES = 20
+"""Pages that are read to count the torrents that take part."""
 
 _ANY_TIME = 2**53
 """Epoch seconds: before this time is always."""
@@ -135,6 +139,29 @@ class DhtTorrents:
             swarm = await self.swarm(each.info_hash, family, all_torrents=all_torrents)
             found += (*swarm.seeds, *swarm.leechers) if swarm is not None else ()
         return random.sample(found, min(len(found), count))
+
+    async def participation(self, *, all_torrents: bool) -> Participation:
+        """How many torrents take part. Reads at most COUNTED_PAGES pages of the register, twice unless
+        ``all_torrents``. Raises StoreUnavailable."""
+        registered = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
+        pages = min(COUNTED_PAGES, -(-registered // PAGE))
+        looked_at = part = possible = 0
+        for page in range(pages):
+            rank = page * max(PAGE, registered // COUNTED_PAGES)
+            read, found = await self._page("info_hash", rank, all_torrents=all_torrents)
+            looked_at += read
+            part += len(found)
+            if not all_torrents:
+                possible += len((await self._page("info_hash", rank, all_torrents=True))[1])
+        # Torrents that come and go meanwhile could make it more than there are.
+        return Participation(max(registered, looked_at), looked_at, part, max(possible - part, 0))
+
+    async def last_lookups(self, offset: int, count: int) -> list[tuple[str, int]]:
+        """The ids of the torrents that were looked up, and when (epoch s), latest first. Raises StoreUnavailable."""
+        key = self._keys.dht_lookups()
+        return ranked(
+            await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
+        )
 
     async def looked_up_count(self) -> int:
         """Torrents that were looked up. Raises StoreUnavailable."""

@@ -15,6 +15,9 @@ REPROCESS_RETRIES = 10
 """A walk through many torrents may outlive several trackers. Each retry continues from the stored cursor."""
 SWEEP = "sweep"
 """The queue whose jobs sweep all swarms immediately: ``{}``."""
+DHT_LOOKUP = "dht_lookup"
+"""The queue whose jobs look up one torrent each in the DHT: ``{"info_hash": <40 hex digits>}``. Trackers with a node
+run them."""
 STATUSES = ("pending", "running", "retry", "completed", "failed")
 FINISHED = ("completed", "failed")
 MAX_PRIORITY = 10

@@ -48,6 +48,12 @@ class Torrent:
     upload_multiplier: Multiplier = NO_MULTIPLIER
     download_multiplier: Multiplier = NO_MULTIPLIER
     denied: str | None = None
+    dht_seeds: int | None = None
+    """Seeders that the last lookup in the DHT found. None if there was none, or nobody answered."""
+    dht_peers: int | None = None
+    """The same for all peers."""
+    dht_at: int | None = None
+    """When that was (epoch s)."""
     score: float | None = None
     """None if the torrent is not in the ranking by score."""
     fields: Mapping[str, str] = field(default_factory=dict)
@@ -109,6 +115,7 @@ def torrent_of(
     def number(name: str) -> int:
         return whole(fields.get(name, "").encode())
 
+    looked_up = number("dht_at") or None
     return Torrent(
         info_hash=info_hash,
         torrent_id=fields.get("tid") or (torrent_id or b"").decode("utf-8", "replace"),
@@ -127,6 +134,9 @@ def torrent_of(
         upload_multiplier=multiplier_of(fields.get("multi_up", "")),
         download_multiplier=multiplier_of(fields.get("multi_dn", "")),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,
+        dht_seeds=number("dht_seeds") if looked_up else None,
+        dht_peers=number("dht_peers") if looked_up else None,
+        dht_at=looked_up,
         fields=fields,
     )
 

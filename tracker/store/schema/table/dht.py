@@ -8,10 +8,13 @@ ROWS: tuple[KeySpec, ...] = (
         "t:dht:<node>",
         "HASH",
         "a node of the DHT, for people and for its next start. id4, id6 (40 hex digits); external4, external6 (its "
-        "addresses as others see them); nodes4, nodes6, hashes, peers (how many it knows); started, saved, last_answer "
-        "(epoch s). A field that does not apply is absent",
+        "addresses as others see them); nodes4, nodes6 (how many it knows); buckets4, buckets6 (bucket:nodes, with "
+        "spaces between); hashes, peers (announced by other nodes); packets_in, packets_out, bytes_in, bytes_out; "
+        "dropped, lookups (JSON: packets by reason, lookups by outcome); mode (public or all); registered, looked_at, "
+        "part, unknown (torrents: registered; looked at to count those that take part; of these taking part; of "
+        "unknown privacy); started, saved, last_answer (epoch s). A field that does not apply is absent",
         "7 days after it was last saved",
-        "tracker, soon after the first answer, every 5 minutes and at the stop",
+        "tracker, every 5 seconds and at the stop",
     ),
     KeySpec(
         "t:dht:<node>:nodes<family>",
@@ -19,7 +22,7 @@ ROWS: tuple[KeySpec, ...] = (
         "packed nodes that it knew when it last knew any, nearest first, at most 2,000 of 26 bytes (IPv4) or 38 "
         "(IPv6). `<family>` is 4 or 6",
         "7 days after it was last saved",
-        "tracker",
+        "tracker, soon after the first answer, every 5 minutes and at the stop",
     ),
     KeySpec(
         "t:dht:peers:<ih>",

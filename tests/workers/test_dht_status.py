@@ -1,0 +1,94 @@
+"""D22: a node of the DHT saves every few seconds what it knows and does."""
+
+import asyncio
+
+from tests.dht.test_node import Island, address, joined
+from tests.fake_time import FakeTime
+from tests.store.harness import START, Store, info_hash
+from tests.waiting import eventually
+from tracker.bittorrent import Address
+from tracker.dht.external_address import ExternalAddress
+from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import NodeStatus
+from tracker.workers.dht_status import COUNT_SECONDS, STATUS_SECONDS, StatusWorker
+
+
+def worker(store: Store, island: Island, time: FakeTime) -> StatusWorker:
+    return StatusWorker(
+        "host",
+        {4: island.first()},
+        store.dht_nodes,
+        store.dht_torrents,
+        all_torrents=False,
+        clock=lambda: START + time.now,
+        timer=lambda: island.now,
+        sleep=time,
+    )
+
+
+async def test_a_node_says_what_it_knows_and_does(store: Store) -> None:
+    island: Island = joined(20)
+    node, said = island.first(), worker(store, island, FakeTime())
+    node._external = ExternalAddress(Address(b"\xc0\0\2\1"))
+    node.announced.announce(info_hash(1), address(5), island.now, seed=False)
+    node.receive(b"no message", address(5), island.now)
+    said.lookups["answered"] += 2
+    status = said.status()
+    assert (status.ids, status.externals) == ({4: node.id}, {4: "192.0.2.1"})
+    assert status.nodes(4) == len(node.table) == 19
+    assert status.buckets[4] == {at: size for at, size in enumerate(node.table.sizes()) if size}
+    assert (status.hashes, status.peers) == (1, 1)
+    counts = node.counts
+    assert (status.packets_in, status.bytes_in) == (counts.packets_in, counts.bytes_in)
+    assert (status.packets_out, status.bytes_out) == (counts.packets_out, counts.bytes_out)
+    assert 0 < status.packets_in < status.bytes_in
+    assert sum(status.dropped.values()) == 1
+    assert status.lookups == {"answered": 2, "unanswered": 0}
+    assert node.table.last_answer is not None
+    assert status.last_answer == int(START - (island.now - node.table.last_answer))
+
+
+async def test_the_status_is_saved_at_the_start_and_then_regularly(store: Store) -> None:
+    island, time = Island(1), FakeTime()
+    for number in (1, 2):
+        await store.torrents.add(info_hash(number), {"private": "0"} if number == 1 else {})
+
+    async def saved() -> NodeStatus | None:
+        return await store.dht_nodes.status("host")
+
+    async def is_saved() -> bool:
+        return await saved() is not None
+
+    async def counted() -> bool:
+        shown = await saved()
+        return shown is not None and shown.participation == Participation(2, 2, 1, unknown=1)
+
+    said = worker(store, island, time)
+    async with asyncio.TaskGroup() as tasks:
+        task = tasks.create_task(said.run())
+        await eventually(is_saved)
+        first = await saved()
+        assert first is not None and (first.started, first.saved, first.mode) == (START, START, "public")
+        await time.pass_until(counted)
+        await store.torrents.edit(info_hash(2), {"private": "0"})
+        await time.pass_by(COUNT_SECONDS + 2 * STATUS_SECONDS)
+        task.cancel()
+    last = await saved()
+    assert last is not None and last.saved >= START + COUNT_SECONDS
+    assert last.participation == Participation(2, 2, 2)
+
+
+async def test_nothing_is_saved_while_another_tracker_runs_the_node(store: Store) -> None:
+    nodes = {4: Island(1).first()}
+    said = StatusWorker(
+        "host",
+        nodes,
+        store.dht_nodes,
+        store.dht_torrents,
+        all_torrents=False,
+        clock=lambda: START,
+        timer=lambda: 0,
+        may_save=lambda: False,
+    )
+    await said.save()
+    assert await store.dht_nodes.statuses() == []

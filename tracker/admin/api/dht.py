@@ -1,0 +1,157 @@
+"""/dht: nodes of the DHT, lookups and their results."""
+
+from collections.abc import Mapping
+from typing import Literal
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Call, Endpoints, Reply
+from tracker.admin.api.jobs import JobEnqueued, enqueued
+from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, page_of
+from tracker.admin.api.routing import not_found
+from tracker.admin.api.torrents import TorrentRow, known, rows
+from tracker.store.dht.status import NodeStatus, State
+from tracker.store.jobs.records import DHT_LOOKUP
+
+endpoints = Endpoints("dht", "Nodes of the DHT that trackers on this store run, and what they found.")
+
+_NOT_NOW = {
+    404: "Unknown torrent.",
+    409: "No tracker on this store runs a node, the torrent takes no part in the DHT, or the queue is full.",
+}
+
+
+class DhtFamily(Reply):
+    """The node in one address family. IPv4 and IPv6 are two DHTs."""
+
+    id: str = Field(description="40 hexadecimal digits.")
+    external_address: str = Field(description="This host's address as other nodes see it; empty if unknown.")
+    nodes: int = Field(description="Known nodes.")
+    buckets: dict[int, int] = Field(
+        description="Known nodes by bucket: the number of leading bits that their ids share with this node's id."
+    )
+
+
+class DhtParticipation(Reply):
+    """How many registered torrents take part."""
+
+    registered: int
+    looked_at: int = Field(description="How many of them were looked at.")
+    torrents: int = Field(description="How many take part; an estimate unless all were looked at.")
+    advice: str = Field(description="What to set where nearly none take part; else empty.")
+
+
+class DhtNodeRow(Reply):
+    """A node, as it saved its status. Packets, bytes and lookups count since its start."""
+
+    name: str = Field(description="`TRACKER_DHT__NAME` of its tracker, or the host name.")
+    state: State = Field(
+        description="`down`: nobody has answered for 60 s; `stopped`: its last status is older than 30 s."
+    )
+    torrents: Literal["public", "all"] = Field(description="`TRACKER_DHT__TORRENTS` of its tracker.")
+    started: Moment
+    saved: Moment
+    last_answer: Moment | None
+    ipv4: DhtFamily | None
+    ipv6: DhtFamily | None
+    hashes: int = Field(description="Torrents that other nodes announced to this one.")
+    peers: int = Field(description="Their peers.")
+    packets_in: int
+    packets_out: int
+    bytes_in: int
+    bytes_out: int
+    dropped: dict[str, int] = Field(description="Packets without an answer, by reason.")
+    lookups: dict[str, int] = Field(description="Lookups of torrents, by outcome.")
+    participation: DhtParticipation | None = Field(description="null until it has been counted.")
+
+
+class DhtNodes(Reply):
+    """All nodes that ran in the last 7 days, by name."""
+
+    items: list[DhtNodeRow]
+
+
+class LookedUpTorrents(OffsetPage[TorrentRow]):
+    """A page of torrents that were looked up, latest first. `dht_at` is the last lookup that was answered."""
+
+
+@endpoints.get("/dht", "List DHT nodes")
+async def list_all(call: Call) -> DhtNodes:
+    now = call.context.clock()
+    return DhtNodes(items=[_row(status, now) for status in await call.store.dht_nodes.statuses()])
+
+
+@endpoints.get("/dht/lookups", "List torrents that were looked up in the DHT")
+async def lookups(call: Call, query: Paged) -> LookedUpTorrents:
+    """Latest first."""
+    torrents = call.store.dht_torrents
+    found = await torrents.last_lookups(query.offset, query.limit)
+    total = await torrents.looked_up_count()
+    items = rows(await call.store.torrents.by_ids([torrent_id for torrent_id, _ in found]))
+    return LookedUpTorrents(**page_of(query, items, total))
+
+
+@endpoints.post(
+    "/torrents/{info_hash}/dht-lookup",
+    "Look up a torrent in the DHT",
+    status=202,
+    errors=_NOT_NOW,
+    location="/jobs/{reply.id}",
+)
+async def look_up(call: Call, info_hash: InfoHashText) -> JobEnqueued:
+    """Queues a job. When it has completed, `dht_seeds` and `dht_peers` of the torrent have the result. It fails if no
+    node answers."""
+    torrent = await known(call, info_hash)
+    if not torrent.registered:
+        raise not_found("torrent")
+    store, wanted = call.store, torrent.info_hash
+    await store.dht_nodes.check_lookup(store.dht_torrents, wanted, call.context.clock())
+    return await enqueued(store.jobs.enqueue(DHT_LOOKUP, {"info_hash": wanted.hex()}, max_retries=0))
+
+
+def _row(status: NodeStatus, now: float) -> DhtNodeRow:
+    counted = status.participation
+    return DhtNodeRow(
+        name=status.name,
+        state=status.state(now),
+        torrents="all" if status.mode == "all" else "public",
+        started=status.started,
+        saved=status.saved,
+        last_answer=status.last_answer,
+        ipv4=_family(status, 4),
+        ipv6=_family(status, 6),
+        hashes=status.hashes,
+        peers=status.peers,
+        packets_in=status.packets_in,
+        packets_out=status.packets_out,
+        bytes_in=status.bytes_in,
+        bytes_out=status.bytes_out,
+        dropped=_sorted(status.dropped),
+        lookups=_sorted(status.lookups),
+        participation=(
+            None
+            if counted is None
+            else DhtParticipation(
+                registered=counted.registered,
+                looked_at=counted.looked_at,
+                torrents=counted.estimate,
+                advice=counted.advice,
+            )
+        ),
+    )
+
+
+def _family(status: NodeStatus, family: int) -> DhtFamily | None:
+    id = status.ids.get(family)
+    if id is None:
+        return None
+    return DhtFamily(
+        id=id.hex(),
+        external_address=status.externals.get(family, ""),
+        nodes=status.nodes(family),
+        buckets=dict(status.buckets[family]),
+    )
+
+
+def _sorted(counts: Mapping[str, int]) -> dict[str, int]:
+    return dict(sorted(counts.items()))

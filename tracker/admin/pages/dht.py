@@ -1,0 +1,64 @@
+"""The page of the DHT: the nodes of all trackers on the store, and the torrents that were looked up last."""
+
+from typing import Any, NamedTuple
+
+from aiohttp import web
+
+from tracker.admin.context import AdminContext
+from tracker.admin.pages.rendering import render, wants_part
+from tracker.store.dht.status import FAMILIES, NodeStatus, State
+
+LOOKUPS = 30
+"""Torrents shown of those that were looked up last."""
+_TONES = {"up": "good", "down": "bad", "starting": "warn", "stopped": ""}
+
+
+class NodeView(NamedTuple):
+    status: NodeStatus
+    state: State
+    tone: str
+    buckets: list[tuple[int, list[int | None]]]
+    """Bucket, and its nodes by family; None for a family without a node."""
+    largest: int
+    """Nodes of the largest bucket."""
+
+
+def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
+    async def show(request: web.Request) -> web.Response:
+        """htmx gets only the part that changes."""
+        part = wants_part(request)
+        return render(request, "parts/dht.html" if part else "dht.html", await _variables(context))
+
+    return [web.get("/dht", show)]
+
+
+async def _variables(context: AdminContext) -> dict[str, Any]:
+    now, store, settings = context.clock(), context.store, context.settings.dht
+    nodes = [_view(status, now) for status in await store.dht_nodes.statuses()]
+    found = await store.dht_torrents.last_lookups(0, LOOKUPS)
+    times = dict(found)
+    torrents = await store.torrents.by_ids([torrent_id for torrent_id, _ in found])
+    return {
+        "enabled": settings.enabled,
+        "is_here": any(node.status.name == settings.node_name for node in nodes),
+        "lookups_per_minute": settings.lookups_per_minute,
+        "nodes": nodes,
+        "families": FAMILIES,
+        "lookups": [(torrent, times.get(torrent.torrent_id)) for torrent in torrents],
+        "looked_up": await store.dht_torrents.looked_up_count(),
+        "now": now,
+    }
+
+
+def _view(status: NodeStatus, now: float) -> NodeView:
+    state = status.state(now)
+    buckets = sorted({bucket for family in status.buckets.values() for bucket in family})
+    sizes = [
+        (
+            bucket,
+            [status.buckets[family].get(bucket, 0) if family in status.ids else None for family in FAMILIES],
+        )
+        for bucket in buckets
+    ]
+    largest = max((size for _, row in sizes for size in row if size is not None), default=0)
+    return NodeView(status, state, _TONES[state], sizes, largest)

@@ -1,0 +1,117 @@
+"""Says what a node of the DHT knows and does: saves it for the dashboard, the API and the command line."""
+
+import asyncio
+from collections import Counter
+from collections.abc import Awaitable, Callable, Mapping
+from contextlib import suppress
+
+from redis.exceptions import RedisError
+
+from tracker.bittorrent import Address
+from tracker.dht.node import DhtNode
+from tracker.errors import StoreUnavailable
+from tracker.store.dht.nodes import DhtNodes
+from tracker.store.dht.participation import Participation
+from tracker.store.dht.status import NodeStatus
+from tracker.store.dht.torrents import DhtTorrents
+from tracker.wire.endpoint import format_address
+
+STATUS_SECONDS = 5
+COUNT_SECONDS = 300
+"""How often the torrents that take part are counted."""
+
+Sleep = Callable[[float], Awaitable[object]]
+
+
+class StatusWorker:
+    """``nodes`` by 4 and 6. ``clock`` returns epoch seconds, ``timer`` the time of the nodes. ``may_save`` is false
+    while another tracker runs the nodes of this name."""
+
+    def __init__(
+        self,
+        name: str,
+        nodes: Mapping[int, DhtNode],
+        store: DhtNodes,
+        torrents: DhtTorrents,
+        *,
+        all_torrents: bool,
+        clock: Callable[[], float],
+        timer: Callable[[], float],
+        may_save: Callable[[], bool] = lambda: True,
+        sleep: Sleep = asyncio.sleep,
+    ) -> None:
+        self.lookups: Counter[str] = Counter(answered=0, unanswered=0)
+        """Lookups of torrents by outcome."""
+        self.participation: Participation | None = None
+        self._name = name
+        self._nodes = nodes
+        self._store = store
+        self._torrents = torrents
+        self._all_torrents = all_torrents
+        self._clock = clock
+        self._timer = timer
+        self._may_save = may_save
+        self._sleep = sleep
+        self._started = int(clock())
+
+    async def run(self) -> None:
+        """Saves the status until cancelled."""
+        async with asyncio.TaskGroup() as tasks:
+            tasks.create_task(self._keep_counted())
+            while True:
+                await self.save()
+                await self._sleep(STATUS_SECONDS)
+
+    async def save(self) -> None:
+        if self._may_save():
+            with suppress(StoreUnavailable, RedisError):
+                await self._store.save_status(self.status())
+
+    def status(self) -> NodeStatus:
+        now, epoch = self._timer(), self._clock()
+        nodes = self._nodes.values()
+        answers = [at for node in nodes if (at := node.table.last_answer) is not None]
+        counts = [node.counts for node in nodes]
+        dropped: Counter[str] = Counter()
+        for each in counts:
+            dropped += each.dropped
+        return NodeStatus(
+            name=self._name,
+            mode="all" if self._all_torrents else "public",
+            started=self._started,
+            saved=int(epoch),
+            last_answer=int(epoch - (now - max(answers))) if answers else None,
+            ids={family: node.id for family, node in self._nodes.items()},
+            externals={
+                family: format_address(Address(address))
+                for family, node in self._nodes.items()
+                if (address := node.external_address) is not None
+            },
+            buckets={
+                family: {bucket: size for bucket, size in enumerate(node.table.sizes()) if size}
+                for family, node in self._nodes.items()
+            },
+            hashes=sum(len(node.announced) for node in nodes),
+            peers=sum(node.announced.peer_count for node in nodes),
+            packets_in=sum(each.packets_in for each in counts),
+            packets_out=sum(each.packets_out for each in counts),
+            bytes_in=sum(each.bytes_in for each in counts),
+            bytes_out=sum(each.bytes_out for each in counts),
+            dropped=dropped,
+            lookups=self.lookups,
+            participation=self.participation,
+        )
+
+    async def _keep_counted(self) -> None:
+        while True:
+            counted = await count_torrents(self._torrents, all_torrents=self._all_torrents)
+            self.participation = counted or self.participation
+            await self._sleep(COUNT_SECONDS)
+
+
+async def count_torrents(torrents: DhtTorrents, *, all_torrents: bool) -> Participation | None:
+    """How many torrents take part; ``None`` where the store cannot be read."""
+    try:
+        return await torrents.participation(all_torrents=all_torrents)
+    except (StoreUnavailable, RedisError):
+        return None
