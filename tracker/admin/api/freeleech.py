@@ -4,10 +4,9 @@ from pydantic import Field
 
 from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
-from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
+from tracker.admin.api.models import End, InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
-from tracker.store.schema.multipliers import MAX_END
 
 endpoints = Endpoints(
     "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
@@ -19,7 +18,7 @@ _UNKNOWN = {404: "Unknown user or torrent."}
 class FreeleechNew(Body):
     """A freeleech token."""
 
-    until: Moment = Field(ge=1, le=MAX_END, description="When it ends, in the future.")
+    until: End = Field(description="When it ends (epoch s), in the future.")
 
 
 class FreeleechToken(Reply):

@@ -72,15 +72,6 @@ DownloadMultiplier = Annotated[
         description="Factor of users' download credit; 0: freeleech. Rounded to six decimals.",
     ),
 ]
-MultiplierEnd = Annotated[
-    int | None,
-    Field(
-        ge=1,
-        le=MAX_END,
-        description="When the multiplier ends (epoch s); without it, it never ends.",
-        examples=[1_800_000_000],
-    ),
-]
 
 
 def _digits(value: object) -> object:
@@ -117,6 +108,16 @@ Limit = Annotated[int, Field(ge=1, le=500), BeforeValidator(_digits)]
 Cursor = Annotated[int, Field(ge=0, le=2**64 - 1), BeforeValidator(_digits)]
 Count = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_integral)]
 """A number in JSON."""
+End = Annotated[
+    int,
+    Field(ge=1, le=MAX_END, description="A time in epoch seconds (UTC).", examples=[1_800_000_000]),
+    BeforeValidator(_integral),
+]
+"""When something ends, in JSON."""
+MultiplierEnd = Annotated[
+    End | None, Field(description="When the multiplier ends (epoch s); without it, it never ends.")
+]
+MaxDownloads = Annotated[int, Field(ge=-1, le=999_999), BeforeValidator(_integral)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
 FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_lower)]

@@ -13,6 +13,7 @@ from tracker.admin.api.models import (
     CursorPage,
     Factor,
     LineText,
+    MaxDownloads,
     Moment,
     MultiplierEnd,
     OffsetPage,
@@ -136,8 +137,8 @@ class UserEdit(UserFields):
     upload_multiplier_until: MultiplierEnd = None
     download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
     download_multiplier_until: MultiplierEnd = None
-    max_downloads: int | None = Field(
-        None, ge=-1, le=999_999, description="0: any number, -1: as many as the setting allows."
+    max_downloads: MaxDownloads | None = Field(
+        None, description="0: any number, -1: as many as the setting allows."
     )
     hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
 
