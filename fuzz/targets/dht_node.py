@@ -47,8 +47,8 @@ def check(data: bytes) -> None:
 
 def _node() -> DhtNode:
     own = to_id(1 << 155)
-    family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()))
-    responder = Responder({4: family}, AnnounceTokens(bytes(32)), {4: SampleSet()}, version=b"SK01")
+    family = Family(RoutingTable(own, TableRules(), 0), AnnouncedPeers(own, AnnounceRules()), SampleSet())
+    responder = Responder({4: family}, AnnounceTokens(bytes(32)), version=b"SK01")
     return DhtNode(
         family,
         responder,

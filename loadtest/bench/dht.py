@@ -61,7 +61,7 @@ def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random) -> C
     """All that happens between the datagram in and the datagram out, but for the swarm, which is given."""
     own = to_id(table.own)
     families = {4: Family(table, AnnouncedPeers(own, AnnounceRules()))}
-    responder = Responder(families, AnnounceTokens(rng.randbytes(32)), {}, version=b"SK01")
+    responder = Responder(families, AnnounceTokens(rng.randbytes(32)), version=b"SK01")
     limits = InboundLimits(LimitRules(1e9, 1e9, 1e9, 1e9, 1e9), 0)
     source = Endpoint(b"\x09\x09\x09\x09\x1a\xe1")
     peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(100)]

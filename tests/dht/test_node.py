@@ -44,12 +44,13 @@ def made(number: int, *, family: int = 4, limits: LimitRules = DEFAULT, read_onl
     rng = random.Random(number)
     own = NodeId(rng.randbytes(20))
     parts = Family(
-        RoutingTable(own, TableRules(private_addresses=True), 0), AnnouncedPeers(own, AnnounceRules())
+        RoutingTable(own, TableRules(private_addresses=True), 0),
+        AnnouncedPeers(own, AnnounceRules()),
+        SampleSet(),
     )
     responder = Responder(
         {family: parts},
         AnnounceTokens(rng.randbytes(32)),
-        {family: SampleSet()},
         version=b"SK01",
         read_only=read_only,
     )

@@ -63,10 +63,9 @@ class Setup:
             for number in range(nodes):
                 endpoint = Endpoint((0x20 << 8 * (size - 1) | number).to_bytes(size, "big") + b"\1\1")
                 table.on_answer(Node(NodeId(rng.randbytes(20)), endpoint), 0)
-            self.families[family] = Family(table, AnnouncedPeers(own, announce_rules))
-        self.samples = {4: SampleSet(), 6: SampleSet()}
+            self.families[family] = Family(table, AnnouncedPeers(own, announce_rules), SampleSet())
         self.responder = Responder(
-            self.families, AnnounceTokens(bytes(32)), self.samples, version=b"SK01", read_only=read_only
+            self.families, AnnounceTokens(bytes(32)), version=b"SK01", read_only=read_only
         )
 
     def ask(
@@ -300,10 +299,30 @@ class TestSamples:
         drawn = {first.info_hashes[at : at + 20] for at in range(0, 400, 20)}
         assert len(first.info_hashes) == 400 and len(drawn) == 20 and drawn <= hashes
 
+    def test_a_set_of_a_worker_is_left_to_it(self) -> None:
+        setup = Setup()
+        setup.announce()
+        samples = setup.families[4].samples = SampleSet(by_worker=True)
+        assert setup.answer(SampleInfohashes(HASH)).samples == Samples(b"", 0, 0)
+        samples.draw([], 0, setup.rng, others=[OTHER], others_total=7)
+        assert setup.answer(SampleInfohashes(HASH), now=5000).samples == Samples(OTHER, 7, 0)
+
+    def test_each_of_all_has_the_same_chance(self) -> None:
+        samples, rng, own = SampleSet(), random.Random(1), [InfoHash(bytes((n,)) * 20) for n in range(100)]
+        others = [InfoHash(bytes((200 + n,)) * 20) for n in range(20)]
+        shown = []
+        for now in range(1000):
+            samples.draw(own, now, rng, others=others, others_total=400)
+            assert len(set(samples.hashes())) == 20 and samples.total == 500
+            shown += samples.hashes()
+        assert sum(each in own for each in shown) / 20_000 == pytest.approx(100 / 500, rel=0.1)
+        samples.draw(own[:3], 0, rng, others=others[:4], others_total=4)
+        assert set(samples.hashes()) == {*own[:3], *others[:4]} and samples.total == 7
+
     def test_a_node_may_show_none(self) -> None:
         setup = Setup()
         setup.announce()
-        setup.samples.clear()
+        setup.families[4].samples = None
         assert setup.answer(SampleInfohashes(HASH)).samples == Samples(b"", 0, 21600)
 
 

@@ -9,7 +9,7 @@ import contextlib
 import os
 import random
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 from typing import Any, NamedTuple
@@ -51,6 +51,7 @@ from tracker.workers.dht import (
 from tracker.workers.dht_lease import NameLease
 from tracker.workers.dht_lookups import RETRY_SECONDS, LookupWorker
 from tracker.workers.dht_peers import PeerCollector
+from tracker.workers.dht_samples import SampleWorker
 from tracker.workers.dht_status import StatusWorker, count_torrents
 from tracker.workers.prober import Prober
 
@@ -175,7 +176,7 @@ async def _run(
             saver.run,
             status.run,
             keep_name,
-            *([lookups.run] if settings.lookups_per_minute else []),
+            *_optional(context, nodes, lookups, timer),
         ):
             await asyncio.Event().wait()
 
@@ -222,6 +223,24 @@ def _workers(
     return DhtWorkers(NodeSaver(store, name, nodes, timer=timer, may_save=may_save), status, lookups)
 
 
+def _optional(
+    context: RuntimeContext, nodes: dict[int, DhtNode], lookups: LookupWorker, timer: Callable[[], float]
+) -> list[Callable[[], Coroutine[Any, Any, None]]]:
+    """The coroutines that a setting switches off."""
+    settings = context.live.current.dht
+    samples = SampleWorker(
+        context.store.dht_torrents,
+        nodes,
+        all_torrents=settings.torrents == "all",
+        timer=timer,
+        rng=random.SystemRandom(),
+    )
+    return [
+        *([lookups.run] if settings.lookups_per_minute else []),
+        *([samples.run] if settings.samples == "public" else []),
+    ]
+
+
 def _each_changed(served: Sequence[DhtSocket], info_hash: InfoHash | None) -> None:
     for each in served:
         each.changed(info_hash)
@@ -243,11 +262,11 @@ def build_nodes(
             private_addresses=settings.private_addresses,
         )
         announced = AnnouncedPeers(own, AnnounceRules(bucket_hashes=settings.bucket_hashes))
-        parts[family] = Family(RoutingTable(own, rules, now), announced)
+        samples = None if settings.samples == "none" else SampleSet(by_worker=settings.samples == "public")
+        parts[family] = Family(RoutingTable(own, rules, now), announced, samples)
     responder = Responder(
         parts,
         AnnounceTokens(os.urandom(32)),
-        {family: SampleSet() for family in families} if settings.samples == "announced" else {},
         version=version,
         read_only=settings.read_only,
     )

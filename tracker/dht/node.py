@@ -103,6 +103,7 @@ class DhtNode:
         self.counts = NodeCounts()
         self.table = family.table
         self.announced = family.announced
+        self.samples = family.samples
         self._responder = responder
         self._inbound = InboundLimits(limits, now)
         self._outbound = OutboundLimits(limits, now)

@@ -47,6 +47,8 @@ class Family:
 
     table: RoutingTable
     announced: AnnouncedPeers
+    samples: SampleSet | None = None
+    """``None``: none are shown."""
 
 
 class Swarm(NamedTuple):
@@ -66,16 +68,13 @@ class Responder:
         self,
         families: dict[int, Family],
         tokens: AnnounceTokens,
-        samples: dict[int, SampleSet],
         *,
         version: bytes,
         read_only: bool = False,
     ) -> None:
-        """``families`` and ``samples`` by 4 and 6; a family without samples shows none. ``read_only``: no query is
-        answered (BEP 43)."""
+        """``families`` by 4 and 6. ``read_only``: no query is answered (BEP 43)."""
         self._families = families
         self._tokens = tokens
-        self._samples = samples
         self._version = version
         self._read_only = read_only
 
@@ -94,8 +93,8 @@ class Responder:
         """For a torrent that takes part no longer: nothing announced is kept or shown."""
         for family in self._families.values():
             family.announced.forget(info_hash)
-        for samples in self._samples.values():
-            samples.forget(info_hash)
+            if family.samples is not None:
+                family.samples.forget(info_hash)
 
     def respond(
         self, query: Query, source: Endpoint, swarm: Swarm, now: float, rng: random.Random
@@ -161,10 +160,10 @@ class Responder:
 
     def _with_samples(self, answer: Answer, family: int, now: float, rng: random.Random) -> Answer:
         """As many samples as fit, always the first ones."""
-        samples = self._samples.get(family)
+        samples = self._families[family].samples
         if samples is None:
             return answer._replace(samples=Samples(b"", 0, MAX_INTERVAL_SECONDS))
-        if samples.is_due(now):
+        if not samples.by_worker and samples.is_due(now):
             samples.draw(list(self._families[family].announced.hashes()), now, rng)
         empty = answer._replace(samples=Samples(b"", samples.total, samples.seconds_left(now)))
         # The length of the samples in digits takes two bytes more than that of none.

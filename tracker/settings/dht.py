@@ -86,10 +86,10 @@ class DhtSettings(Section):
         description="Hand out only peers that answered a handshake for the torrent, which `TRACKER_PROBE__ENABLED` "
         "must allow. `false`: peers that nodes in two networks (IPv4: /16, IPv6: /32) named.",
     )
-    samples: Literal["announced", "none"] = Field(
+    samples: Literal["announced", "public", "none"] = Field(
         "announced",
-        description="Info hashes that the node shows to indexers (BEP 51): of torrents that nodes announced to it, or "
-        "none.",
+        description="Info hashes that the node shows to indexers (BEP 51). `announced`: of torrents that nodes "
+        "announced to it. `public`: also of the tracker's torrents whose field `private` is 0.",
     )
     read_only: bool = Field(
         False,

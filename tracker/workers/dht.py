@@ -140,7 +140,7 @@ async def follow_changes(connection: Connection, keys: Keys, changed: Changed) -
 
 
 class Forgetter:
-    """Makes nodes forget announced torrents that take part no longer."""
+    """Makes nodes forget announced and shown torrents that take part no longer."""
 
     def __init__(
         self,
@@ -161,7 +161,7 @@ class Forgetter:
     def changed(self, info_hash: InfoHash | None) -> None:
         if info_hash is None:
             self._every = True
-        elif info_hash in self._announced():
+        elif info_hash in self._known():
             self._changed.add(info_hash)
         else:
             return
@@ -185,7 +185,7 @@ class Forgetter:
         looked_at, self._changed = self._changed, set()
         if self._every:
             self._every = False
-            looked_at = self._announced()
+            looked_at = self._known()
         for info_hash in await self._torrents.no_longer_part(
             list(looked_at), all_torrents=self._all_torrents
         ):
@@ -197,8 +197,11 @@ class Forgetter:
             await self._sleep(CHECK_SECONDS)
             self.changed(None)
 
-    def _announced(self) -> set[InfoHash]:
-        return {info_hash for node in self._nodes.values() for info_hash in node.announced.hashes()}
+    def _known(self) -> set[InfoHash]:
+        """Those announced, and those shown."""
+        nodes = self._nodes.values()
+        shown = {each for node in nodes if node.samples is not None for each in node.samples.hashes()}
+        return shown.union(*(node.announced.hashes() for node in nodes))
 
 
 def _info_hash(text: bytes) -> InfoHash | None:

@@ -5,7 +5,7 @@ import pytest
 from tests.store.harness import START, Store, endpoint, info_hash, update
 from tracker.store.dht import torrents
 from tracker.store.dht.participation import Participation
-from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, RESULT_SECONDS, StoredSwarm
+from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS, PAGE, RESULT_SECONDS, StoredSwarm
 
 
 async def swarm(
@@ -129,6 +129,19 @@ async def test_the_last_lookups_come_first(store: Store) -> None:
         await store.dht_torrents.save_result(info_hash(number), None, START + number, all_torrents=False)
     assert await store.dht_torrents.last_lookups(0, 2) == [("3", START + 3), ("2", START + 2)]
     assert await store.dht_torrents.last_lookups(2, 2) == [("1", START + 1)]
+
+
+async def test_some_public_torrents_and_how_many_there_are(store: Store) -> None:
+    """D9, D15: without reading more pages than allowed."""
+    assert await store.dht_torrents.some_public(20) == ([], 0)
+    public = {info_hash(number) for number in range(1, 1000, 2)}
+    for number in range(1, 1001):
+        await store.torrents.add(info_hash(number), {"private": "0"} if number % 2 else {})
+    found, total = await store.dht_torrents.some_public(20)
+    assert len(set(found)) == 20 and public.issuperset(found) and total == 500
+    found, total = await store.dht_torrents.some_public(1000, max_pages=2)
+    assert public.issuperset(found) and total == pytest.approx(500, rel=0.05)
+    assert len(set(found)) == pytest.approx(2 * PAGE / 2, rel=0.05), "two pages, half of them public"
 
 
 async def test_one_tracker_runs_the_node_of_a_name(store: Store) -> None:

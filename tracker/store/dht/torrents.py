@@ -28,6 +28,8 @@ PAGE = 200
 """Torrents read in one call: it takes less than a millisecond of the store."""
 COUNTED_PAGES = 20
 """Pages that are read to count the torrents that take part."""
+MAX_SAMPLE_PAGES = 50
+"""Of registers with up to 10,000 torrents, all are read."""
 
 _ANY_TIME = 2**53
 """Epoch seconds: before this time is always."""
@@ -161,6 +163,19 @@ class DhtTorrents:
         key = self._keys.dht_lookups()
         return ranked(
             await self._connection.command("ZRANGE", key, offset, offset + count - 1, "REV", "WITHSCORES")
+        )
+
+    async def some_public(self, count: int, max_pages: int = MAX_SAMPLE_PAGES) -> tuple[list[InfoHash], int]:
+        """Random torrents that are known to be public and take part, and how many there are. Reads at most so many
+        pages of the register; of a larger one, the number is an estimate. Raises StoreUnavailable."""
+        total, read = int(await self._connection.command("ZCARD", self._keys.info_hashes())), 0
+        ranks, found = range(0, total, PAGE), dict[InfoHash, None]()
+        for rank in random.sample(ranks, min(len(ranks), max_pages)):
+            size, page = await self._page("info_hash", rank, all_torrents=False)
+            read += size
+            found |= {each.info_hash: None for each in page}
+        return random.sample(list(found), min(len(found), count)), round(
+            len(found) * max(total / (read or 1), 1)
         )
 
     async def looked_up_count(self) -> int:

@@ -1,0 +1,78 @@
+"""Draws the samples that nodes of the DHT show (BEP 51) where public torrents are among them.
+
+All reading of the store is here, so packets cause none: some pages of the register for a new set, and a look at the
+shown torrents every few seconds. A torrent that takes part no longer is then shown no more.
+"""
+
+import asyncio
+import random
+from collections.abc import Awaitable, Callable, Mapping
+
+from redis.exceptions import RedisError
+
+from tracker.dht.node import DhtNode
+from tracker.dht.samples import MAX_SAMPLES
+from tracker.errors import StoreUnavailable
+from tracker.store.dht.torrents import DhtTorrents
+
+CHECK_SECONDS = 5
+"""A torrent made private may be shown for 10 seconds, the time of the reading included."""
+
+
+class SampleWorker:
+    """``nodes`` by 4 and 6, whose sets are drawn by this worker. ``timer`` returns the time of the nodes."""
+
+    def __init__(
+        self,
+        torrents: DhtTorrents,
+        nodes: Mapping[int, DhtNode],
+        *,
+        all_torrents: bool,
+        timer: Callable[[], float],
+        rng: random.Random,
+        sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
+    ) -> None:
+        self._torrents = torrents
+        self._shown = [(each.samples, each.announced) for each in nodes.values() if each.samples is not None]
+        self._all_torrents = all_torrents
+        self._timer = timer
+        self._rng = rng
+        self._sleep = sleep
+
+    async def run(self) -> None:
+        """Runs until cancelled."""
+        while True:
+            await self.round()
+            await self._sleep(CHECK_SECONDS)
+
+    async def round(self) -> None:
+        """Draws the sets that are due, and removes what takes part no longer. Without the store nothing is shown, as
+        nobody knows what is private meanwhile."""
+        try:
+            await self._draw()
+            await self._check()
+        except (StoreUnavailable, RedisError):
+            for samples, _ in self._shown:
+                samples.clear()
+
+    async def _draw(self) -> None:
+        due = [each for each in self._shown if each[0].is_due(self._timer())]
+        if not due:
+            return
+        public, total = await self._torrents.some_public(MAX_SAMPLES)
+        for samples, announced in due:
+            # Unless all torrents take part, what was announced is public, and so is counted already.
+            hashes = list(announced.hashes()) if self._all_torrents else []
+            others = await self._torrents.no_longer_part(hashes, all_torrents=False)
+            samples.draw(others, self._timer(), self._rng, others=public, others_total=total)
+
+    async def _check(self) -> None:
+        """A shown torrent is public, or a node announced it and all torrents take part."""
+        for samples, announced in self._shown:
+            gone = set(await self._torrents.no_longer_part(samples.hashes(), all_torrents=False))
+            if self._all_torrents:
+                unknown = list(gone.intersection(announced.hashes()))
+                gone -= set(unknown)
+                gone.update(await self._torrents.no_longer_part(unknown, all_torrents=True))
+            for each in gone:
+                samples.forget(each)
