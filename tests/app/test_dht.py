@@ -23,7 +23,16 @@ from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
-from tracker.wire.krpc import Answer, GetPeers, NodeId, Ping, Query, encode_query, parse_message
+from tracker.wire.krpc import (
+    Answer,
+    GetPeers,
+    NodeId,
+    Ping,
+    Query,
+    SampleInfohashes,
+    encode_query,
+    parse_message,
+)
 
 ON = {"TRACKER_DHT__ENABLED": "true", "TRACKER_DHT__LISTEN": "127.0.0.1:0"}
 ASKER = NodeId(b"a" * 20)
@@ -39,7 +48,7 @@ def asker(address: str) -> Iterator[socket.socket]:
         yield found
 
 
-def asked(to: socket.socket, arguments: Ping | GetPeers) -> Answer:
+def asked(to: socket.socket, arguments: Ping | GetPeers | SampleInfohashes) -> Answer:
     to.send(encode_query(Query(b"tt", ASKER, arguments)))
     answer = parse_message(to.recv(2048))
     assert isinstance(answer, Answer) and answer.transaction == b"tt"
@@ -115,6 +124,32 @@ async def test_announces_over_http_and_udp_get_peers_of_the_dht(
         handed_out = [given in endpoints(each) for each in (reply[b"peers"], answer[20:])]
         assert handed_out == [switch == "true"] * 2
         assert tracker.end() == 0
+
+
+async def test_public_torrents_are_shown_to_indexers_where_a_setting_says_so(
+    start_tracker: StartTracker, redis_url: str, prefix: str
+) -> None:
+    """D9, D15"""
+    async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
+        await store.torrents.add(HASH, {"private": "0"})
+        await store.torrents.add(InfoHash(b"\x02" * 20), {"private": "1"})
+    tracker = start_tracker(
+        **ON,
+        TRACKER_REDIS__URL=redis_url,
+        TRACKER_REDIS__PREFIX=prefix,
+        TRACKER_DHT__SAMPLES="public",
+        TRACKER_DHT__ADDRESS_QUERIES_SECOND="1000",
+    )
+    with asker(dht_address(tracker.banner)) as to:
+
+        def shown() -> tuple[bytes, int]:
+            samples = asked(to, SampleInfohashes(HASH)).samples
+            assert samples is not None
+            return samples.info_hashes, samples.total
+
+        until(lambda: shown() != (b"", 0), poll_seconds=0.1)
+        assert shown() == (HASH, 1)
+    assert tracker.end() == 0
 
 
 def endpoints(packed: bytes) -> list[bytes]:
