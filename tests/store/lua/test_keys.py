@@ -70,7 +70,7 @@ BEYOND: dict[str, str] = {
     "dht_give": "dht:peers:*",
     "dht_lease": "leases:dht",
     "dht_swarm": "swarm:*:*",
-    "dht_thin": "i:dht i:info_hash",
+    "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "i:hnr u:* u:*:hnr u:*:t:* user:*",
     "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
