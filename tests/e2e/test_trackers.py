@@ -144,6 +144,7 @@ def timed_announce(address: str, number: int) -> tuple[dict[bytes, Any], float]:
     return reply, time.monotonic() - began
 
 
+@pytest.mark.serial
 @pytest.mark.parametrize("way", ["stopped", "killed"])
 def test_announces_fail_quickly_without_the_store_and_resume_when_it_is_back(
     start_tracker: StartTracker, start_server: StartServer, way: str

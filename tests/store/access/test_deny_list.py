@@ -16,7 +16,8 @@ async def test_denied_clients_are_listed_with_their_reasons(store: Store) -> Non
     await store.deny_list.deny(b"-TR", "Größe")
     await store.deny_list.deny(b"\xff:*[\0")
     await store.deny_list.deny(b"-TR", "x" * (MAX_REASON_LENGTH + 1))
-    assert await store.deny_list.page(0) == (0, [(b"-TR", "x" * MAX_REASON_LENGTH), (b"\xff:*[\0", "")])
+    cursor, found = await store.deny_list.page(0)
+    assert (cursor, sorted(found)) == (0, [(b"-TR", "x" * MAX_REASON_LENGTH), (b"\xff:*[\0", "")])
     for prefix in (b"-TR", b"\xff:*[\0"):
         assert await store.deny_list.undeny(prefix)
         assert not await store.deny_list.undeny(prefix)

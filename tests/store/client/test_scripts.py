@@ -46,6 +46,7 @@ LETS_OTHERS_SHRINK = {
     "work_lapse",
     "work_purge",
     "work_trim",
+    "work_rank",
     "work_delete",
 }
 """Jobs free memory, so their scripts must run in a full store."""
@@ -54,7 +55,7 @@ SIGNS_IN = {"sign_in"}
 KEEPS_LEASES = {"work_verify", "work_probe", "hold_webhook"}
 """A volunteer who seeds must not lose the claim in a full store, and changes are delivered. They rewrite records whose
 number is bounded."""
-ONLY_READS = {"scrape", "search", "dht_swarm", "dht_page"}
+ONLY_READS = {"scrape", "search", "list_users", "dht_swarm", "dht_page"}
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 
 

@@ -143,6 +143,7 @@ def sample_names() -> Iterator[str]:
         "process": "0" * 16,
         "outcome": "joins",
         "url": "0" * 16,
+        "endpoint": "7f00000100c8",
     }
     samples |= {"digest": "0" * 64, "token": "0" * 12, "name": "n", "node": "host", "family": "4"}
     samples |= {"p": "proj", "c": "volunteer", "todo": "todo", "board": "downloader_count"}
