@@ -289,6 +289,30 @@ async def test_other_processes_serve_while_one_cannot_be_restarted(redis_url: st
         listeners[0].close()
 
 
+def test_a_start_that_is_cancelled_leaves_no_pipe_open(redis_url: str, prefix: str) -> None:
+    """uvloop may fail to close with one, and from Python 3.12 on a forgotten writer warns."""
+    settings = settings_on(redis_url)
+    settings = settings.model_copy(update={"redis": settings.redis.model_copy(update={"prefix": prefix})})
+
+    async def start() -> None:
+        listeners = await open_listeners(settings.http.listen)
+        config = WorkerConfig(settings, redis_url, b"x" * 32, (listeners[0].address,))
+        try:
+            async with open_web_processes(config, listeners, tuple):
+                raise AssertionError("the start was not cancelled in time")
+        finally:
+            listeners[0].close()
+
+    async def start_and_cancel() -> None:
+        async with asyncio.TaskGroup() as group:
+            task = group.create_task(start())
+            await eventually(lambda: any("keep" in str(each.get_coro()) for each in asyncio.all_tasks()))
+            task.cancel()
+
+    with asyncio.Runner(loop_factory=new_event_loop()) as runner:
+        runner.run(start_and_cancel())
+
+
 async def test_a_starting_process_gets_settings_that_change_meanwhile(
     redis_url: str, prefix: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:

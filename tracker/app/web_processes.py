@@ -295,6 +295,11 @@ class WebProcessPool:
             sock.close()
         await asyncio.gather(*(process.stop(self._stop_seconds) for process in list(self._running)))
 
+    def close(self) -> None:
+        """Closes the pipes of ended processes that ``keep`` has not closed, because it was cancelled."""
+        for process in self._running:
+            process.close()
+
 
 @asynccontextmanager
 async def open_web_processes(
@@ -314,6 +319,7 @@ async def open_web_processes(
             await pool.stop()
     finally:
         await pool.stop()
+        pool.close()
 
 
 async def _until_serving(process: WebProcess) -> None:
