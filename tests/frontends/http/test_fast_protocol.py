@@ -217,7 +217,7 @@ async def test_a_client_that_does_not_read_is_disconnected_after_the_hand_over(h
         tracker.may_answer.set()
         with contextlib.suppress(ConnectionError):
             async with asyncio.timeout(PATIENCE):
-                while True:
+                while not client.writer.is_closing():
                     client.send(b"x")
                     await client.writer.drain()
                     await loop_turns(20)
