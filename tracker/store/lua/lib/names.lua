@@ -1,16 +1,17 @@
--- names.lua: the index of torrents by name. After `P` and `call`.
+-- names.lua: the indexes of torrents and users by name, `i:name` and `i:user_name`. After `call`.
 --
--- `i:name` holds `<folded name>TAB<info hash>` of each torrent that has a name. Python folds names, as Lua folds only
--- ASCII. The torrent's field `listed` is the name as it is in the index, so that the entry can be found again.
+-- An index holds `<folded name>TAB<id>` of each that has a name; the id is an info hash or a user id. Python folds
+-- names, as Lua folds only ASCII. The field `listed` of the hash is the name as it is in the index, so that the entry
+-- can be found again.
 
--- `folded` '' removes the entry. An index of a wrong type only means that the entry is missing.
-local function list_name(ih, folded)
-  local key = P .. 't:' .. ih
+-- `key` is that of the torrent's or user's hash. `folded` '' removes the entry. An index of a wrong type only means
+-- that the entry is missing.
+local function list_name(key, index, id, folded)
   local listed = call('HGET', key, 'listed')
-  if listed and listed ~= folded then redis.pcall('ZREM', P .. 'i:name', listed .. '\t' .. ih) end
+  if listed and listed ~= folded then redis.pcall('ZREM', index, listed .. '\t' .. id) end
   if folded ~= '' then
     call('HSET', key, 'listed', folded)
-    redis.pcall('ZADD', P .. 'i:name', 0, folded .. '\t' .. ih)
+    redis.pcall('ZADD', index, 0, folded .. '\t' .. id)
   elseif listed then
     call('HDEL', key, 'listed')
   end

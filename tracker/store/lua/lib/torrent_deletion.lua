@@ -75,7 +75,7 @@ end
 -- Deletes an empty torrent. Returns false when another call has to delete the rest.
 local function delete_torrent(t)
   if not delete_unique_users(t.ih) then return false end
-  list_name(t.ih, '')
+  list_name(P .. 't:' .. t.ih, P .. 'i:name', t.ih, '')
   call('UNLINK', P .. 'info_hash:' .. t.ih, t.key, P .. 'tpeers:' .. t.ih, P .. 'addresses:' .. t.ih,
     P .. 'dht:peers:' .. t.ih, P .. 'dht:peers:' .. t.ih .. ':6')
   if t.tid then release_torrent_id(t) end

@@ -1,5 +1,5 @@
 -- user_fields.lua: the fields of a user that a program sets: reads them from the arguments, and writes them. After `P`,
--- `call` and user_names.lua.
+-- `call` and names.lua.
 
 -- The arguments of one user, from ARGV[first] on: user id or '', passkey or '', passkey for a user who has none, '1' if
 -- a name is among the fields, that name folded. Then three lists, each with its length before it, of pairs of field and
@@ -34,5 +34,5 @@ local function write_user(uid, passkey, user, with_totals)
   set_fields(P .. 'user:' .. passkey, user.rights)
   set_fields(P .. 'u:' .. uid, user.profile)
   if with_totals then set_fields(P .. 'u:' .. uid, user.totals) end
-  if user.named then list_user_name(uid, user.folded) end
+  if user.named then list_name(P .. 'u:' .. uid, P .. 'i:user_name', uid, user.folded) end
 end

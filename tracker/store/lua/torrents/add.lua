@@ -28,7 +28,7 @@ local function add(ih, named, folded, snatches, fields)
   call('HDEL', t.key, 'auto', 'sole')
   redis.pcall('ZREM', P .. 'i:empty', tid)
   if #fields > 0 then call('HSET', t.key, unpack(fields)) end
-  if named then list_name(t.ih, folded) end
+  if named then list_name(P .. 't:' .. t.ih, P .. 'i:name', t.ih, folded) end
   if not registered then
     call('HSET', t.key, 'added', string.format('%d', now)) -- it may have peers of an earlier registration
     new[#new + 1] = tid

@@ -8,5 +8,5 @@ local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
-if ARGV[2] == '1' then list_name(ARGV[1], ARGV[3]) end
+if ARGV[2] == '1' then list_name(P .. 't:' .. ARGV[1], P .. 'i:name', ARGV[1], ARGV[3]) end
 return 1

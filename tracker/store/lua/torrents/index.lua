@@ -12,7 +12,10 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/empty_since.lua
 
 local function list(ih, tid, name, folded)
-  if string.sub(call('HGET', P .. 't:' .. ih, 'name') or '', 1, MAX_NAME_BYTES) == name then list_name(ih, folded) end
+  local key = P .. 't:' .. ih
+  if string.sub(call('HGET', key, 'name') or '', 1, MAX_NAME_BYTES) == name then
+    list_name(key, P .. 'i:name', ih, folded)
+  end
   if tid ~= '' and call('GET', P .. 'torrent_id:' .. tid) == ih and call('ZSCORE', P .. 'i:seeders', tid) then
     index_info_hash(ih, tid)
     local since = empty_since(load_torrent(ih))

@@ -8,7 +8,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
---@ include lib/user_names.lua
+--@ include lib/names.lua
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
 local user = read_user(1)

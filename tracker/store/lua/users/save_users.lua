@@ -11,7 +11,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 --@ include lib/user_id_form.lua
 --@ include lib/new_user_id.lua
---@ include lib/user_names.lua
+--@ include lib/names.lua
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
 
