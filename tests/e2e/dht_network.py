@@ -21,6 +21,7 @@ from bencodepy import decode as bdecode
 
 from loadtest import trackers
 from loadtest.servers import start_valkey
+from tests import namespaces
 from tests.e2e.conftest import addresses
 from tests.e2e.packets import Packet, Recorder
 from tests.e2e.peers import PAYLOAD, Peer, Share
@@ -47,15 +48,7 @@ CLIENTS = {"libtorrent": LIBTORRENT[0], "Transmission": "10.99.0.50", "aria2": "
 CLIENT_PORT = 51413
 OBSERVER = "10.99.0.60"
 HIDDEN = "private.bin"
-SET_UP = " && ".join(
-    [
-        "ip link set lo up",
-        *(
-            f"ip address add {host}/32 dev lo"
-            for host in dict.fromkeys((OURS[0], *LIBTORRENT, *SEEDERS, *CLIENTS.values(), OBSERVER))
-        ),
-    ]
-)
+SET_UP = namespaces.set_up(*dict.fromkeys((OURS[0], *LIBTORRENT, *SEEDERS, *CLIENTS.values(), OBSERVER)))
 SETTINGS = {
     "TRACKER_HTTP__LISTEN": f"{OURS[0]}:0",
     "TRACKER_TORRENTS__MODE": "registered",

@@ -3,8 +3,6 @@
 ``python -m tests.e2e.test_dht`` records what they send to the node (tests/vectors/dht.json).
 """
 
-import shlex
-import shutil
 import subprocess
 import sys
 import tempfile
@@ -14,34 +12,14 @@ import pytest
 
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 
-from loadtest.servers import ROOT
-from tests import recorded_dht
+from tests import namespaces, recorded_dht
 from tests.e2e.dht_network import SET_UP
 
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--net"]
-PROGRAMS = "ip", "unshare", "transmission-daemon", "aria2c"
 SECONDS = 400
 
 
-def why_not() -> str:
-    """Why the network cannot be made; empty if it can."""
-    missing = [name for name in PROGRAMS if not shutil.which(name)]
-    if missing:
-        return f"no {' and '.join(missing)} on this system"
-    done = subprocess.run([*NAMESPACE, "sh", "-c", SET_UP], capture_output=True, text=True, check=False)
-    return f"no network namespace here: {done.stderr.strip()}" if done.returncode else ""
-
-
 def run_inside(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
-    command = shlex.join([sys.executable, "-m", "tests.e2e.dht_network", str(folder), *words])
-    return subprocess.run(
-        [*NAMESPACE, "sh", "-c", f"{SET_UP} && exec {command}"],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=SECONDS,
-        check=False,
-    )
+    return namespaces.run_module(SET_UP, "tests.e2e.dht_network", str(folder), *words, seconds=SECONDS)
 
 
 # Transmission takes half a minute until it knows enough nodes.
@@ -51,7 +29,7 @@ def run_inside(folder: Path, *words: str) -> "subprocess.CompletedProcess[str]":
 def test_clients_announce_to_the_node_and_find_what_it_has(short_directory: Path) -> None:
     """D8, D10, D11, D15: none of their queries is dropped, no datagram is too large, and a private torrent is named in
     none."""
-    if reason := why_not():
+    if reason := namespaces.why_not(SET_UP, "transmission-daemon", "aria2c"):
         pytest.skip(reason)
     done = run_inside(short_directory)
     assert done.returncode == 0, done.stderr

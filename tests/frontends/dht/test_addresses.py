@@ -5,20 +5,16 @@ They have public addresses of different networks, in a network namespace of thei
 """
 
 import asyncio
-import shutil
 import socket
-import subprocess
-import sys
 import time
 
 import pytest
 
 pytest.importorskip("libtorrent", reason="libtorrent has no wheel for this interpreter or system")
 
-from loadtest.servers import ROOT
+from tests import namespaces
 from tests.frontends.dht.harness import serving
 from tests.frontends.dht.islands import PORT, public_session
-from tests.frontends.udp.test_addresses import NAMESPACE
 from tests.waiting import eventually
 from tracker.bittorrent import Address
 from tracker.dht.node import DhtNode
@@ -28,31 +24,14 @@ from tracker.wire.endpoint import pack_address
 SESSIONS, OUR_PORT = 12, 6881
 OURS, OURS6 = "5.200.0.1", "2a00:200::1"
 HOSTS = [(f"5.{number}.0.1", f"2a00:{number}::1") for number in range(1, SESSIONS + 1)]
-SET_UP = " && ".join(
-    [
-        "ip link set lo up",
-        *(f"ip address add {host}/32 dev lo" for host, _ in [(OURS, OURS6), *HOSTS]),
-        *(f"ip address add {host}/128 dev lo nodad" for _, host in [(OURS, OURS6), *HOSTS]),
-    ]
-)
+SET_UP = namespaces.set_up(*(each for pair in [(OURS, OURS6), *HOSTS] for each in pair))
 
 
 @pytest.mark.slow
 def test_our_ids_follow_the_addresses_that_libtorrent_sees() -> None:
-    if not shutil.which("ip") or not shutil.which("unshare"):
-        pytest.skip("no ip and unshare on this system")
-    done = subprocess.run([*NAMESPACE, "sh", "-c", SET_UP], capture_output=True, text=True, check=False)
-    if done.returncode:
-        pytest.skip(f"no network namespace here: {done.stderr.strip()}")
-    inside = f"{SET_UP} && exec {sys.executable} -m tests.frontends.dht.test_addresses"
-    done = subprocess.run(
-        [*NAMESPACE, "sh", "-c", inside],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=180,
-        check=False,
-    )
+    if reason := namespaces.why_not(SET_UP):
+        pytest.skip(reason)
+    done = namespaces.run_module(SET_UP, "tests.frontends.dht.test_addresses", seconds=180)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == ["done"]
 

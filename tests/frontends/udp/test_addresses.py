@@ -4,47 +4,21 @@
 """
 
 import asyncio
-import shutil
 import socket
-import subprocess
-import sys
 
 import pytest
 
-from loadtest.servers import ROOT
+from tests import namespaces
 from tests.frontends.udp.harness import Client, announce_packet, serving
 
 ADDRESSES = {"0.0.0.0:0": ("10.9.0.1", "10.9.0.2"), "[::]:0": ("fd00::1", "fd00::2")}
-NAMESPACE = ["unshare", "--user", "--map-root-user", "--net"]
-SET_UP = " && ".join(
-    [
-        "ip link set lo up",
-        *(f"ip address add {address}/32 dev lo" for address in ADDRESSES["0.0.0.0:0"]),
-        *(f"ip address add {address}/128 dev lo nodad" for address in ADDRESSES["[::]:0"]),
-    ]
-)
-
-
-def why_not() -> str:
-    """Why a namespace with these addresses cannot be made; empty if it can."""
-    if not shutil.which("ip") or not shutil.which("unshare"):
-        return "no ip and unshare on this system"
-    done = subprocess.run([*NAMESPACE, "sh", "-c", SET_UP], capture_output=True, text=True, check=False)
-    return f"no network namespace here: {done.stderr.strip()}" if done.returncode else ""
+SET_UP = namespaces.set_up(*(each for pair in ADDRESSES.values() for each in pair))
 
 
 def test_replies_come_from_the_address_that_was_asked_in_both_families() -> None:
-    if reason := why_not():
+    if reason := namespaces.why_not(SET_UP):
         pytest.skip(reason)
-    inside = f"{SET_UP} && exec {sys.executable} -m tests.frontends.udp.test_addresses"
-    done = subprocess.run(
-        [*NAMESPACE, "sh", "-c", inside],
-        cwd=ROOT,
-        capture_output=True,
-        text=True,
-        timeout=60,
-        check=False,
-    )
+    done = namespaces.run_module(SET_UP, "tests.frontends.udp.test_addresses", seconds=60)
     assert done.returncode == 0, done.stderr
     assert done.stdout.split() == [each for pair in ADDRESSES.values() for each in pair]
 
