@@ -313,6 +313,8 @@ TESTED_BY: dict[str, str] = {
     "workers.upstreams.protocol": "workers/test_upstreams.py",
     "workers.upstreams.upstream": "workers/test_upstreams.py",
     "app.web": "app/test_service.py",
+    "operations.service": "admin/api/test_jobs.py",
+    "operations.users": "admin/api/test_users.py",
     "store.users.hit_and_runs": "store/users/test_hit_and_runs.py",
     "app.web_process": "app/test_web_processes.py",
     "workers.heartbeat": "app/test_web_processes.py",

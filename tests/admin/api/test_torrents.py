@@ -6,8 +6,8 @@ from aiohttp import FormData
 
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
+from tests.operations.test_torrents import HYBRID
 from tests.store.harness import info_hash, update
-from tests.test_operations import HYBRID
 from tracker.settings.model import Settings
 
 HASH = "ab" * 20

@@ -4,10 +4,10 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tracker import operations
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Moment, Whole, number
 from tracker.errors import Conflict
+from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST
 
 endpoints = Endpoints("changes", "The change feed: what happened in the swarms.")
@@ -103,7 +103,7 @@ class WebhookList(Reply):
 
 def _check_on(call: Call) -> None:
     if not call.context.settings.changes.max_entries:
-        raise Conflict(operations.FEED_OFF)
+        raise Conflict(FEED_OFF)
 
 
 async def updated(

@@ -4,7 +4,6 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
@@ -17,6 +16,7 @@ from tracker.admin.api.models import (
     scan_of,
 )
 from tracker.admin.api.routing import not_found
+from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.access.deny_list import MAX_REASON_LENGTH
 
 endpoints = Endpoints("clients", "The lists of allowed and denied clients, and client statistics.")
@@ -24,7 +24,7 @@ endpoints = Endpoints("clients", "The lists of allowed and denied clients, and c
 
 def _as_shown(text: object) -> object:
     """The prefix as lists show it, also if a proxy decoded its escapes."""
-    return operations.format_prefix(operations.parse_prefix(text)) if isinstance(text, str) else text
+    return format_prefix(parse_prefix(text)) if isinstance(text, str) else text
 
 
 PrefixText = Annotated[
@@ -99,22 +99,22 @@ class SoftwareQuery(Paged):
 async def list_all(call: Call, query: Scanned) -> ClientPage:
     """Applies only if TRACKER_CLIENTS__ALLOW_LIST is true."""
     after, found = await call.store.allow_list.page(query.cursor, query.limit)
-    items = [ClientRow(prefix=operations.format_prefix(prefix), name=name) for prefix, name in found]
+    items = [ClientRow(prefix=format_prefix(prefix), name=name) for prefix, name in found]
     return ClientPage(**scan_of(after, items))
 
 
 @endpoints.put("/clients/{prefix}", "Allow a client")
 async def allow(call: Call, prefix: PrefixText, body: ClientPut) -> ClientRow:
-    wanted = operations.parse_prefix(prefix)
+    wanted = parse_prefix(prefix)
     await call.store.allow_list.allow(wanted, body.name)
-    return ClientRow(prefix=operations.format_prefix(wanted), name=body.name)
+    return ClientRow(prefix=format_prefix(wanted), name=body.name)
 
 
 @endpoints.delete(
     "/clients/{prefix}", "Remove a client from the allow-list", errors={404: "Not on the allow-list."}
 )
 async def disallow(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.allow_list.disallow(operations.parse_prefix(prefix)):
+    if not await call.store.allow_list.disallow(parse_prefix(prefix)):
         raise not_found("prefix")
 
 
@@ -122,25 +122,23 @@ async def disallow(call: Call, prefix: PrefixText) -> None:
 async def list_denied(call: Call, query: Scanned) -> DeniedClientPage:
     """Applies only if TRACKER_CLIENTS__DENY_LIST is true. A client on both lists is refused."""
     after, found = await call.store.deny_list.page(query.cursor, query.limit)
-    items = [
-        DeniedClientRow(prefix=operations.format_prefix(prefix), reason=reason) for prefix, reason in found
-    ]
+    items = [DeniedClientRow(prefix=format_prefix(prefix), reason=reason) for prefix, reason in found]
     return DeniedClientPage(**scan_of(after, items))
 
 
 @endpoints.put("/denied-clients/{prefix}", "Deny a client", errors={409: "The list is full."})
 async def deny(call: Call, prefix: PrefixText, body: DeniedClientPut) -> DeniedClientRow:
     """At most 1,000 prefixes."""
-    wanted = operations.parse_prefix(prefix)
+    wanted = parse_prefix(prefix)
     await call.store.deny_list.deny(wanted, body.reason)
-    return DeniedClientRow(prefix=operations.format_prefix(wanted), reason=body.reason)
+    return DeniedClientRow(prefix=format_prefix(wanted), reason=body.reason)
 
 
 @endpoints.delete(
     "/denied-clients/{prefix}", "Remove a client from the deny list", errors={404: "Not on the deny list."}
 )
 async def undeny(call: Call, prefix: PrefixText) -> None:
-    if not await call.store.deny_list.undeny(operations.parse_prefix(prefix)):
+    if not await call.store.deny_list.undeny(parse_prefix(prefix)):
         raise not_found("prefix")
 
 

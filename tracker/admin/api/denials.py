@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import InfoHashText, Moment, OffsetPage, Paged, ReasonText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.operations.torrents import NOT_SERVED
 
 endpoints = Endpoints("denials", "The deny list: torrents that are refused even if registered.")
 
@@ -31,7 +31,7 @@ class DenialPage(OffsetPage[ListedDenial]):
 class DenialPut(Body):
     """Why a torrent is denied."""
 
-    reason: ReasonText = operations.NOT_SERVED
+    reason: ReasonText = NOT_SERVED
 
 
 @endpoints.get("/denials", "List denied torrents")

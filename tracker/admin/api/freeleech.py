@@ -2,11 +2,11 @@
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import End, InfoHashText, Moment, OffsetPage, Paged, UserIdText, page_of
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
+from tracker.operations.users import freeleech_tokens
 
 endpoints = Endpoints(
     "freeleech", "Freeleech tokens: downloads of one torrent that do not count for one user."
@@ -39,7 +39,7 @@ async def list_all(call: Call, user_id: UserIdText, query: Paged) -> FreeleechPa
     """Those that have not ended."""
     if await call.store.users.passkey_of(user_id) is None:
         raise not_found("user")
-    rows = await operations.freeleech_tokens(call.store, user_id, query.offset, query.limit)
+    rows = await freeleech_tokens(call.store, user_id, query.offset, query.limit)
     total = await call.store.freeleech.count(user_id)
     return FreeleechPage(**page_of(query, [FreeleechToken(**row) for row in rows], total))
 

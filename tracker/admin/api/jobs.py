@@ -5,10 +5,10 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Count, Moment, OffsetPage, Paged, Whole, page_of
 from tracker.admin.api.routing import not_found
+from tracker.operations import service
 from tracker.store.jobs.records import Enqueued, Job
 
 endpoints = Endpoints("jobs", "Background jobs: pending, running and finished.")
@@ -150,13 +150,13 @@ async def retry(call: Call, id: JobIdText) -> JobRow:
 @endpoints.post("/reprocess", "Rescore torrents", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def reprocess(call: Call, body: ReprocessFilter) -> JobEnqueued:
     """Queues a job that rescores all matching torrents."""
-    return await enqueued(operations.rescore(call.store.jobs, **body.model_dump()))
+    return await enqueued(service.rescore(call.store.jobs, **body.model_dump()))
 
 
 @endpoints.post("/sweep", "Sweep all swarms now", status=202, errors=FULL, location="/jobs/{reply.id}")
 async def sweep(call: Call) -> JobEnqueued:
     """Queues a job that removes timed-out peers, repairs counts and forgets empty torrents."""
-    return await enqueued(operations.sweep(call.store.jobs))
+    return await enqueued(service.sweep(call.store.jobs))
 
 
 async def enqueued(enqueuing: Awaitable[Enqueued]) -> JobEnqueued:

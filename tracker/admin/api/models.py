@@ -5,7 +5,7 @@ from typing import Annotated, Any, Generic, Literal, TypeVar
 from pydantic import AliasChoices, BeforeValidator, Field
 
 from tracker.admin.api.contract import Query, Reply
-from tracker.operations import MAX_INTEGER
+from tracker.operations.service import MAX_INTEGER
 from tracker.store.schema.multipliers import MAX_END
 from tracker.store.torrents.records import LABEL, MAX_LABELS
 

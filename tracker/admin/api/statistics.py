@@ -5,9 +5,9 @@ from typing import Annotated, Literal, get_args
 
 from pydantic import BeforeValidator, Field
 
-from tracker import operations
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import Flag, Moment, Whole, number
+from tracker.operations import service
 from tracker.store.stats.slices import PRECISIONS, Distribution
 
 endpoints = Endpoints("statistics", "All-time totals, and counters and distributions over time.")
@@ -102,7 +102,7 @@ class DistributionSeries(Reply):
 
 @endpoints.get("/statistics", "Show totals")
 async def statistics(call: Call) -> Statistics:
-    return Statistics(**asdict(await operations.statistics(call.store)))
+    return Statistics(**asdict(await service.statistics(call.store)))
 
 
 @endpoints.get("/counters", "List counters")

@@ -6,7 +6,6 @@ from typing import Literal
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.contract import Call, Download, Endpoints, Reply
 from tracker.admin.api.models import (
     CursorPage,
@@ -20,6 +19,7 @@ from tracker.admin.api.models import (
 )
 from tracker.admin.api.torrents import TorrentRow, fields_of, known
 from tracker.admin.http.problems import Problem
+from tracker.operations.peers import peer_views
 from tracker.wire.torrent_file import MEDIA_TYPE
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -146,7 +146,7 @@ async def peers(call: Call, info_hash: InfoHashText, query: Scanned) -> PeerPage
     """Never shows passkeys."""
     torrent = await known(call, info_hash)
     after, found = await call.store.torrents.peers(torrent, query.cursor, query.limit)
-    views = await operations.peer_views(call.store, found, call.context.places)
+    views = await peer_views(call.store, found, call.context.places)
     items = [PeerRow.model_validate(asdict(view)) for view in views]
     return PeerPage(**scan_of(after, items, torrent.seeders + torrent.leechers))
 

@@ -4,13 +4,13 @@ from collections.abc import Sequence
 
 from pydantic import Field, SkipValidation
 
-from tracker import operations
 from tracker.admin.api.batch_rows import MAX_ROWS, Batch, Outcome, RowError, check_row, in_parts
 from tracker.admin.api.contract import Call, Endpoints, Reply
 from tracker.admin.api.torrents import HashOfAnyLength, SnatchCount, TorrentFields
 from tracker.admin.api.torrents import endpoints as torrent_endpoints
 from tracker.bittorrent import InfoHash
 from tracker.errors import ClientError
+from tracker.operations.torrents import parse_hash, torrent_fields
 
 endpoints = Endpoints(torrent_endpoints.tag, torrent_endpoints.about)
 
@@ -74,8 +74,8 @@ async def _apply(call: Call, rows: Sequence[object]) -> list[TorrentOutcome]:
 def _read(row: TorrentBatchRow) -> tuple[InfoHash, dict[str, str]] | ClientError:
     """The info hash and the stored fields; or why they are invalid."""
     try:
-        fields = operations.torrent_fields(**row.model_dump(exclude={"info_hash"}))
-        return operations.parse_hash(row.info_hash), fields
+        fields = torrent_fields(**row.model_dump(exclude={"info_hash"}))
+        return parse_hash(row.info_hash), fields
     except ClientError as error:
         return error
 

@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from tracker import operations
 from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
@@ -26,6 +25,16 @@ from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, Conflict
+from tracker.operations.torrents import (
+    Added,
+    State,
+    add_file,
+    add_torrent,
+    parse_hash,
+    remove_torrent,
+    state_of,
+    torrent_fields,
+)
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -55,7 +64,7 @@ class TorrentRow(Reply):
     info_hash: str
     torrent_id: str = Field(description="Torrent ID: its number in Redis.")
     name: str
-    state: operations.State = Field(
+    state: State = Field(
         description="`denied` takes precedence over `disabled`; `unregistered`: removed, but peers remain."
     )
     reason: str = Field(description="Reason shown to peers if disabled or denied.")
@@ -200,12 +209,10 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
 )
 async def create(call: Call, body: TorrentNew) -> RegisteredAll:
     """By its info hash. `POST /torrent-files` takes .torrent files."""
-    fields = operations.torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
-    info_hash, torrents = operations.parse_hash(body.info_hash), call.store.torrents
+    fields = torrent_fields(**body.model_dump(exclude={"info_hash", "reset_score"}))
+    info_hash, torrents = parse_hash(body.info_hash), call.store.torrents
     try:
-        return _registered(
-            [await operations.add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)]
-        )
+        return _registered([await add_torrent(torrents, info_hash, fields, reset_score=body.reset_score)])
     except ClientError as error:
         raise Conflict(error.text) from error
 
@@ -219,7 +226,7 @@ async def create(call: Call, body: TorrentNew) -> RegisteredAll:
 )
 async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
     """A hybrid file is registered under both its v1 and v2 hash."""
-    added = await operations.add_file(
+    added = await add_file(
         call.store.torrents,
         body.file,
         name=body.name,
@@ -232,7 +239,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
     return _registered(added)
 
 
-def _registered(added: Sequence[operations.Added]) -> RegisteredAll:
+def _registered(added: Sequence[Added]) -> RegisteredAll:
     registered = [
         Registered(info_hash=a.info_hash.hex(), torrent_id=a.torrent_id, new=a.new, name=a.name)
         for a in added
@@ -247,7 +254,7 @@ async def edit(call: Call, info_hash: InfoHashText, body: TorrentEdit) -> Torren
     found = await torrents.get(wanted)
     if found is None or not found.registered:
         raise not_found("torrent")
-    await torrents.edit(wanted, operations.torrent_fields(**body.model_dump()))
+    await torrents.edit(wanted, torrent_fields(**body.model_dump()))
     return row(await known(call, info_hash))
 
 
@@ -256,7 +263,7 @@ async def remove(call: Call, info_hash: InfoHashText) -> None:
     """Unregisters it; its peers disappear as they time out. In open mode the next announce registers it again: deny it
     instead."""
     torrents, files = call.store.torrents, call.context.torrent_files
-    if not await operations.remove_torrent(torrents, files, parse_info_hash(info_hash)):
+    if not await remove_torrent(torrents, files, parse_info_hash(info_hash)):
         raise not_found("torrent")
 
 
@@ -274,7 +281,7 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "info_hash": torrent.info_hash.hex(),
         "torrent_id": torrent.torrent_id,
         "name": torrent.name,
-        "state": operations.state_of(torrent),
+        "state": state_of(torrent),
         "reason": torrent.reason if torrent.denied is None else torrent.denied,
         "private": torrent.private,
         "size": torrent.size,

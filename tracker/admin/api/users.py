@@ -5,7 +5,6 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import (
@@ -28,6 +27,8 @@ from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.user_query import UserQuery
 from tracker.errors import ClientError
+from tracker.operations import users as user_operations
+from tracker.operations.peers import to_integer
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS, MAX_NAME
 from tracker.store.users.listing import END, UserFilter
@@ -328,7 +329,7 @@ async def torrents(call: Call, user_id: UserIdText, set_name: SetName, query: Sc
 
 
 def _user_torrent(torrent_id: str, torrent: Torrent | None, share: dict[str, str]) -> UserTorrent:
-    whole = operations.to_integer
+    whole = to_integer
     return UserTorrent(
         torrent_id=torrent_id,
         info_hash=torrent.info_hash.hex() if torrent else None,
@@ -376,6 +377,6 @@ async def hit_and_runs(call: Call, query: Paged) -> HitAndRunsPage:
 @endpoints.get("/hit-and-runs/pending", "List pending hit-and-runs")
 async def pending_hit_and_runs(call: Call, query: Paged) -> PendingHitAndRunsPage:
     """Torrents whose users may still come back: see `TRACKER_USERS__HNR_GRACE_SECONDS`."""
-    found = await operations.pending_hit_and_runs(call.store, query.offset, query.limit)
+    found = await user_operations.pending_hit_and_runs(call.store, query.offset, query.limit)
     total = await call.store.hit_and_runs.pending_count()
     return PendingHitAndRunsPage(**page_of(query, [PendingHitAndRun(**each) for each in found], total))

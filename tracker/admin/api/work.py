@@ -4,9 +4,9 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import LineText
+from tracker.operations.work import create_project
 from tracker.store.work.records import MAX_DOMAINS, PROJECT_FIELDS, Project
 from tracker.store.work.statistics import ProjectStatistics
 from tracker.store.work.verification import asks_for_probes
@@ -192,7 +192,7 @@ async def list_all(call: Call) -> ProjectList:
     location="/work/projects/{reply.name}",
 )
 async def create(call: Call, body: ProjectNew) -> ProjectDetails:
-    project = await operations.create_project(call.store, body.name, body.kind, _given(body))
+    project = await create_project(call.store, body.name, body.kind, _given(body))
     return await _details(call, project)
 
 

@@ -4,11 +4,11 @@ from typing import Annotated, Literal
 
 from pydantic import BeforeValidator, Field
 
-from tracker import operations
 from tracker.admin.api.contract import Body, Call, Endpoints, Lines, Query, Reply
 from tracker.admin.api.models import Flag, Limit, Moment, Whole, number
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.work import UNKNOWN_PROJECT, ClaimantText, Cursor, ItemText, NextCursor, ProjectText
+from tracker.operations.work import add_items, items_of, purge_items
 from tracker.store.work.items import MAX_BATCH
 from tracker.store.work.records import Added, NewItem
 
@@ -123,21 +123,21 @@ async def add(call: Call, project: ProjectText, body: ItemsNew) -> ItemsAdded:
     """Items that are wanted, claimed or done already are skipped. In a project of kind `seeding` they must be
     registered torrents."""
     new = [NewItem(name, body.queue, tuple(body.claimants), body.copies, body.place) for name in body.items]
-    return _added(await operations.add_items(call.store, project, new, again=body.again))
+    return _added(await add_items(call.store, project, new, again=body.again))
 
 
 @endpoints.post("/work/projects/{project}/item-list", "Add items of a text", errors=UNKNOWN_PROJECT)
 async def add_list(call: Call, project: ProjectText, query: ListQuery, body: Lines) -> ItemsAdded:
     """The body is text, one item a line. Empty lines are ignored. If one item is invalid, none is added."""
     asked = (query.claimant,) if query.claimant else ()
-    new = [NewItem(name, query.queue, asked, query.copies) for name in operations.items_of(body.root)]
-    return _added(await operations.add_items(call.store, project, new, again=query.again))
+    new = [NewItem(name, query.queue, asked, query.copies) for name in items_of(body.root)]
+    return _added(await add_items(call.store, project, new, again=query.again))
 
 
 @endpoints.delete("/work/projects/{project}/items", "Remove items of a list", errors=UNKNOWN_PROJECT)
 async def purge(call: Call, project: ProjectText, query: PurgeQuery) -> ItemsPurged:
     """Removes all items of a queue, or forgets finished ones. Claims stay."""
-    removed = await operations.purge_items(call.store, project, query.list, before=query.before)
+    removed = await purge_items(call.store, project, query.list, before=query.before)
     return ItemsPurged(removed=removed)
 
 

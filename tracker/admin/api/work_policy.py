@@ -4,10 +4,10 @@ from typing import Annotated
 
 from pydantic import BeforeValidator, Field
 
-from tracker import operations
 from tracker.admin.api.contract import Call, Endpoints, Query, Reply
 from tracker.admin.api.models import number
 from tracker.admin.api.work import UNKNOWN_PROJECT, ProjectText
+from tracker.operations.work import policy_preview
 
 endpoints = Endpoints("work-policy", "The policy of projects of kind `seeding`: which torrents need seeders.")
 
@@ -43,7 +43,7 @@ class PolicyPreview(Reply):
 @endpoints.get("/work/projects/{project}/policy", "Preview the policy", errors=UNKNOWN_PROJECT)
 async def preview(call: Call, project: ProjectText, query: PolicyQuery) -> PolicyPreview:
     """Changes nothing. The tracker runs the policy every ten minutes."""
-    found = await operations.policy_preview(call.store, project, max_torrents=query.max_torrents)
+    found = await policy_preview(call.store, project, max_torrents=query.max_torrents)
     return PolicyPreview(
         items=[
             PolicyRow(

@@ -6,11 +6,11 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import cursor_number, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
+from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import MAX_MEMBERS, Outcome
 from tracker.store.stats.months import ALL_TIME, MONTHS_KEPT, month_start
 
@@ -57,10 +57,10 @@ class ClientPages:
             "joins": await self._board("joins", period, joins, page=joins, refused=refused),
             "failures": await self._board("failures", period, refused, page=joins, refused=refused),
             "allow_list": self._context.settings.clients.allow_list,
-            "allowed": sorted((operations.format_prefix(raw), name) for raw, name in allowed),
+            "allowed": sorted((format_prefix(raw), name) for raw, name in allowed),
             "more_allowed": f"/clients?{urlencode({'cursor': after})}#allowed" if after else "",
             "deny_list": self._context.settings.clients.deny_list,
-            "denied": sorted((operations.format_prefix(raw), reason) for raw, reason in denied),
+            "denied": sorted((format_prefix(raw), reason) for raw, reason in denied),
             "more_denied": f"/clients?{urlencode({'denied_cursor': denied_after})}#denied"
             if denied_after
             else "",
@@ -100,13 +100,13 @@ class ClientPages:
         form = await read_form(request)
         prefix, name = form.text("prefix"), form.text("name")
         try:
-            await self._allow_list.allow(operations.parse_prefix(prefix), name)
+            await self._allow_list.allow(parse_prefix(prefix), name)
         except ClientError as error:
             return await self._page(request, {"error": str(error), "prefix": prefix, "name": name})
         return done(request, "/clients", "added")
 
     async def disallow(self, request: web.Request) -> web.Response:
-        prefix = operations.parse_prefix((await read_form(request)).text("prefix"))
+        prefix = parse_prefix((await read_form(request)).text("prefix"))
         if not await self._allow_list.disallow(prefix):
             return await self._page(request, {"error": "that prefix is not on the allow-list"})
         return done(request, "/clients", "removed")
@@ -115,14 +115,14 @@ class ClientPages:
         form = await read_form(request)
         prefix, reason = form.text("prefix"), form.text("reason")
         try:
-            await self._deny_list.deny(operations.parse_prefix(prefix), reason)
+            await self._deny_list.deny(parse_prefix(prefix), reason)
         except ClientError as error:
             values = {"deny_error": str(error), "denied_prefix": prefix, "reason": reason}
             return await self._page(request, values)
         return done(request, "/clients", "added")
 
     async def undeny(self, request: web.Request) -> web.Response:
-        prefix = operations.parse_prefix((await read_form(request)).text("prefix"))
+        prefix = parse_prefix((await read_form(request)).text("prefix"))
         if not await self._deny_list.undeny(prefix):
             return await self._page(request, {"deny_error": "that prefix is not on the deny list"})
         return done(request, "/clients", "removed")

@@ -2,11 +2,11 @@
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
+from tracker.operations.torrents import NOT_SERVED, parse_hash
 
 PAGE = 50
 
@@ -37,16 +37,16 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         form = await read_form(request)
         text = form.text("info_hash")
         try:
-            info_hash = operations.parse_hash(text)
+            info_hash = parse_hash(text)
         except ClientError as error:
             return await page(request, str(error), text)
-        await torrents.deny(info_hash, form.text("reason") or operations.NOT_SERVED)
+        await torrents.deny(info_hash, form.text("reason") or NOT_SERVED)
         return done(request, "/torrents/denied", "added")
 
     async def allow(request: web.Request) -> web.Response:
         text = (await read_form(request)).text("info_hash")
         try:
-            await torrents.allow(operations.parse_hash(text))
+            await torrents.allow(parse_hash(text))
         except ClientError as error:
             return await page(request, str(error))
         return done(request, "/torrents/denied", "removed")

@@ -5,12 +5,12 @@ from typing import Any
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number, read_form
 from tracker.admin.pages.rendering import done, render, wants_part
 from tracker.errors import ClientError
+from tracker.operations import service
 from tracker.store.changes.webhooks import WebhookState
 from tracker.store.jobs.records import FINISHED, STATUSES, is_queue
 
@@ -115,14 +115,14 @@ class JobPages:
         try:
             scores = {name: _number(form.text(name), float) for name in ("min_score", "max_score")}
             seeders = {name: _number(form.text(name), int) for name in ("min_seeders", "max_seeders")}
-            await operations.rescore(self._jobs, **scores, **seeders)
+            await service.rescore(self._jobs, **scores, **seeders)
         except (ClientError, ValueError) as error:
             text = str(error) if isinstance(error, ClientError) else "a filter must be a number or empty"
             return await self._page(request, text, form)
         return done(request, "/jobs", "reprocess")
 
     async def sweep(self, request: web.Request) -> web.Response:
-        await operations.sweep(self._jobs)
+        await service.sweep(self._jobs)
         return done(request, "/jobs", "sweep")
 
 

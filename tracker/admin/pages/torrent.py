@@ -6,7 +6,6 @@ from typing import Any
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
@@ -16,7 +15,8 @@ from tracker.admin.pages.world import readable
 from tracker.admin.world import country_name
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.operations import PeerView, peer_views, state_of
+from tracker.operations.peers import PeerView, format_prefix, peer_views
+from tracker.operations.torrents import NOT_SERVED, remove_torrent, state_of, torrent_fields
 from tracker.store.jobs.records import DHT_LOOKUP
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MEDIA_TYPE, with_announce_url
@@ -124,7 +124,7 @@ class TorrentPage:
         """(next cursor, 0 at the end; peers with country name and peer id prefix)."""
         after, peers = await self._torrents.peers(torrent, cursor, PEERS)
         views = await peer_views(self._context.store, peers, self._context.places)
-        prefixes = [operations.format_prefix(peer.peer_id[:8]) for peer in peers]
+        prefixes = [format_prefix(peer.peer_id[:8]) for peer in peers]
         return after, [
             (view, country_name(view.country), prefix) for view, prefix in zip(views, prefixes, strict=True)
         ]
@@ -154,11 +154,11 @@ class TorrentPage:
         return await self._change(request, fields)
 
     async def enable(self, request: web.Request) -> web.Response:
-        return await self._change(request, operations.torrent_fields(enabled=True))
+        return await self._change(request, torrent_fields(enabled=True))
 
     async def disable(self, request: web.Request) -> web.Response:
         reason = (await read_form(request)).text("reason")
-        return await self._change(request, operations.torrent_fields(enabled=False, reason=reason or None))
+        return await self._change(request, torrent_fields(enabled=False, reason=reason or None))
 
     async def _change(self, request: web.Request, fields: Mapping[str, str]) -> web.Response:
         torrent = await self._torrent(request)
@@ -183,7 +183,7 @@ class TorrentPage:
         """Accepts unknown info hashes too."""
         info_hash = _info_hash(request)
         reason = (await read_form(request)).text("reason")
-        await self._torrents.deny(info_hash, reason or operations.NOT_SERVED)
+        await self._torrents.deny(info_hash, reason or NOT_SERVED)
         return done(request, _address(info_hash), "saved")
 
     async def allow(self, request: web.Request) -> web.Response:
@@ -194,7 +194,7 @@ class TorrentPage:
 
     async def remove(self, request: web.Request) -> web.Response:
         torrent = await self._torrent(request)
-        await operations.remove_torrent(self._torrents, self._context.torrent_files, torrent.info_hash)
+        await remove_torrent(self._torrents, self._context.torrent_files, torrent.info_hash)
         return done(request, "/torrents", "removed")
 
     async def _torrent(self, request: web.Request) -> Torrent:

@@ -6,14 +6,13 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.http.multipart import File
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
 from tracker.admin.pages.rendering import Heading, done, render, wants_part
 from tracker.errors import ClientError
-from tracker.operations import Added, state_of
+from tracker.operations.torrents import Added, add_file, add_torrent, parse_hash, state_of, torrent_fields
 
 PAGE = 50
 MAX_FILES = 100
@@ -166,7 +165,7 @@ class TorrentPages:
 
     async def _add_file(self, file: File, form: Form) -> list[Added]:
         limit = self._context.settings.admin.max_upload_bytes
-        return await operations.add_file(
+        return await add_file(
             self._torrents,
             file.content,
             private=form.ticked("private"),
@@ -176,10 +175,10 @@ class TorrentPages:
         )
 
     async def _add_hash(self, text: str, form: Form) -> Added:
-        fields = operations.torrent_fields(
+        fields = torrent_fields(
             name=form.text("name") or None, private=form.ticked("private") or None, labels=_labels(form)
         )
-        return await operations.add_torrent(self._torrents, operations.parse_hash(text), fields)
+        return await add_torrent(self._torrents, parse_hash(text), fields)
 
     def _answer(
         self, request: web.Request, added: list[Added], refused: list[Refused], status: int

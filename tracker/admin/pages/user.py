@@ -14,7 +14,8 @@ from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
-from tracker.operations import freeleech_tokens, to_integer
+from tracker.operations.peers import to_integer
+from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import FIELDS

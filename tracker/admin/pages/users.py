@@ -13,7 +13,7 @@ from tracker.admin.pages.forms import clean, cursor_number, multiplier_of, page_
 from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
-from tracker.operations import pending_hit_and_runs
+from tracker.operations.users import pending_hit_and_runs
 from tracker.store.users.listing import END, ORDERS, Order, UserFilter
 
 PAGE = 50

@@ -5,12 +5,12 @@ from typing import Any, NamedTuple, get_args
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
+from tracker.operations.work import create_project, policy_preview
 from tracker.store.work.records import Kind, Order, Project, UnknownProject, Verify
 from tracker.store.work.sizes import CLASSES
 from tracker.store.work.verification import asks_for_probes
@@ -118,7 +118,7 @@ class WorkPages:
         name = form.text("name")
         kind: Kind = "seeding" if form.text("kind") == "seeding" else "items"
         try:
-            await operations.create_project(self._store, name, kind, {"title": form.text("title")})
+            await create_project(self._store, name, kind, {"title": form.text("title")})
         except ClientError as error:
             return await self._page(request, str(error), name=name, title=form.text("title"))
         return done(request, f"/work/{name}/settings", "added")
@@ -142,9 +142,7 @@ class WorkPages:
     async def policy(self, request: web.Request) -> web.Response:
         frame = await project_frame(self._context, request, "/policy")
         try:
-            changes = await operations.policy_preview(
-                self._store, project_name(request), max_torrents=_PREVIEWED
-            )
+            changes = await policy_preview(self._store, project_name(request), max_torrents=_PREVIEWED)
         except ClientError as error:
             raise Problem(404, detail=str(error)) from error
         variables = {**frame, "changes": changes, "previewed": _PREVIEWED, "error": ""}

@@ -5,13 +5,13 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
-from tracker import operations
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import clean, page_number, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.admin.pages.work import project_frame, project_name, unknown_project
 from tracker.errors import ClientError
+from tracker.operations.work import add_items, is_address, items_of, purge_items
 from tracker.store.work import periods
 from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board
@@ -130,9 +130,9 @@ class ProjectPages:
         try:
             new = [
                 NewItem(item, cast("Queue", queue), (claimant,) if claimant else ())
-                for item in operations.items_of(text)
+                for item in items_of(text)
             ]
-            await operations.add_items(self._store, name, new, again=form.ticked("again"))
+            await add_items(self._store, name, new, again=form.ticked("again"))
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
@@ -150,7 +150,7 @@ class ProjectPages:
     async def purge(self, request: web.Request) -> web.Response:
         name, place = project_name(request), _place((await read_form(request)).text("list"))
         try:
-            await operations.purge_items(self._store, name, place)
+            await purge_items(self._store, name, place)
         except UnknownProject as error:
             raise unknown_project() from error
         return done(request, f"/work/{name}/items", "removed", list=place)
@@ -210,7 +210,7 @@ class ProjectPages:
         frame = await project_frame(self._context, request, "/blocked")
         name, is_full = project_name(request), _is_full(request)
         blocked = await self._work.blocks.all(name)
-        shown = blocked if is_full else [each for each in blocked if not operations.is_address(each)]
+        shown = blocked if is_full else [each for each in blocked if not is_address(each)]
         variables = {
             **frame,
             "blocked": shown,

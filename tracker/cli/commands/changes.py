@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, load_settings, run_with_store
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
 from tracker.errors import ClientError
+from tracker.operations.service import FEED_OFF
 from tracker.store.changes.changes import FIRST, Change
 from tracker.store.store import Store
 
@@ -39,7 +39,7 @@ def show_changes(
     """Print the change feed: who joined and left swarms, completions, hit-and-runs. Oldest first."""
     settings = load_settings(config)
     if not settings.changes.max_entries:
-        raise ClientError(operations.FEED_OFF)
+        raise ClientError(FEED_OFF)
     listing = Listing(_COLUMNS, as_json=as_json)
 
     async def work(store: Store) -> None:

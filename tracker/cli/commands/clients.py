@@ -8,7 +8,7 @@ from tracker.cli.commands import AsJson, Config, Month, check_month, each, group
 from tracker.cli.commands.paging import in_no_order, in_order
 from tracker.cli.terminal import Column, Listing, Row, note
 from tracker.errors import ClientError
-from tracker.operations import format_prefix, parse_prefix
+from tracker.operations.peers import format_prefix, parse_prefix
 from tracker.store.stats.client_software import Outcome, parted
 from tracker.store.stats.months import ALL_TIME
 from tracker.store.store import Store

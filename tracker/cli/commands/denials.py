@@ -9,7 +9,7 @@ from tracker.cli.commands import AsJson, Config, InfoHashes, each, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
-from tracker.operations import NOT_SERVED
+from tracker.operations.torrents import NOT_SERVED
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Denial
 

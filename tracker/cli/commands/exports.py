@@ -14,7 +14,7 @@ from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.files.rows import WHAT, Kind, Row
 from tracker.cli.files.writing import CsvRows, JsonRows
 from tracker.cli.progress import progress
-from tracker.operations import format_prefix
+from tracker.operations.peers import format_prefix
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import TOTALS

@@ -6,12 +6,12 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli.commands import AsJson, Config, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, say
 from tracker.errors import ClientError
+from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
 
@@ -58,7 +58,7 @@ def list_tokens(user_id: UserId, as_json: AsJson = False, config: Config = None)
 
     async def work(store: Store) -> None:
         listing = Listing([Column("until", MOMENT), Column("info_hash", 40), Column("name")], as_json=as_json)
-        async for page in in_order(EVERYTHING, partial(operations.freeleech_tokens, store, user_id)):
+        async for page in in_order(EVERYTHING, partial(freeleech_tokens, store, user_id)):
             listing.page({**token, "until": Moment(token["until"])} for token in page)
 
     with_store(config, work)

@@ -20,7 +20,8 @@ from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
 from tracker.cli.progress import Progress, progress
 from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
-from tracker.operations import NOT_SERVED, keep_file, parse_prefix
+from tracker.operations.peers import parse_prefix
+from tracker.operations.torrents import NOT_SERVED, keep_file
 from tracker.store.access.allow_list import check_prefix
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES

@@ -7,12 +7,12 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.waiting import until_scored
 from tracker.cli.terminal import Column, Listing, Row, describe, say
 from tracker.errors import ClientError
+from tracker.operations import service
 from tracker.store.jobs.records import STATUSES, Enqueued, Job, check_queue
 from tracker.store.store import Store
 
@@ -173,7 +173,7 @@ def reprocess(
 
     async def work(store: Store) -> None:
         bounds = {"min_score": min_score, "max_score": max_score}
-        job = await operations.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
+        job = await service.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
         _print_queued(job)
         if wait:
             some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
@@ -188,7 +188,7 @@ def sweep(config: Config = None) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
 
     async def work(store: Store) -> None:
-        _print_queued(await operations.sweep(store.jobs))
+        _print_queued(await service.sweep(store.jobs))
 
     with_store(config, work)
 

@@ -5,10 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, Yes, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
+from tracker.operations.torrents import stale_files
 from tracker.store.maintenance.maintenance import Finding
 from tracker.store.store import Store
 
@@ -31,7 +31,7 @@ def cleanup(
     async def work(store: Store) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
-        stale = [each.hex() async for each in operations.stale_files(store.torrents, files, delete=delete)]
+        stale = [each.hex() async for each in stale_files(store.torrents, files, delete=delete)]
         if stale:
             changed = len(stale) if delete else 0
             found.append(Finding(".torrent files without a torrent", len(stale), tuple(stale[:3]), changed))

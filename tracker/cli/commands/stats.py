@@ -9,9 +9,9 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import Column, Listing, Row, describe, fitted, note, sparkline, terminal_width
+from tracker.operations.service import statistics
 from tracker.store.stats.slices import PRECISIONS, RETAINED, Distribution, start_of
 from tracker.store.store import Store
 
@@ -107,7 +107,7 @@ def show_stats(
 
 
 async def _print_totals(store: Store, *, as_json: bool) -> None:
-    found = asdict(await operations.statistics(store))
+    found = asdict(await statistics(store))
     totals, failures = found.pop("totals"), found.pop("failures")
     describe({**found, **totals, **{f"failures.{name}": n for name, n in failures.items()}}, as_json=as_json)
 

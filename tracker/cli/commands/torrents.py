@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import (
@@ -27,6 +26,8 @@ from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
 from tracker.geoip import GeoIP
+from tracker.operations import torrents as torrent_operations
+from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
@@ -69,7 +70,7 @@ def add_torrent(
     async def action(store: Store, text: str) -> str:
         data = _file(text)
         if data is not None:
-            added = await operations.add_file(
+            added = await torrent_operations.add_file(
                 store.torrents,
                 data,
                 files=files,
@@ -79,9 +80,11 @@ def add_torrent(
                 reset_score=reset_score,
             )
         else:
-            fields = operations.torrent_fields(name=name, private=private or None, labels=words)
-            info_hash = operations.parse_hash(text)
-            one = await operations.add_torrent(store.torrents, info_hash, fields, reset_score=reset_score)
+            fields = torrent_operations.torrent_fields(name=name, private=private or None, labels=words)
+            info_hash = torrent_operations.parse_hash(text)
+            one = await torrent_operations.add_torrent(
+                store.torrents, info_hash, fields, reset_score=reset_score
+            )
             added = [one]
         return "\n".join(map(_added_line, added))
 
@@ -97,7 +100,7 @@ def _file(text: str) -> bytes | None:
         return file.read(MAX_BYTES + 1)
 
 
-def _added_line(added: operations.Added) -> str:
+def _added_line(added: torrent_operations.Added) -> str:
     how = "added" if added.new else "known"
     return f"{how} {added.info_hash.hex()} as {added.torrent_id} {added.name}".rstrip()
 
@@ -109,7 +112,7 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
     files = torrent_files(load_settings(config))
 
     async def action(store: Store, text: str) -> str:
-        if not await operations.remove_torrent(store.torrents, files, parse_info_hash(text)):
+        if not await torrent_operations.remove_torrent(store.torrents, files, parse_info_hash(text)):
             raise ClientError("is not registered")
         return f"removed {text}"
 
@@ -125,7 +128,7 @@ def enable_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
 @torrents.command("disable")
 def disable_torrent(
     info_hashes: InfoHashes,
-    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = operations.NOT_SERVED,
+    reason: Annotated[str, typer.Option(help="Reason shown to clients.")] = torrent_operations.NOT_SERVED,
     config: Config = None,
 ) -> None:
     """Disable torrents: announces are refused, statistics stay."""
@@ -271,7 +274,7 @@ def _torrent_row(found: Torrent) -> Row:
         "leechers": found.leechers,
         "snatches": found.completions,
         "score": found.score,
-        "state": operations.state_of(found),
+        "state": torrent_operations.state_of(found),
         "size": found.size,
         "labels": " ".join(found.labels),
         "dht_seeds": found.dht_seeds,
@@ -320,10 +323,10 @@ async def _list_peers(store: Store, found: Torrent, places: GeoIP, as_json: bool
     columns += [Column("downloaded", 16, right=True), Column("endpoints")]
     listing = Listing([*columns, Column("country", 7), Column("client", 20)], as_json=as_json)
     async for page in in_no_order(partial(store.torrents.peers, found)):
-        listing.page(map(_peer_row, await operations.peer_views(store, page, places)))
+        listing.page(map(_peer_row, await peer_views(store, page, places)))
 
 
-def _peer_row(view: operations.PeerView) -> Row:
+def _peer_row(view: PeerView) -> Row:
     """JSON output has more fields than the table."""
-    shown = operations.format_prefix(bytes.fromhex(view.peer_id))
+    shown = format_prefix(bytes.fromhex(view.peer_id))
     return {**asdict(view), "peer_id": shown, "endpoints": " ".join(view.endpoints)}

@@ -9,7 +9,6 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, each, with_store
@@ -19,6 +18,7 @@ from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
+from tracker.operations.users import pending_hit_and_runs
 from tracker.store.store import Store
 from tracker.store.users.fields import Value
 from tracker.store.users.users import User
@@ -338,7 +338,7 @@ def list_pending(
 
     async def work(store: Store) -> None:
         listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
-        async for page in in_order(limit, partial(operations.pending_hit_and_runs, store)):
+        async for page in in_order(limit, partial(pending_hit_and_runs, store)):
             listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
 
     with_store(config, work)

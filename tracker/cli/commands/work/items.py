@@ -7,12 +7,12 @@ from typing import Annotated, cast
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, Yes, with_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, check_choice, commands
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe, say
 from tracker.errors import ClientError
+from tracker.operations import work as work_operations
 from tracker.store.store import Store
 from tracker.store.work.records import QUEUES, Claim, NewItem, Place
 from tracker.store.work.records import Queue as QueueName
@@ -37,11 +37,11 @@ def add_items(
 ) -> None:
     """Add items. Those that are wanted, claimed or done already are skipped."""
     check_choice("--queue", queue, QUEUES)
-    names = operations.items_of(_text(file))
+    names = work_operations.items_of(_text(file))
     new = [NewItem(name, cast("QueueName", queue), tuple(claimants or ()), copies) for name in names]
 
     async def work(store: Store) -> None:
-        done = await operations.add_items(store, project, new, again=again)
+        done = await work_operations.add_items(store, project, new, again=again)
         if as_json:
             describe({"processed": done.processed, "added": done.added}, as_json=True)
         else:
@@ -188,7 +188,7 @@ def purge_items(
     place = cast("Place", queue if status == "todo" else "done")
 
     async def work(store: Store) -> None:
-        removed = await operations.purge_items(store, project, place, before=before)
+        removed = await work_operations.purge_items(store, project, place, before=before)
         say(f"removed {removed}")
 
     with_store(config, work)

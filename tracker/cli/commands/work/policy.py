@@ -4,10 +4,10 @@ from typing import Annotated
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.commands.work.group import Project, commands
 from tracker.cli.terminal import Column, Listing, Row
+from tracker.operations.work import policy_preview
 from tracker.store.store import Store
 from tracker.store.work.policy import Change
 
@@ -46,6 +46,6 @@ def preview_policy(
         }
 
     async def work(store: Store) -> None:
-        listing.page(map(row, await operations.policy_preview(store, project)))
+        listing.page(map(row, await policy_preview(store, project)))
 
     with_store(config, work)

@@ -5,10 +5,10 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from tracker import operations
 from tracker.cli.commands import AsJson, Config, Yes, with_store
 from tracker.cli.commands.work.group import Project, check_choice, commands
 from tracker.cli.terminal import Column, Listing, Row, say
+from tracker.operations import work as work_operations
 from tracker.store.store import Store
 from tracker.store.work.records import PROJECT_FIELDS, Kind, Order, Verify
 
@@ -116,7 +116,7 @@ def create_project(
     check_choice("--kind", kind, get_args(Kind))
 
     async def work(store: Store) -> None:
-        await operations.create_project(store, name, cast("Kind", kind), settings)
+        await work_operations.create_project(store, name, cast("Kind", kind), settings)
         say(f"created {name}")
 
     with_store(config, work)

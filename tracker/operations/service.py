@@ -1,0 +1,69 @@
+"""Operations on the whole tracker: statistics, rescoring, sweeping."""
+
+from dataclasses import dataclass
+
+from tracker.errors import ClientError
+from tracker.store.jobs.jobs import Jobs
+from tracker.store.jobs.records import REPROCESS, REPROCESS_RETRIES, SWEEP, Enqueued
+from tracker.store.store import Store
+
+MAX_INTEGER = 2**53 - 1
+"""The largest integer that is exact in JSON and in the store's scripts."""
+FEED_OFF = "the change feed is off: set TRACKER_CHANGES__MAX_ENTRIES"
+
+
+@dataclass(frozen=True, slots=True)
+class Statistics:
+    """Current numbers, and totals since the last reset; ``failures`` are refused requests by reason."""
+
+    torrents: int
+    scored_torrents: int
+    denials: int
+    users: int
+    users_with_hit_and_runs: int
+    totals: dict[str, int]
+    failures: dict[str, int]
+
+
+async def rescore(
+    jobs: Jobs,
+    *,
+    min_score: float | None = None,
+    max_score: float | None = None,
+    min_seeders: int | None = None,
+    max_seeders: int | None = None,
+) -> Enqueued:
+    """Starts a job that rescores all torrents, or those that match. Raises ClientError for an invalid filter."""
+    for low, high in ((min_score, max_score), (min_seeders, max_seeders)):
+        if low is not None and high is not None and low > high:
+            raise ClientError("a minimum exceeds its maximum")
+    if any(number is not None and not 0 <= number <= MAX_INTEGER for number in (min_seeders, max_seeders)):
+        raise ClientError(f"a number of seeders is 0 to {MAX_INTEGER}")
+    filters = {
+        "min_score": min_score,
+        "max_score": max_score,
+        "min_seeders": min_seeders,
+        "max_seeders": max_seeders,
+    }
+    payload = {name: value for name, value in filters.items() if value is not None}
+    try:
+        return await jobs.enqueue(REPROCESS, payload, max_retries=REPROCESS_RETRIES)
+    except ValueError as error:  # a score of nan or inf
+        raise ClientError("a score is a number") from error
+
+
+async def statistics(store: Store) -> Statistics:
+    return Statistics(
+        torrents=await store.torrents.count(),
+        scored_torrents=await store.scores.count(),
+        denials=await store.torrents.denial_count(),
+        users=await store.users.count(),
+        users_with_hit_and_runs=await store.users.hit_and_run_count(),
+        totals=await store.counters.totals(),
+        failures=await store.counters.failures(),
+    )
+
+
+async def sweep(jobs: Jobs) -> Enqueued:
+    """Starts a job that sweeps all swarms now."""
+    return await jobs.enqueue(SWEEP)
