@@ -40,7 +40,7 @@ def test_libtorrent_announces_and_scrapes_with_each_form(start_tracker: StartTra
     assert passkey not in tracker.log + tracker.banner
 
 
-@pytest.mark.slow
+@pytest.mark.long
 @pytest.mark.parametrize("form", FORMS)
 @pytest.mark.parametrize("program", CLIENTS)
 def test_other_clients_announce_with_each_form(
@@ -65,7 +65,7 @@ def test_other_clients_announce_with_each_form(
     assert passkey not in tracker.log + tracker.banner
 
 
-@pytest.mark.slow
+@pytest.mark.long
 def test_libtorrent_announces_with_each_form_over_udp(start_tracker: StartTracker, tmp_path: Path) -> None:
     """It sends the path and query of its URL (BEP 41)."""
     tracker = start_tracker(TRACKER_UDP__LISTEN="127.0.0.8:0", **PRIVATE)

@@ -121,7 +121,7 @@ async def test_a_flood_of_10000_addresses(kind: Callable[[int], bytes], reads: i
     assert len(served.node.table) == 0
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_a_flood_takes_no_memory() -> None:
     async with serving() as served:
         kept = []

@@ -116,7 +116,7 @@ async def test_a_small_island() -> None:
             assert (counted.answered, counted.seeds, counted.leechers) == (len(sessions), 0, 0)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_an_island_of_twenty() -> None:
     addresses = hosts(10, SESSIONS)
     async with serving(f"{loopback_host(9)}:0", timer=time.monotonic) as served:

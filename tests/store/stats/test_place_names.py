@@ -176,7 +176,7 @@ class Failing:
         return await self._connection.command(*args)
 
 
-@pytest.mark.slow
+@pytest.mark.long
 async def test_an_interruption_loses_and_doubles_nothing(before: Store) -> None:
     """Each call of the store in turn is the last of the first run; a second run gives the same result."""
     await rename(before)
