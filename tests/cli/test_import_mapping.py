@@ -29,10 +29,10 @@ UNIT3D_USERS = f"""id,username,passkey,uploaded,downloaded,can_download,slug,ema
 3,Carol,short,1,1,1,user,
 4,Dave,{A},1,1,1,user,
 """
-UNIT3D_TORRENTS = f"""info_hash,name,size,free,doubleup,times_completed,status
-{HASH.upper()},A film,1234,100,1,42,1
-{OTHER},Rejected,5,50,0,0,2
-{E},Odd,5,33,0,0,1
+UNIT3D_TORRENTS = f"""info_hash,name,size,free,fl_until,doubleup,du_until,times_completed,status
+{HASH.upper()},A film,1234,100,2030-03-17 17:46:40,1,,42,1
+{OTHER},Rejected,5,50,,0,,0,2
+{E},Odd,5,33,,0,,0,1
 """
 GAZELLE_USERS = f"""ID,Username,torrent_pass,Uploaded,Downloaded,Enabled,can_leech
 1,Alice,{A},100,50,1,1
@@ -79,7 +79,7 @@ def test_unit3ds_tables_are_imported(tracker: Command, tmp_path: Path, keys: "Re
     assert (found["name"], found["size"], found["multi_dn"], found["multi_up"], found["snatches"]) == (
         "A film",
         "1234",
-        "0",
+        "0 1900000000",
         "2",
         "42",
     )

@@ -9,7 +9,8 @@ from typing import Literal
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.schema.multipliers import multiplier_field
+from tracker.store.schema.multipliers import join_ends
+from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import Torrent, Torrents
 from tracker.system.torrent_files import SHARDS, TorrentFiles
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
@@ -113,30 +114,23 @@ def torrent_fields(
     private: bool | None = None,
     enabled: bool | None = None,
     reason: str | None = None,
-    upload_multiplier: float | None = None,
-    upload_multiplier_until: int | None = None,
-    download_multiplier: float | None = None,
-    download_multiplier_until: int | None = None,
-    size: int | None = None,
+    size: int | str | None = None,
     labels: Sequence[str] | None = None,
-    snatches: int | None = None,
+    snatches: int | str | None = None,
+    **multipliers: float | str | None,
 ) -> dict[str, str]:
     """The stored fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason.
 
-    Raises ClientError for the end of a multiplier without the multiplier.
+    ``multipliers``: MULTIPLIERS and their ends. Raises ClientError for the end of a multiplier without the multiplier.
     """
     if enabled is not None and reason is None:
         reason = "" if enabled else NOT_SERVED
     switches = {"private": private, "enabled": enabled}
     counts = {"size": size, "snatches": snatches}
-    multipliers = {
-        "multi_up": multiplier_field("upload_multiplier", upload_multiplier, upload_multiplier_until),
-        "multi_dn": multiplier_field("download_multiplier", download_multiplier, download_multiplier_until),
-    }
     return {
         **{field: text for field, text in (("name", name), ("reason", reason)) if text is not None},
         **{field: str(int(on)) for field, on in switches.items() if on is not None},
-        **{field: text for field, text in multipliers.items() if text is not None},
+        **{STORED_NAMES[name]: text for name, text in join_ends(multipliers).items()},
         **{field: str(count) for field, count in counts.items() if count is not None},
         **({} if labels is None else {"labels": " ".join(labels)}),
     }

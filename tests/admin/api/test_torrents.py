@@ -6,6 +6,7 @@ from aiohttp import FormData
 
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
+from tests.every_field import TORRENT
 from tests.operations.test_torrents import HYBRID
 from tests.store.harness import info_hash, update
 from tracker.settings.model import Settings
@@ -17,6 +18,25 @@ def torrent_file(info: dict[bytes, object] | None = None) -> FormData:
     form = FormData()
     form.add_field("file", bencodepy.encode({b"info": info or HYBRID}), filename="a.torrent")
     return form
+
+
+@pytest.mark.parametrize("way", ["new", "batch", "known", "patch"])
+async def test_every_field_of_a_torrent_can_be_set(full: ApiClient, way: str) -> None:
+    fields = {**TORRENT, "labels": TORRENT["labels"].split()}
+    if way in ("known", "patch"):
+        await full.ask("POST", "/torrents", 201, json={"info_hash": HASH})
+    if way == "new":
+        await full.ask("POST", "/torrents", 201, json={"info_hash": HASH, **fields, "snatches": 8})
+    elif way == "patch":
+        await full.ask("PATCH", f"/torrents/{HASH}", json=fields)
+    else:
+        body = {"torrents": [{"info_hash": HASH, **fields, "snatches": 8}]}
+        assert (await full.ask("POST", "/torrents/batch", json=body))["errors"] == 0
+    (row,) = (await full.get("/torrents"))["items"]
+    assert row["state"] == "disabled" and row["snatches"] == (8 if way in ("new", "batch") else 0)
+    assert {name: row[name] for name in fields if name != "enabled"} == {
+        name: value for name, value in fields.items() if name != "enabled"
+    }
 
 
 async def test_a_torrent_is_registered_by_info_hash(full: ApiClient) -> None:

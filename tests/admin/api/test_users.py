@@ -4,6 +4,7 @@ import pytest
 
 from tests.admin.api.api_client import ApiClient, all_pages, swarms_of
 from tests.admin.conftest import Admin
+from tests.every_field import USER
 from tests.store.harness import ALICE, BOB, info_hash, redis_of, update
 
 
@@ -37,6 +38,37 @@ async def test_users_can_be_changed(full: ApiClient) -> None:
     assert (await full.get("/users/7"))["enabled"] is False
     await full.ask("DELETE", "/users/7", 204)
     await full.ask("DELETE", "/users/7", 404)
+
+
+@pytest.mark.parametrize("way", ["new", "batch", "known", "patch"])
+async def test_every_field_of_a_user_can_be_set(full: ApiClient, way: str) -> None:
+    if way in ("known", "patch"):
+        await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    if way == "new":
+        await full.ask("POST", "/users", 201, json={"user_id": "7", **USER})
+    elif way == "patch":
+        await full.ask("PATCH", "/users/7", json=USER)
+    else:
+        body = {"users": [{"user_id": "7", **USER}], "replace_totals": True}
+        assert (await full.ask("POST", "/users/batch", json=body))["errors"] == 0
+    (row,) = (await full.get("/users"))["items"]
+    assert row == {"user_id": "7", **USER}
+    none = {"upload_multiplier": 1, "download_multiplier": 1, "max_downloads": -1, "hnr_exempt": False}
+    row = await full.ask("PATCH", "/users/7", json={**none, "name": "", "enabled": True})
+    assert (row["upload_multiplier"], row["download_multiplier_until"]) == (1, None)
+    assert (row["max_downloads"], row["hnr_exempt"], row["name"], row["reason"]) == (None, False, "", "")
+
+
+@pytest.mark.parametrize("path", ["POST /users", "PATCH /users/7", "POST /users/batch"])
+async def test_an_end_needs_its_multiplier(full: ApiClient, path: str) -> None:
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    row = {"upload_multiplier_until": 1_900_000_000}
+    method, _, path = path.partition(" ")
+    if path.endswith("batch"):
+        reply = await full.ask(method, path, json={"users": [{"user_id": "7", **row}]})
+        assert reply["rows"][0]["error"] == "upload_multiplier_until needs upload_multiplier"
+    else:
+        assert "needs upload_multiplier" in (await full.ask(method, path, 422, json=row))["detail"]
 
 
 @pytest.mark.parametrize(

@@ -196,7 +196,7 @@ async def test_rules_of_a_user_are_edited(alice: Private) -> None:
         page = await get(browser, HERE)
         assert {"freeleech", "upload ×1.5", "no hit-and-runs"} <= {e.text for e in page.all("span")}
         assert "freeleech" in (await get(browser, "/users")).text
-        for wrong in ({"upload_multiplier": "x"}, {"max_downloads": "-1"}):
+        for wrong in ({"upload_multiplier": "x"}, {"max_downloads": "-2"}):
             await send(browser, f"{HERE}/rules", wrong, status=422)
         assert (await alice.store.users.find("7")).rules == rules
         await send(browser, f"{HERE}/rules", {})

@@ -409,7 +409,7 @@ class SwarmMachine(RuleBasedStateMachine):
             fields = dict(zip(("upload_multiplier", "download_multiplier"), texts, strict=True))
             if self.accounts != "off":
                 passkey = next(passkey for passkey, user in USERS.items() if user == level)
-                self.run(self.store.users.edit_rules(passkey, fields))
+                self.run(self.store.users.edit(passkey, fields))
         else:
             fields = dict(zip(("multi_up", "multi_dn"), texts, strict=True))
             self.run(self.store.torrents.edit(info_hash(int(level)), fields))

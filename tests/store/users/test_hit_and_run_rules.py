@@ -106,11 +106,11 @@ async def test_a_torrent_of_unknown_size_has_no_share(make_store: MakeStore, siz
 
 async def test_an_exempt_user_gets_none(make_store: MakeStore) -> None:
     store = await open_with(make_store)
-    await store.users.edit_rules(ALICE, {"hnr_exempt": "1"})
+    await store.users.edit(ALICE, {"hnr_exempt": "1"})
     await leave(store)
     await leave(store, passkey=BOB)
     assert (await owed(store), await owed(store, "8")) == ([], ["1"])
-    await store.users.edit_rules(ALICE, {"hnr_exempt": "0"})
+    await store.users.edit(ALICE, {"hnr_exempt": "0"})
     await leave(store)
     assert await owed(store) == ["1"]
 
@@ -170,7 +170,7 @@ async def test_what_changed_meanwhile_decides(make_store: MakeStore) -> None:
     assert await store.users.forgive("7", "1") == 0
     await store.redis.zadd(store.keys.pending_hit_and_runs(), {"x": 1, "9:": 2, "9:9": 3})
     await store.redis.set(store.keys.user_torrent("9", "9"), "not a hash")
-    await store.users.edit_rules(ALICE, {"hnr_exempt": "1"})
+    await store.users.edit(ALICE, {"hnr_exempt": "1"})
     await store.users.delete("8")
     assert [each[:2] for each in await store.hit_and_runs.pending()] == [("9", "9"), ("7", "2")]
     store.clock.now += GRACE

@@ -39,7 +39,7 @@ async def test_each_row_has_its_outcome_in_order(store: Store) -> None:
         "a passkey is 16 to 64 letters, digits, _ or -",
         "a user needs user_id or passkey",
         "totals are whole numbers up to 9007199254740991",
-        "enabled and can_leech are 0 or 1",
+        "enabled, can_leech and hnr_exempt are 0 or 1",
         "a user has no such field",
         ("9", True),
     ]

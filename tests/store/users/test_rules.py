@@ -48,7 +48,7 @@ async def test_the_best_multiplier_counts(
 ) -> None:
     """T26: of upload the highest, of download the lowest; 1 means none."""
     await private.torrents.add(info_hash(1), of_torrent)
-    await private.users.edit_rules(ALICE, of_user)
+    await private.users.edit(ALICE, of_user)
     await private.multipliers.set(of_all.get("upload", "1"), of_all.get("download", "1"))
     assert await credited(private) == expected
 
@@ -61,7 +61,7 @@ async def test_a_multiplier_ends(private: Store, level: str) -> None:
     if level == "torrent":
         await private.torrents.edit(info_hash(1), {"multi_up": up, "multi_dn": down})
     elif level == "user":
-        await private.users.edit_rules(ALICE, {"upload_multiplier": up, "download_multiplier": down})
+        await private.users.edit(ALICE, {"upload_multiplier": up, "download_multiplier": down})
     else:
         await private.multipliers.set(up, down)
     assert await credited(private) == (2000, 0)
@@ -70,7 +70,7 @@ async def test_a_multiplier_ends(private: Store, level: str) -> None:
 
 
 async def test_another_users_multiplier_does_not_count(private: Store) -> None:
-    await private.users.edit_rules(BOB, {"upload_multiplier": "3", "download_multiplier": "0"})
+    await private.users.edit(BOB, {"upload_multiplier": "3", "download_multiplier": "0"})
     assert await credited(private) == (1000, 1000)
 
 
@@ -84,7 +84,7 @@ async def test_an_anonymous_peer_has_no_multipliers(make_store: MakeStore) -> No
 @pytest.mark.parametrize("event", ["s", "u"])
 async def test_a_join_is_told_its_multipliers(private: Store, event: str) -> None:
     await private.multipliers.set("1", "0")
-    await private.users.edit_rules(ALICE, {"upload_multiplier": "1.5"})
+    await private.users.edit(ALICE, {"upload_multiplier": "1.5"})
     joined = await private.announce(alice(event=event))
     assert isinstance(joined, JoinedWithMultipliers) and joined.outcome == "join"
     assert (joined.upload_multiplier, joined.download_multiplier) == ("1.5", "0")
@@ -115,13 +115,13 @@ def test_an_invalid_multiplier_is_refused(text: str) -> None:
 
 async def test_a_user_has_no_other_rules(private: Store) -> None:
     with pytest.raises(ClientError, match="no such field"):
-        await private.users.edit_rules(ALICE, {"user_id": "8"})
+        await private.users.edit(ALICE, {"user_id": "8"})
     with pytest.raises(ClientError, match="no such user"):
-        await private.users.edit_rules("x" * 20, {"upload_multiplier": "2"})
+        await private.users.edit("x" * 20, {"upload_multiplier": "2"})
 
 
 async def test_rules_stay_with_a_new_passkey(private: Store) -> None:
-    await private.users.edit_rules(ALICE, {"download_multiplier": f"0.5 {START}"})
+    await private.users.edit(ALICE, {"download_multiplier": f"0.5 {START}"})
     found = await private.users.rotate(ALICE)
     assert found.rules.download_multiplier == Multiplier(0.5, START)
 

@@ -1,12 +1,10 @@
 """/multipliers: how much of everybody's traffic is credited. Those of one user or torrent are among its fields."""
 
-from typing import Any
-
 from pydantic import Field
 
 from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Factor, Moment, MultiplierEnd
-from tracker.store.schema.multipliers import Multiplier, multiplier_text
+from tracker.store.schema.multipliers import multiplier_text, split_ends
 
 endpoints = Endpoints("multipliers", "Freeleech and double upload for everybody.")
 
@@ -29,19 +27,9 @@ class Multipliers(Reply):
     download_multiplier_until: Moment | None
 
 
-def multiplier_fields(upload: Multiplier, download: Multiplier) -> dict[str, Any]:
-    """The fields of replies that show both multipliers."""
-    return {
-        "upload_multiplier": upload.factor,
-        "upload_multiplier_until": upload.until,
-        "download_multiplier": download.factor,
-        "download_multiplier_until": download.until,
-    }
-
-
 @endpoints.get("/multipliers", "Show the multipliers for everybody")
 async def show(call: Call) -> Multipliers:
-    return Multipliers(**multiplier_fields(*await call.store.multipliers.get()))
+    return Multipliers.model_validate(split_ends(*await call.store.multipliers.get()))
 
 
 @endpoints.put("/multipliers", "Replace the multipliers for everybody")

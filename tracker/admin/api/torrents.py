@@ -21,7 +21,6 @@ from tracker.admin.api.models import (
     UploadMultiplier,
     page_of,
 )
-from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, Conflict
@@ -35,6 +34,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
+from tracker.store.schema.multipliers import split_ends
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -291,7 +291,7 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "snatches": torrent.completions,
         "announces": torrent.announces,
         "score": torrent.score,
-        **multiplier_fields(torrent.upload_multiplier, torrent.download_multiplier),
+        **split_ends(torrent.upload_multiplier, torrent.download_multiplier),
         "dht_seeds": torrent.dht_seeds,
         "dht_peers": torrent.dht_peers,
         "dht_at": torrent.dht_at,

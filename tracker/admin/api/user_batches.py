@@ -10,6 +10,8 @@ from tracker.admin.api.models import UserIdText
 from tracker.admin.api.users import UserFields
 from tracker.admin.api.users import endpoints as user_endpoints
 from tracker.errors import ClientError
+from tracker.store.schema.multipliers import join_ends
+from tracker.store.users.fields import Value
 from tracker.store.users.importing import SavedUser
 
 endpoints = Endpoints(user_endpoints.tag, user_endpoints.about)
@@ -62,9 +64,21 @@ async def batch(call: Call, body: UserBatch) -> UserOutcomes:
 
 async def _apply(call: Call, rows: Sequence[object], *, replace_totals: bool) -> list[UserOutcome]:
     checked = [check_row(UserBatchRow, row) for row in rows]
-    valid = [row.model_dump(exclude_none=True) for row in checked if not isinstance(row, ClientError)]
+    read = [row if isinstance(row, ClientError) else _read(row) for row in checked]
+    valid = [each for each in read if not isinstance(each, ClientError)]
     saved = iter(await call.store.user_import.save(valid, replace_totals=replace_totals))
-    return [_outcome(row, row if isinstance(row, ClientError) else next(saved)) for row in checked]
+    return [
+        _outcome(row, each if isinstance(each, ClientError) else next(saved))
+        for row, each in zip(checked, read, strict=True)
+    ]
+
+
+def _read(row: UserBatchRow) -> dict[str, Value] | ClientError:
+    """The user as stored; or why it is invalid."""
+    try:
+        return join_ends(row.model_dump(exclude_none=True))
+    except ClientError as error:
+        return error
 
 
 def _outcome(row: UserBatchRow | ClientError, saved: SavedUser | ClientError) -> UserOutcome:

@@ -23,16 +23,15 @@ from tracker.admin.api.models import (
     page_of,
     scan_of,
 )
-from tracker.admin.api.multipliers import multiplier_fields
 from tracker.admin.api.routing import not_found
 from tracker.admin.api.user_query import UserQuery
 from tracker.errors import ClientError
 from tracker.operations import users as user_operations
 from tracker.operations.peers import to_integer
+from tracker.store.schema.multipliers import join_ends
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import FIELDS, MAX_NAME
+from tracker.store.users.fields import MAX_NAME, checked_fields
 from tracker.store.users.listing import END, UserFilter
-from tracker.store.users.rules import rule_fields
 from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -120,6 +119,14 @@ class UserFields(Body):
     downloaded: Count | None = Field(None, description="Bytes.")
     snatches: Count | None = None
     announces: Count | None = None
+    upload_multiplier: Factor | None = Field(None, description="1: none.")
+    upload_multiplier_until: MultiplierEnd = None
+    download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
+    download_multiplier_until: MultiplierEnd = None
+    max_downloads: MaxDownloads | None = Field(
+        None, description="0: any number, -1: as many as the setting allows."
+    )
+    hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
 
 
 class UserNew(UserFields):
@@ -134,14 +141,6 @@ class UserEdit(UserFields):
     afterwards adds up to it."""
 
     passkey: PasskeyText | None = Field(None, description="Replaces the passkey; the old one stops working.")
-    upload_multiplier: Factor | None = Field(None, description="1: none.")
-    upload_multiplier_until: MultiplierEnd = None
-    download_multiplier: Factor | None = Field(None, description="0: freeleech, 1: none.")
-    download_multiplier_until: MultiplierEnd = None
-    max_downloads: MaxDownloads | None = Field(
-        None, description="0: any number, -1: as many as the setting allows."
-    )
-    hnr_exempt: bool | None = Field(None, description="true: the user gets no hit-and-runs.")
 
 
 class PasskeyLookup(Body):
@@ -216,13 +215,12 @@ async def _known(call: Call, user_id: str) -> User:
 
 def fields_of(user: User) -> dict[str, Any]:
     """The fields of a UserRow."""
-    rules = user.rules
-    return {
-        **{name: getattr(user, name) for name in UserRow.model_fields if hasattr(user, name)},
-        **multiplier_fields(rules.upload_multiplier, rules.download_multiplier),
-        "max_downloads": rules.max_downloads,
-        "hnr_exempt": rules.hnr_exempt,
-    }
+    return {"user_id": user.user_id, **user.settable()}
+
+
+def _given(body: UserFields) -> dict[str, Any]:
+    """Those of FIELDS that are given. Raises ClientError for the end of a multiplier without the multiplier."""
+    return join_ends(body.model_dump(exclude_none=True, exclude={"user_id", "passkey"}))
 
 
 def _passkey(user: User) -> Passkey:
@@ -256,8 +254,7 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
 )
 async def create(call: Call, body: UserNew) -> Passkey:
     """The response contains the passkey."""
-    fields = body.model_dump(exclude_none=True, exclude={"user_id", "passkey"})
-    return _passkey(await call.store.users.add(body.user_id, body.passkey, **fields))
+    return _passkey(await call.store.users.add(body.user_id, body.passkey, **_given(body)))
 
 
 @endpoints.post("/users/lookup", "Find a user by passkey", errors=_UNKNOWN)
@@ -290,12 +287,11 @@ async def _details(call: Call, user: User) -> UserDetails:
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."})
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user, users = await _known(call, user_id), call.store.users
-    given = body.model_dump(exclude_none=True, exclude={"passkey"})
-    rules = rule_fields(given)
+    fields = _given(body)
+    checked_fields(fields)  # before the passkey is replaced
     if body.passkey is not None and body.passkey != user.passkey:
         user = await users.rotate(user.passkey, body.passkey)
-    await users.edit_rules(user.passkey, rules)
-    await users.edit(user.passkey, {name: value for name, value in given.items() if name in FIELDS})
+    await users.edit(user.passkey, fields)
     return UserRow(**fields_of(await _known(call, user_id)))
 
 

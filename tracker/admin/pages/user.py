@@ -137,7 +137,7 @@ class UserPage:
                 "max_downloads": form.text("max_downloads"),
                 "hnr_exempt": str(int(form.ticked("hnr_exempt"))),
             }
-            await self._users.edit_rules(user.passkey, rules)
+            await self._users.edit(user.passkey, rules)
         except ClientError as error:
             return await self._page(request, user, str(error))
         return _back(request, user, "saved")

@@ -1,7 +1,7 @@
 """``tracker export``."""
 
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Mapping
 from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
@@ -11,13 +11,13 @@ import typer
 
 from tracker.cli.commands import Config, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
-from tracker.cli.files.rows import WHAT, Kind, Row
+from tracker.cli.files.rows import WHAT, Kind, Row, text_of
 from tracker.cli.files.writing import CsvRows, JsonRows
 from tracker.cli.progress import progress
 from tracker.operations.peers import format_prefix
+from tracker.store.schema.multipliers import MULTIPLIERS
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
-from tracker.store.users.fields import TOTALS
 from tracker.store.users.users import User
 from tracker.system.private_file import private_file
 
@@ -99,18 +99,7 @@ async def _torrents(store: Store, *, with_auto: bool) -> Pages:
 
 
 def _torrent_row(found: Torrent) -> Row:
-    return {
-        "info_hash": found.info_hash.hex(),
-        "name": found.name,
-        "private": str(int(found.private)),
-        "enabled": str(int(found.enabled)),
-        "reason": found.reason,
-        "upload_multiplier": found.fields.get("multi_up", ""),
-        "download_multiplier": found.fields.get("multi_dn", ""),
-        "size": "" if found.size is None else str(found.size),
-        "labels": " ".join(found.labels),
-        "snatches": str(found.completions),
-    }
+    return _row({"info_hash": found.info_hash.hex(), **found.settable(), "snatches": found.completions})
 
 
 async def _users(store: Store, *, passkeys: bool) -> Pages:
@@ -119,14 +108,17 @@ async def _users(store: Store, *, passkeys: bool) -> Pages:
 
 
 def _user_row(found: User, *, passkeys: bool) -> Row:
-    row = {
-        "user_id": found.user_id,
-        "passkey": found.passkey if passkeys else "",
-        "enabled": str(int(found.enabled)),
-        "can_leech": str(int(found.can_leech)),
-    }
-    totals = {name: str(getattr(found, name)) for name in TOTALS}
-    return {**row, **totals, "name": found.name, "reason": found.reason}
+    passkey = found.passkey if passkeys else ""
+    return _row({"user_id": found.user_id, "passkey": passkey, **found.settable()})
+
+
+def _row(fields: Mapping[str, str | int | float | None]) -> Row:
+    """The record as text; a multiplier of 1 is empty, as nearly all are."""
+    row = {name: text_of(value) for name, value in fields.items()}
+    for name in MULTIPLIERS:
+        if row[name] == "1":
+            row[name] = row[f"{name}_until"] = ""
+    return row
 
 
 async def _denials(store: Store) -> Pages:

@@ -69,6 +69,25 @@ Reason = Annotated[
 Uploaded = Annotated[str | None, typer.Option("--uploaded", help="Total upload in bytes.")]
 Downloaded = Annotated[str | None, typer.Option("--downloaded", help="Total download in bytes.")]
 Snatches = Annotated[str | None, typer.Option("--snatches", help="Completed downloads.")]
+Announces = Annotated[str | None, typer.Option("--announces", help="Announces so far.")]
+Upload = Annotated[
+    str | None,
+    typer.Option("--upload-multiplier", help="Factor for the user's upload, 0 to 1000; 1: none."),
+]
+Download = Annotated[
+    str | None,
+    typer.Option("--download-multiplier", help="Factor for the user's download; 0: freeleech, 1: none."),
+]
+MaxDownloads = Annotated[
+    str | None,
+    typer.Option(
+        "--max-downloads",
+        help="Torrents downloaded at once; 0: any number, -1: as many as the setting allows.",
+    ),
+]
+Exempt = Annotated[
+    bool | None, typer.Option("--hnr-exempt/--no-hnr-exempt", help="The user gets no hit-and-runs.")
+]
 
 
 @users.command("add")
@@ -90,6 +109,12 @@ def add_user(
     uploaded: Uploaded = None,
     downloaded: Downloaded = None,
     snatches: Snatches = None,
+    announces: Announces = None,
+    upload_multiplier: Upload = None,
+    download_multiplier: Download = None,
+    until: Until = None,
+    max_downloads: MaxDownloads = None,
+    hnr_exempt: Exempt = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
@@ -102,6 +127,11 @@ def add_user(
         uploaded=uploaded,
         downloaded=downloaded,
         snatches=snatches,
+        announces=announces,
+        upload_multiplier=with_end(upload_multiplier, until),
+        download_multiplier=with_end(download_multiplier, until),
+        max_downloads=max_downloads,
+        hnr_exempt=hnr_exempt,
     )
 
     async def work(store: Store) -> None:
@@ -171,22 +201,12 @@ def edit_user(
     uploaded: Uploaded = None,
     downloaded: Downloaded = None,
     snatches: Snatches = None,
-    upload_multiplier: Annotated[
-        str | None, typer.Option(help="Factor for the user's upload, 0 to 1000; 1: none.")
-    ] = None,
-    download_multiplier: Annotated[
-        str | None, typer.Option(help="Factor for the user's download; 0: freeleech, 1: none.")
-    ] = None,
+    announces: Announces = None,
+    upload_multiplier: Upload = None,
+    download_multiplier: Download = None,
     until: Until = None,
-    max_downloads: Annotated[
-        str | None,
-        typer.Option(
-            help="Torrents downloaded at once; 0: any number, empty: as many as the setting allows."
-        ),
-    ] = None,
-    exempt: Annotated[
-        bool | None, typer.Option("--hnr-exempt/--no-hnr-exempt", help="The user gets no hit-and-runs.")
-    ] = None,
+    max_downloads: MaxDownloads = None,
+    hnr_exempt: Exempt = None,
     config: Config = None,
 ) -> None:
     """Change a user from the next announce on; other fields are unchanged. A total replaces the stored one."""
@@ -198,20 +218,17 @@ def edit_user(
         uploaded=uploaded,
         downloaded=downloaded,
         snatches=snatches,
+        announces=announces,
+        upload_multiplier=with_end(upload_multiplier, until),
+        download_multiplier=with_end(download_multiplier, until),
+        max_downloads=max_downloads,
+        hnr_exempt=hnr_exempt,
     )
-    texts = {
-        "max_downloads": max_downloads,
-        "hnr_exempt": None if exempt is None else str(int(exempt)),
-        "upload_multiplier": with_end(upload_multiplier, until),
-        "download_multiplier": with_end(download_multiplier, until),
-    }
-    rules = {name: text for name, text in texts.items() if text is not None}
-    if not fields and not rules:
+    if not fields:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
     async def work(store: Store) -> None:
         found = await store.users.find(who)
-        await store.users.edit_rules(found.passkey, rules)
         await store.users.edit(found.passkey, fields)
         say(f"changed user {found.user_id}")
 

@@ -15,6 +15,7 @@ from tracker.bittorrent import InfoHash
 from tracker.cli.files.mapping import FieldMapping
 from tracker.cli.files.rows import Item, Kind, Problem, kind_of, parse_row, unguarded
 from tracker.errors import ClientError
+from tracker.store.schema.multipliers import join_ends
 from tracker.wire.torrent_file import MAX_BYTES, parse_torrent_file
 
 MAX_LINE = 100_000
@@ -195,6 +196,6 @@ def _header_problem(names: list[str], kind: Kind | None, mapping: FieldMapping |
 def _item(fields: dict[str, object], kind: Kind | None, mapping: FieldMapping | None, origin: str) -> Item:
     """Raises ClientError."""
     if mapping is not None:
-        return Item(mapping.kind, parse_row(mapping.kind, mapping.apply(fields)), origin)
+        return Item(mapping.kind, join_ends(parse_row(mapping.kind, mapping.apply(fields))), origin)
     its = kind_of(fields) if kind is None or "kind" in fields else kind
-    return Item(its, parse_row(its, fields), origin)
+    return Item(its, join_ends(parse_row(its, fields)), origin)

@@ -1,9 +1,9 @@
 """Records of export and import files, and how their fields are written.
 
-A row maps field names to text. In JSON lines, flags are true and false, and totals and sizes are numbers; in CSV
-everything is text. Spreadsheets run a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula, and strangers
-choose the names of torrents. So CSV puts an apostrophe before such a text, and before one that begins with apostrophes
-and such a character. Reading removes one apostrophe, which restores the text.
+A row maps field names to text. In JSON lines, flags are true and false, and totals, sizes, multipliers and times are
+numbers; in CSV everything is text. Spreadsheets run a cell that begins with ``=``, ``+``, ``-`` or ``@`` as a formula,
+and strangers choose the names of torrents. So CSV puts an apostrophe before such a text, and before one that begins
+with apostrophes and such a character. Reading removes one apostrophe, which restores the text.
 """
 
 import re
@@ -12,6 +12,9 @@ from dataclasses import dataclass
 from typing import Literal
 
 from tracker.errors import ClientError
+from tracker.store.schema.multipliers import multiplier_text, with_end_names
+from tracker.store.torrents.records import TORRENT_FIELDS
+from tracker.store.users.fields import FIELDS, FLAGS
 
 Row = dict[str, str]
 Kind = Literal["torrent", "user", "denial", "client", "denied_client"]
@@ -25,30 +28,8 @@ WHAT: dict[str, Kind] = {
 }
 """Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
-    "torrent": (
-        "info_hash",
-        "name",
-        "private",
-        "enabled",
-        "reason",
-        "upload_multiplier",
-        "download_multiplier",
-        "size",
-        "labels",
-        "snatches",
-    ),
-    "user": (
-        "user_id",
-        "passkey",
-        "enabled",
-        "can_leech",
-        "uploaded",
-        "downloaded",
-        "snatches",
-        "announces",
-        "name",
-        "reason",
-    ),
+    "torrent": ("info_hash", *with_end_names(TORRENT_FIELDS), "snatches"),
+    "user": ("user_id", "passkey", *with_end_names(FIELDS)),
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
     "denied_client": ("prefix", "reason"),
@@ -62,12 +43,15 @@ _OLD_NAMES = {
     "may_leech": "can_leech",
 }
 """Names of earlier versions, in files and in output of the command line."""
-_FLAGS = frozenset({"private", "enabled", "can_leech"})
-_NUMBERS = frozenset({"uploaded", "downloaded", "snatches", "announces", "size"})
+_FLAGS = frozenset({"private", *FLAGS})
+_NUMBERS = (
+    frozenset(COLUMNS["user"] + COLUMNS["torrent"]) - _FLAGS - TEXTS - {"info_hash", "user_id", "passkey"}
+)
 _BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000
 """Maximum characters of one field; the store's limits are lower."""
 
+_NUMBER = re.compile(r"[0-9]{1,16}|[0-9]{1,4}\.[0-9]{1,6}", re.ASCII)
 _FORMULA = re.compile(r"'*[=+\-@\t\r]")
 _GUARDED = re.compile(r"'+[=+\-@\t\r]")
 
@@ -97,15 +81,17 @@ def unguarded(name: str, value: str) -> str:
     return value[1:] if name in TEXTS and _GUARDED.match(value) else value
 
 
-def typed(row: Row) -> dict[str, str | int | bool]:
+def typed(row: Row) -> dict[str, str | float | bool]:
     """The row with the types of JSON."""
     return {name: _typed(name, value) for name, value in row.items()}
 
 
-def _typed(name: str, value: str) -> str | int | bool:
+def _typed(name: str, value: str) -> str | float | bool:
     if name in _FLAGS and value in ("0", "1"):
         return value == "1"
-    return int(value) if name in _NUMBERS and value.isdigit() and len(value) <= 16 else value
+    if name not in _NUMBERS or not _NUMBER.fullmatch(value):
+        return value
+    return float(value) if "." in value else int(value)
 
 
 def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
@@ -130,7 +116,7 @@ def parse_row(kind: Kind, fields: Mapping[str, object]) -> Row:
 
 
 def text_of(value: object) -> str:
-    """A value of a file as text. Raises ClientError for a list or an object."""
+    """A value of a record as text; empty for None. Raises ClientError for a list or an object."""
     if value is None:
         return ""
     if isinstance(value, bool):
@@ -138,7 +124,7 @@ def text_of(value: object) -> str:
     if isinstance(value, int) and abs(value) < 2**63:
         return str(value)
     if isinstance(value, float):
-        return repr(value)
+        return multiplier_text(value)
     if isinstance(value, str):
         return value.encode("utf-8", "replace").decode()  # replaces lone surrogates
     raise ClientError("a field is not text, a number or a boolean")

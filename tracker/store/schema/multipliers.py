@@ -1,8 +1,10 @@
 """Multipliers of credited traffic, as stored: a number, or a number, a space and the time when it ends (epoch s)."""
 
 import re
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
+from typing import Any
 
 from tracker.errors import ClientError
 
@@ -10,6 +12,8 @@ _NUMBER = re.compile(r"[0-9]{1,4}(\.[0-9]{1,6})?", re.ASCII)
 _END = re.compile(r"[1-9][0-9]{0,12}", re.ASCII)
 _SPAN = re.compile(r"([1-9][0-9]{0,5})([dhm])", re.ASCII)
 _UNITS = {"d": 86_400, "h": 3600, "m": 60}
+MULTIPLIERS = ("upload_multiplier", "download_multiplier")
+"""Names of the fields, in the API, on the command line and in files. That of an end is `<name>_until`."""
 MAX_MULTIPLIER = 1000
 MAX_END = 10**13 - 1
 
@@ -56,22 +60,50 @@ def multiplier_text(factor: float, until: int | None = None) -> str:
     return number if until is None else f"{number} {until}"
 
 
-def multiplier_field(name: str, factor: float | None, until: int | None) -> str | None:
-    """A multiplier as stored; None for none. Raises ClientError for an end without its multiplier."""
-    if factor is not None:
-        return multiplier_text(factor, until)
-    if until is not None:
-        raise ClientError(f"{name}_until needs {name}")
-    return None
+def join_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """The fields, with each of MULTIPLIERS and its end as one text, as stored. None counts as absent.
+
+    A multiplier is a number or its text; an end is epoch seconds, or a text that ``parse_time`` reads. Raises
+    ClientError for an invalid end, and for one without its multiplier.
+    """
+    row = dict(fields)
+    for name in MULTIPLIERS:
+        factor, end = row.pop(name, None), row.pop(f"{name}_until", None)
+        if factor is None and end is not None:
+            raise ClientError(f"{name}_until needs {name}")
+        if factor is not None:
+            number = factor if isinstance(factor, str) else multiplier_text(factor)
+            until = parse_time(end) if isinstance(end, str) else end
+            row[name] = number if until is None else f"{number} {until}"
+    return row
+
+
+def split_ends(upload: Multiplier, download: Multiplier) -> dict[str, float | int | None]:
+    """Both multipliers and their ends, each as a field: the reverse of ``join_ends``. An end of None: never."""
+    row: dict[str, float | int | None] = {}
+    for name, multiplier in zip(MULTIPLIERS, (upload, download), strict=True):
+        row |= {name: multiplier.factor, f"{name}_until": multiplier.until}
+    return row
+
+
+def with_end_names(names: Iterable[str]) -> tuple[str, ...]:
+    """The names of fields, each of MULTIPLIERS followed by that of its end."""
+    return tuple(
+        each for name in names for each in ((name, f"{name}_until") if name in MULTIPLIERS else (name,))
+    )
 
 
 def parse_end(text: str, now: float) -> int | None:
-    """An end time as people write it, in epoch seconds: `3d`, `12h` or `30m` from ``now`` on, a date, or a date with a
-    time (UTC), or epoch seconds. None for an empty text. Raises ClientError for anything else."""
-    if not text:
-        return None
+    """An end time in epoch seconds: `3d`, `12h` or `30m` from ``now`` on, or a time as ``parse_time`` reads it. None
+    for an empty text. Raises ClientError for anything else."""
     if found := _SPAN.fullmatch(text):
         return int(now) + int(found[1]) * _UNITS[found[2]]
+    return parse_time(text) if text else None
+
+
+def parse_time(text: str) -> int:
+    """A time as people write it, in epoch seconds: a date, a date with a time (UTC), or epoch seconds. Raises
+    ClientError for anything else."""
     if _END.fullmatch(text) and len(text) > len("20261231"):
         return int(text)
     try:

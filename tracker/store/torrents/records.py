@@ -11,11 +11,20 @@ from math import isfinite
 from tracker.bittorrent import Endpoint, InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.schema.lenient_numbers import whole
-from tracker.store.schema.multipliers import NO_MULTIPLIER, Multiplier, multiplier_of
+from tracker.store.schema.multipliers import (
+    MULTIPLIERS,
+    NO_MULTIPLIER,
+    Multiplier,
+    multiplier_of,
+    split_ends,
+    with_end_names,
+)
 
 _HEX = re.compile(rb"[0-9a-f]{40}")
 MAX_SIZE = 2**53 - 1
 """Bytes: the largest number that is exact in JSON and in the store's scripts."""
+TORRENT_FIELDS = ("name", "enabled", "reason", "private", *MULTIPLIERS, "size", "labels")
+"""Fields of a torrent that programs set. The API, the command line and files have each of them."""
 STORED_NAMES = {"upload_multiplier": "multi_up", "download_multiplier": "multi_dn"}
 """Names of stored fields that differ from those of the API, the command line and files."""
 MAX_LABELS = 20
@@ -58,6 +67,16 @@ class Torrent:
     """None if the torrent is not in the ranking by score."""
     fields: Mapping[str, str] = field(default_factory=dict)
     """All fields of the torrent's hash, as text."""
+
+    def settable(self) -> dict[str, str | int | float | None]:
+        """TORRENT_FIELDS with their values, and the ends of the multipliers as fields of their own. Labels as stored:
+        separated by spaces."""
+        row = {
+            **{name: getattr(self, name) for name in TORRENT_FIELDS if name not in MULTIPLIERS},
+            **split_ends(self.upload_multiplier, self.download_multiplier),
+            "labels": " ".join(self.labels),
+        }
+        return {name: row[name] for name in with_end_names(TORRENT_FIELDS)}
 
 
 @dataclass(frozen=True, slots=True)

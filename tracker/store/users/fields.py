@@ -2,19 +2,23 @@
 
 import re
 import secrets
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 from tracker.errors import ClientError
 from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold_name
+from tracker.store.schema.multipliers import MULTIPLIERS, checked_multiplier
+from tracker.store.users.rules import LIMIT, RULE_FIELDS
 
-RIGHTS = ("enabled", "can_leech", "reason")
+RIGHTS = ("enabled", "can_leech", "reason", *RULE_FIELDS)
 """Fields of ``t:user:<passkey>``, which each announce reads."""
 PROFILE = ("name",)
 TOTALS = ("uploaded", "downloaded", "snatches", "announces")
 FIELDS = (*RIGHTS, *PROFILE, *TOTALS)
+"""The API, the command line, the dashboard and files set each of them."""
+FLAGS = ("enabled", "can_leech", "hnr_exempt")
 Value = str | int
-"""Text, a total, or a boolean."""
+"""Text, a number, or a boolean."""
 MAX_NAME, MAX_REASON = 255, 1000
 MAX_TOTAL = 2**53 - 1
 
@@ -40,25 +44,49 @@ def new_passkey() -> str:
 
 
 def checked_fields(fields: Mapping[str, Value]) -> dict[str, str]:
-    """Returns the fields as stored; an empty name or reason means none. Raises ClientError for an unknown field or an
-    invalid value. Enabling a user clears the reason, unless one is given."""
-    row = {name: str(int(value)) if isinstance(value, bool) else str(value) for name, value in fields.items()}
-    for name, text in row.items():
-        if name in ("enabled", "can_leech"):
-            if text not in ("0", "1"):
-                raise ClientError("enabled and can_leech are 0 or 1")
-        elif name in TOTALS:
-            if not _TOTAL.fullmatch(text) or int(text) > MAX_TOTAL:
-                raise ClientError(f"totals are whole numbers up to {MAX_TOTAL}")
-        elif name not in FIELDS:
+    """Returns the fields as stored; an empty text means none, and so does -1 for max_downloads. Enabling a user clears
+    the reason, unless one is given. Raises ClientError for an unknown field or an invalid value."""
+    row: dict[str, str] = {}
+    for name, value in fields.items():
+        check = _CHECKS.get(name)
+        if check is None:
             raise ClientError("a user has no such field")
-    if "name" in row:
-        row["name"] = row["name"].strip()[:MAX_NAME]
+        row[name] = check(str(int(value)) if isinstance(value, bool) else str(value))
     if row.get("enabled") == "1":
         row.setdefault("reason", "")
-    if "reason" in row:
-        row["reason"] = row["reason"].strip()[:MAX_REASON]
     return row
+
+
+def _checked_flag(text: str) -> str:
+    if text not in ("0", "1"):
+        raise ClientError("enabled, can_leech and hnr_exempt are 0 or 1")
+    return text
+
+
+def _checked_total(text: str) -> str:
+    if not _TOTAL.fullmatch(text) or int(text) > MAX_TOTAL:
+        raise ClientError(f"totals are whole numbers up to {MAX_TOTAL}")
+    return text
+
+
+def _checked_limit(text: str) -> str:
+    if text in ("", "-1"):
+        return ""
+    if not LIMIT.fullmatch(text):
+        raise ClientError("max_downloads is a whole number of at most 6 digits, or -1")
+    return text
+
+
+_CHECKS: Mapping[str, Callable[[str], str]] = {
+    **dict.fromkeys(FLAGS, _checked_flag),
+    **dict.fromkeys(MULTIPLIERS, checked_multiplier),
+    **dict.fromkeys(TOTALS, _checked_total),
+    "hnr_exempt": lambda text: _checked_flag(text).replace("0", ""),
+    "max_downloads": _checked_limit,
+    "name": lambda text: text.strip()[:MAX_NAME],
+    "reason": lambda text: text.strip()[:MAX_REASON],
+}
+"""Each returns the value as stored, empty for none, or raises ClientError."""
 
 
 def pack_user(user_id: str, passkey: str, row: Mapping[str, str]) -> list[Argument]:

@@ -8,7 +8,9 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.lenient_numbers import ranked, whole
+from tracker.store.schema.multipliers import split_ends, with_end_names
 from tracker.store.users.fields import (
+    FIELDS,
     TOTALS,
     Value,
     checked_fields,
@@ -17,7 +19,7 @@ from tracker.store.users.fields import (
     new_passkey,
     pack_user,
 )
-from tracker.store.users.rules import RULE_FIELDS, UserRules, checked_rules, rules_of
+from tracker.store.users.rules import RULE_FIELDS, UserRules, rules_of
 
 _COUNTS = (*TOTALS, "unreported")
 _PAGE = 500
@@ -44,6 +46,17 @@ class User:
     reason: str = ""
     """Shown to the clients of the user while the user is disabled; empty: a default text."""
     rules: UserRules = field(default_factory=UserRules, compare=False)
+
+    def settable(self) -> dict[str, str | int | float | None]:
+        """FIELDS with their values, and the ends of the multipliers as fields of their own."""
+        rules = self.rules
+        row = {
+            **{name: getattr(self, name) for name in FIELDS if name not in RULE_FIELDS},
+            **split_ends(rules.upload_multiplier, rules.download_multiplier),
+            "max_downloads": rules.max_downloads,
+            "hnr_exempt": rules.hnr_exempt,
+        }
+        return {name: row[name] for name in with_end_names(FIELDS)}
 
 
 class Users:
@@ -106,7 +119,7 @@ class Users:
         ]
 
     async def edit(self, passkey: str, fields: Mapping[str, Value]) -> None:
-        """Sets some of FIELDS; an empty name or reason removes it. Enabling a user clears the reason.
+        """Sets some of FIELDS, as ``checked_fields`` reads them. Enabling a user clears the reason.
 
         Raises ClientError for another field, an invalid value or an unknown passkey.
         """
@@ -118,17 +131,6 @@ class Users:
             raise ClientError("this user has an invalid id, or the id of another user")
         if row:
             await self._changed(user_id.decode("utf-8", "replace"))
-
-    async def edit_rules(self, passkey: str, fields: Mapping[str, str]) -> None:
-        """Sets some of RULE_FIELDS. Raises ClientError for an invalid value or an unknown passkey."""
-        row = checked_rules(fields)
-        user = await self.get(passkey)
-        if user is None:
-            raise ClientError("there is no such user")
-        if row:
-            parts = [part for item in row.items() for part in item]
-            await self._connection.command("HSET", self._keys.passkey(passkey), *parts)
-            await self._changed(user.user_id)
 
     async def rotate(self, passkey: str, new: str | None = None) -> User:
         """Replaces a user's passkey. The old one is invalid at once.

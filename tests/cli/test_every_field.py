@@ -1,0 +1,116 @@
+"""Every field of a user and of a torrent: each way in takes all of them, and an export brings them back."""
+
+import json
+from inspect import signature
+from typing import Any
+
+import pytest
+from redis import Redis
+
+from tests.commands import Command
+from tests.every_field import TORRENT, USER
+from tracker.admin.api.torrent_batches import TorrentBatchRow
+from tracker.admin.api.torrents import TorrentEdit, TorrentNew, TorrentRow
+from tracker.admin.api.user_batches import UserBatchRow
+from tracker.admin.api.users import UserEdit, UserNew, UserRow
+from tracker.cli.commands import torrents, users
+from tracker.cli.files.rows import COLUMNS
+from tracker.store.schema.multipliers import with_end_names
+from tracker.store.torrents.records import TORRENT_FIELDS
+from tracker.store.users.fields import FIELDS
+
+HASH = "ab" * 20
+
+
+def lines(tracker: Command, *words: str) -> list[dict[str, Any]]:
+    return [json.loads(line) for line in tracker(*words).stdout.splitlines()]
+
+
+def test_the_records_here_have_every_field() -> None:
+    assert tuple(USER) == with_end_names(FIELDS) and tuple(TORRENT) == with_end_names(TORRENT_FIELDS)
+
+
+@pytest.mark.parametrize("model", [UserNew, UserEdit, UserBatchRow, UserRow])
+def test_the_api_has_every_field_of_a_user(model: Any) -> None:
+    assert set(model.model_fields) - {"user_id", "passkey"} == set(USER)
+
+
+@pytest.mark.parametrize("model", [TorrentNew, TorrentEdit, TorrentBatchRow])
+def test_the_api_has_every_field_of_a_torrent(model: Any) -> None:
+    assert set(model.model_fields) - {"info_hash", "snatches", "reset_score"} == set(TORRENT)
+    assert set(TORRENT) - {"enabled"} <= set(TorrentRow.model_fields)  # `state` says whether it is enabled
+
+
+def test_files_have_every_field() -> None:
+    assert set(COLUMNS["user"]) == {"user_id", "passkey", *USER}
+    assert set(COLUMNS["torrent"]) == {"info_hash", "snatches", *TORRENT}
+
+
+def test_the_command_line_has_every_field() -> None:
+    """One option ends both multipliers."""
+    assert set(FIELDS) | {"until"} <= set(signature(users.edit_user).parameters)
+    of_new = {"no_leech", "disabled", "until"} | set(FIELDS) - {"can_leech", "enabled"}
+    assert of_new <= set(signature(users.add_user).parameters)
+    of_torrent = {"until"} | set(TORRENT_FIELDS) - {"enabled", "reason"}
+    assert of_torrent <= set(signature(torrents.edit_torrent).parameters)
+    assert {"info_hashes", "reason"} <= set(signature(torrents.disable_torrent).parameters)
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_an_export_brings_back_every_field(
+    tracker: Command, keys: "Redis", prefix: str, tmp_path: Any, form: str
+) -> None:
+    """A file with all fields is imported, exported, and imported into an empty store."""
+    passkey = "a" * 32
+    records = [
+        {"kind": "user", "user_id": "7", "passkey": passkey, **USER},
+        {"kind": "torrent", "info_hash": HASH, **TORRENT, "snatches": 8},
+    ]
+    (tmp_path / "all.jsonl").write_text("".join(json.dumps(each) + "\n" for each in records))
+    tracker("import", "all.jsonl")
+    exported = lines(tracker, "export", "--what", "all")
+    assert sorted(exported, key=str) == sorted(records, key=str)
+    tracker("export", f"users.{form}", "--what", "users")
+    tracker("export", f"torrents.{form}", "--what", "torrents")
+    before = dump(keys, prefix)
+    keys.unlink(*keys.scan_iter(f"{prefix}*"))
+    for _ in range(2):
+        tracker("import", f"users.{form}", f"torrents.{form}")
+        assert lines(tracker, "export", "--what", "all") == exported
+        assert dump(keys, prefix) == before
+
+
+def dump(keys: "Redis", prefix: str) -> dict[str, Any]:
+    """The rows of the user and of the torrent, without the time of its registration."""
+    rows: dict[str, Any] = {
+        name: keys.hgetall(prefix + name) for name in (f"user:{'a' * 32}", "u:7", f"t:{HASH}")
+    }
+    rows[f"t:{HASH}"].pop(b"added")
+    return rows
+
+
+def test_a_multiplier_and_its_end_may_share_a_field(tracker: Command, tmp_path: Any) -> None:
+    """As in files of earlier versions; a date is a valid end too."""
+    (tmp_path / "t.csv").write_text(f"info_hash,multi_up,multi_dn\n{HASH},2 1900000000,\n")
+    (tmp_path / "u.csv").write_text(
+        "user_id,download_multiplier,download_multiplier_until\n7,0,2030-03-17 17:46:40\n"
+    )
+    tracker("import", "t.csv", "u.csv")
+    torrent, user = lines(tracker, "export", "--what", "all")
+    assert (torrent["upload_multiplier"], torrent["upload_multiplier_until"]) == (2, 1_900_000_000)
+    assert (user["download_multiplier"], user["download_multiplier_until"]) == (0, 1_900_000_000)
+    assert (user["upload_multiplier"], user["max_downloads"], user["hnr_exempt"]) == ("", "", False)
+
+
+@pytest.mark.parametrize(
+    ("row", "problem"),
+    [
+        ("7,,1900000000", "download_multiplier_until needs download_multiplier"),
+        ("7,1,soon", "an end is a date"),
+        ("7,2 1900000000,1900000000", "the end of a multiplier"),
+        ("7,-1,", "a multiplier is a number"),
+    ],
+)
+def test_an_invalid_multiplier_is_reported(tracker: Command, tmp_path: Any, row: str, problem: str) -> None:
+    (tmp_path / "u.csv").write_text(f"user_id,download_multiplier,download_multiplier_until\n{row}\n")
+    assert problem in tracker("import", "u.csv", code=1).stderr
