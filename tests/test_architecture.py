@@ -66,11 +66,11 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
     "admin.http": (*NOUNS, "system"),
     "admin.world": ("geoip",),
     "admin.context": ("geoip", "runtime", "settings", "store", "system"),
-    "admin.auth": (*NOUNS, "admin.context", "admin.http", "store", "token_bucket"),
+    "admin.auth": (*NOUNS, "admin.context", "admin.http", "store", "token_bucket", "wire"),
     "admin.metrics": (*NOUNS, "admin.context", "runtime", "store"),
     "admin.pages": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),
     "admin.api": (*NOUNS, "admin", "doctor", "geoip", "operations", "runtime", "settings", "store", "wire"),
-    "admin.server": ("admin", "settings", "system"),
+    "admin.server": ("admin", "settings", "system", "wire"),
     # The program of volunteers, which runs beside their BitTorrent client. It knows no store.
     "volunteer": ("errors", "system", "wire"),
     # On top: the processes, and the command line.

@@ -1,11 +1,11 @@
 """A running admin port in this process, on a real store with its own key prefix.
 
-admin          an Admin: `admin.url`, `admin.context`, `admin.store`, `await admin.token("full")`
+admin          an Admin: `admin.url`, `admin.context`, `admin.store`, `await admin.token("admin")`
 serve          the same with other settings, or several: `await serve(hosts=("tracker.test",))`
 
 async with admin.client("read") as client:          # sends a token
     await client.get("/api/v1/torrents")
-async with admin.browser("full") as browser:        # is signed in, and sends Origin and the CSRF token
+async with admin.browser("admin") as browser:        # is signed in, and sends Origin and the CSRF token
     await browser.post("/torrents", data={...})
 """
 
@@ -27,7 +27,7 @@ from tracker.runtime.store import store_options
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.model import AdminSettings, RedisSettings, Settings
 from tracker.settings.reload import LiveSettings
-from tracker.store.access.tokens import Scope
+from tracker.store.access.tokens import Role
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.store import Store
@@ -46,33 +46,31 @@ class Admin:
     problems: list[str]
     telemetry: Telemetry
     scripts: Scripts
-    _tokens: dict[Scope, str] = field(default_factory=dict)
+    _tokens: dict[Role, str] = field(default_factory=dict)
 
     @property
     def store(self) -> Store:
         return self.context.store
 
-    async def token(self, scope: Scope = "full") -> str:
-        """A token named after its scope; the same for every call."""
-        if scope not in self._tokens:
-            _, self._tokens[scope] = await self.store.tokens.create(f"test {scope}", scope)
-        return self._tokens[scope]
+    async def token(self, role: Role = "admin") -> str:
+        """A token named after its role; the same for every call."""
+        if role not in self._tokens:
+            _, self._tokens[role] = await self.store.tokens.create(f"test {role}", role)
+        return self._tokens[role]
 
     @asynccontextmanager
-    async def client(
-        self, scope: Scope | None = None, **options: Any
-    ) -> AsyncIterator[aiohttp.ClientSession]:
-        """A client that sends a token of this scope, or none. It does not follow redirects by default."""
-        headers = {"Authorization": f"Bearer {await self.token(scope)}"} if scope else {}
+    async def client(self, role: Role | None = None, **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+        """A client that sends a token of this role, or none. It does not follow redirects by default."""
+        headers = {"Authorization": f"Bearer {await self.token(role)}"} if role else {}
         headers |= options.pop("headers", {})
         async with self._session(headers=headers, **options) as session:
             yield session
 
     @asynccontextmanager
-    async def browser(self, scope: Scope = "full", **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
+    async def browser(self, role: Role = "admin", **options: Any) -> AsyncIterator[aiohttp.ClientSession]:
         """A signed-in browser, whose every request carries its cookie, Origin and the CSRF token."""
         signed_in = await self.store.tokens.sign_in_by_token(
-            await self.token(scope), self.context.settings.admin.session_seconds
+            await self.token(role), self.context.settings.admin.session_seconds
         )
         assert signed_in is not None
         session, secret = signed_in

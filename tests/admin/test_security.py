@@ -30,7 +30,7 @@ def bearer(text: str) -> dict[str, str]:
 
 async def routes(admin: Admin) -> list[tuple[str, str]]:
     """(method, path) of every operation of the API document, and of the pages."""
-    async with admin.client("full") as client:
+    async with admin.client("admin") as client:
         described = await (await client.get("/api/openapi.json")).json()
     values = {"info_hash": HASH, "user_id": "1", "token_id": "0" * 12, "project": "proj"}
     found = []
@@ -107,20 +107,20 @@ async def test_an_invalid_token_is_refused(admin: Admin, header: str) -> None:
 
 
 async def test_two_authorization_headers_are_refused(admin: Admin) -> None:
-    good = await admin.token("full")
+    good = await admin.token("admin")
     lines = f"Authorization: Bearer {good}\nAuthorization: Bearer {NOBODY}"
     response = await ask(admin.addresses[0], f"GET {TORRENTS} HTTP/1.1\nHost: localhost\n{lines}")
     assert response.status == 401
 
 
 async def test_a_valid_cookie_does_not_make_up_for_an_invalid_token(admin: Admin) -> None:
-    async with admin.browser("full") as browser:
+    async with admin.browser("admin") as browser:
         assert (await browser.get(TORRENTS)).status == 200
         assert (await browser.get(TORRENTS, headers=bearer(NOBODY))).status == 401
 
 
 async def test_tokens_are_read_from_the_header_only(admin: Admin) -> None:
-    good = await admin.token("full")
+    good = await admin.token("admin")
     async with admin.client() as nobody:
         for target in (f"{TORRENTS}?token={good}", f"{TORRENTS}?access_token={good}"):
             assert (await nobody.get(target)).status == 401
@@ -128,7 +128,7 @@ async def test_tokens_are_read_from_the_header_only(admin: Admin) -> None:
         assert (await nobody.get(TORRENTS, headers=bearer("a" * 43))).status == 401
 
 
-async def test_scope_read_cannot_change_anything(admin: Admin) -> None:
+async def test_role_read_cannot_change_anything(admin: Admin) -> None:
     changes = [(method, path) for method, path in await routes(admin) if method != "GET"]
     assert len(changes) > 15
     async with admin.client("read") as reader, admin.browser("read") as browser:
@@ -141,10 +141,10 @@ async def test_scope_read_cannot_change_anything(admin: Admin) -> None:
 
 
 async def test_a_revoked_token_is_refused_immediately(admin: Admin) -> None:
-    async with admin.client("full") as client, admin.browser("full") as browser:
+    async with admin.client("admin") as client, admin.browser("admin") as browser:
         assert (await client.get(TORRENTS)).status == 200
         assert (await browser.get(TORRENTS)).status == 200
-        await admin.store.tokens.revoke("test full")
+        await admin.store.tokens.revoke("test admin")
         assert (await client.get(TORRENTS)).status == 401
         assert (await browser.get(TORRENTS)).status == 401
         assert (await browser.get("/", allow_redirects=False)).status == 303
@@ -164,11 +164,11 @@ async def created(client: aiohttp.ClientSession, **headers: str) -> int:
 
 
 async def test_a_cookie_without_csrf_token_cannot_change_anything(admin: Admin) -> None:
-    async with admin.browser("full", headers={"X-CSRF-Token": ""}) as browser:
+    async with admin.browser("admin", headers={"X-CSRF-Token": ""}) as browser:
         assert await created(browser) == 403
         assert await created(browser, X_CSRF_Token="wrong") == 403
         assert await created(browser, X_CSRF_Token="é" * 43) == 403
-    async with admin.browser("full") as one, admin.browser("full") as other:
+    async with admin.browser("admin") as one, admin.browser("admin") as other:
         theirs = one.headers["X-CSRF-Token"]
         assert await created(other, X_CSRF_Token=theirs) == 403
         assert await created(other) == 201
@@ -204,14 +204,14 @@ async def test_the_csrf_token_may_be_a_form_field(admin: Admin) -> None:
 )
 async def test_a_cross_site_request_cannot_change_anything(admin: Admin, headers: dict[str, str]) -> None:
     """Not even with the CSRF token, or with a token."""
-    async with admin.browser("full") as browser, admin.client("full") as client:
+    async with admin.browser("admin") as browser, admin.client("admin") as client:
         assert await created(browser, **headers) == 403
         assert await created(client, **headers) == 403
     assert await admin.store.torrents.count() == 0
 
 
 async def test_a_change_with_a_cookie_needs_an_origin(admin: Admin) -> None:
-    async with admin.browser("full") as browser:
+    async with admin.browser("admin") as browser:
         secret, token = next(iter(browser.cookie_jar)).value, browser.headers["X-CSRF-Token"]
     async with admin.client(cookies={COOKIE: secret}, headers={"X-CSRF-Token": token}) as page:
         assert await created(page) == 403
@@ -233,7 +233,7 @@ async def test_no_cors_header_is_sent(admin: Admin) -> None:
 async def test_an_unknown_host_name_is_refused(admin: Admin, host: str) -> None:
     """DNS rebinding: a foreign name that resolves to this host. A valid token does not help."""
     for path in ("/", "/health", "/ready", "/sign-in", "/static/sign_in.js", TORRENTS):
-        line = f"Authorization: Bearer {await admin.token('full')}"
+        line = f"Authorization: Bearer {await admin.token('admin')}"
         response = await ask(admin.addresses[0], f"GET {path} HTTP/1.1\nHost: {host}\n{line}")
         assert (response.status, response.headers["content-type"]) == (421, CONTENT_TYPE)
         assert host.encode() not in response.body
@@ -257,8 +257,11 @@ async def test_redirects_stay_on_this_port(admin: Admin) -> None:
     """Another host in the path, the query or a header."""
     elsewhere = {"Referer": "http://evil.example/", "X-Forwarded-Host": "evil.example"}
     odd = ("//evil.example", "/\\evil.example", "/?next=http://evil.example", "/sign-in?next=//evil.example")
-    token = await admin.token("full")
-    async with admin.client(headers=elsewhere) as nobody, admin.browser("full", headers=elsewhere) as browser:
+    token = await admin.token("admin")
+    async with (
+        admin.client(headers=elsewhere) as nobody,
+        admin.browser("admin", headers=elsewhere) as browser,
+    ):
         for path in (*odd, "/users?id=//evil.example", "/users?id=1%0d%0aLocation:%20http://evil.example"):
             for client in (nobody, browser):
                 async with client.get(URL(admin.url + path, encoded=True), allow_redirects=False) as response:
@@ -277,7 +280,7 @@ async def test_the_file_name_of_an_upload_is_never_a_path(admin: Admin, name: st
     form = aiohttp.FormData()
     info = b"d6:lengthi1e4:name1:a12:piece lengthi16384e6:pieces20:" + b"a" * 20 + b"e"
     form.add_field("file", b"d4:info" + info + b"e", filename=name, content_type="text/html")
-    async with admin.client("full") as client:
+    async with admin.client("admin") as client:
         async with client.post("/api/v1/torrent-files", data=form) as response:
             text = await response.text()
             assert response.status == 201, text
@@ -348,7 +351,7 @@ async def test_a_link_expires_after_fifteen_minutes(admin: Admin) -> None:
 
 async def test_an_upload_beyond_the_limit_is_refused_before_it_is_read(serve: Serve) -> None:
     admin = await serve(max_upload_bytes=100_000)
-    token = await admin.token("full")
+    token = await admin.token("admin")
     head = (
         f"POST {TORRENTS} HTTP/1.1\r\nHost: localhost\r\n"
         f"Authorization: Bearer {token}\r\nContent-Type: application/json\r\n"
@@ -387,8 +390,8 @@ def logs() -> Iterator[list[Any]]:
 
 async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest.LogCaptureFixture) -> None:
     caplog.set_level("DEBUG")
-    link, token = await admin.store.tokens.new_link(), await admin.token("full")
-    async with admin.client("full") as client, admin.browser("full") as browser:
+    link, token = await admin.store.tokens.new_link(), await admin.token("admin")
+    async with admin.client("admin") as client, admin.browser("admin") as browser:
         session = next(iter(browser.cookie_jar)).value
         await client.get(TORRENTS)
         await browser.get("/nothing")
@@ -403,7 +406,7 @@ async def test_no_secret_is_logged(admin: Admin, logs: list[Any], caplog: pytest
 
 
 async def test_changes_are_logged_with_their_author(admin: Admin, logs: list[Any]) -> None:
-    async with admin.client("full") as client, admin.client() as guesser:
+    async with admin.client("admin") as client, admin.client() as guesser:
         await client.get(TORRENTS)
         assert await created(client) == 201
         await client.delete(f"{TORRENTS}/{HASH}")
@@ -411,8 +414,8 @@ async def test_changes_are_logged_with_their_author(admin: Admin, logs: list[Any
             await guesser.get(TORRENTS, headers=bearer(NOBODY))
     told = [(line["event"], line.get("by"), line["what"]) for line in logs]
     assert told[:2] == [
-        ("admin change", "test full", f"POST {TORRENTS}"),
-        ("admin change", "test full", f"DELETE {TORRENTS}/{HASH}"),
+        ("admin change", "test admin", f"POST {TORRENTS}"),
+        ("admin change", "test admin", f"DELETE {TORRENTS}/{HASH}"),
     ]
     refused = told[2:]
     assert set(refused) == {("admin authentication failed", None, f"GET {TORRENTS}")}

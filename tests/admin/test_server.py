@@ -84,7 +84,7 @@ async def test_the_csp_allows_no_foreign_sources() -> None:
 async def test_unknown_paths_and_methods_are_problems(
     admin: Admin, method: str, path: str, status: int
 ) -> None:
-    async with admin.client("full") as client:
+    async with admin.client("admin") as client:
         response = await client.request(method, path)
         assert (response.status, response.content_type) == (status, CONTENT_TYPE)
         problem = await response.json()

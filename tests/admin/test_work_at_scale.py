@@ -41,7 +41,7 @@ async def test_pages_and_statistics_of_a_large_project_are_fast(admin: Admin, re
     async with (
         swarms_of(admin, redis_url) as store,
         program(admin) as asking,
-        admin.browser("full") as browser,
+        admin.browser("admin") as browser,
     ):
         await fill(store)
 

@@ -23,15 +23,28 @@ def everything(client: "Redis", prefix: str) -> bytes:
 
 def test_a_token_is_created_listed_and_revoked(tracker: Command) -> None:
     made = json.loads(tracker("token", "create", "site", "--json").stdout)
-    assert made["token"].startswith(f"swk_{made['id']}_") and made["scope"] == "full"
+    assert made["token"].startswith(f"swk_{made['id']}_") and made["role"] == "admin"
     reader = json.loads(tracker("token", "create", "prometheus", "--read-only", "--json").stdout)
-    assert reader["scope"] == "read"
+    assert reader["role"] == "read"
     listed = [json.loads(line) for line in tracker("token", "list", "--json").stdout.splitlines()]
     assert sorted(row["name"] for row in listed) == ["prometheus", "site"]
     assert all("token" not in row for row in listed)
     assert tracker("token", "revoke", "site").stdout == f"revoked {made['id']} site\n"
     assert tracker("token", "revoke", reader["id"]).stdout == f"revoked {reader['id']} prometheus\n"
     assert tracker("token", "list").stdout == ""
+
+
+def test_a_token_is_limited_in_time_and_to_addresses(tracker: Command) -> None:
+    options = ("--role", "operate", "--expires", "2100-01-01", "--address", "192.0.2.7", "--address", "::/0")
+    made = json.loads(tracker("token", "create", "site", *options, "--json").stdout)
+    assert (made["role"], made["expires"]) == ("operate", 4_102_444_800)
+    assert made["addresses"] == "192.0.2.7/32 ::/0"
+    (listed,) = tracker("token", "list", "--json").stdout.splitlines()
+    assert json.loads(listed).items() <= made.items()
+    tracker("token", "create", "x", "--role", "full", code=2)
+    tracker("token", "create", "x", "--role", "operate", "--read-only", code=2)
+    assert "future" in tracker("token", "create", "x", "--expires", "1999-01-01", code=1).stderr
+    assert "network" in tracker("token", "create", "x", "--address", "home", code=1).stderr
 
 
 def test_mistakes_are_one_error_line(tracker: Command) -> None:

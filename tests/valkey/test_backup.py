@@ -85,7 +85,7 @@ async def test_a_restore_ends_all_sessions_and_keeps_the_tokens_of_the_backup(tm
     second.mkdir()
     async with EmbeddedValkey(first / "data") as server:
         async with connected(server) as (connection, tokens):
-            _, text = await tokens.create("kept", "full")
+            _, text = await tokens.create("kept", "admin")
             signed_in = await tokens.sign_in_by_token(text, 3600)
             assert signed_in and await tokens.session(signed_in[1])
             await copy_store(connection, first / "data", tmp_path / "copy.rdb")

@@ -18,6 +18,7 @@ from tracker.admin.http.stopping import STOPPING
 from tracker.admin.pages import sign_in
 from tracker.settings.model import AdminSettings
 from tracker.system.listeners import open_listeners
+from tracker.wire.proxy import TrustedProxies
 
 
 @contextlib.asynccontextmanager
@@ -48,7 +49,8 @@ def _names(settings: AdminSettings) -> list[str]:
 
 def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence[str]) -> web.Application:
     """The application for these addresses."""
-    access = Access(context.store.tokens, asyncio.get_running_loop().time)
+    proxies = TrustedProxies(context.settings.http.trusted_proxies)
+    access = Access(context.store.tokens, asyncio.get_running_loop().time, proxies)
     guards = [
         problem_middleware,
         size_limit_middleware,

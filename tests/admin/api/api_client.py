@@ -8,7 +8,7 @@ import aiohttp
 
 from tests.admin.conftest import Admin
 from tests.store.harness import Store, running
-from tracker.store.access.tokens import Scope
+from tracker.store.access.tokens import Role
 from tracker.store.swarms.rules import SwarmRules
 
 JSON = "application/json"
@@ -46,8 +46,8 @@ class ApiClient:
 
 
 @asynccontextmanager
-async def program(admin: Admin, scope: Scope = "full") -> AsyncIterator[ApiClient]:
-    async with admin.client(scope) as session:
+async def program(admin: Admin, role: Role = "admin") -> AsyncIterator[ApiClient]:
+    async with admin.client(role) as session:
         yield ApiClient(session)
 
 

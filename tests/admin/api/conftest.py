@@ -1,4 +1,4 @@
-"""full, reader    clients with a token of scope full, and of scope read"""
+"""full, reader    clients with a token of role admin, and of role read"""
 
 from collections.abc import AsyncIterator
 
@@ -10,7 +10,7 @@ from tests.admin.conftest import Admin
 
 @pytest.fixture
 async def full(admin: Admin) -> AsyncIterator[ApiClient]:
-    async with program(admin, "full") as asking:
+    async with program(admin, "admin") as asking:
         yield asking
 
 

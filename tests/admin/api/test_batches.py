@@ -109,7 +109,7 @@ async def test_a_batch_is_bounded(full: ApiClient, admin: Admin, what: str) -> N
 
 
 @pytest.mark.parametrize("what", ["users", "torrents"])
-async def test_scope_read_may_send_no_batch(reader: ApiClient, what: str) -> None:
+async def test_role_read_may_send_no_batch(reader: ApiClient, what: str) -> None:
     await reader.ask("POST", f"/{what}/batch", 403, json={what: [{}]})
 
 

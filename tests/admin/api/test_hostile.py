@@ -105,7 +105,7 @@ async def test_a_body_without_end_is_refused_before_its_end(serve: Serve) -> Non
             await asyncio.sleep(0)
 
     headers = {"Content-Type": "multipart/form-data; boundary=b"}
-    async with admin.client("full") as session:
+    async with admin.client("admin") as session:
         try:
             async with session.post("/api/v1/torrent-files", data=endless(), headers=headers) as response:
                 assert response.status == 413

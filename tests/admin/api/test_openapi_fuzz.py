@@ -106,7 +106,7 @@ async def test_responses_match_the_document(
         ),
         *("--report-ndjson-path", str(report), "--request-timeout", "20"),
         cwd=tmp_path,
-        env={"API_TOKEN": await admin.token("full"), "PATH": "", "HOME": str(tmp_path)},
+        env={"API_TOKEN": await admin.token("admin"), "PATH": "", "HOME": str(tmp_path)},
         stdout=asyncio.subprocess.PIPE,
         stderr=asyncio.subprocess.STDOUT,
     )

@@ -228,7 +228,7 @@ async def test_a_removed_torrent_is_gone(full: ApiClient) -> None:
     await full.ask("DELETE", f"/torrents/{HASH}", 404)
 
 
-async def test_scope_read_cannot_change_torrents(reader: ApiClient) -> None:
+async def test_role_read_cannot_change_torrents(reader: ApiClient) -> None:
     await reader.ask("POST", "/torrents", 403, json={"info_hash": HASH})
     await reader.ask("DELETE", f"/torrents/{HASH}", 403)
     assert (await reader.get("/torrents"))["items"] == []

@@ -8,7 +8,7 @@ from tests.every_field import USER
 from tests.store.harness import ALICE, BOB, info_hash, redis_of, update
 
 
-async def test_passkeys_are_shown_to_scope_full_only(full: ApiClient, reader: ApiClient) -> None:
+async def test_passkeys_are_shown_to_operators_only(full: ApiClient, reader: ApiClient) -> None:
     async with full.session.post("/api/v1/users", json={}) as made:
         assert (made.status, made.headers["Location"]) == (201, "/api/v1/users/1")
         told = await made.json()

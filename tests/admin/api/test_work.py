@@ -254,7 +254,7 @@ async def test_somebody_is_blocked_and_unblocked(full: ApiClient, store: Store, 
     assert [(row["what"], row["who"]) for row in log] == [("unblocked", "alice"), ("blocked", "alice")]
 
 
-async def test_scope_read_sees_no_addresses(
+async def test_role_read_sees_no_addresses(
     full: ApiClient, reader: ApiClient, store: Store, proj: None
 ) -> None:
     """W17: nor lists of blocked ones, and it changes nothing."""

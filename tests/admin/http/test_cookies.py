@@ -61,6 +61,6 @@ async def test_a_cookie_planted_by_another_host_is_ignored(serve: Serve, told: d
 
 async def _signed_in(admin: Admin) -> tuple[str, str]:
     """(CSRF token, secret) of a session."""
-    signed_in = await admin.store.tokens.sign_in_by_token(await admin.token("full"), 600)
+    signed_in = await admin.store.tokens.sign_in_by_token(await admin.token("admin"), 600)
     assert signed_in is not None
     return signed_in[0].csrf, signed_in[1]

@@ -136,7 +136,7 @@ def test_metrics_of_the_tracker_need_no_store(scrapes: Scrapes) -> None:
     assert {"process_cpu_seconds_total", "python_info"} <= there
 
 
-async def test_metrics_need_a_token_with_scope_read(admin: Admin) -> None:
+async def test_metrics_need_a_token_with_role_read(admin: Admin) -> None:
     async with admin.client() as nobody, admin.client("read") as reader, admin.browser("read") as browser:
         refused = await nobody.get("/metrics", allow_redirects=False)
         assert (refused.status, refused.content_type) == (401, "application/problem+json")
@@ -247,7 +247,7 @@ async def test_a_scrape_does_not_wait_for_a_hanging_store(start_server: Callable
 
 async def test_recent_readers_can_read_metrics_while_the_store_is_unavailable(admin: Admin) -> None:
     """Only recent readers, and only /metrics."""
-    async with admin.client("read") as reader, admin.client("full") as other, admin.client() as stranger:
+    async with admin.client("read") as reader, admin.client("admin") as other, admin.client() as stranger:
         assert (await reader.get("/metrics")).status == 200
         admin.store.connection._lost(OSError())
         assert "tracker_store_up 0.0" in await (await reader.get("/metrics")).text()

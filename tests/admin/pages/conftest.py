@@ -25,13 +25,13 @@ async def store(admin: Admin, redis_url: str) -> AsyncIterator[Store]:
 
 @pytest.fixture
 async def browser(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
-    async with admin.browser("full") as session:
+    async with admin.browser("admin") as session:
         yield session
 
 
 @pytest.fixture
 async def reader(admin: Admin) -> AsyncIterator[aiohttp.ClientSession]:
-    """A browser signed in with scope read."""
+    """A browser signed in with role read."""
     async with admin.browser("read") as session:
         yield session
 

@@ -38,7 +38,7 @@ async def test_a_long_list_is_paged(admin: Admin, browser: aiohttp.ClientSession
     assert "/torrents/denied?page=2" in first.hrefs and "/torrents/denied?page=3" not in second.hrefs
 
 
-async def test_scope_read_cannot_change_the_list(admin: Admin, reader: aiohttp.ClientSession) -> None:
+async def test_role_read_cannot_change_the_list(admin: Admin, reader: aiohttp.ClientSession) -> None:
     one = info_hash(1)
     await admin.store.torrents.deny(one, "no")
     page = await get(reader, "/torrents/denied")

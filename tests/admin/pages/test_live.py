@@ -71,7 +71,7 @@ async def test_a_revoked_token_ends_the_stream_of_its_browser(serve: Serve) -> N
     admin = await serve(streams=StreamLimits(identity_seconds=0))
     async with admin.browser() as browser, listening(browser) as stream:
         await stream.until("figures")
-        await admin.store.tokens.revoke("test full")
+        await admin.store.tokens.revoke("test admin")
         await stream.until("signed-out")
         assert await stream.next() == ("end", {})
 
@@ -114,7 +114,7 @@ async def test_the_number_of_open_streams_is_limited(serve: Serve) -> None:
 
 async def test_the_number_of_streams_per_token_is_limited(serve: Serve) -> None:
     admin = await serve(streams=StreamLimits(streams_per_token=1))
-    async with admin.browser("read") as reader, admin.browser("full") as browser:
+    async with admin.browser("read") as reader, admin.browser("admin") as browser:
         async with listening(reader) as stream:
             await stream.until("figures")
             async with reader.get("/live") as response:

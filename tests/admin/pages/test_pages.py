@@ -131,10 +131,10 @@ async def test_fields_have_labels_and_forms_have_a_csrf_token(admin: Admin) -> N
                 assert button.text.strip(), (path, button.attributes)
 
 
-async def test_scope_read_sees_no_buttons(admin: Admin) -> None:
+async def test_role_read_sees_no_buttons(admin: Admin) -> None:
     await fill(admin)
     async with admin.browser("read") as browser:
-        for path in (path for path in [*PATHS, *WORK] if path != "/tokens"):  # hidden for scope read
+        for path in (path for path in [*PATHS, *WORK] if path != "/tokens"):  # hidden for role read
             page = await get(browser, path)
             actions = {
                 e.attributes.get("action") for e in page.all("form") if e.attributes.get("method") == "post"

@@ -86,7 +86,7 @@ async def test_the_cookie_set_over_tls_is_secure(serve: Serve) -> None:
             assert (await browser.get("/api/v1/nothing", headers=sent)).status == 404
 
 
-async def test_scope_read_can_sign_out(admin: Admin) -> None:
+async def test_role_read_can_sign_out(admin: Admin) -> None:
     async with admin.browser("read") as browser:
         assert (await browser.get("/")).status == 200
         kept = next(iter(browser.cookie_jar)).value
@@ -110,11 +110,11 @@ async def test_signing_out_needs_the_csrf_token(admin: Admin) -> None:
 async def test_signing_in_creates_a_new_session(admin: Admin) -> None:
     """Session fixation: the previous session is replaced and ends."""
     planted = "a" * 43
-    async with admin.browser("full") as attacker:
+    async with admin.browser("admin") as attacker:
         theirs = next(iter(attacker.cookie_jar)).value
         for before in (planted, theirs):
             async with admin.client(headers={"Origin": admin.url}, cookies={COOKIE: before}) as victim:
-                form = {"token": await admin.token("full")}
+                form = {"token": await admin.token("admin")}
                 response = await victim.post("/sign-in", data=form, allow_redirects=False)
                 assert cookie(response.headers.getall("Set-Cookie"))[COOKIE].value not in (planted, theirs)
         assert (await attacker.get("/", allow_redirects=False)).status == 303  # replaced sessions end

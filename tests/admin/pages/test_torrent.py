@@ -242,7 +242,7 @@ async def test_a_torrent_is_removed(admin: Admin, browser: aiohttp.ClientSession
     assert await admin.store.torrents.get(ONE) is None
 
 
-async def test_scope_read_sees_no_actions_and_cannot_change_anything(
+async def test_role_read_sees_no_actions_and_cannot_change_anything(
     admin: Admin, reader: aiohttp.ClientSession
 ) -> None:
     await admin.store.torrents.add(ONE, {"name": "before"})

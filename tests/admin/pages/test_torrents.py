@@ -240,7 +240,7 @@ async def test_a_form_needs_the_csrf_token_of_its_page(admin: Admin) -> None:
     assert await admin.store.torrents.count() == 1
 
 
-async def test_scope_read_sees_no_actions_and_cannot_change_anything(
+async def test_role_read_sees_no_actions_and_cannot_change_anything(
     admin: Admin, reader: aiohttp.ClientSession
 ) -> None:
     await admin.store.torrents.add(info_hash(1))

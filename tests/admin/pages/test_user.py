@@ -94,7 +94,7 @@ async def test_a_hit_and_run_shows_the_remaining_time_and_is_forgiven(alice: Pri
     assert await alice.store.users.hit_and_run_count() == 0
 
 
-async def test_the_passkey_is_shown_on_request_to_scope_full(alice: Private) -> None:
+async def test_the_passkey_is_shown_on_request_to_role_operate(alice: Private) -> None:
     async with alice.admin.browser() as browser:
         page = await send(browser, f"{HERE}/passkey", status=200)
     assert f"/{ALICE}/announce" in page.text
@@ -159,7 +159,7 @@ async def test_a_user_is_deleted(alice: Private) -> None:
     assert await alice.store.users.count() == 0
 
 
-async def test_scope_read_sees_no_actions_and_cannot_change_anything(alice: Private) -> None:
+async def test_role_read_sees_no_actions_and_cannot_change_anything(alice: Private) -> None:
     await leave_early(alice, ALICE, 1)
     async with alice.admin.browser("read") as reader:
         assert not (await get(reader, f"{HERE}?set=hnr")).changes

@@ -103,7 +103,7 @@ async def leave_early(private: Private, passkey: str, torrent: int) -> None:
     await private.store.announce(update(1, "x", torrent, passkey=passkey, downloaded=5000))
 
 
-async def test_scope_read_cannot_create_users(private: Private) -> None:
+async def test_role_read_cannot_create_users(private: Private) -> None:
     async with private.admin.browser("read") as reader:
         assert not (await get(reader, "/users")).changes
         await send(reader, "/users", {"user_id": "9"}, status=403)

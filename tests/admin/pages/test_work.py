@@ -163,7 +163,7 @@ async def test_somebody_is_blocked_and_unblocked(
     assert await admin.store.work.blocks.all() == []
 
 
-async def test_scope_read_sees_no_addresses_and_changes_nothing(
+async def test_role_read_sees_no_addresses_and_changes_nothing(
     browser: aiohttp.ClientSession, reader: aiohttp.ClientSession, store: Store, proj: None
 ) -> None:
     """W17."""

@@ -189,7 +189,7 @@ async def test_the_page_warns_about_counting_errors_by_short_memory(
     assert "deleted to make room" not in (await get(browser, "/world?month=2001-01")).text
 
 
-async def test_scope_read_can_see_the_map(admin: Admin, reader: aiohttp.ClientSession) -> None:
+async def test_role_read_can_see_the_map(admin: Admin, reader: aiohttp.ClientSession) -> None:
     await count_users(admin, COUNTS)
     assert not (await get(reader, "/world")).changes
 

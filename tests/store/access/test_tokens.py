@@ -1,14 +1,17 @@
 """Tokens, sessions and sign-in links: what grants access, how long it is valid, and that stored values grant none."""
 
 import asyncio
+import hashlib
 import hmac
+from ipaddress import ip_address
 from typing import Any
 
 import pytest
 
 from tests.store.harness import Store
+from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict
-from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, Session, Token, Tokens
+from tracker.store.access.tokens import LINK_NAME, LINK_SECONDS, ROLES, Session, Token, Tokens, may
 
 
 async def link(store: Store) -> tuple[Session, str] | None:
@@ -16,9 +19,9 @@ async def link(store: Store) -> tuple[Session, str] | None:
 
 
 async def test_a_token_is_valid_until_it_is_revoked(store: Store) -> None:
-    token, text = await store.tokens.create(" site ", "full")
+    token, text = await store.tokens.create(" site ", "admin")
     other, _ = await store.tokens.create("prometheus", "read")
-    assert (token.name, token.scope, token.last_used) == ("site", "full", None)
+    assert (token.name, token.role, token.last_used) == ("site", "admin", None)
     assert await store.tokens.verify(text) == token
     assert await store.tokens.any()
     assert {each.name for each in await store.tokens.list()} == {"site", "prometheus"}
@@ -30,8 +33,8 @@ async def test_a_token_is_valid_until_it_is_revoked(store: Store) -> None:
 
 
 async def test_an_incomplete_token_is_refused(store: Store) -> None:
-    token, text = await store.tokens.create("site", "full")
-    other, _ = await store.tokens.create("other", "full")
+    token, text = await store.tokens.create("site", "admin")
+    other, _ = await store.tokens.create("other", "admin")
     wrong = [
         "",
         text[:-1],
@@ -71,7 +74,7 @@ async def test_hashes_are_compared_in_constant_time(store: Store, monkeypatch: p
         return bool(really(a, b))
 
     monkeypatch.setattr(hmac, "compare_digest", compare)
-    _, text = await store.tokens.create("site", "full")
+    _, text = await store.tokens.create("site", "admin")
     assert await store.tokens.verify(text)
     assert not await store.tokens.verify(text[:-2] + "__")
     assert [len(a) == len(b) == 64 for a, b in compared] == [True, True]
@@ -83,7 +86,7 @@ async def test_names_are_unique_and_printable(store: Store) -> None:
         with pytest.raises(ClientError, match="name"):
             await store.tokens.create(name, "read")
     with pytest.raises(ClientError, match="exists"):
-        await store.tokens.create("x" * 64, "full")
+        await store.tokens.create("x" * 64, "admin")
     made = await asyncio.gather(
         *(store.tokens.create("same", "read") for _ in range(8)), return_exceptions=True
     )
@@ -101,7 +104,7 @@ async def test_the_number_of_tokens_is_bounded(store: Store) -> None:
 
 
 async def test_the_last_use_is_recorded_once_a_minute(store: Store) -> None:
-    _, text = await store.tokens.create("site", "full")
+    _, text = await store.tokens.create("site", "admin")
     start = int(store.clock.now)
     for seconds, noted in ((0, start), (59, start), (60, start + 60), (100, start + 60)):
         store.clock.now = start + seconds
@@ -110,7 +113,7 @@ async def test_the_last_use_is_recorded_once_a_minute(store: Store) -> None:
 
 
 async def test_a_use_does_not_restore_a_revoked_token(store: Store) -> None:
-    token, _ = await store.tokens.create("site", "full")
+    token, _ = await store.tokens.create("site", "admin")
     await store.tokens.revoke("site")
     await store.tokens._record_use(token.token_id, 0)  # as by a request that was verified just before
     assert await store.tokens.list() == []
@@ -122,7 +125,7 @@ async def test_a_session_ends_with_its_time_and_with_its_token(store: Store) -> 
     signed_in = await store.tokens.sign_in_by_token(text, 600)
     assert signed_in is not None
     session, secret = signed_in
-    assert (session.name, session.scope, session.token_id) == ("site", "read", token.token_id)
+    assert (session.name, session.role, session.token_id) == ("site", "read", token.token_id)
     assert await store.tokens.session(secret) == session
     store.clock.now += 599
     assert await store.tokens.session(secret) == session
@@ -171,7 +174,7 @@ async def test_a_link_signs_in_once_with_full_access(store: Store) -> None:
     assert secret.encode() not in b"".join(await dump(store))
     signed_in = await store.tokens.sign_in_by_link(secret, 3600)
     assert signed_in is not None
-    assert (signed_in[0].name, signed_in[0].scope, signed_in[0].token_id) == (LINK_NAME, "full", "")
+    assert (signed_in[0].name, signed_in[0].role, signed_in[0].token_id) == (LINK_NAME, "admin", "")
     assert await store.tokens.session(signed_in[1]) == signed_in[0]
     assert await store.tokens.sign_in_by_link(secret, 3600) is None
     for wrong in ("", "a" * 43, "*", secret[:-1]):
@@ -233,11 +236,95 @@ async def test_repeated_sign_ins_close_no_session_of_another_token(
     assert [bool(session) for session in alive] == [True, False, False, False, True, True]
 
 
-async def test_an_invalid_stored_scope_grants_minimum_access(store: Store) -> None:
-    token, text = await store.tokens.create("site", "full")
-    await store.redis.hset(store.keys.admin_token(token.token_id), "scope", "everything")
-    found = await store.tokens.verify(text)
-    assert isinstance(found, Token) and found.scope == "read"
+async def test_an_invalid_stored_role_grants_minimum_access(store: Store) -> None:
+    token, text = await store.tokens.create("site", "admin")
+    for role in ("everything", "", "ADMIN", b"\xff"):
+        await store.redis.hset(store.keys.admin_token(token.token_id), "role", role)
+        found = await store.tokens.verify(text)
+        assert isinstance(found, Token) and found.role == "read"
+
+
+@pytest.mark.parametrize(("scope", "role"), [("full", "admin"), ("read", "read"), ("admin", "read")])
+async def test_tokens_and_sessions_of_earlier_versions_keep_their_access(
+    store: Store, scope: str, role: str
+) -> None:
+    """They have a field ``scope`` instead of ``role``."""
+    token, text = await store.tokens.create("site", "read")
+    by_link = await link(store)
+    assert by_link is not None
+    session = store.keys.admin_session(hashlib.sha256(by_link[1].encode()).hexdigest())
+    for key in (store.keys.admin_token(token.token_id), session):
+        await store.redis.hdel(key, "role")
+        await store.redis.hset(key, "scope", scope)
+    signed_in = await store.tokens.sign_in_by_token(text, 60)
+    assert signed_in is not None
+    found = (
+        await store.tokens.verify(text),
+        await store.tokens.session(signed_in[1]),
+        await store.tokens.session(by_link[1]),
+    )
+    assert [each is not None and each.role for each in found] == [role] * 3
+
+
+async def test_a_token_and_its_sessions_expire(store: Store) -> None:
+    start = int(store.clock.now)
+    token, text = await store.tokens.create("site", "operate", expires=start + 60)
+    signed_in = await store.tokens.sign_in_by_token(text, 600)
+    assert signed_in is not None and signed_in[0].ends == start + 60
+    assert token.expires == start + 60
+    store.clock.now = start + 59
+    assert await store.tokens.verify(text) and await store.tokens.session(signed_in[1])
+    store.clock.now = start + 60
+    assert await store.tokens.verify(text) is None
+    assert await store.tokens.session(signed_in[1]) is None
+    assert await store.tokens.sign_in_by_token(text, 600) is None
+    assert [each.expires for each in await store.tokens.list()] == [start + 60]
+    for wrong in (start, start + 60, 2**53):
+        with pytest.raises(ClientError, match="future"):
+            await store.tokens.create("other", "read", expires=wrong)
+
+
+async def test_a_token_and_its_sessions_are_valid_for_its_addresses(store: Store) -> None:
+    addresses = ["192.0.2.0/24", "2001:db8::7", "192.0.2.99/24"]
+    token, text = await store.tokens.create("site", "operate", addresses=addresses)
+    assert token.addresses == ("192.0.2.0/24", "2001:db8::7/128")
+    inside, outside = packed("192.0.2.255"), packed("192.0.3.0")
+    signed_in = await store.tokens.sign_in_by_token(text, 600, inside)
+    assert signed_in is not None
+    for address, admitted in (
+        (inside, True),
+        (packed("2001:db8::7"), True),
+        (outside, False),
+        (packed("2001:db8::8"), False),
+        (Address(b""), False),
+    ):
+        assert bool(await store.tokens.verify(text, address)) == admitted
+        assert bool(await store.tokens.session(signed_in[1], address)) == admitted
+    assert await store.tokens.sign_in_by_token(text, 600, outside) is None
+    for wrong in (["x"], [""], ["192.0.2.0/33"], ["192.0.2.0"] * 33):
+        with pytest.raises(ClientError, match="address"):
+            await store.tokens.create("other", "read", addresses=wrong)
+
+
+@pytest.mark.parametrize(
+    ("field", "value"), [("expires", "soon"), ("expires", ""), ("addresses", "anywhere")]
+)
+async def test_an_invalid_stored_limit_admits_nobody(store: Store, field: str, value: str) -> None:
+    token, text = await store.tokens.create("site", "admin")
+    await store.redis.hset(store.keys.admin_token(token.token_id), field, value)
+    assert await store.tokens.verify(text, packed("192.0.2.1")) is None
+
+
+def test_each_role_includes_those_before_it() -> None:
+    assert [[may(role, needed) for needed in ROLES] for role in ROLES] == [
+        [True, False, False],
+        [True, True, False],
+        [True, True, True],
+    ]
+
+
+def packed(text: str) -> Address:
+    return Address(ip_address(text).packed)
 
 
 @pytest.mark.parametrize("secret", ["", "x", "\udcff" * 43, "é" * 43])

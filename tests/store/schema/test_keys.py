@@ -315,7 +315,7 @@ async def everything(store: Store) -> None:
     for v6 in (False, True):
         peers = [endpoint(1, v6=v6)]
         assert await store.dht_torrents.give(info_hash(3), peers, START, START, all_torrents=False)
-    _, token = await store.tokens.create("a program", "full")
+    _, token = await store.tokens.create("a program", "admin")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()
     migration = PlaceNameMigration(store.connection, store.scripts, store.keys, {})

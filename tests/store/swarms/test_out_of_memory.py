@@ -171,7 +171,7 @@ async def test_search_works(full: Store) -> None:
 
 async def test_an_admin_can_sign_in(full: Store) -> None:
     await make_room(full)
-    _, text = await full.tokens.create("site", "full")
+    _, text = await full.tokens.create("site", "admin")
     await fill(full)
     assert await full.tokens.verify(text)
     signed_in = await full.tokens.sign_in_by_token(text, 60)

@@ -37,9 +37,9 @@ class Call:
         return self.context.store
 
     @property
-    def is_full(self) -> bool:
-        """Whether the caller may see secrets."""
-        return self.identity.scope == "full"
+    def sees_secrets(self) -> bool:
+        """Whether the caller may see passkeys and addresses."""
+        return self.identity.may("operate")
 
 
 class Query(BaseModel):
@@ -106,7 +106,6 @@ class Endpoint:
     query: type[Query] | None
     body: BodyModel | None
     errors: Mapping[int, str]
-    full_only: bool
     known: str
     """The description of status 200, sent instead of ``status`` when the reply's ``new`` is false; empty: never."""
     location: str
@@ -148,11 +147,10 @@ class Endpoints:
         *,
         status: int = 200,
         errors: Mapping[int, str] | None = None,
-        full_only: bool = False,
         known: str = "",
         location: str = "",
     ) -> Callable[[H], H]:
-        """``full_only``: a GET that needs scope full too. ``location``: path of the new resource, with reply fields."""
+        """``location``: path of the new resource, with reply fields."""
 
         def declare(handler: H) -> H:
             hints = inspect.get_annotations(handler, eval_str=True)
@@ -171,7 +169,6 @@ class Endpoints:
                     query=hints.get("query"),
                     body=hints.get("body"),
                     errors=errors or {},
-                    full_only=full_only,
                     known=known,
                     location=location,
                 )

@@ -11,18 +11,20 @@ from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Repl
 from tracker.admin.api.reading import JSON, media_type
 from tracker.admin.api.routing import ROOT
 from tracker.admin.auth.auth import CSRF_HEADER
+from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.cookies import COOKIE
 from tracker.admin.http.problems import CONTENT_TYPE
+from tracker.store.access.tokens import Role
 
 REF = "#/components/schemas/{model}"
 Schema = dict[str, Any]
 
 _ABOUT = """The admin API of this tracker.
 
-Send a token as `Authorization: Bearer …`. Scope `read` allows GET. All other methods, and endpoints that show secrets,
-need scope `full`. Times are epoch seconds (UTC). Info hashes and peer ids are hexadecimal digits. Lists are paged: send
-`next_offset` back as `offset`, or `next_cursor` as `cursor`, until it is null. Errors are problem details (RFC 9457).
-Unknown parameters and fields are refused.
+Send a token as `Authorization: Bearer …`. `x-role` names the role that an operation needs: `read`, `operate` or
+`admin`; each includes those before it. Times are epoch seconds (UTC). Info hashes and peer ids are hexadecimal digits.
+Lists are paged: send `next_offset` back as `offset`, or `next_cursor` as `cursor`, until it is null. Errors are problem
+details (RFC 9457). Unknown parameters and fields are refused.
 """
 _BODY_ERRORS = {
     400: "The body is not valid JSON, not a valid form or not UTF-8.",
@@ -107,7 +109,7 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         "operationId": endpoint.name,
         "tags": [endpoint.tag],
         "summary": endpoint.summary,
-        "x-scope": "full" if endpoint.full_only or endpoint.method != "GET" else "read",
+        "x-role": _role(endpoint),
     }
     if endpoint.description:
         operation["description"] = endpoint.description
@@ -122,6 +124,12 @@ def _operation(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
         operation["requestBody"] = {"required": True, "content": content}
     operation["responses"] = _responses(endpoint, references)
     return operation
+
+
+def _role(endpoint: Endpoint) -> Role:
+    rule = rule_of(endpoint.method, ROOT + endpoint.path)
+    assert rule is not None, f"{endpoint.method} {endpoint.path} is missing in admin/auth/permissions.py"
+    return rule.role
 
 
 def _parameters(place: Literal["path", "query"], model: type[BaseModel] | None) -> list[Schema]:
@@ -160,8 +168,8 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
             "content": _success(endpoint, references)["content"],
         }
     errors = {
-        401: "Missing, unknown or revoked token or session.",
-        403: "Scope full is needed, or the origin or CSRF token is wrong.",
+        401: "Missing or invalid token or session, or not valid from this address.",
+        403: "Another role is needed, or the origin or CSRF token is wrong.",
         431: "The URL or a header is too long.",
         429: "Too many failed authentication attempts.",
         503: "The store is unavailable or full; try again later.",

@@ -1,6 +1,6 @@
-"""/tokens: tokens for the admin port. Only scope full sees them."""
+"""/tokens: tokens for the admin port. Only role admin sees them."""
 
-from typing import Annotated, Literal
+from typing import Annotated
 
 from pydantic import Field
 
@@ -8,7 +8,7 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Reply
 from tracker.admin.api.models import Moment
 from tracker.admin.api.routing import not_found
 from tracker.errors import ClientError
-from tracker.store.access.tokens import Token
+from tracker.store.access.tokens import MAX_NETWORKS, Role, Token
 
 endpoints = Endpoints("tokens", "Tokens for the dashboard, the API and the metrics.")
 
@@ -23,9 +23,11 @@ class TokenRow(Reply):
 
     token_id: str
     name: str
-    scope: Literal["read", "full"]
+    role: Role
     created: Moment
     last_used: Moment | None = Field(description="Precise to a minute; null if never used.")
+    expires: Moment | None = Field(description="When the token becomes invalid; null: never.")
+    addresses: list[str] = Field(description="The networks it may be used from; empty: any address.")
 
 
 class TokenList(Reply):
@@ -44,8 +46,19 @@ class TokenNew(Body):
         description="Unique name of its user.",
         examples=["site"],
     )
-    scope: Literal["read", "full"] = Field(
-        "read", description="`read`: GET only, without passkeys. `full`: everything."
+    role: Role = Field(
+        "read",
+        description="`read`: GET only, without passkeys and addresses of users. `operate`: daily changes too. `admin`: "
+        "everything.",
+    )
+    expires: int | None = Field(
+        None, ge=1, le=253_402_300_799, description="When it becomes invalid (epoch s); null: never."
+    )
+    addresses: list[Annotated[str, Field(min_length=1, max_length=50)]] = Field(
+        [],
+        max_length=MAX_NETWORKS,
+        description="IP addresses and networks that it may be used from; empty: any.",
+        examples=[["192.0.2.0/24"]],
     )
 
 
@@ -55,7 +68,7 @@ class TokenCreated(TokenRow):
     token: str = Field(description="Send it as `Authorization: Bearer …`.")
 
 
-@endpoints.get("/tokens", "List tokens", full_only=True)
+@endpoints.get("/tokens", "List tokens")
 async def list_all(call: Call) -> TokenList:
     return TokenList(items=[TokenRow(**_fields(token)) for token in await call.store.tokens.list()])
 
@@ -67,7 +80,9 @@ async def list_all(call: Call) -> TokenList:
     errors={409: "The name is taken, or there are too many tokens."},
 )
 async def create(call: Call, body: TokenNew) -> TokenCreated:
-    token, text = await call.store.tokens.create(body.name, body.scope)
+    token, text = await call.store.tokens.create(
+        body.name, body.role, expires=body.expires, addresses=body.addresses
+    )
     return TokenCreated(**_fields(token), token=text)
 
 
@@ -81,4 +96,6 @@ async def revoke(call: Call, token_id: TokenIdText) -> None:
 
 
 def _fields(token: Token) -> dict[str, object]:
-    return {name: getattr(token, name) for name in TokenRow.model_fields}
+    return {name: getattr(token, name) for name in TokenRow.model_fields} | {
+        "addresses": list(token.addresses)
+    }

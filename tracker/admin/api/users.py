@@ -1,4 +1,4 @@
-"""/users: the users and their totals. Passkeys are secrets: only scope full reads them. Batches: user_batches.py."""
+"""/users: the users and their totals. Passkeys are secrets: role `read` does not see them. Batches: user_batches.py."""
 
 import asyncio
 from typing import Annotated, Any, Literal
@@ -84,7 +84,7 @@ class SetSizes(Reply):
 class UserDetails(UserRow):
     """A user in full."""
 
-    passkey: str | None = Field(description="null for scope `read`.")
+    passkey: str | None = Field(description="null for role `read`.")
     torrents: SetSizes
     unreported: int = Field(
         description="Bytes downloaded but not reported: `left` fell without `downloaded` rising. Not charged."
@@ -276,7 +276,7 @@ async def _details(call: Call, user: User) -> UserDetails:
     check = await call.store.connect_checks.of_user(user.user_id)
     return UserDetails(
         **fields_of(user),
-        passkey=user.passkey if call.is_full else None,
+        passkey=user.passkey if call.sees_secrets else None,
         torrents=sizes,
         unreported=user.unreported,
         connectable=check.connectable if check else None,

@@ -38,7 +38,7 @@ ClaimantText = Annotated[
         examples=["volunteer_1"],
     ),
 ]
-Address = Annotated[str | None, Field(description="Null if unknown, and for scope `read`.")]
+Address = Annotated[str | None, Field(description="Null if unknown, and for role `read`.")]
 EntryId = Annotated[
     str,
     Field(pattern="^[0-9]{1,15}-[0-9]{1,15}$", description="ID of an entry.", examples=["1800000000000-0"]),

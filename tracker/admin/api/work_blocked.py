@@ -73,7 +73,7 @@ class BlockLogQuery(Query):
     limit: Limit = Field(100, description="Max entries per page.")
 
 
-@endpoints.get("/work/blocked", "List who is blocked in all projects", full_only=True)
+@endpoints.get("/work/blocked", "List who is blocked in all projects")
 async def list_everywhere(call: Call) -> BlockedList:
     return BlockedList(items=await call.store.work.blocks.all())
 
@@ -94,7 +94,6 @@ async def unblock_everywhere(call: Call, query: UnblockQuery) -> None:
 @endpoints.get(
     "/work/projects/{project}/blocked",
     "List who is blocked in a project",
-    full_only=True,
     errors=UNKNOWN_PROJECT,
 )
 async def list_all(call: Call, project: ProjectText) -> BlockedList:
@@ -116,9 +115,7 @@ async def unblock(call: Call, project: ProjectText, query: UnblockQuery) -> None
         raise not_found("block")
 
 
-@endpoints.get(
-    "/work/projects/{project}/blocked-log", "List changes of blocks", full_only=True, errors=UNKNOWN_PROJECT
-)
+@endpoints.get("/work/projects/{project}/blocked-log", "List changes of blocks", errors=UNKNOWN_PROJECT)
 async def log(call: Call, project: ProjectText, query: BlockLogQuery) -> BlockLog:
     """And reports with wrong domains. About the last 1,000 entries are kept."""
     await call.store.work.projects.get(project)

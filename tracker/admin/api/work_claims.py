@@ -102,7 +102,7 @@ def _claim(call: Call, claim: Claim) -> ClaimRow:
     return ClaimRow(
         item=claim.item,
         claimant=claim.claimant,
-        address=(claim.address or None) if call.is_full else None,
+        address=(claim.address or None) if call.sees_secrets else None,
         claimed_at=int(claim.claimed_at),
         lease_ends=int(claim.lease_ends),
         state=claim.state,

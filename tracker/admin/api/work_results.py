@@ -101,7 +101,7 @@ def _row(call: Call, entry: FinishedClaim) -> LogRow:
         at=int(entry.at),
         item=entry.item,
         claimant=entry.claimant,
-        address=(entry.address or None) if call.is_full else None,
+        address=(entry.address or None) if call.sees_secrets else None,
         user_agent=entry.user_agent,
         version=entry.version,
         bytes=entry.bytes,

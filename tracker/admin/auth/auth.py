@@ -1,7 +1,7 @@
 """Authentication and authorization. Everything not allowed here is refused, including unknown paths.
 
-Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. GET and HEAD
-need scope ``read``, all other methods ``full``. Browsers attach cookies to cross-site requests too, so a change with a
+Programs send a token (``Authorization: Bearer …``). Browsers send a session cookie, set by the sign-in. permissions.py
+lists which role each route needs. Browsers attach cookies to cross-site requests too, so a change with a
 cookie also needs the session's CSRF token and an Origin of this port.
 """
 
@@ -10,7 +10,6 @@ import hmac
 import math
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Literal
 
 import structlog
 from aiohttp import web
@@ -19,17 +18,17 @@ from aiohttp.typedefs import Middleware
 from tracker.admin.auth.attempts import Attempts
 from tracker.admin.auth.hosts import SAFE_METHODS, came_from_a_page
 from tracker.admin.auth.metrics_auth_cache import MetricsAuthCache
+from tracker.admin.auth.permissions import OPEN, rule_of
 from tracker.admin.http.connections import mark_anonymous, mark_authenticated
 from tracker.admin.http.cookies import cookie_of
 from tracker.admin.http.form_body import MULTIPART, URL_ENCODED, read_form_body
 from tracker.admin.http.problems import Handler, Problem, describe_request
+from tracker.bittorrent import Address
 from tracker.errors import StoreUnavailable
-from tracker.store.access.tokens import Tokens
+from tracker.store.access.tokens import Role, Tokens, may
+from tracker.wire.endpoint import pack_address
+from tracker.wire.proxy import TrustedProxies, client_address
 
-OPEN = frozenset({"/health", "/ready", "/sign-in", "/static/{path}"})
-"""The routes without authentication. They show nothing about the tracker but its health."""
-ANY_SCOPE = frozenset({"/sign-out"})
-"""The routes that change something and need no scope ``full``."""
 CSRF_HEADER = "X-CSRF-Token"
 CSRF_FIELD = "csrf"
 SIGN_IN = "/sign-in"
@@ -44,44 +43,59 @@ log = structlog.get_logger("tracker.admin")
 
 @dataclass(frozen=True, slots=True)
 class Identity:
-    """The authenticated caller. ``csrf`` must come with forms; empty for a caller with a token."""
+    """The authenticated caller. ``csrf`` must come with forms; empty for a caller with a token.
+
+    ``token_id`` is empty for a session that began with a link, ``address`` for an unknown address.
+    """
 
     name: str
-    scope: Literal["read", "full"]
+    role: Role
+    token_id: str
+    address: Address
     csrf: str = ""
+
+    def may(self, needed: Role) -> bool:
+        return may(self.role, needed)
 
 
 IDENTITY = web.RequestKey("identity", Identity)
 
 
-def require_full(identity: Identity) -> None:
-    """Raises Problem (403) for scope ``read``."""
-    if identity.scope != "full":
-        raise Problem(403, detail="a token with scope full is needed; yours has scope read")
-
-
 class Access:
     """Authenticates requests and checks their permissions."""
 
-    def __init__(self, tokens: Tokens, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, tokens: Tokens, clock: Callable[[], float], proxies: TrustedProxies | None = None
+    ) -> None:
+        """``clock`` returns monotonic seconds. ``proxies``: whose forwarding headers tell the client's address."""
         self.attempts = Attempts(clock)
         self._metrics_auth_cache: MetricsAuthCache[Identity] = MetricsAuthCache(clock)
         self._tokens = tokens
+        self._proxies = proxies if proxies is not None else TrustedProxies()
         self._checks = asyncio.Semaphore(_CHECKS_AT_ONCE)
 
     async def identify(self, request: web.Request) -> Identity | None:
         """The caller; None if unknown. An Authorization header takes precedence over a cookie."""
         given = request.headers.getall("Authorization", [])
-        secret = cookie_of(request)
+        secret, address = cookie_of(request), self.address_of(request)
         async with self._checks:
             if given:
                 scheme, _, text = given[0].partition(" ")
                 if len(given) > 1 or scheme.lower() != "bearer":
                     return None
-                token = await self._tokens.verify(text.strip())
-                return Identity(token.name, token.scope) if token else None
-            session = await self._tokens.session(secret) if secret else None
-            return Identity(session.name, session.scope, session.csrf) if session else None
+                token = await self._tokens.verify(text.strip(), address)
+                return Identity(token.name, token.role, token.token_id, address) if token else None
+            session = await self._tokens.session(secret, address) if secret else None
+            if session is None:
+                return None
+            return Identity(session.name, session.role, session.token_id, address, session.csrf)
+
+    def address_of(self, request: web.Request) -> Address:
+        """The client's address, behind trusted proxies too; empty if it is unknown."""
+        connection = pack_address((request.remote or "").partition("%")[0]) or Address(b"")
+        headers = request.headers
+        forwarded_for, forwarded = headers.getall("X-Forwarded-For", []), headers.getall("Forwarded", [])
+        return client_address(connection, forwarded_for, forwarded, self._proxies)
 
     def note_failure(self, request: web.Request) -> float:
         """Counts a failed authentication. Returns 0.0, or the seconds to wait if there were too many."""
@@ -106,11 +120,10 @@ class Access:
         if identity is None:
             raise self._unknown(request)
         mark_authenticated(request)
-        if request.method not in SAFE_METHODS:
-            if route not in ANY_SCOPE:
-                require_full(identity)
-            if identity.csrf:
-                await _check_csrf(request, identity.csrf)
+        if resource is not None:
+            _check_role(identity, request.method, route)
+        if request.method not in SAFE_METHODS and identity.csrf:
+            await _check_csrf(request, identity.csrf)
         request[IDENTITY] = identity
 
     async def _known(self, request: web.Request, route: str) -> Identity | None:
@@ -118,14 +131,16 @@ class Access:
         secret = request.headers.get("Authorization", "") if route == METRICS else ""
         if not secret or request.method not in SAFE_METHODS:
             return await self.identify(request)
+        # The token may be valid for some addresses only.
+        caller = f"{self.address_of(request).hex()} {secret}"
         try:
             identity = await self.identify(request)
         except StoreUnavailable:
-            identity = self._metrics_auth_cache.recall(secret)
+            identity = self._metrics_auth_cache.recall(caller)
             if identity is None:
                 raise
         else:
-            self._metrics_auth_cache.note(secret, identity)
+            self._metrics_auth_cache.note(caller, identity)
         return identity
 
     def _unknown(self, request: web.Request) -> Exception:
@@ -141,7 +156,9 @@ class Access:
         if part:
             headers["HX-Redirect"] = SIGN_IN
         detail = (
-            "unknown or revoked token" if tried else "sign in, or send a token as Authorization: Bearer …"
+            "unknown, revoked or expired token, or not valid from your address"
+            if tried
+            else "sign in, or send a token as Authorization: Bearer …"
         )
         return Problem(401, detail=detail, headers=headers)
 
@@ -174,6 +191,15 @@ def too_many(wait: float) -> Problem:
     return Problem(
         429, detail="too many failed attempts", headers={"Retry-After": str(max(1, math.ceil(wait)))}
     )
+
+
+def _check_role(identity: Identity, method: str, route: str) -> None:
+    """Raises Problem (403)."""
+    rule = rule_of(method, route)
+    if rule is None:
+        raise Problem(403, detail="nobody may use this")
+    if not identity.may(rule.role):
+        raise Problem(403, detail=f"role {rule.role} is needed; yours is {identity.role}")
 
 
 async def _check_csrf(request: web.Request, expected: str) -> None:

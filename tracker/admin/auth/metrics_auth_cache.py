@@ -1,7 +1,7 @@
 """A cache of recent readers of /metrics, for when the store is unavailable and tokens cannot be looked up.
 
-Without it Prometheus would lose the tracker exactly during an incident. It applies to /metrics only: a token revoked
-during the outage can read metrics until the store is back, if it was used shortly before.
+Without it Prometheus would lose the tracker exactly during an incident. It applies to /metrics only: a token that is
+revoked or expires during the outage can read metrics until the store is back, if it was used shortly before.
 """
 
 import hashlib

@@ -23,12 +23,12 @@ STATIC = files("tracker.admin") / "static"
 
 
 class Link(NamedTuple):
-    """A navigation link. ``icon``: a name of parts/icons.html; ``full_only``: hidden for scope ``read``."""
+    """A navigation link. ``icon``: a name of parts/icons.html; ``admin_only``: hidden for the other roles."""
 
     href: str
     label: str
     icon: str
-    full_only: bool = False
+    admin_only: bool = False
 
 
 class Heading(NamedTuple):
@@ -58,7 +58,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
         (
             Link("/settings", "Settings", "sliders"),
             Link("/doctor", "Doctor", "check"),
-            Link("/tokens", "Tokens", "key", full_only=True),
+            Link("/tokens", "Tokens", "key", admin_only=True),
             Link("/api", "API", "braces"),
         ),
     ),
@@ -106,7 +106,8 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
     return {
         "identity": identity,
         "csrf": identity.csrf if identity is not None else "",
-        "may_write": identity is not None and identity.scope == "full",
+        "may_write": identity is not None and identity.may("operate"),
+        "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
     }

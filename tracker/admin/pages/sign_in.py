@@ -35,7 +35,9 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         if isinstance(link, str) and link:
             signed_in = await tokens.sign_in_by_link(link, seconds)
         elif isinstance(text, str):
-            signed_in = await tokens.sign_in_by_token(text.strip(), seconds)
+            signed_in = await tokens.sign_in_by_token(
+                text.strip(), seconds, request.app[ACCESS].address_of(request)
+            )
         if signed_in is None:
             if wait := request.app[ACCESS].note_failure(request):
                 raise too_many(wait)

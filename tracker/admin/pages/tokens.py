@@ -1,14 +1,14 @@
-"""The page of tokens, for scope full only. A new token is shown once and not stored."""
+"""The page of tokens, for role admin only. A new token is shown once and not stored."""
 
 from aiohttp import web
 
-from tracker.admin.auth.auth import IDENTITY, require_full
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
-from tracker.admin.pages.forms import read_form
+from tracker.admin.pages.forms import Form, read_form
 from tracker.admin.pages.rendering import done, render
 from tracker.errors import ClientError
-from tracker.store.access.tokens import NAME_LENGTH, Scope
+from tracker.store.access.tokens import NAME_LENGTH, ROLES, Token
+from tracker.store.schema.multipliers import parse_end
 
 
 def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
@@ -19,6 +19,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     ) -> web.Response:
         variables = {
             "tokens": await tokens.list(),
+            "roles": ROLES,
             "now": context.clock(),
             "secret": secret,
             "error": error,
@@ -28,19 +29,22 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         return render(request, "tokens.html", variables, status=422 if error else 200)
 
     async def show(request: web.Request) -> web.Response:
-        require_full(request[IDENTITY])
         return await page(request)
 
     async def create(request: web.Request) -> web.Response:
         """No redirect, because only this response contains the token. A resend fails: the name is taken."""
         form = await read_form(request)
-        name = form.text("name")
-        scope: Scope = "full" if form.text("scope") == "full" else "read"
         try:
-            _, secret = await tokens.create(name, scope)
+            token, secret = await create_of(form)
         except ClientError as error:
-            return await page(request, error=str(error), name=name)
-        return await page(request, secret=secret, name=name)
+            return await page(request, error=str(error), name=form.text("name"))
+        return await page(request, secret=secret, name=token.name)
+
+    async def create_of(form: Form) -> tuple[Token, str]:
+        role = next((role for role in ROLES if role == form.text("role")), ROLES[0])
+        expires = parse_end(form.text("expires"), context.clock())
+        addresses = form.text("addresses").replace(",", " ").split()
+        return await tokens.create(form.text("name"), role, expires=expires, addresses=addresses)
 
     async def revoke(request: web.Request) -> web.Response:
         try:

@@ -44,7 +44,7 @@ class Share:
 
 
 class UserPage:
-    """Handlers of /users/<id>. Only POSTs show the passkey, because they need scope ``full``."""
+    """Handlers of /users/<id>. Only POSTs show the passkey, because they need role ``operate``."""
 
     def __init__(self, context: AdminContext) -> None:
         self._context = context

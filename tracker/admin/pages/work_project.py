@@ -79,7 +79,7 @@ class ProjectPages:
             "log": [finished_claim(entry) for entry in await self._work.log.newest(name, _LOGGED)],
             "domain_bytes": await self._work.statistics.domain_bytes(name),
             "now": self._clock(),
-            "sees_addresses": _is_full(request),
+            "sees_addresses": _sees_addresses(request),
             "error": "",
         }
         return render(request, "work_results.html", variables)
@@ -180,7 +180,7 @@ class ProjectPages:
             "next_url": _next(here, query, page.cursor),
             "error": error,
             "now": self._clock(),
-            "sees_addresses": _is_full(request),
+            "sees_addresses": _sees_addresses(request),
         }
         return render(request, "work_claims.html", variables, status=422 if error else 200)
 
@@ -208,14 +208,14 @@ class ProjectPages:
 
     async def _blocked_page(self, request: web.Request, error: str = "", who: str = "") -> web.Response:
         frame = await project_frame(self._context, request, "/blocked")
-        name, is_full = project_name(request), _is_full(request)
+        name, sees_addresses = project_name(request), _sees_addresses(request)
         blocked = await self._work.blocks.all(name)
-        shown = blocked if is_full else [each for each in blocked if not is_address(each)]
+        shown = blocked if sees_addresses else [each for each in blocked if not is_address(each)]
         variables = {
             **frame,
             "blocked": shown,
             "hidden": len(blocked) - len(shown),
-            "log": await self._work.blocks.log(name, PAGE) if is_full else [],
+            "log": await self._work.blocks.log(name, PAGE) if sees_addresses else [],
             "error": error,
             "who": who,
             "now": self._clock(),
@@ -244,8 +244,8 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     return ProjectPages(context).routes()
 
 
-def _is_full(request: web.Request) -> bool:
-    return request[IDENTITY].scope == "full"
+def _sees_addresses(request: web.Request) -> bool:
+    return request[IDENTITY].may("operate")
 
 
 def _place(text: str) -> Place:

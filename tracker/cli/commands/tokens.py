@@ -1,5 +1,6 @@
 """``tracker token …`` and ``tracker sign-in-link``: access to the admin port."""
 
+import time
 from collections.abc import Sequence
 from typing import Annotated
 
@@ -10,7 +11,8 @@ from tracker.cli.commands import AsJson, Config, group, with_store
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, note, say, say_json
 from tracker.settings.model import AdminSettings
 from tracker.settings.sources import load
-from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, Token
+from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, ROLES, Token
+from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
 
 Who = Annotated[str, typer.Argument(metavar="TOKEN", help="Name or id of a token.")]
@@ -23,14 +25,44 @@ def create_token(
     name: Annotated[
         str, typer.Argument(metavar="NAME", help="What uses the token, such as `prometheus`; must be unique.")
     ],
-    read_only: Annotated[bool, typer.Option("--read-only", help="Allow reading only.")] = False,
+    role: Annotated[
+        str, typer.Option(help="read, operate (daily changes too) or admin (everything).", show_default=True)
+    ] = "admin",
+    read_only: Annotated[bool, typer.Option("--read-only", help="The same as `--role read`.")] = False,
+    expires: Annotated[
+        str | None,
+        typer.Option(
+            metavar="WHEN",
+            help="When it becomes invalid: 90d, 12h, or a date such as 2026-12-31 (UTC).",
+            show_default="never",
+        ),
+    ] = None,
+    addresses: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--address",
+            metavar="NETWORK",
+            help="IP address or network that it may be used from; repeatable.",
+            show_default="any",
+        ),
+    ] = None,
     as_json: AsJson = False,
     config: Config = None,
 ) -> None:
     """Create a token and print it. It is not shown again: the store keeps only its hash."""
+    if role not in ROLES:
+        raise typer.BadParameter("--role must be read, operate or admin")
+    if read_only and role == "operate":
+        raise typer.BadParameter("give --role or --read-only")
+    end = parse_end(expires or "", time.time())
 
     async def work(store: Store) -> None:
-        token, text = await store.tokens.create(name, "read" if read_only else "full")
+        token, text = await store.tokens.create(
+            name,
+            "read" if read_only else role,
+            expires=end,
+            addresses=addresses or (),
+        )
         terminal.describe({**_row(token), "token": text}, as_json=as_json)
 
     with_store(config, work)
@@ -39,8 +71,9 @@ def create_token(
 @tokens.command("list")
 def list_tokens(as_json: AsJson = False, config: Config = None) -> None:
     """List tokens, and when each was last used (to the minute). Secrets are not shown."""
-    columns = [Column("id", 12), Column("scope", 5), Column("created", MOMENT), Column("last_used", MOMENT)]
-    listing = Listing([*columns, Column("name", NAME_LENGTH)], as_json=as_json)
+    columns = [Column("id", 12), Column("role", 7), Column("created", MOMENT), Column("last_used", MOMENT)]
+    limits = [Column("expires", MOMENT, optional=True), Column("addresses", 20, optional=True)]
+    listing = Listing([*columns, *limits, Column("name", NAME_LENGTH)], as_json=as_json)
 
     async def work(store: Store) -> None:
         listing.page(_row(token) for token in await store.tokens.list())
@@ -52,9 +85,11 @@ def _row(token: Token) -> Row:
     return {
         "id": token.token_id,
         "name": token.name,
-        "scope": token.scope,
+        "role": token.role,
         "created": Moment(token.created),
         "last_used": None if token.last_used is None else Moment(token.last_used),
+        "expires": None if token.expires is None else Moment(token.expires),
+        "addresses": " ".join(token.addresses),
     }
 
 
@@ -80,7 +115,7 @@ def sign_out(config: Config = None) -> None:
 
 
 def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
-    """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with full access."""
+    """Print a link that signs a browser in to the dashboard, once, within 15 minutes, with role admin."""
     admin = load(config).admin
     if not admin.enabled:
         note(

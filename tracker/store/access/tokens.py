@@ -8,29 +8,41 @@ import hashlib
 import hmac
 import re
 import secrets
-from collections.abc import Callable
+from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from dataclasses import dataclass
-from typing import Literal, cast
+from ipaddress import ip_address, ip_network
+from typing import Literal, get_args
 
 from redis.exceptions import RedisError
 
+from tracker.bittorrent import Address
 from tracker.errors import ClientError, Conflict, StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
 
-Scope = Literal["read", "full"]
+Role = Literal["read", "operate", "admin"]
+"""Each role may do what the roles before it may."""
+ROLES: tuple[Role, ...] = get_args(Role)
 
 LINK_SECONDS = 900
 """How long a sign-in link is valid, if unused."""
 MAX_TOKENS = 1000
 MAX_SESSIONS = 1000
+UNKNOWN = Address(b"")
+"""An address that is not known, such as that of a connection to a unix socket."""
+MAX_NETWORKS = 32
+"""How many networks a token can be limited to."""
 NAME_LENGTH = 64
 LINK_NAME = "sign-in link"
 """The name of sessions that began with a link."""
 
 _USE_RECORDED_SECONDS = 60
+_LAST_MOMENT = 253_402_300_799
+"""The end of the year 9999 (epoch s). Later ones are mistakes, such as milliseconds."""
+_FIELDS = ("name", "role", "scope", "hash", "created", "expires", "addresses")
+"""What is stored of a token. Tokens of earlier versions have ``scope``, the others ``role``."""
 _TOKEN = re.compile(r"swk_([0-9a-f]{12})_[A-Za-z0-9_-]{43}", re.ASCII)
 _TOKEN_ID = re.compile(r"[0-9a-f]{12}", re.ASCII)
 _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
@@ -38,13 +50,25 @@ _SECRET = re.compile(r"[A-Za-z0-9_-]{43}", re.ASCII)
 
 @dataclass(frozen=True, slots=True)
 class Token:
-    """``created`` and ``last_used`` are epoch seconds. ``last_used`` is accurate to a minute; None if unused."""
+    """``created``, ``last_used`` and ``expires`` are epoch seconds. ``last_used`` is accurate to a minute.
+
+    ``last_used`` is None if unused, ``expires`` if the token never expires. ``addresses`` are networks; empty: any
+    address.
+    """
 
     token_id: str
     name: str
-    scope: Scope
+    role: Role
     created: int
     last_used: int | None = None
+    expires: int | None = None
+    addresses: tuple[str, ...] = ()
+
+    def admits(self, address: Address, now: float) -> bool:
+        """Whether the token is valid now and from this address."""
+        if self.expires is not None and self.expires <= now:
+            return False
+        return not self.addresses or any(_contains(network, address) for network in self.addresses)
 
 
 @dataclass(frozen=True, slots=True)
@@ -52,7 +76,7 @@ class Session:
     """A browser session. ``token_id`` is empty if it began with a link; ``ends`` is epoch seconds."""
 
     name: str
-    scope: Scope
+    role: Role
     csrf: str
     token_id: str
     ends: int
@@ -78,19 +102,26 @@ class Tokens:
         self._max_tokens = max_tokens
         self._max_sessions = max_sessions
 
-    async def create(self, name: str, scope: Scope) -> tuple[Token, str]:
+    async def create(
+        self, name: str, role: Role, *, expires: int | None = None, addresses: Sequence[str] = ()
+    ) -> tuple[Token, str]:
         """Creates a token and returns it with its text, which is not stored.
 
-        Raises ClientError if the name is invalid, Conflict if it is taken or if there are too many tokens.
+        ``expires`` is epoch seconds, ``addresses`` are addresses or networks. Raises ClientError if a value is invalid,
+        Conflict if the name is taken or if there are too many tokens.
         """
-        name = name.strip()
+        name, now = name.strip(), self._now()
         if not (0 < len(name) <= NAME_LENGTH and name.isprintable()) or _TOKEN_ID.fullmatch(name):
             raise ClientError(f"a token name is 1 to {NAME_LENGTH} printable characters, and not a token id")
-        token = Token(secrets.token_hex(6), name, scope, self._now())
+        if expires is not None and not now < expires <= _LAST_MOMENT:
+            raise ClientError("a token must expire in the future")
+        token = Token(secrets.token_hex(6), name, role, now, None, expires, _networks(addresses))
         text = f"swk_{token.token_id}_{_new_secret()}"
-        done = await self._scripts.add_token(
-            [token.token_id, name, scope, _digest(text), token.created, self._max_tokens]
-        )
+        fields: dict[str, str | int] = {"name": name, "role": role, "hash": _digest(text), "created": now}
+        fields |= {} if expires is None else {"expires": expires}
+        fields |= {"addresses": " ".join(token.addresses)} if token.addresses else {}
+        pairs = [part for pair in fields.items() for part in pair]
+        done = await self._scripts.add_token([token.token_id, name, self._max_tokens, *pairs])
         if done == 0:
             raise Conflict("a token with this name exists")
         if done < 0:
@@ -102,12 +133,12 @@ class Tokens:
         rows = await self._connection.command("ZRANGE", self._keys.admin_tokens(), 0, -1, "WITHSCORES")
         used = {rows[i].decode(): int(float(rows[i + 1])) for i in range(0, len(rows), 2)}
         found = await self._connection.pipeline(
-            *(("HMGET", self._keys.admin_token(token_id), "name", "scope", "created") for token_id in used)
+            *(("HMGET", self._keys.admin_token(token_id), *_FIELDS) for token_id in used)
         )
         tokens = [
-            Token(token_id, name.decode(), _scope(scope), int(created or 0), last_used or None)
-            for (token_id, last_used), (name, scope, created) in zip(used.items(), found, strict=True)
-            if name is not None
+            _token(token_id, _named(values), last_used)
+            for (token_id, last_used), values in zip(used.items(), found, strict=True)
+            if values[0] is not None
         ]
         return sorted(tokens, key=lambda token: (token.created, token.name))
 
@@ -125,21 +156,28 @@ class Tokens:
                 return token
         raise ClientError("there is no such token")
 
-    async def verify(self, text: str) -> Token | None:
-        """Returns the token with this text. None if it is unknown or revoked."""
+    async def verify(self, text: str, address: Address = UNKNOWN) -> Token | None:
+        """Returns the token with this text. None if it is unknown, revoked or expired, or not for this address."""
         match = _TOKEN.fullmatch(text)
         if match is None:
             return None
-        token_id = match[1]
-        (digest, name, scope, created), used = await self._connection.pipeline(
-            ("HMGET", self._keys.admin_token(token_id), "hash", "name", "scope", "created"),
-            ("ZSCORE", self._keys.admin_tokens(), token_id),
-        )
+        values, used = await self._read(match[1])
+        digest = values["hash"]
         if digest is None or not hmac.compare_digest(digest, _digest(text).encode()):
             return None
-        last_used = int(float(used or 0))
-        await self._record_use(token_id, last_used)
-        return Token(token_id, name.decode(), _scope(scope), int(created or 0), last_used or None)
+        token = _token(match[1], values, used)
+        if not token.admits(address, self._now()):
+            return None
+        await self._record_use(token.token_id, used)
+        return token
+
+    async def _read(self, token_id: str) -> tuple[dict[str, bytes | None], int]:
+        """The fields of a token, and its last use; a field is None if it has none, or if there is no token."""
+        values, used = await self._connection.pipeline(
+            ("HMGET", self._keys.admin_token(token_id), *_FIELDS),
+            ("ZSCORE", self._keys.admin_tokens(), token_id),
+        )
+        return _named(values), int(float(used or 0))
 
     async def _record_use(self, token_id: str, last_used: int) -> None:
         if self._now() - last_used < _USE_RECORDED_SECONDS:
@@ -152,7 +190,7 @@ class Tokens:
             )
 
     async def new_link(self) -> str:
-        """Creates a sign-in link and returns its secret. It gives full access once, within LINK_SECONDS."""
+        """Creates a sign-in link and returns its secret. It gives role ``admin`` once, within LINK_SECONDS."""
         secret = _new_secret()
         ends = self._now() + LINK_SECONDS
         await self._connection.command(
@@ -170,48 +208,62 @@ class Tokens:
         ends = await self._connection.command("GETDEL", self._keys.admin_link(_digest(secret)))
         if ends is None or int(ends) <= self._now():
             return None
-        return await self._sign_in(LINK_NAME, "full", "", seconds)
+        return await self._sign_in(LINK_NAME, "admin", "", self._now() + seconds)
 
-    async def sign_in_by_token(self, text: str, seconds: int) -> tuple[Session, str] | None:
-        """Starts a session with the access of a token, and returns it with its secret. None if the token is invalid.
+    async def sign_in_by_token(
+        self, text: str, seconds: int, address: Address = UNKNOWN
+    ) -> tuple[Session, str] | None:
+        """Starts a session with the role of a token, and returns it with its secret. None if the token is invalid.
 
-        Revoking the token ends the session.
+        The session ends with the token, and is valid only for its addresses.
         """
-        token = await self.verify(text)
-        return await self._sign_in(token.name, token.scope, token.token_id, seconds) if token else None
+        token = await self.verify(text, address)
+        if token is None:
+            return None
+        ends = self._now() + seconds
+        ends = ends if token.expires is None else min(ends, token.expires)
+        return await self._sign_in(token.name, token.role, token.token_id, ends)
 
-    async def _sign_in(self, name: str, scope: Scope, token_id: str, seconds: int) -> tuple[Session, str]:
-        secret, now = _new_secret(), self._now()
-        session = Session(name, scope, _new_secret(), token_id, now + seconds)
-        fields = ("name", name, "scope", scope, "csrf", session.csrf, "ends", session.ends)
+    async def _sign_in(self, name: str, role: Role, token_id: str, ends: int) -> tuple[Session, str]:
+        secret = _new_secret()
+        session = Session(name, role, _new_secret(), token_id, ends)
+        fields = ("name", name, "role", role, "csrf", session.csrf, "ends", ends)
         await self._scripts.sign_in(
-            [_digest(secret), now, session.ends, self._max_sessions, token_id, *fields]
+            [_digest(secret), self._now(), ends, self._max_sessions, token_id, *fields]
         )
         return session, secret
 
-    async def session(self, secret: str) -> Session | None:
-        """Returns the session with this secret. None if it is unknown or expired, or if its token was revoked."""
+    async def session(self, secret: str, address: Address = UNKNOWN) -> Session | None:
+        """Returns the session with this secret.
+
+        None if it is unknown or expired, or if its token was revoked or does not admit ``address``.
+        """
         if not _SECRET.fullmatch(secret):
             return None
-        row = await self._connection.command(
-            "HMGET",
-            self._keys.admin_session(_digest(secret)),
-            *("name", "scope", "csrf", "token", "ends"),
-        )
-        if None in row:
+        names = ("name", "csrf", "token", "ends", "role", "scope")
+        row = await self._connection.command("HMGET", self._keys.admin_session(_digest(secret)), *names)
+        if None in row[:4]:
             return None
-        name, scope, csrf, token_id, ends = (value.decode() for value in row)
-        if int(ends) <= self._now() or (token_id and not await self._exists(token_id)):
+        name, csrf, token_id, ends = (value.decode() for value in row[:4])
+        if int(ends) <= self._now():
             return None
-        return Session(name, _scope(scope), csrf, token_id, int(ends))
+        role = _role(row[4], row[5])
+        if token_id:
+            token = await self._token_of_session(token_id, address)
+            if token is None:
+                return None
+            role = token.role
+        return Session(name, role, csrf, token_id, int(ends))
 
-    async def _exists(self, token_id: str) -> bool:
-        exists, used = await self._connection.pipeline(
-            ("EXISTS", self._keys.admin_token(token_id)), ("ZSCORE", self._keys.admin_tokens(), token_id)
-        )
-        if exists:
-            await self._record_use(token_id, int(float(used or 0)))
-        return bool(exists)
+    async def _token_of_session(self, token_id: str, address: Address) -> Token | None:
+        values, used = await self._read(token_id)
+        if values["hash"] is None:
+            return None
+        token = _token(token_id, values, used)
+        if not token.admits(address, self._now()):
+            return None
+        await self._record_use(token_id, used)
+        return token
 
     async def sign_out(self, secret: str) -> None:
         """Ends a session. Ignores an unknown secret."""
@@ -243,7 +295,52 @@ def _digest(secret: str) -> str:
     return hashlib.sha256(secret.encode()).hexdigest()
 
 
-def _scope(stored: bytes | str | None) -> Scope:
-    """Reads a stored scope. Anything invalid is 'read', the lowest access."""
-    text = stored.decode() if isinstance(stored, bytes) else stored
-    return cast(Scope, text) if text in ("read", "full") else "read"
+def may(role: Role, needed: Role) -> bool:
+    """Whether ``role`` includes ``needed``."""
+    return ROLES.index(role) >= ROLES.index(needed)
+
+
+def _named(values: Sequence[bytes | None]) -> dict[str, bytes | None]:
+    return dict(zip(_FIELDS, values, strict=True))
+
+
+def _token(token_id: str, values: Mapping[str, bytes | None], used: int) -> Token:
+    """Reads a stored token. An invalid expiry has passed, and an invalid network contains no address."""
+    expires, addresses = values["expires"], values["addresses"] or b""
+    return Token(
+        token_id,
+        (values["name"] or b"").decode(),
+        _role(values["role"], values["scope"]),
+        int(values["created"] or 0),
+        used or None,
+        None if expires is None else int(expires) if expires.isdigit() else 0,
+        tuple(addresses.decode("utf-8", "replace").split()),
+    )
+
+
+def _role(role: bytes | None, scope: bytes | None) -> Role:
+    """Reads a stored role. Anything invalid is the lowest role.
+
+    Tokens and sessions of earlier versions have a scope instead: ``full`` is role admin.
+    """
+    if role is None:
+        return "admin" if scope == b"full" else "read"
+    text = role.decode("utf-8", "replace")
+    return text if text in ROLES else "read"
+
+
+def _networks(addresses: Sequence[str]) -> tuple[str, ...]:
+    """Addresses and networks in canonical form. Raises ClientError."""
+    if len(addresses) > MAX_NETWORKS:
+        raise ClientError(f"a token has at most {MAX_NETWORKS} addresses")
+    try:
+        return tuple(dict.fromkeys(str(ip_network(text.strip(), strict=False)) for text in addresses))
+    except ValueError:
+        raise ClientError("not an IP address or network, such as 192.0.2.0/24") from None
+
+
+def _contains(network: str, address: Address) -> bool:
+    try:
+        return ip_address(address) in ip_network(network)
+    except ValueError:
+        return False

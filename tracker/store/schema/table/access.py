@@ -13,7 +13,9 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:admin:token:<token>",
         "HASH",
-        "name, scope (read, full), hash (SHA-256 of the token, in hex), created (epoch s)",
+        "name, role (read, operate, admin), hash (SHA-256 of the token, in hex), created (epoch s); if it has them, "
+        "expires (epoch s) and addresses (networks, separated by spaces). Of earlier versions: scope (read; full: role "
+        "admin) instead of role",
         "until revoked",
         "command line, admin API",
     ),
@@ -27,7 +29,7 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:admin:session:<digest>",
         "HASH",
-        "a session of a browser. name, scope, csrf (token that its forms must send), token (id of the token that "
+        "a session of a browser. name, role, csrf (token that its forms must send), token (id of the token that "
         "signed in; empty: a link), ends (epoch s). `<digest>` is the SHA-256 of the cookie, in hex",
         "until signed out, at most `session_seconds`",
         "sign_in.lua, sign-out",
