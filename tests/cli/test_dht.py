@@ -13,6 +13,8 @@ from loadtest import trackers
 from tests.commands import Command
 from tests.store.dht.harness import status
 from tests.store.harness import START, Clock, Store, info_hash
+from tracker.app.dht_client import _some_nodes
+from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
 
@@ -48,6 +50,16 @@ def test_a_torrent_is_found_in_the_dht(
     saved = json.loads(tracker("dht", "status", "--json").stdout)
     assert len(saved["id4"]) == 40 and saved["state"] in ("starting", "up")
     assert saved["torrents"] == "1 of 1 registered torrents take part"
+
+
+def test_a_lookup_pings_some_of_the_saved_nodes_only() -> None:
+    """Those of all nodes on the store, each once."""
+    packed = [number.to_bytes(20, "big") + bytes((10, 0, number, 1)) + b"\1\1" for number in range(200)]
+    saved = [SavedNode(nodes={4: b"".join(packed[start : start + 120])}) for start in (0, 80)]
+    found = _some_nodes(saved, 4)
+    assert len(set(found)) == 64 and {b"".join(each) for each in found} <= set(packed)
+    assert _some_nodes(saved, 6) == []
+    assert len(_some_nodes([SavedNode(nodes={4: packed[0]})], 4)) == 1
 
 
 def on_store(url: str, prefix: str, work: Callable[[Store], Awaitable[object]]) -> None:

@@ -278,6 +278,7 @@ class TestQueries:
         for arguments in (Ping(), GetPeers(HASH)):
             assert node.receive(encode_query(Query(b"aa", ASKER, arguments)), SOURCE, 0) is None
         assert node.take_datagrams() == []
+        assert node.counts.queries_in == {("ping", "ignored"): 1, ("get_peers", "ignored"): 1}
         node.contact([SOURCE], 0)
         assert [query.read_only for query in delivered(node)] == [True]
 
@@ -316,6 +317,38 @@ class TestAnswers:
         assert node.counts.queries_out["ping", "failed"] == 4
         assert node.counts.dropped["address"] + node.counts.dropped["ignored"] == 200 - 4 - 10
         assert len(node.take_datagrams()) + node.counts.dropped["not bencoded"] <= 11
+
+    def test_who_was_asked_may_not_hide_a_flood_behind_one_query(self) -> None:
+        """Each datagram has the transaction id of the query in its version, and another one in its place."""
+        node = made(1)
+        node.contact([SOURCE], 0)
+        (query,) = delivered(node)
+        data = encode_answer(Answer(b"nono", ASKER, version=b"")).replace(
+            b"1:y1:re", b"1:v11:1:t4:" + query.transaction + b"!!1:y1:re"
+        )
+        assert node._transactions.awaited(SOURCE, data) == query.transaction
+        for _ in range(50):
+            node.receive(data, SOURCE, 0)
+        assert node.counts.queries_out == {("find_node", "failed"): 1}
+        assert node.counts.dropped == {"not asked for": 1 + 10, "address": 39}
+
+    def test_a_node_that_refuses_pings_does_not_keep_others_from_being_pinged(self) -> None:
+        """More of them than are pinged at once."""
+        node = made(1, limits=PLENTY)
+        refusing = [Node(to_id((1 << 159) + number), address(number)) for number in range(1, 31)]
+        for each in refusing:
+            node.table.on_answer(each, 0)
+        other = Node(to_id(1 << 158), address(99))
+        node.table.on_answer(other, 1)
+        pinged = set()
+        for second in range(900, 1000):
+            node.tick(second)
+            for target, data in node.take_datagrams():
+                pinged.add(target)
+                query = parse_message(data)
+                assert isinstance(query, Query)
+                node.receive(encode_failure(Failure(query.transaction, 202, "no")), target, second)
+        assert other.endpoint in pinged
 
     def test_a_late_answer_is_ignored(self) -> None:
         node = made(1)

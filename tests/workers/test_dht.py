@@ -125,6 +125,27 @@ async def test_bootstrap_nodes_are_asked_while_few_are_known() -> None:
     assert len(island.nodes[address(1)].table) >= 1
 
 
+async def test_bootstrap_nodes_are_asked_when_all_known_nodes_are_gone() -> None:
+    """D20: the addresses of a whole island have changed, so nobody answers, and nobody is dropped."""
+    island = joined(12)
+    node = island.first()
+    for number in range(1, 12):
+        del island.nodes[address(number)]
+    newcomer = island.nodes[address(100)] = made(100)
+
+    async def bootstrap() -> list[Endpoint]:
+        return [address(100)]
+
+    async def sleep(seconds: float) -> None:
+        island.run(seconds, step=5)
+        await asyncio.sleep(0)
+
+    assert len(node.table) == 11
+    async with in_background(keep_connected(node, bootstrap, timer=lambda: island.now, sleep=sleep)):
+        await eventually(lambda: node.table.entry(newcomer.id) is not None or island.now > 3600)
+    assert node.table.entry(newcomer.id) is not None
+
+
 async def test_a_torrent_made_private_is_forgotten(store: Store) -> None:
     island = Island(1)
     node = island.first()
@@ -132,6 +153,7 @@ async def test_a_torrent_made_private_is_forgotten(store: Store) -> None:
         await store.torrents.add(info_hash(number), {"private": "0"})
         node.announced.announce(info_hash(number), address(5), 0, seed=False)
     forgetter = Forgetter(store.dht_torrents, {4: node}, all_torrents=False, sleep=FakeTime())
+    assert info_hash(1) in node.announced and info_hash(3) not in node.announced
     forgetter.changed(info_hash(1))
     await forgetter.round()
     assert len(node.announced) == 2

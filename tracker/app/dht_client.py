@@ -1,6 +1,7 @@
 """A node of the DHT for one command: read-only, on ports that the system chooses."""
 
 import asyncio
+import random
 import time
 from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
@@ -13,16 +14,18 @@ from tracker.dht.responder import NO_PART, Swarm
 from tracker.frontends.dht.server import serve_dht
 from tracker.settings.dht import DhtSettings
 from tracker.settings.types import split_address
-from tracker.store.dht.nodes import SavedNode
+from tracker.store.dht.nodes import LENGTHS, SavedNode
 from tracker.system.datagrams import close_all, open_datagram_sockets
 from tracker.wire.endpoint import format_endpoint
-from tracker.workers.dht import restore
+from tracker.wire.krpc import Node, split_nodes
 from tracker.workers.dht_lookups import counts, find_peers
 
 CONNECT_SECONDS = 10.0
 FEW_SECONDS = 3.0
 """With at least one node, but fewer than a lookup begins with."""
 _ENOUGH_NODES = 8
+_MAX_SAVED = 64
+"""Saved nodes that are pinged, of each family: a command must not make thousands of connections in a home's router."""
 _POLL_SECONDS = 0.1
 
 
@@ -72,9 +75,8 @@ async def ping(settings: DhtSettings, target: str) -> float | None:
 async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: InfoHash) -> Found | None:
     """Looks up a torrent now. ``None`` where no node answered. ``saved``: what the tracker's nodes know."""
     async with open_client(settings) as nodes:
-        for each in saved:
-            restore(each, nodes, time.monotonic())
         for family, node in nodes.items():
+            node.restore(_some_nodes(saved, family), time.monotonic())
             node.contact(await _first_nodes(settings, family), time.monotonic())
         await _connected(nodes)
         asked = [node for node in nodes.values() if len(node.table)]
@@ -91,6 +93,11 @@ async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: Inf
         return None
     endpoints = {format_endpoint(endpoint) for each in found for endpoint in each.peers}
     return Found(*sums, tuple(sorted(endpoints)), max(each.answered for each in found))
+
+
+def _some_nodes(saved: Sequence[SavedNode], family: int) -> list[Node]:
+    known = {each for one in saved for each in split_nodes(one.nodes.get(family), LENGTHS[family])}
+    return random.sample(sorted(known), min(len(known), _MAX_SAVED))
 
 
 async def _first_nodes(settings: DhtSettings, family: int) -> list[Endpoint]:

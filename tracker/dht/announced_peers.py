@@ -52,6 +52,9 @@ class AnnouncedPeers:
         """The number of hashes."""
         return len(self._swarms)
 
+    def __contains__(self, info_hash: InfoHash) -> bool:
+        return to_number(info_hash) in self._swarms
+
     @property
     def added(self) -> int:
         return self._swarms.added

@@ -44,6 +44,7 @@ MAX_SECONDS = 1000
 PING_ROUND_SECONDS = 10
 GROWTH_ROUND_SECONDS = 1
 EXPIRE_ROUND_SECONDS = 60
+_PING = NAMES[Ping]
 
 Datagram = tuple[Endpoint, bytes]
 
@@ -68,7 +69,7 @@ class NodeCounts:
     """Since the start, for metrics."""
 
     queries_in: Counter[tuple[str, str]] = field(default_factory=Counter)
-    """By query and outcome: answered, refused, limited."""
+    """By query and outcome: answered, refused, limited (too many bytes), ignored (a read-only node, or our own id)."""
     queries_out: Counter[tuple[str, str]] = field(default_factory=Counter)
     """By query and outcome: answered, refused, failed."""
     dropped: Counter[str] = field(default_factory=Counter)
@@ -149,12 +150,13 @@ class DhtNode:
         except QueryError as error:
             self.counts.queries_in["other", "refused"] += 1
             self._answer(self._responder.refuse(error), source, now)
+        answers = message.transaction if isinstance(message, Answer | Failure) else None
+        if awaited is not None and answers != awaited:
+            # It has the transaction id of our query, and is no answer to it: that is the end of the query.
+            self._end(source, awaited, now)
         if isinstance(message, Answer | Failure):
             self._finish(message, source, now)
-        elif awaited is not None:
-            # No answer, though it has the transaction id of our query: that is the end of the query.
-            self._end(source, awaited, now)
-        elif message is not None:
+        elif awaited is None and message is not None:
             return self._answer_query(message, source, now)
         return None
 
@@ -162,7 +164,12 @@ class DhtNode:
         """Answers a query that ``receive`` returned. Not to be called while the store is unavailable."""
         data = self._responder.respond(query, source, swarm, now, self._rng)
         sent = self._answer(data, source, now)
-        self.counts.queries_in[NAMES[type(query.arguments)], "answered" if sent else "limited"] += 1
+        outcome = "answered" if sent else "limited" if data is not None else "ignored"
+        self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1
+
+    def drop(self, reason: str) -> None:
+        """Counts a query that ``receive`` returned, and that the caller does not answer."""
+        self.counts.dropped[reason] += 1
 
     def unreachable(self, endpoint: Endpoint, now: float) -> None:
         """The network reports that nobody is at this endpoint."""
@@ -214,6 +221,12 @@ class DhtNode:
         """Returns ``None`` while too many lookups run. ``scrape``: counts instead of peers (BEP 33)."""
         return self._look_up(GetPeers(info_hash, scrape=scrape), info_hash, now)
 
+    def stop(self, running: RunningLookup) -> None:
+        """Ends a lookup if it is not done: no more nodes are asked."""
+        if running.result is None:
+            running.result = running.lookup.result()
+            self._lookups.remove(running)
+
     def _look_up(self, arguments: Arguments, target: bytes, now: float) -> RunningLookup | None:
         if len(self._lookups) >= MAX_LOOKUPS:
             return None
@@ -232,9 +245,8 @@ class DhtNode:
     def _advance(self, running: RunningLookup, now: float) -> None:
         for node in running.lookup.next_queries(now):
             self._ask(_Waiting(node.endpoint, node.id, running.arguments, running), now)
-        if running.result is None and running.lookup.is_done(now):
-            running.result = running.lookup.result()
-            self._lookups.remove(running)
+        if running.lookup.is_done(now):
+            self.stop(running)
 
     def _is_over_limit(self, source: Endpoint, now: float) -> bool:
         reason = self._inbound.refuse(Address(source[:-2]), now)
@@ -288,6 +300,9 @@ class DhtNode:
             return
         if isinstance(message, Failure):
             self.counts.queries_out[pending.query, "refused"] += 1
+            if pending.query == _PING and pending.id is not None:
+                # A node that refuses pings would be pinged for ever, in place of others.
+                self.table.on_failure(Node(pending.id, source), now)
             self._fail_lookup(pending, now)
             return
         self.counts.queries_out[pending.query, "answered"] += 1

@@ -23,7 +23,7 @@ FIRST_SAVE_SECONDS = 15
 """How often the node looks whether there is something to save for the first time."""
 CONNECT_SECONDS = 60
 FEW_NODES = 8
-"""With fewer, the bootstrap nodes are asked again."""
+"""With fewer good ones, the bootstrap nodes are asked again."""
 CHECK_SECONDS = 300
 """How often all announced torrents are compared with the register, whatever was published."""
 MAX_OWN_PEERS = 20
@@ -119,9 +119,12 @@ async def keep_connected(
     timer: Callable[[], float],
     sleep: Sleep = asyncio.sleep,
 ) -> None:
-    """Runs until cancelled. ``bootstrap`` returns the endpoints to ask while few nodes are known; it resolves names."""
+    """Runs until cancelled. ``bootstrap`` returns the endpoints to ask while few nodes are good; it resolves names.
+
+    Nodes that stopped answering count as missing: none of them is dropped while nobody answers.
+    """
     while True:
-        if len(node.table) < FEW_NODES:
+        if len(node.table.good_nodes(timer(), FEW_NODES)) < FEW_NODES:
             node.contact(await bootstrap(), timer())
         await sleep(CONNECT_SECONDS)
 
@@ -161,7 +164,7 @@ class Forgetter:
     def changed(self, info_hash: InfoHash | None) -> None:
         if info_hash is None:
             self._every = True
-        elif info_hash in self._known():
+        elif any(_knows(node, info_hash) for node in self._nodes.values()):
             self._changed.add(info_hash)
         else:
             return
@@ -202,6 +205,11 @@ class Forgetter:
         nodes = self._nodes.values()
         shown = {each for node in nodes if node.samples is not None for each in node.samples.hashes()}
         return shown.union(*(node.announced.hashes() for node in nodes))
+
+
+def _knows(node: DhtNode, info_hash: InfoHash) -> bool:
+    """For every change that is published, also while a site adds thousands of torrents."""
+    return info_hash in node.announced or (node.samples is not None and info_hash in node.samples.hashes())
 
 
 def _info_hash(text: bytes) -> InfoHash | None:
