@@ -3,21 +3,24 @@
 import asyncio
 import random
 from collections import Counter
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 
 import pytest
 
-from tests.dht.test_node import Island, address, joined
+from tests.dht.test_node import PLENTY, Island, address, joined, made
 from tests.fake_time import FakeTime
 from tests.store.harness import START, Store, info_hash, update
 from tests.workers.test_prober import Probes
 from tracker.bittorrent import Endpoint
 from tracker.dht.lookup import LookupResult
-from tracker.errors import ClientError, Postponed
+from tracker.dht.node import DhtNode
+from tracker.dht.node_id import to_id, to_number
+from tracker.errors import ClientError, Postponed, StoreUnavailable
 from tracker.settings.dht import DhtSettings
 from tracker.store.dht.torrents import LOOK_UP_AGAIN_SECONDS
-from tracker.workers.dht_lookups import AGAIN_SECONDS, LookupWorker, counts
+from tracker.wire.krpc import Answer, GetPeers, Node, Query, encode_answer, parse_message
+from tracker.workers.dht_lookups import AGAIN_SECONDS, CHECK_SECONDS, LookupWorker, counts
 from tracker.workers.dht_peers import PeerCollector
 from tracker.workers.prober import is_target
 
@@ -41,14 +44,28 @@ def worker(
             await time(seconds)
         island.run(0.5)
 
+    return on_nodes(store, {4: island.first()}, lambda: island.now, sleep, time, counted, settings)
+
+
+def on_nodes(
+    store: Store,
+    nodes: Mapping[int, DhtNode],
+    timer: Callable[[], float],
+    sleep: Callable[[float], Awaitable[object]],
+    time: FakeTime | None = None,
+    counted: Counter[str] | None = None,
+    settings: DhtSettings = DEFAULT,
+) -> LookupWorker:
+    counts_of = Counter[str]() if counted is None else counted
+    time = time or FakeTime()
     return LookupWorker(
         store.dht_torrents,
-        {4: island.first()},
+        nodes,
         per_minute=PER_MINUTE,
         all_torrents=False,
-        count=lambda outcome: counted.update([outcome]),
+        count=lambda outcome: counts_of.update([outcome]),
         clock=lambda: START + time.now,
-        timer=lambda: island.now,
+        timer=timer,
         collector=PeerCollector(
             store.dht_torrents,
             Probes(targets=is_target).prober,
@@ -81,10 +98,18 @@ async def test_thin_swarms_come_first_and_each_once_in_six_hours(store: Store) -
     found = []
     while (torrent := await chooser.next_torrent()) is not None:
         found.append(torrent)
-        await store.dht_torrents.save_result(torrent, None, START, all_torrents=False)
     assert found == [info_hash(2), info_hash(3), info_hash(1)]
     time.now = LOOK_UP_AGAIN_SECONDS + 1
     assert [await chooser.next_torrent() for _ in range(2)].count(None) <= 1
+
+
+async def test_two_trackers_on_a_store_look_up_no_torrent_twice(store: Store) -> None:
+    """Also one that both have read as due."""
+    for number in range(1, 4):
+        await store.torrents.add(info_hash(number), {"private": "0"})
+    choosers = [worker(store, Island(1), FakeTime(), Counter()) for _ in range(2)]
+    found = [await chooser.next_torrent() for _ in range(3) for chooser in choosers]
+    assert sorted(each for each in found if each is not None) == [info_hash(number) for number in range(1, 4)]
 
 
 async def with_seeders(store: Store, torrent: int, seeders: int) -> None:
@@ -100,7 +125,6 @@ async def next_seeders(store: Store, chooser: LookupWorker, lookups: int) -> lis
         torrent = await chooser.next_torrent()
         assert torrent is not None
         found.append(int((await store.torrent(torrent))["seeders"]))
-        await store.dht_torrents.save_result(torrent, None, START, all_torrents=False)
     return found
 
 
@@ -126,8 +150,97 @@ async def test_a_torrent_made_private_meanwhile_is_not_looked_up(store: Store) -
     (other,) = {info_hash(1), info_hash(2)} - {first}
     await store.torrents.edit(other, {"private": "1"})
     assert first is not None
-    await store.dht_torrents.save_result(first, None, START, all_torrents=False)
     assert await chooser.next_torrent() is None
+
+
+class SlowNodes:
+    """Every node answers after 3 seconds, and names nodes that are nearer: a lookup goes on for half a minute."""
+
+    def __init__(self) -> None:
+        self.now = 0.0
+        self.nodes = {4: made(1, limits=PLENTY), 6: made(2, limits=PLENTY)}
+        self.asked: list[float] = []
+        """When a node was asked for a torrent."""
+        self._due: list[tuple[float, DhtNode, Endpoint, bytes]] = []
+        self._named = 1
+        for node in self.nodes.values():
+            node.table.on_answer(Node(to_id(1 << 159), address(1)), 0)
+
+    async def sleep(self, seconds: float) -> None:
+        self.now += seconds
+        due, self._due = self._due, []
+        for at, node, source, data in due:
+            if at <= self.now:
+                node.receive(data, source, self.now)
+            else:
+                self._due.append((at, node, source, data))
+        for node in self.nodes.values():
+            node.tick(self.now)
+            for target, data in node.take_datagrams():
+                query = parse_message(data)
+                assert isinstance(query, Query)
+                if isinstance(query.arguments, GetPeers):
+                    self.asked.append(self.now)
+                    self._answer(node, target, query)
+
+    def _answer(self, node: DhtNode, target: Endpoint, query: Query) -> None:
+        number = int.from_bytes(target[:4], "big") - 0x0A000000
+        wanted = to_number(query.arguments.info_hash)  # type: ignore[union-attr]
+        nodes = b""
+        for _ in range(8):
+            self._named += 1
+            nodes += to_id(wanted ^ 1 << 158 - self._named % 150) + address(self._named)
+        own = to_id(1 << 159) if number == 1 else to_id(wanted ^ 1 << 158 - number % 150)
+        self._due.append((self.now + 3, node, target, encode_answer(Answer(query.transaction, own, nodes))))
+
+
+@pytest.mark.parametrize("after", [0.0, 6.0, 12.0])
+async def test_a_torrent_made_private_during_a_lookup_is_asked_for_no_longer(
+    store: Store, after: float
+) -> None:
+    """D15: after 10 seconds at most, and not in the other family."""
+    network = SlowNodes()
+    await store.torrents.add(info_hash(1), {"private": "0"})
+
+    async def sleep(seconds: float) -> None:
+        await network.sleep(seconds)
+        if network.now >= after:
+            await store.torrents.edit(info_hash(1), {"private": "1"})
+
+    asked = on_nodes(store, network.nodes, lambda: network.now, sleep)
+    with pytest.raises(ClientError, match="no node of the DHT answered"):
+        await asked.handle({"info_hash": info_hash(1).hex()})
+    for _ in range(60):
+        await network.sleep(1)
+    assert network.asked and max(network.asked) <= after + CHECK_SECONDS
+    assert "dht_at" not in await store.torrent(info_hash(1))
+
+
+async def test_a_public_torrent_is_asked_for_in_both_families(store: Store) -> None:
+    """However long it takes."""
+    network = SlowNodes()
+    await store.torrents.add(info_hash(1), {"private": "0"})
+    await on_nodes(store, network.nodes, lambda: network.now, network.sleep).handle(
+        {"info_hash": info_hash(1).hex()}
+    )
+    assert max(network.asked) > 30
+
+
+async def test_a_lookup_ends_when_the_store_is_lost(store: Store) -> None:
+    """Nobody knows then whether the torrent takes part."""
+    network = SlowNodes()
+    await store.torrents.add(info_hash(1), {"private": "0"})
+
+    async def sleep(seconds: float) -> None:
+        store.connection.unavailable = network.now >= 6
+        await network.sleep(seconds)
+
+    asked = on_nodes(store, network.nodes, lambda: network.now, sleep)
+    with pytest.raises(StoreUnavailable):
+        await asked.handle({"info_hash": info_hash(1).hex()})
+    for _ in range(60):
+        await network.sleep(1)
+    assert 5 < max(network.asked) <= 6 + CHECK_SECONDS
 
 
 async def test_lookups_stay_within_the_budget_and_store_what_they_found(store: Store) -> None:

@@ -180,6 +180,21 @@ async def test_nothing_is_sought_for_a_swarm_with_enough_peers_or_a_torrent_with
     assert asked == {4: 1, 6: 1}
 
 
+async def test_a_torrent_made_private_meanwhile_is_probed_for_no_longer(store: Store) -> None:
+    """It is made private by the first one that is probed; at most ten are probed at once."""
+    probes = Probes()
+
+    async def honest(reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        await store.torrents.edit(TORRENT, {"private": "1"})
+        await greet(reader, writer)
+
+    async with peer(honest) as endpoint:
+        found = {endpoint: TWO}
+        found |= {Endpoint(b"\x7f\x01\1" + bytes((number,)) + b"\x04\0"): ONE for number in range(1, 40)}
+        assert await stored(store, found, VERIFIED, probes) == []
+    assert 0 < len(probes.counted) <= 10
+
+
 async def test_peers_of_the_swarm_are_not_probed(store: Store) -> None:
     await store.announce(update(1, "s", endpoint=routable(1)))
     assert await stored(store, {routable(1): TWO, routable(2): TWO}) == [routable(2)]

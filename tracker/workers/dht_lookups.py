@@ -27,6 +27,8 @@ MAX_RUNNING = 6
 AGAIN_SECONDS = 3600
 """After that the register is read from the torrents with the fewest seeders again, however far the reading came."""
 POLL_SECONDS = 0.25
+CHECK_SECONDS = 5
+"""How often the node looks whether a torrent that it looks up still takes part."""
 RETRY_SECONDS = 5.0
 """A job waits so long while no node is known, or too many lookups run."""
 
@@ -64,16 +66,14 @@ class LookupWorker:
         self._began = 0
         """When the reading of the register began, in epoch seconds."""
         self._due: dict[InfoHash, ThinSwarm] = {}
-        self._running: set[InfoHash] = set()
+        self._running = 0
 
     async def run(self) -> None:
         """Runs until cancelled."""
         async with asyncio.TaskGroup() as tasks:
             while True:
                 await self._sleep(self._pause)
-                if len(self._running) >= MAX_RUNNING or not any(
-                    len(each.table) for each in self._nodes.values()
-                ):
+                if self._running >= MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
                     continue
                 if self._to_collect and not self._collecting:
                     self._collecting = True
@@ -84,26 +84,24 @@ class LookupWorker:
                 except (StoreUnavailable, RedisError):
                     continue
                 if info_hash is not None:
-                    self._running.add(info_hash)
+                    self._running += 1
                     tasks.create_task(self._look_up(info_hash))
 
     async def next_torrent(self) -> InfoHash | None:
         """The torrent to look up next; ``None`` where none is due. Raises StoreUnavailable and RedisError."""
         now = int(self._clock())
-        running = set(self._running)
         if not self._rank or now - self._began >= AGAIN_SECONDS:
             self._rank, self._began = 0, now
         read, found = await self._torrents.thin_page(self._rank, now, all_torrents=self._all_torrents)
         self._rank = self._rank + read if read else 0
-        running |= self._running  # also those that ended meanwhile, whose result the page may not have
-        self._due |= {each.info_hash: each for each in found if each.info_hash not in running}
+        self._due |= {each.info_hash: each for each in found}
         if len(self._due) > MAX_DUE:
             self._due = {each.info_hash: each for each in sorted(self._due.values())[:MAX_DUE]}
         while self._due:
             info_hash = min(self._due.values()).info_hash
             del self._due[info_hash]
-            # It may have changed since its page was read.
-            if not await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
+            # It may have changed since its page was read, or another tracker may have looked it up.
+            if await self._torrents.claim(info_hash, now, all_torrents=self._all_torrents):
                 return info_hash
         return None
 
@@ -113,25 +111,20 @@ class LookupWorker:
         info_hash = parse_info_hash(str(payload.get("info_hash", "")))
         if await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents):
             raise ClientError("this torrent takes no part in the DHT")
-        if len(self._running) > MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
+        if self._running > MAX_RUNNING or not any(len(each.table) for each in self._nodes.values()):
             raise Postponed(RETRY_SECONDS)
-        self._running.add(info_hash)
+        self._running += 1
         try:
             found = await self._find_counts(info_hash)
         finally:
-            self._running.discard(info_hash)
+            self._running -= 1
         if found is None:
             raise ClientError("no node of the DHT answered")
 
     async def _find_counts(self, info_hash: InfoHash) -> tuple[int, int] | None:
         """Looks up a torrent and stores the result. Raises StoreUnavailable and RedisError."""
-        results = [
-            result
-            for node in self._nodes.values()
-            if len(node.table)
-            and (result := await find_peers(node, info_hash, self._timer, self._sleep, scrape=True))
-        ]
-        found = counts([each for each in results if each.answered])
+        results = [await self._find(family, info_hash, scrape=True) for family in self._nodes]
+        found = counts([each for each in results if each is not None and each.answered])
         self._count("answered" if found else "unanswered")
         kept = await self._torrents.save_result(
             info_hash, found, int(self._clock()), all_torrents=self._all_torrents
@@ -146,22 +139,37 @@ class LookupWorker:
         except (StoreUnavailable, RedisError) as error:
             log.warning("the result of a lookup in the DHT is not stored", error=str(error))
         finally:
-            self._running.discard(info_hash)
+            self._running -= 1
 
     async def _collect(self, info_hash: InfoHash) -> None:
         try:
-            await self._collector.collect(info_hash, self._nodes, self._find)
+            await self._collector.collect(info_hash, self._nodes, self._find_peers)
         except (StoreUnavailable, RedisError) as error:
             log.warning("peers of a lookup in the DHT are not stored", error=str(error))
         finally:
             self._collecting = False
 
-    async def _find(self, family: int, info_hash: InfoHash) -> LookupResult | None:
-        node = self._nodes[family]
-        result = await find_peers(node, info_hash, self._timer, self._sleep) if len(node.table) else None
+    async def _find_peers(self, family: int, info_hash: InfoHash) -> LookupResult | None:
+        result = await self._find(family, info_hash)
         if result is not None:
             self._count("answered" if result.answered else "unanswered")
         return result
+
+    async def _find(self, family: int, info_hash: InfoHash, *, scrape: bool = False) -> LookupResult | None:
+        """``None`` where no lookup is possible, and where the torrent takes no part, also from the middle of the lookup
+        on. Raises StoreUnavailable and RedisError, and asks no further nodes then."""
+        node = self._nodes[family]
+
+        async def may_ask() -> bool:
+            return not await self._torrents.no_longer_part([info_hash], all_torrents=self._all_torrents)
+
+        if not len(node.table) or not await may_ask():
+            return None
+        return await find_peers(node, info_hash, self._timer, self._sleep, scrape=scrape, may_ask=may_ask)
+
+
+async def _always() -> bool:
+    return True
 
 
 async def find_peers(
@@ -171,14 +179,24 @@ async def find_peers(
     sleep: Callable[[float], Awaitable[object]] = asyncio.sleep,
     *,
     scrape: bool = False,
+    may_ask: Callable[[], Awaitable[bool]] = _always,
 ) -> LookupResult | None:
-    """Looks up a torrent and waits for the result, at most as long as a lookup takes. ``None`` while too many run."""
+    """Looks up a torrent and waits for the result, at most as long as a lookup takes. ``None`` while too many run, and
+    where ``may_ask``, which is called every few seconds, no longer returns true."""
     running = node.find_peers(info_hash, timer(), scrape=scrape)
     if running is None:
         return None
-    while running.result is None:
-        await sleep(POLL_SECONDS)
-    return running.result
+    checked = timer()
+    try:
+        while running.result is None:
+            await sleep(POLL_SECONDS)
+            if timer() - checked >= CHECK_SECONDS:
+                checked = timer()
+                if not await may_ask():
+                    return None
+        return running.result
+    finally:
+        node.stop(running)
 
 
 def counts(results: list[LookupResult]) -> tuple[int, int] | None:

@@ -71,7 +71,7 @@ class PeerCollector:
             found_at = int(self._clock())
             wanted = self.candidates(result.peers, own)
             if settings.verify_peers:
-                peers = await self._confirmed(wanted, info_hash)
+                peers = await self._confirmed(wanted, info_hash, all_torrents=all_torrents)
             else:
                 peers = [each for each in wanted if len(result.peers[each]) >= MIN_NETWORKS]
             if peers:
@@ -91,10 +91,15 @@ class PeerCollector:
                 by_network.setdefault(network_of(Address(endpoint[:-2]), 32, 64), endpoint)
         return list(by_network.values())
 
-    async def _confirmed(self, wanted: list[Endpoint], info_hash: InfoHash) -> list[Endpoint]:
-        """Those that answer a handshake for the torrent. Few at once, as the prober has other users."""
+    async def _confirmed(
+        self, wanted: list[Endpoint], info_hash: InfoHash, *, all_torrents: bool
+    ) -> list[Endpoint]:
+        """Those that answer a handshake for the torrent, while it takes part. Few at once, as the prober has other
+        users."""
         confirmed: list[Endpoint] = []
         for first in range(0, min(len(wanted), MAX_PROBED), _PROBED_AT_ONCE):
+            if await self._torrents.no_longer_part([info_hash], all_torrents=all_torrents):
+                return []
             batch = wanted[first : first + _PROBED_AT_ONCE]
             outcomes = await asyncio.gather(*(self._prober.check(each, info_hash) for each in batch))
             confirmed += [

@@ -66,6 +66,7 @@ BEYOND: dict[str, str] = {
     "decide_hit_and_runs": "changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "deleting i:hnr i:hnr_pending i:user_* i:user_name u:* user:* users",
     "deny": "denied",
+    "dht_claim": "i:dht",
     "dht_found": "i:dht",
     "dht_give": "dht:peers:*",
     "dht_lease": "leases:dht",

@@ -163,6 +163,7 @@ class Scripts:
     work_probe: Script
     dht_swarm: Script
     dht_page: Script
+    dht_claim: Script
     dht_found: Script
     dht_give: Script
     dht_lease: Script

@@ -5,7 +5,7 @@ torrent takes part that is not known to be private, denied or disabled, register
 """
 
 import random
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
 from redis.exceptions import RedisError
@@ -79,8 +79,14 @@ class DhtTorrents:
     async def thin_page(self, rank: int, now: int, *, all_torrents: bool) -> tuple[int, list[ThinSwarm]]:
         """Reads a page of the register, in the order of seeders, the fewest first, from ``rank`` on. Returns how many
         torrents it has, and those of them that are due for a lookup. Raises StoreUnavailable."""
-        before = max(now - LOOK_UP_AGAIN_SECONDS, 1)
-        return await self._page("seeders", rank, all_torrents=all_torrents, before=before)
+        return await self._page("seeders", rank, all_torrents=all_torrents, before=_due_before(now))
+
+    async def claim(self, info_hash: InfoHash, now: int, *, all_torrents: bool) -> bool:
+        """Whether the caller is to look the torrent up: it takes part, and no tracker has begun to look it up in the
+        last 6 hours. Raises StoreUnavailable."""
+        return bool(
+            await self._scripts.dht_claim([info_hash.hex(), now, int(all_torrents), _due_before(now)])
+        )
 
     async def save_result(
         self, info_hash: InfoHash, found: tuple[int, int] | None, now: int, *, all_torrents: bool
@@ -147,16 +153,12 @@ class DhtTorrents:
         ``all_torrents``. Raises StoreUnavailable."""
         registered = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
         pages = min(COUNTED_PAGES, -(-registered // PAGE))
-        looked_at = part = possible = 0
-        for page in range(pages):
-            rank = page * max(PAGE, registered // COUNTED_PAGES)
-            read, found = await self._page("info_hash", rank, all_torrents=all_torrents)
-            looked_at += read
-            part += len(found)
-            if not all_torrents:
-                possible += len((await self._page("info_hash", rank, all_torrents=True))[1])
+        ranks = [page * max(PAGE, registered // COUNTED_PAGES) for page in range(pages)]
+        looked_at, part = await self._pages(ranks, all_torrents=all_torrents)
+        possible = part if all_torrents else (await self._pages(ranks, all_torrents=True))[1]
         # Torrents that come and go meanwhile could make it more than there are.
-        return Participation(max(registered, looked_at), looked_at, part, max(possible - part, 0))
+        unknown = max(len(possible) - len(part), 0)
+        return Participation(max(registered, looked_at), looked_at, len(part), unknown)
 
     async def last_lookups(self, offset: int, count: int) -> list[tuple[str, int]]:
         """The ids of the torrents that were looked up, and when (epoch s), latest first. Raises StoreUnavailable."""
@@ -168,19 +170,25 @@ class DhtTorrents:
     async def some_public(self, count: int, max_pages: int = MAX_SAMPLE_PAGES) -> tuple[list[InfoHash], int]:
         """Random torrents that are known to be public and take part, and how many there are. Reads at most so many
         pages of the register; of a larger one, the number is an estimate. Raises StoreUnavailable."""
-        total, read = int(await self._connection.command("ZCARD", self._keys.info_hashes())), 0
-        ranks, found = range(0, total, PAGE), dict[InfoHash, None]()
-        for rank in random.sample(ranks, min(len(ranks), max_pages)):
-            size, page = await self._page("info_hash", rank, all_torrents=False)
-            read += size
-            found |= {each.info_hash: None for each in page}
-        return random.sample(list(found), min(len(found), count)), round(
-            len(found) * max(total / (read or 1), 1)
-        )
+        total = int(await self._connection.command("ZCARD", self._keys.info_hashes()))
+        ranks = range(0, total, PAGE)
+        read, found = await self._pages(random.sample(ranks, min(len(ranks), max_pages)), all_torrents=False)
+        chosen = random.sample(found, min(len(found), count))
+        return chosen, round(len(found) * max(total / (read or 1), 1))
 
     async def looked_up_count(self) -> int:
         """Torrents that were looked up. Raises StoreUnavailable."""
         return int(await self._connection.command("ZCARD", self._keys.dht_lookups()))
+
+    async def _pages(self, ranks: Iterable[int], *, all_torrents: bool) -> tuple[int, list[InfoHash]]:
+        """Reads pages of the register in the order of info hashes. Returns how many torrents they have, and those that
+        take part."""
+        read, found = 0, dict[InfoHash, None]()
+        for rank in ranks:
+            size, page = await self._page("info_hash", rank, all_torrents=all_torrents)
+            read += size
+            found |= {each.info_hash: None for each in page}
+        return read, list(found)
 
     async def _page(
         self, order: str, rank: int, *, all_torrents: bool, before: int = _ANY_TIME
@@ -192,6 +200,10 @@ class DhtTorrents:
             ThinSwarm(int(seeders), int(looked_up), InfoHash(bytes.fromhex(info_hash.decode())))
             for info_hash, seeders, looked_up in zip(rows[::3], rows[1::3], rows[2::3], strict=True)
         ]
+
+
+def _due_before(now: int) -> int:
+    return max(now - LOOK_UP_AGAIN_SECONDS, 1)
 
 
 def _split(packed: bytes, length: int) -> tuple[Endpoint, ...]:

@@ -40,6 +40,6 @@ ROWS: tuple[KeySpec, ...] = (
         "ZSET",
         "`<tid>` of every torrent that was looked up in the DHT; score: when (epoch s)",
         "until the torrent is deleted",
-        "dht_found.lua, remove.lua, sweep.lua",
+        "dht_claim.lua, dht_found.lua, remove.lua, sweep.lua",
     ),
 )
