@@ -6,6 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tracker.bittorrent import Endpoint, InfoHash
+from tracker.dht.rate_limits import LimitRules
 from tracker.dht.responder import NO_PART, Swarm
 from tracker.dht.swarm_cache import LIFETIME_SECONDS, MAX_SWARMS, MAX_WAITING, Key, SwarmCache, WaitingQuery
 from tracker.wire.krpc import GetPeers, NodeId, Query
@@ -39,22 +40,53 @@ def test_queries_wait_for_one_reading() -> None:
     assert cache.finish(KEY, KNOWN, 0) == [] and cache.waiting_count == 1
 
 
-def test_a_failed_reading_is_forgotten_with_its_queries() -> None:
+def test_a_failed_reading_is_not_kept() -> None:
     cache = SwarmCache()
     cache.wait(KEY, waiting())
-    assert cache.finish(KEY, None, 0) == [] and cache.waiting_count == 0
+    assert cache.finish(KEY, None, 0) == [waiting()] and cache.waiting_count == 0
     assert cache.get(KEY, 0) is None and cache.wait(KEY, waiting())
+
+
+def test_a_torrent_that_changes_is_read_again() -> None:
+    cache = SwarmCache()
+    cache.wait(KEY, waiting())
+    assert not cache.must_read_again(KEY)
+    for everything in (False, True):
+        if everything:
+            cache.clear()
+        else:
+            cache.forget(HASH)
+        assert cache.must_read_again(KEY) and not cache.must_read_again(KEY)
+    cache.forget(InfoHash(b"other" * 4))
+    cache.forget(HASH)
+    cache.finish(KEY, None, 0)
+    assert cache.wait(KEY, waiting()) and not cache.must_read_again(KEY), "the next reading begins later"
+
+
+def key(number: int) -> Key:
+    return InfoHash(number.to_bytes(20, "big")), 4
 
 
 def test_both_are_bounded() -> None:
     cache = SwarmCache()
-    assert (
-        sum(cache.wait((InfoHash(n.to_bytes(20, "big")), 4), waiting()) for n in range(1500)) == MAX_WAITING
-    )
-    for number in range(1500):
-        cache.finish((InfoHash(number.to_bytes(20, "big")), 4), KNOWN, 0)
-    assert len(cache) == MAX_SWARMS and cache.waiting_count == 0
-    assert cache.get((InfoHash((1499).to_bytes(20, "big")), 4), 0) is KNOWN
+    full = []
+    for number in range(MAX_WAITING):
+        full.append(cache.is_full)
+        assert cache.wait(key(number), waiting())
+    assert [*full, cache.is_full] == [False] * MAX_WAITING + [True]
+    for number in range(2 * MAX_SWARMS):
+        cache.finish(key(number), KNOWN, 0)
+    assert len(cache) == MAX_SWARMS and cache.waiting_count == 0 and not cache.is_full
+    assert cache.get(key(2 * MAX_SWARMS - 1), 0) is KNOWN
+
+
+def test_as_many_torrents_as_the_limits_allow_are_remembered() -> None:
+    """D21: however many are asked for in turn, none is read twice within 10 seconds."""
+    limits, cache = LimitRules(), SwarmCache()
+    asked = int(limits.total_burst + limits.total_rate * LIFETIME_SECONDS)
+    for number in range(asked):
+        cache.finish(key(number), KNOWN, 0)
+    assert all(cache.get(key(number), 0) for number in range(asked))
 
 
 @given(st.lists(st.floats(0.01, 5), min_size=1, max_size=100))

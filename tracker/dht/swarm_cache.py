@@ -11,7 +11,8 @@ from tracker.dht.responder import Swarm
 from tracker.wire.krpc import Query
 
 LIFETIME_SECONDS = 10
-MAX_SWARMS = 1000
+MAX_SWARMS = 2500
+"""More than may be asked for within the lifetime under the default limits: 400 at once, and 200 a second."""
 MAX_WAITING = 1000
 
 Key = tuple[InfoHash, int]
@@ -30,6 +31,8 @@ class SwarmCache:
         self._swarms: dict[Key, tuple[float, Swarm]] = {}  # the oldest first
         self._waiting: dict[Key, list[WaitingQuery]] = {}
         self._waiting_count = 0
+        self._changed: set[Key] = set()
+        """Torrents that have changed since their reading began."""
 
     def __len__(self) -> int:
         return len(self._swarms)
@@ -45,29 +48,43 @@ class SwarmCache:
 
     def forget(self, info_hash: InfoHash) -> None:
         """For a torrent that has changed."""
-        for family in (4, 6):
-            self._swarms.pop((info_hash, family), None)
+        for key in ((info_hash, 4), (info_hash, 6)):
+            self._swarms.pop(key, None)
+            if key in self._waiting:
+                self._changed.add(key)
 
     def clear(self) -> None:
         self._swarms.clear()
+        self._changed.update(self._waiting)
+
+    @property
+    def is_full(self) -> bool:
+        """Whether too many queries wait: no more may."""
+        return self._waiting_count >= MAX_WAITING
 
     def wait(self, key: Key, waiting: WaitingQuery) -> bool:
-        """Returns whether the caller must read the store: not where a reading is under way, nor where too many queries
-        wait, of which this one is then dropped."""
-        if self._waiting_count >= MAX_WAITING:
-            return False
+        """Returns whether the caller must read the store: not where a reading is under way. Not to be called when
+        full."""
         self._waiting_count += 1
         others = self._waiting.setdefault(key, [])
         others.append(waiting)
         return len(others) == 1
 
+    def must_read_again(self, key: Key) -> bool:
+        """Whether the torrent has changed since its reading began, or since the last call."""
+        if key not in self._changed:
+            return False
+        self._changed.remove(key)
+        return True
+
     def finish(self, key: Key, swarm: Swarm | None, now: float) -> list[WaitingQuery]:
-        """Returns the queries to answer: none where the store could not be read (``swarm`` is ``None``), which leaves
-        them without an answer."""
+        """Returns the queries that waited. ``swarm`` is ``None`` where the store could not be read: they are not
+        answered then."""
         waiting = self._waiting.pop(key, [])
         self._waiting_count -= len(waiting)
+        self._changed.discard(key)
         if swarm is None:
-            return []
+            return waiting
         self._swarms.pop(key, None)
         if len(self._swarms) >= MAX_SWARMS:
             del self._swarms[next(iter(self._swarms))]

@@ -146,7 +146,7 @@ class LoopbackSocket:
 @dataclass
 class Served:
     """``addresses`` and ``sockets`` by 4 and 6. ``swarms``: what the store says; a torrent without an entry takes no
-    part. ``reads``: torrents that were read from it."""
+    part. ``reads``: torrents that were read from it. ``on_read`` is called at the end of each reading."""
 
     addresses: dict[int, tuple[str, int]]
     client: LoopbackSocket
@@ -154,6 +154,7 @@ class Served:
     swarms: dict[InfoHash, Swarm]
     reads: list[InfoHash] = field(default_factory=list)
     sockets: dict[int, DhtSocket] = field(default_factory=dict)
+    on_read: Callable[[], object] = lambda: None
 
     @property
     def socket(self) -> DhtSocket:
@@ -230,7 +231,9 @@ async def serving(
 
     async def read_swarm(info_hash: InfoHash, family: int) -> Swarm:
         served.reads.append(info_hash)
-        return served.swarms.get(info_hash, NO_PART)
+        found = served.swarms.get(info_hash, NO_PART)
+        served.on_read()
+        return found
 
     try:
         async with serve_dht(nodes, opened, read_swarm, timer or clock) as sockets:

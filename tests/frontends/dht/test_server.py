@@ -4,13 +4,17 @@ import random
 from itertools import product
 
 import pytest
+from redis.exceptions import ResponseError
+from structlog.testing import capture_logs
 
 from tests.frontends.dht.harness import PUBLIC, UNLIMITED, LoopbackSocket, Served, linux_only, packed, serving
+from tests.waiting import eventually
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht.node_id import fits_address
 from tracker.dht.responder import NO_PART, Swarm
-from tracker.dht.swarm_cache import LIFETIME_SECONDS
+from tracker.dht.swarm_cache import LIFETIME_SECONDS, MAX_WAITING
 from tracker.dht.transactions import TIMEOUT_SECONDS
+from tracker.errors import StoreUnavailable
 from tracker.wire.krpc import (
     MAX_SENT_BYTES,
     AnnouncePeer,
@@ -211,6 +215,71 @@ class TestTorrentsWithoutPart:
                 served.swarms[HASH] = PUBLIC
                 served.socket.changed(HASH)
                 assert await values(served) == set(), "what was announced is forgotten"
+
+    async def test_a_change_during_the_reading_counts(self) -> None:
+        """The torrent is read again, so nothing of what was is answered, kept or shown."""
+        async with serving() as served:
+            first = await served.answer(Query(b"aa", ASKER, GetPeers(HASH)))
+            assert isinstance(first, Answer) and first.token
+            served.swarms[HASH] = Swarm(True, (OURS,), ())
+            served.socket.changed(HASH)
+
+            def is_made_private() -> None:
+                if served.swarms.pop(HASH, None):
+                    served.socket.changed(None)
+
+            served.on_read = is_made_private
+            query = Query(b"aa", ASKER, AnnouncePeer(HASH, 1, first.token))
+            assert isinstance(await served.answer(query), Answer)
+            assert len(served.node.announced) == 0 and len(served.reads) == 3
+            assert await values(served) == set() and len(served.reads) == 3
+
+
+class TestStore:
+    @pytest.mark.parametrize("error", [StoreUnavailable(), ResponseError("NOPERM")])
+    async def test_without_the_store_queries_are_dropped_and_counted(self, error: Exception) -> None:
+        """They are answered as soon as it can be read."""
+
+        def fail() -> None:
+            raise error
+
+        async with serving() as served:
+            served.on_read = fail
+            assert await served.answer(Query(b"aa", ASKER, GetPeers(HASH))) is None
+            assert served.node.counts.dropped == {"store unavailable": 1}
+            served.on_read = list
+            assert isinstance(await served.answer(Query(b"aa", ASKER, GetPeers(HASH))), Answer)
+
+    async def test_more_than_may_wait_are_dropped_and_counted(self) -> None:
+        async with serving(**UNLIMITED) as served:
+            for number in range(MAX_WAITING + 5):
+                served.client.send(
+                    encode_query(Query(b"aa", ASKER, GetPeers(InfoHash(number.to_bytes(20, "big"))))),
+                    served.address,
+                    "127.0.0.9",
+                )
+                served.socket.read()
+            assert served.node.counts.dropped == {"too many wait": 5}
+            await eventually(lambda: served.socket._cache.waiting_count == 0)
+            assert len(served.reads) == served.node.counts.queries_in["get_peers", "answered"] == MAX_WAITING
+
+
+async def test_an_error_does_not_stop_the_node() -> None:
+    """Nor with it the tracker: a task of the node that ends stops all."""
+    broken = False
+
+    def timer() -> float:
+        if broken:
+            raise ZeroDivisionError
+        return 0.0
+
+    async with serving(timer=timer) as served:
+        broken = True
+        with capture_logs() as logs:
+            served.socket.tick()
+        assert [each["event"] for each in logs] == ["the node of the DHT failed"]
+        broken = False
+        assert isinstance(await served.answer(Query(b"aa", ASKER, Ping())), Answer)
 
 
 async def values(served: Served) -> set[Endpoint]:

@@ -6,7 +6,7 @@ Datagrams go to the node, which decides (tracker/dht/node.py). Queries about a t
 import asyncio
 import contextlib
 import errno
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Iterator, Mapping, Sequence
 from socket import AF_INET, AF_INET6, inet_ntop, inet_pton, socket
 
 import structlog
@@ -68,12 +68,9 @@ class DhtSocket:
                 break
             except OSError:  # an ICMP error about an earlier datagram
                 continue
-            if not self._active():
-                continue
-            try:
-                self._receive(data, ancillary, sender)
-            except Exception as error:  # noqa: BLE001  # as the other front ends do
-                log.error("a datagram of the DHT failed", **describe(error))
+            if self._active():
+                with _errors_logged("a datagram of the DHT failed"):
+                    self._receive(data, ancillary, sender)
         self.flush()
 
     def _receive(self, data: bytes, ancillary: Ancillary, sender: tuple[str, int]) -> None:
@@ -88,6 +85,8 @@ class DhtSocket:
             swarm = self._cache.get(key, now)
             if swarm is not None:
                 self.node.respond(query, source, swarm, now)
+            elif self._cache.is_full:
+                self.node.drop("too many wait")
             elif self._cache.wait(key, WaitingQuery(query, source, control)):
                 self._to_read.put_nowait((self, key))
         self._send(control)
@@ -109,17 +108,26 @@ class DhtSocket:
                     self.node.unreachable(endpoint, self._timer())
 
     def tick(self) -> None:
-        if self._active():
-            self.node.tick(self._timer())
+        """Never raises, as ``read``: the tracker would stop."""
+        with _errors_logged("the node of the DHT failed"):
+            if self._active():
+                self.node.tick(self._timer())
         self.flush()
 
+    def must_read_again(self, key: Key) -> bool:
+        """Whether the torrent has changed while it was read."""
+        return self._cache.must_read_again(key)
+
     def finish(self, key: Key, swarm: Swarm | None) -> None:
-        """Answers the queries that waited for the store; none where it could not be read."""
+        """Answers the queries that waited for the store; none where it could not be read. Never raises."""
         now = self._timer()
         for waiting in self._cache.finish(key, swarm, now):
-            assert swarm is not None
-            self.node.respond(waiting.query, waiting.source, swarm, now)
-            self._send(waiting.control)
+            with _errors_logged("a datagram of the DHT failed"):
+                if swarm is None:
+                    self.node.drop("store unavailable")
+                else:
+                    self.node.respond(waiting.query, waiting.source, swarm, now)
+                    self._send(waiting.control)
 
     def changed(self, info_hash: InfoHash | None) -> None:
         """The store has changed a torrent, or any of them."""
@@ -130,6 +138,16 @@ class DhtSocket:
 
 
 Read = tuple[DhtSocket, Key]
+
+
+@contextlib.contextmanager
+def _errors_logged(text: str) -> Iterator[None]:
+    try:
+        yield
+    except StoreUnavailable:
+        raise
+    except Exception as error:  # noqa: BLE001  # as the other front ends do
+        log.error(text, **describe(error))
 
 
 @contextlib.asynccontextmanager
@@ -167,8 +185,12 @@ async def serve_dht(
 async def _read(served: DhtSocket, key: Key, read_swarm: ReadSwarm) -> None:
     swarm = None
     try:
-        swarm = await read_swarm(*key)
+        with _errors_logged("a torrent cannot be read for the DHT"):
+            found = await read_swarm(*key)
+            while served.must_read_again(key):
+                found = await read_swarm(*key)
+            swarm = found
     except StoreUnavailable:
-        log.debug("query of the DHT not answered: the store is unavailable")
+        log.debug("queries of the DHT are not answered: the store is unavailable")
     finally:
         served.finish(key, swarm)
