@@ -44,9 +44,29 @@ def measure(rounds: int) -> Section:
             table.closest(target)
 
     section.find("closest(8)", microseconds(lookups, rounds) / _TARGETS, "µs", CLOSEST_GOAL_MICROSECONDS)
+    foreign = filled_table(rng, fitting=False)
+
+    def foreign_lookups() -> None:
+        for target in targets:
+            foreign.closest(target)
+
+    section.find(
+        "closest(8), where no id fits its address",
+        microseconds(foreign_lookups, rounds) / _TARGETS,
+        "µs",
+        CLOSEST_GOAL_MICROSECONDS,
+    )
     query = encode_query(Query(b"abcd", to_id(1), GetPeers(InfoHash(targets[0])), version=b"LT\2\x11"))
     answered = asked_for_peers(table, query, rng)
     section.find("get_peers answered", microseconds(answered, rounds), "µs", ANSWER_GOAL_MICROSECONDS)
+    for scrape, what in ((False, "get_peers answered, of 1,000 peers"), (True, "their counts, within 10 s")):
+        many = asked_for_peers(
+            table,
+            encode_query(Query(b"abcd", to_id(1), GetPeers(InfoHash(targets[0]), scrape=scrape))),
+            rng,
+            500,
+        )
+        section.find(what, microseconds(many, rounds), "µs", ANSWER_GOAL_MICROSECONDS)
     packet = answered()
     answer = parse_message(packet)
     assert isinstance(answer, Answer) and len(answer.values) == 50
@@ -57,15 +77,23 @@ def measure(rounds: int) -> Section:
     return section
 
 
-def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random) -> Callable[[], bytes]:
-    """All that happens between the datagram in and the datagram out, but for the swarm, which is given."""
+def asked_for_peers(
+    table: RoutingTable, packet: bytes, rng: random.Random, announced: int = 0
+) -> Callable[[], bytes]:
+    """All that happens between the datagram in and the datagram out, but for the swarm, which is given: 100 peers, or
+    500 where as many were ``announced`` to the node."""
     own = to_id(table.own)
     families = {4: Family(table, AnnouncedPeers(own, AnnounceRules()))}
+    asked = parse_message(packet)
+    assert isinstance(asked, Query) and isinstance(asked.arguments, GetPeers)
+    for number in range(announced):
+        endpoint = Endpoint((0x0B000000 + number).to_bytes(4, "big") + b"\x1a\xe1")
+        families[4].announced.announce(asked.arguments.info_hash, endpoint, 0, seed=number % 2 == 0)
     responder = Responder(families, AnnounceTokens(rng.randbytes(32)), version=b"SK01")
     limits = InboundLimits(LimitRules(1e9, 1e9, 1e9, 1e9, 1e9), 0)
     source = Endpoint(b"\x09\x09\x09\x09\x1a\xe1")
-    peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(100)]
-    swarm = Swarm(True, peers[:50], peers[50:])
+    peers = [Endpoint(number.to_bytes(4, "big") + b"\x1a\xe1") for number in range(announced or 100)]
+    swarm = Swarm(True, peers[: len(peers) // 2], peers[len(peers) // 2 :])
 
     def answer() -> bytes:
         assert limits.refuse(Address(source[:-2]), 0) is None
@@ -78,12 +106,12 @@ def asked_for_peers(table: RoutingTable, packet: bytes, rng: random.Random) -> C
     return answer
 
 
-def filled_table(rng: random.Random) -> RoutingTable:
+def filled_table(rng: random.Random, *, fitting: bool = True) -> RoutingTable:
     """A table with exactly 2,000 nodes, a full one of a large network: full buckets, and as many near our id as in
-    the last ones."""
+    the last ones. ``fitting``: whether their ids fit their addresses, as any id does that is private."""
     own = rng.getrandbits(160)
     table = RoutingTable(to_id(own), TableRules(private_addresses=True), 0)
-    host = 0x0A000000
+    host = 0x0A000000 if fitting else 0x50000000
     while len(table) < _NODES:
         host += 1
         endpoint = Endpoint(host.to_bytes(4, "big") + b"\x1a\xe1")

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from tracker.bittorrent import Endpoint
 from tracker.dht import bloom
 from tracker.dht.buckets import Buckets
-from tracker.dht.lookup import MAX_CANDIDATES, MAX_PEERS, MAX_QUERIES, Lookup
+from tracker.dht.lookup import MAX_CANDIDATES, MAX_NAMED_PEERS, MAX_PEERS, MAX_QUERIES, Lookup
 from tracker.dht.node_id import fits_address, id_for_address, to_id, to_number
 from tracker.wire.krpc import Answer, Node, NodeId
 
@@ -219,14 +219,15 @@ class TestFindings:
         }
 
     def test_peers_are_bounded(self) -> None:
-        nodes = [node(number + 1, number) for number in range(8)]
-        lookup = lookup_from(*nodes)
-        while asked := lookup.next_queries(0):
-            for each in asked:
-                start = to_number(each.id) * 1000
-                values = [Endpoint((start + n).to_bytes(4, "big") + b"\1\1") for n in range(240)]
-                lookup.on_answer(each, answer(each, values=tuple(values)))
-        assert len(lookup.result().peers) == MAX_PEERS
+        """Those of one answer too, so that a liar leaves room for others."""
+        lookup, named = lookup_from(node(99, 99)), 0
+        for number in range(99, 0, -1):
+            (asked,) = lookup.next_queries(0)
+            values = tuple(Endpoint((number * 1000 + n).to_bytes(4, "big") + b"\1\1") for n in range(240))
+            lookup.on_answer(asked, answer(asked, node(number - 1, number - 1), values=values))
+            named = min(named + MAX_NAMED_PEERS, MAX_PEERS)
+            assert len(lookup.result().peers) == named
+        assert named == MAX_PEERS
 
     def test_filters_and_named_peers_are_counted_together(self) -> None:
         """BEP 33: a peer that a node without filters names is a leecher, unless it is among the seeds."""

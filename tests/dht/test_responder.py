@@ -1,6 +1,7 @@
 """D6, D9, D11, D12, D15: answers to other nodes: what is in them, how large they are, what they must not tell."""
 
 import random
+from collections import Counter
 
 import pytest
 from hypothesis import given
@@ -10,7 +11,7 @@ from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht import bloom
 from tracker.dht.announced_peers import AnnouncedPeers, AnnounceRules
 from tracker.dht.node_id import to_id
-from tracker.dht.responder import NO_PART, Family, Responder, Swarm
+from tracker.dht.responder import MANY_PEERS, MAX_FILTERS, NO_PART, Family, Responder, Swarm
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable, TableRules
 from tracker.dht.tokens import AnnounceTokens
@@ -197,6 +198,42 @@ class TestPeers:
         found = [set(setup.answer(GetPeers(HASH), swarm, source=source).values) for _ in range(40)]
         assert {len(each) for each in found} == {most}
         assert len(set().union(*found)) > 350
+
+    @pytest.mark.parametrize("number", [0, 1, 49, 50, 51, 99, 100, 149, 500])
+    def test_no_peer_is_given_twice_and_none_too_few(self, number: int) -> None:
+        """Peers may be in the store and announced, and of another kind there."""
+        setup, swarm = Setup(), Swarm(True, peers(number), peers(number))
+        for each in peers(min(number, 20)):
+            setup.announce(swarm=swarm, source=each, port=0)
+        for no_seeds in (False, True):
+            values = setup.answer(GetPeers(HASH, no_seeds=no_seeds), swarm).values
+            assert len(values) == len(set(values)) == (0 if no_seeds else min(number, 50))
+            assert set(values) <= set(peers(number))
+
+    def test_each_of_many_peers_has_the_same_chance(self) -> None:
+        setup, swarm = Setup(), Swarm(True, peers(60), peers(60, start=100))
+        found = Counter(each for _ in range(400) for each in setup.answer(GetPeers(HASH), swarm).values)
+        assert len(found) == 120 and min(found.values()) > 100 and max(found.values()) < 240
+
+    def test_counts_are_remembered_for_ten_seconds(self) -> None:
+        """Of many peers, and not of a torrent that left meanwhile."""
+        setup, wanted = Setup(), GetPeers(HASH, scrape=True)
+        few, some, many = (Swarm(True, (), peers(number)) for number in (5, 100, 300))
+
+        def counted(swarm: Swarm, now: float) -> float:
+            found = setup.answer(wanted, swarm, now=now).peers_filter
+            return 0 if found is None else bloom.estimate(found)
+
+        found = [counted(few, 0), counted(some, 0), counted(many, 9.9), counted(many, 10)]
+        assert found == pytest.approx([5, 100, 100, 300], rel=0.1)
+        assert [counted(NO_PART, 11), counted(some, 12)] == pytest.approx([0, 100], rel=0.1)
+
+    def test_remembered_counts_are_bounded(self) -> None:
+        setup = Setup(nodes=0)
+        for number in range(MAX_FILTERS + 5):
+            info_hash = InfoHash(number.to_bytes(20, "big"))
+            setup.answer(GetPeers(info_hash, scrape=True), Swarm(True, (), peers(MANY_PEERS)))
+        assert len(setup.responder._filters) == MAX_FILTERS
 
     def test_counts_are_given_instead_of_peers(self) -> None:
         """BEP 33"""

@@ -223,6 +223,21 @@ class TestFullBucket:
         ]
         assert order == by_distance[0] + by_distance[1][:2]
 
+    def test_a_fitting_id_far_away_does_not_hide_nearer_nodes(self) -> None:
+        """An attacker may know which ids fit, and a lookup needs near nodes."""
+        rng = random.Random(1)
+        table = RoutingTable(OWN, TableRules(), 0)
+        numbers = []
+        for number in range(200):
+            address = Address(bytes((80, number, 1, 1)))
+            far = number < 8
+            id = id_for_address(address, rng.randbytes(20)) if far else to_id(rng.getrandbits(150))
+            table.on_answer(Node(id, Endpoint(address + b"\1\1")), 0)
+            assert fits_address(id, address) == far
+            numbers.append(to_number(id))
+        found = [to_number(each.id) for each in table.closest(OWN)]
+        assert found == sorted(numbers)[:8]
+
 
 class TestTimeouts:
     def test_silent_beyond_the_timeout_and_a_failed_ping_is_dropped(self) -> None:

@@ -5,6 +5,7 @@ entries, or up to twice as many where the others are nearer: the ``capacity`` en
 """
 
 from collections.abc import Callable, Iterator
+from itertools import islice
 from typing import Generic, TypeVar
 
 from tracker.dht.node_id import ID_BITS, shared_bits
@@ -104,16 +105,15 @@ class Buckets(Generic[T]):
 
     def closest(self, target: int, count: int, wanted: Callable[[T], bool] | None = None) -> list[T]:
         """The entries nearest to ``target``, in order; only those for which ``wanted`` is true."""
-        found: list[T] = []
+        entries = self.nearest(target)
+        return list(islice(entries if wanted is None else filter(wanted, entries), count))
+
+    def nearest(self, target: int) -> Iterator[T]:
+        """All entries, those nearest to ``target`` first. Not to be changed meanwhile."""
         for group in self._groups_by_distance(target):
             # The distance gives the key back, so that plain numbers are sorted.
             for distance in sorted([key ^ target for key in group]):
-                value = group[distance ^ target]
-                if wanted is None or wanted(value):
-                    found.append(value)
-                    if len(found) == count:
-                        return found
-        return found
+                yield group[distance ^ target]
 
     def _groups_by_distance(self, target: int) -> Iterator[dict[int, T]]:
         """Groups of entries, each of which is nearer to ``target`` than all later groups.

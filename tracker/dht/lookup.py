@@ -22,6 +22,8 @@ MAX_CANDIDATES = 100
 MAX_QUERIES = 100
 MAX_SECONDS = 30
 MAX_PEERS = 1000
+MAX_NAMED_PEERS = 100
+"""In one answer: so a few liars do not keep the peers that others name away. Answers of usual nodes have fewer."""
 
 
 class _State(Enum):
@@ -68,7 +70,7 @@ class _Findings:
             self.seeds_filter = bloom.union(self.seeds_filter, answer.seeds_filter)
             self.peers_filter = bloom.union(self.peers_filter, answer.peers_filter)
         network = network_of(teller, 16, 32)
-        for endpoint in answer.values:
+        for endpoint in answer.values[:MAX_NAMED_PEERS]:
             if len(endpoint) != len(teller) + 2 or endpoint.endswith(b"\0\0"):
                 continue
             if endpoint in self.peers or len(self.peers) < MAX_PEERS:

@@ -7,11 +7,12 @@ thrown away.
 import random
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from math import gcd
 from typing import NamedTuple
 
 from tracker.bittorrent import Address, Endpoint, InfoHash
 from tracker.dht import bloom
-from tracker.dht.announced_peers import AnnouncedPeers
+from tracker.dht.announced_peers import AnnouncedPeer, AnnouncedPeers
 from tracker.dht.node_id import to_id
 from tracker.dht.samples import SampleSet
 from tracker.dht.table import RoutingTable
@@ -19,6 +20,7 @@ from tracker.dht.tokens import AnnounceTokens
 from tracker.errors import QueryError
 from tracker.wire.endpoint import pack_endpoint
 from tracker.wire.krpc import (
+    FILTER_LENGTH,
     MAX_INTERVAL_SECONDS,
     MAX_SENT_BYTES,
     NODE6_LENGTH,
@@ -39,6 +41,11 @@ from tracker.wire.krpc import (
 )
 
 MAX_VALUES, MAX_VALUES6 = 50, 25
+FILTER_SECONDS = 10
+"""How long filters of at least MANY_PEERS are remembered."""
+MANY_PEERS = 60
+MAX_FILTERS = 1000
+_EMPTY_FILTER = bytes(FILTER_LENGTH)
 
 
 @dataclass(slots=True)
@@ -77,6 +84,8 @@ class Responder:
         self._tokens = tokens
         self._version = version
         self._read_only = read_only
+        self._filters: dict[tuple[InfoHash, int], tuple[float, tuple[bytes, bytes]]] = {}
+        """By torrent and family: when they were made, and the filters."""
 
     def torrent_of(self, query: Query) -> InfoHash | None:
         """The torrent whose ``Swarm`` the answer needs."""
@@ -91,7 +100,8 @@ class Responder:
 
     def forget(self, info_hash: InfoHash) -> None:
         """For a torrent that takes part no longer: nothing announced is kept or shown."""
-        for family in self._families.values():
+        for number, family in self._families.items():
+            self._filters.pop((info_hash, number), None)
             family.announced.forget(info_hash)
             if family.samples is not None:
                 family.samples.forget(info_hash)
@@ -185,19 +195,47 @@ class Responder:
             self.forget(query.info_hash)
             return self._sent(answer, number)
         announced = family.announced.peers(query.info_hash, now)
-        seeds = dict.fromkeys([*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)])
-        leechers = dict.fromkeys([*swarm.leechers, *(peer.endpoint for peer in announced if not peer.seed)])
         if query.scrape:
-            if seeds or leechers:
-                answer = answer._replace(
-                    seeds_filter=_filter(seeds), peers_filter=_filter(leechers.keys() - seeds)
-                )
+            seeds, leechers = self._counts(query.info_hash, number, swarm, announced, now)
+            if seeds != _EMPTY_FILTER or leechers != _EMPTY_FILTER:
+                answer = answer._replace(seeds_filter=seeds, peers_filter=leechers)
             return self._sent(answer, number)
-        peers = [each for each in leechers if each not in seeds] if query.no_seeds else [*(seeds | leechers)]
+        peers = [*swarm.leechers, *(peer.endpoint for peer in announced if not peer.seed)]
+        seeding = [*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)]
+        if query.no_seeds:
+            found = set(seeding)
+            peers = [each for each in peers if each not in found]
+        else:
+            peers += seeding
         length = 8 if number == 4 else 21  # 6:xxxxxx, 18:xxxxxxxxxxxxxxxxxx
         room = (MAX_SENT_BYTES - len(encode_answer(answer)) - len("6:valuesle")) // length
-        count = max(min(MAX_VALUES if number == 4 else MAX_VALUES6, room, len(peers)), 0)
-        return self._sent(answer._replace(values=tuple(rng.sample(peers, count))), number)
+        count = max(min(MAX_VALUES if number == 4 else MAX_VALUES6, room), 0)
+        return self._sent(answer._replace(values=_drawn(peers, count, rng)), number)
+
+    def _counts(
+        self,
+        info_hash: InfoHash,
+        number: int,
+        swarm: Swarm,
+        announced: Sequence[AnnouncedPeer],
+        now: float,
+    ) -> tuple[bytes, bytes]:
+        """The filters of seeds and of other peers. Those of many peers are remembered for some seconds, as a thousand
+        take a millisecond."""
+        key = info_hash, number
+        known = self._filters.get(key)
+        if known is not None and now - known[0] < FILTER_SECONDS:
+            return known[1]
+        seeds = {*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)}
+        others = {*swarm.leechers, *(peer.endpoint for peer in announced if not peer.seed)}
+        filters = _filter(seeds), _filter(others - seeds)
+        self._filters.pop(key, None)
+        if len(seeds) + len(others) < MANY_PEERS:
+            return filters
+        if len(self._filters) >= MAX_FILTERS:
+            del self._filters[next(iter(self._filters))]
+        self._filters[key] = now, filters
+        return filters
 
     def _sent(self, answer: Answer, family: int) -> bytes:
         """The datagram. Where it is too large, nodes of the other family are left out, the farthest first."""
@@ -210,6 +248,24 @@ class Responder:
         kept = (other or b"")[: max((len(other or b"") - excess) // length, 0) * length]
         shorter = answer._replace(nodes6=kept) if family == 4 else answer._replace(nodes=kept)
         return encode_answer(shorter)
+
+
+def _drawn(endpoints: Sequence[Endpoint], count: int, rng: random.Random) -> tuple[Endpoint, ...]:
+    """``count`` different ones, or all where there are fewer: a random one, and each a random number of places further.
+    That takes two random numbers, where independent ones would take longer than all else."""
+    total = len(endpoints)
+    if not total:
+        return ()
+    at, step = rng.randrange(total), rng.randrange(total) + 1
+    while gcd(step, total) > 1:  # it would not reach all
+        step = rng.randrange(total) + 1
+    chosen: dict[Endpoint, None] = {}
+    for _ in range(total):
+        if len(chosen) >= count:
+            break
+        chosen[endpoints[at]] = None
+        at = (at + step) % total
+    return tuple(chosen)
 
 
 def _filter(endpoints: Iterable[Endpoint]) -> bytes:

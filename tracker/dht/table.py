@@ -15,6 +15,9 @@ from tracker.wire.krpc import Node, NodeId
 
 ANSWER_NODES = 8
 """Nodes in an answer, and the width of a lookup: Kademlia's k in BEP 5."""
+RANKED = 4
+"""Among so many times the wanted number of nodes, those whose id fits their address come first. Not among all: nodes
+far away do not help, and an answer would take more than a millisecond."""
 BAD_FAILURES = 2
 """Queries in a row without an answer."""
 MAX_CANDIDATES = 8
@@ -107,14 +110,16 @@ class RoutingTable:
         return self._entries.get(to_number(id))
 
     def closest(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
-        """The nodes nearest to ``target`` that are not bad. Nodes whose id does not fit their address only fill up."""
-        number = to_number(target)
-        found = self._entries.closest(number, count, lambda entry: entry.verified and not entry.bad)
-        if len(found) < count:
-            found += self._entries.closest(
-                number, count - len(found), lambda entry: not entry.verified and not entry.bad
-            )
-        return [entry.node for entry in found]
+        """The nodes nearest to ``target`` that are not bad. Among RANKED times ``count``, those whose id does not fit
+        their address only fill up (BEP 42)."""
+        fitting: list[Node] = []
+        others: list[Node] = []
+        for entry in self._entries.nearest(to_number(target)):
+            if not entry.bad:
+                (fitting if entry.verified else others).append(entry.node)
+            if len(fitting) == count or len(fitting) + len(others) == RANKED * count:
+                break
+        return (fitting + others)[:count]
 
     def lookup_start(self, target: bytes, count: int = ANSWER_NODES) -> list[Node]:
         """Like ``closest``. Where all nodes are bad, they are tried all the same."""
