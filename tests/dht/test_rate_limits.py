@@ -65,15 +65,30 @@ class TestAllTogether:
         reasons = [limits.refuse(host(number), number / 1000) for number in range(10_000)]
         assert reasons.count(None) == pytest.approx(400 + 10 * 200, abs=2)
         assert set(reasons) == {None, "total"}
-        assert len(limits.hosts) == MAX_HOSTS
+        assert len(limits.hosts) <= 400 + 10 * 200 + 1
+
+    def test_a_flood_of_forged_addresses_makes_nobody_forgotten(self) -> None:
+        """Else who has good timing makes the node send one victim all that the total limit allows."""
+        limits = InboundLimits(RULES, 0)
+        forged = iter(range(1000, 10**6))
+        assert accepted(limits, host(1), *[0] * 20) == 10
+        for _ in range(400):
+            limits.refuse(host(next(forged)), 0)
+        answers = 0
+        for step in range(1, 400):  # two seconds
+            answers += limits.refuse(host(1), step / 199) is None
+            for _ in range(MAX_HOSTS // 8):
+                limits.refuse(host(next(forged)), step / 199)
+        assert answers <= 3
 
     def test_the_least_recently_seen_makes_room(self) -> None:
-        limits = InboundLimits(RULES, 0)
+        limits = InboundLimits(LimitRules(total_rate=1e6, total_burst=1e6), 0)
         assert accepted(limits, host(0), *[0] * 20) == 10
         for number in range(1, MAX_HOSTS + 500):
             limits.refuse(host(number), 0)
             if number % 100 == 0:
                 assert limits.refuse(host(0), 0) == "address", "it is seen all the time"
+        assert len(limits.hosts) == MAX_HOSTS
 
     def test_bytes_are_limited(self) -> None:
         limits = InboundLimits(RULES, 0)

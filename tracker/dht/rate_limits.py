@@ -90,12 +90,16 @@ class InboundLimits:
 
     def refuse(self, address: Address, now: float) -> DropReason | None:
         """Why a datagram is dropped, before it is decoded; ``None`` where it is not."""
+        if not self._total.has(now):
+            # A flood of forged addresses makes nobody forgotten: the table grows no faster than the total limit.
+            return "total"
         host = self.hosts.at(address, now)
         if host.is_ignored(now):
             return "ignored"
         if not host.take(now):
             return "address"
-        return None if self._total.take(now) else "total"
+        self._total.take(now)
+        return None
 
     def may_answer(self, size: int, now: float) -> bool:
         """Whether an answer of ``size`` bytes may be sent."""
