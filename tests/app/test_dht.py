@@ -195,4 +195,5 @@ async def test_bootstrap_nodes_are_resolved_by_family() -> None:
     assert await resolve("127.0.0.1:6881", 4) == [Endpoint(b"\x7f\0\0\1\x1a\xe1")]
     assert await resolve("127.0.0.1:6881", 6) == []
     assert await resolve("[::1]:6881", 6) == [Endpoint(bytes(15) + b"\1\x1a\xe1")]
-    assert await resolve("nothing.invalid:1", 4) == []
+    for no_host in ("nothing.invalid:1", "a..b:1", f"{'x' * 70}.org:1"):
+        assert await resolve(no_host, 4) == []

@@ -7,6 +7,7 @@ from contextlib import AbstractAsyncContextManager, AsyncExitStack, asynccontext
 from pathlib import Path
 
 import pytest
+from structlog.testing import capture_logs
 
 from tests.app.test_dht import asked, asker
 from tests.dht.test_node import HASH, KNOWN, made
@@ -21,7 +22,7 @@ from tracker.frontends.dht.server import serve_dht
 from tracker.runtime.context import RuntimeContext
 from tracker.runtime.telemetry import Telemetry
 from tracker.settings.dht import DhtSettings
-from tracker.settings.model import Settings
+from tracker.settings.model import ProbeSettings, Settings
 from tracker.settings.reload import LiveSettings
 from tracker.settings.types import split_address
 from tracker.store.schema.keys import Keys
@@ -168,6 +169,18 @@ async def test_a_disabled_node_has_no_socket_and_no_key(store: Store, *, enabled
             await eventually(lambda: bool(runtime.nodes))
     found = [key async for key in store.redis.scan_iter(f"{store.keys.prefix}dht*")]
     assert bool(found) == enabled
+
+
+@pytest.mark.parametrize(("probes", "says"), [(False, True), (True, False)])
+async def test_the_start_says_that_peers_cannot_be_checked(store: Store, *, probes: bool, says: bool) -> None:
+    """D18"""
+    dht = DhtSettings(enabled=True, listen=("127.0.0.1:0",), name=NAME, give_peers=True)
+    settings = Settings(dht=dht, probe=ProbeSettings(enabled=probes))
+    context = RuntimeContext(store, LiveSettings(settings), Telemetry())
+    with capture_logs() as logs:
+        async with open_dht(context, build_prober(context)):
+            pass
+    assert any("needs TRACKER_PROBE__ENABLED" in each["event"] for each in logs) == says
 
 
 def udp_sockets() -> set[str]:

@@ -29,6 +29,7 @@ async def node_findings(store: Store, shown: NodeStatus | None, settings: Settin
         (STATUS, "ok", "82 nodes over IPv4, 0 over IPv6", ""),
         (status(last_answer=None), "warning", "since its start", "open its UDP port in the firewall"),
         (status(last_answer=START - 290), "warning", "for 5 minutes", "connection and firewall"),
+        (status(buckets={4: {}}), "warning", "it knows none", "TRACKER_DHT__PRIVATE_ADDRESSES=true"),
         (status(saved=START - 7200), "warning", "last ran 2 hours ago", "start the tracker"),
     ],
 )

@@ -102,6 +102,10 @@ async def open_dht(
     if not settings.enabled:
         yield runtime
         return
+    if settings.give_peers and settings.verify_peers and not context.live.current.probe.enabled:
+        log.warning(
+            "no peers of the DHT are handed out: TRACKER_DHT__VERIFY_PEERS needs TRACKER_PROBE__ENABLED"
+        )
     (sockets,) = await open_datagram_sockets(settings.listen, RECEIVE_BUFFER)
     with contextlib.ExitStack() as stack:
         for each in sockets:
@@ -329,7 +333,7 @@ async def resolve(text: str, family: int) -> list[Endpoint]:
     host, port = host_and_port(text)
     try:
         found = await asyncio.get_running_loop().getaddrinfo(host, port)
-    except OSError as error:
+    except (OSError, UnicodeError) as error:  # UnicodeError: no host name
         log.warning("a bootstrap node of the DHT is not known", node=text, error=str(error))
         return []
     addresses = {pack_address(str(item[4][0]).partition("%")[0]) for item in found}

@@ -40,7 +40,9 @@ class NameLease:
         while (taken := await self._take()) is not True:
             if taken is False and not warned:
                 log.warning(
-                    "another tracker runs the DHT node of this name; set TRACKER_DHT__NAME", name=self._name
+                    "another tracker runs the DHT node of this name, or ended without notice within the last "
+                    "minute; waiting (TRACKER_DHT__NAME)",
+                    name=self._name,
                 )
                 warned = True
             await self._sleep(RETRY_SECONDS)

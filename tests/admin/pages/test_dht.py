@@ -69,6 +69,7 @@ async def test_every_node_on_the_store_is_shown(admin: Admin, reader: aiohttp.Cl
         ({"saved": 5}, "This node has stopped"),
         ({"participation": None}, "not counted yet"),
         ({"buckets": {}}, "No nodes are known"),
+        ({"buckets": {}}, "this node keeps none, as their addresses are private"),
     ],
 )
 async def test_what_is_wrong_is_one_sentence(
