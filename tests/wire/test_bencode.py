@@ -1,5 +1,6 @@
-"""The strict decoder of bencode."""
+"""The strict decoder of bencode, and the encoder."""
 
+import gc
 from typing import Any
 
 import bencodepy
@@ -7,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from tracker.wire.bencode import BencodeError, decode
+from tracker.wire.bencode import BencodeError, decode, encode
 
 values = st.recursive(
     st.integers(-(10**18), 10**18) | st.binary(max_size=20),
@@ -23,6 +24,24 @@ def decoded(data: bytes) -> Any:
 @given(values)
 def test_what_is_encoded_is_decoded(value: Any) -> None:
     assert decode(bencodepy.encode([value]), max_depth=50, max_values=1000) == [value]
+
+
+@given(st.recursive(values | st.text(max_size=9), lambda inner: st.tuples(inner, inner), max_leaves=5))
+def test_both_encoders_agree(value: Any) -> None:
+    assert encode([value]) == bencodepy.encode([value])
+
+
+@pytest.mark.parametrize("value", [None, 1.5, {b"a": {1}}])
+def test_other_types_are_not_encoded(value: Any) -> None:
+    with pytest.raises(TypeError, match="cannot be bencoded"):
+        encode(value)
+
+
+def test_encoding_leaves_nothing_to_the_garbage_collector() -> None:
+    gc.collect()
+    for _ in range(100):
+        encode({b"r": {b"id": b"x", b"values": [b"1", b"2"]}, b"y": b"r"})
+    assert gc.collect() < 100
 
 
 @given(st.binary(max_size=40) | st.text("dlie0123456789:-a", max_size=30).map(str.encode))

@@ -111,6 +111,8 @@ class DhtNode:
         self._external = external
         self._version = version
         self._rng = rng
+        # Which peers an answer names may be guessed, and the system's randomness is a system call for each number.
+        self._choices = random.Random(rng.getrandbits(64))
         self._read_only = read_only
         self._transactions = Transactions()
         self._lookups: list[RunningLookup] = []
@@ -162,7 +164,7 @@ class DhtNode:
 
     def respond(self, query: Query, source: Endpoint, swarm: Swarm, now: float) -> None:
         """Answers a query that ``receive`` returned. Not to be called while the store is unavailable."""
-        data = self._responder.respond(query, source, swarm, now, self._rng)
+        data = self._responder.respond(query, source, swarm, now, self._choices)
         sent = self._answer(data, source, now)
         outcome = "answered" if sent else "limited" if data is not None else "ignored"
         self.counts.queries_in[NAMES[type(query.arguments)], outcome] += 1

@@ -1,10 +1,14 @@
-"""A strict decoder of bencode (BEP 3) for untrusted bytes that are read completely.
+"""A strict decoder of bencode (BEP 3) for untrusted bytes that are read completely, and an encoder.
 
-It bounds depth and number of the values. Repeated keys, numbers that are not canonical, and bytes after the value are
-refused. Unsorted keys are accepted, because programs send them.
+The decoder bounds depth and number of the values. Repeated keys, numbers that are not canonical, and bytes after the
+value are refused. Unsorted keys are accepted, because programs send them.
+
+The encoder of bencodepy leaves about 30 objects in reference cycles at each call. Under 1,000 answers a second their
+collection stopped the process for 20 to 100 ms several times a second, so it is not used here.
 """
 
 import re
+from collections.abc import Callable
 from typing import Any
 
 _TOKEN = re.compile(rb"(0|[1-9]\d{0,6}):|i(0|-?[1-9]\d{0,18})e|[dl]")
@@ -28,6 +32,35 @@ def decode(data: bytes, *, max_depth: int, max_values: int) -> Any:
     if reader.at != len(data):
         raise BencodeError("trailing bytes")
     return value
+
+
+def encode(value: Any) -> bytes:
+    """``value`` consists of bytes, str (as UTF-8), int, list, tuple and dict, whose keys are not sorted."""
+    parts: list[bytes] = []
+    _append(value, parts.append)
+    return b"".join(parts)
+
+
+def _append(value: Any, add: Callable[[bytes], None]) -> None:
+    if isinstance(value, str):
+        value = value.encode()
+    if isinstance(value, bytes):
+        add(b"%d:%b" % (len(value), value))
+    elif isinstance(value, int):
+        add(b"i%de" % value)
+    elif isinstance(value, dict):
+        add(b"d")
+        for item in value.items():
+            _append(item[0], add)
+            _append(item[1], add)
+        add(b"e")
+    elif isinstance(value, list | tuple):
+        add(b"l")
+        for item in value:
+            _append(item, add)
+        add(b"e")
+    else:
+        raise TypeError(f"{type(value).__name__} cannot be bencoded")
 
 
 class _Reader:

@@ -1,16 +1,15 @@
 """Replies over HTTP -> bencode (BEP 3, 7, 21, 23, 24, 31, 48).
 
 ``encode_announce`` and ``encode_scrape`` build their replies by hand, for speed: one runs at every announce, the other
-may cover hundreds of torrents. bencodepy encodes the rest. It does not sort dictionaries, so their keys are in order
-here.
+may cover hundreds of torrents. ``bencode.encode`` encodes the rest. It does not sort dictionaries, so their keys are
+in order here.
 """
 
 from collections.abc import Iterator
 
-from bencodepy import encode as bencode
-
 from tracker.bittorrent import HASH_LENGTH, AnnounceReply, InfoHash, ScrapeReply
 from tracker.errors import RetryIn
+from tracker.wire.bencode import encode
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH, format_address, split_endpoints
 
 
@@ -118,7 +117,7 @@ def encode_failure(
     text: str, *, retry_in: RetryIn, interval_seconds: int, min_interval_seconds: int
 ) -> bytes:
     """A failure reply. ``retry in`` (BEP 31) is minutes or ``never``; libtorrent obeys the intervals instead."""
-    return _bencode(
+    return encode(
         {
             "failure reason": _text(text),
             "interval": interval_seconds,
@@ -146,8 +145,3 @@ def _long_form(reply: AnnounceReply, no_peer_id: bool) -> bytes:
 def _text(text: str) -> bytes:
     """UTF-8; an unpaired surrogate becomes a question mark."""
     return text.encode("utf-8", "replace")
-
-
-def _bencode(value: dict[str, object]) -> bytes:
-    encoded: bytes = bencode(value)
-    return encoded

@@ -7,11 +7,9 @@ All else that is invalid raises KrpcError and gets no answer.
 
 from typing import Any, NamedTuple, NewType, TypeGuard
 
-from bencodepy import encode as bencode
-
 from tracker.bittorrent import HASH_LENGTH, Endpoint, InfoHash
 from tracker.errors import KrpcError, QueryError
-from tracker.wire.bencode import BencodeError, decode
+from tracker.wire.bencode import BencodeError, decode, encode
 from tracker.wire.endpoint import ENDPOINT6_LENGTH, ENDPOINT_LENGTH
 
 NodeId = NewType("NodeId", bytes)
@@ -228,8 +226,7 @@ def _encode(message: dict[str, Any], transaction: bytes, version: bytes, kind: s
     if version:
         message["v"] = version
     message["y"] = kind
-    encoded: bytes = bencode(message)
-    return encoded
+    return encode(message)
 
 
 def _query(message: dict[bytes, Any], transaction: bytes) -> Query:
