@@ -154,7 +154,7 @@ def start_system_redis(directory: Path, *options: str, tls: bool = True) -> Serv
     for attempt in range(5):
         server = Server(SYSTEM_REDIS, directory, options, port=free_port())
         if tls and OPENSSL:
-            server.tls_port, server.ca_file = free_port(), _make_certificate(directory)
+            server.tls_port, server.ca_file = free_port(), make_certificate(directory)
         try:
             return server.start()
         except RuntimeError:  # another process took the port before the server did
@@ -163,7 +163,7 @@ def start_system_redis(directory: Path, *options: str, tls: bool = True) -> Serv
     raise AssertionError("unreachable")
 
 
-def _make_certificate(directory: Path) -> Path:
+def make_certificate(directory: Path) -> Path:
     """A certificate for 127.0.0.1 and localhost that signs itself, so it is its own CA file."""
     assert OPENSSL is not None
     certificate = directory / "cert.pem"

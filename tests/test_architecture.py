@@ -178,6 +178,7 @@ TESTED_BY: dict[str, str] = {
     "admin.world": "admin/pages/test_world_data.py",
     "settings.http": "settings/test_model.py",
     "settings.announces": "settings/test_model.py",
+    "store.client.reply_errors": "store/client/test_connection.py",
     "settings.store": "settings/test_model.py",
     "settings.users": "settings/test_model.py",
     "settings.udp": "settings/test_model.py",

@@ -331,7 +331,7 @@ async def test_an_unavailable_store_has_its_own_failure(make_tracker: MakeTracke
     with pytest.raises(ClientError) as caught:
         await tracker.scrape(1, passkey=ALICE)
     assert (caught.value.label, caught.value.retry_in) == ("store away", 1)
-    assert await connection._reconnected()
+    assert await connection.reconnect()
     assert await tracker.counted() == ({"requests": 2}, {"store away": 2})
 
 

@@ -5,6 +5,7 @@ import time
 import pytest
 from pydantic import SecretStr
 
+from loadtest.cluster import cluster
 from loadtest.sentinels import failover
 from tracker.doctor.checks import DoctorContext, run_checks
 from tracker.doctor.finding import Finding
@@ -13,8 +14,8 @@ from tracker.runtime.store import open_store
 from tracker.settings.model import HttpSettings, RedisSettings, Settings
 
 
-async def findings(url: str) -> dict[str, Finding]:
-    redis = RedisSettings(url=SecretStr(url), connect_timeout_seconds=5)
+async def findings(url: str, prefix: str = "t:") -> dict[str, Finding]:
+    redis = RedisSettings(url=SecretStr(url), prefix=prefix, connect_timeout_seconds=5)
     settings = Settings(redis=redis, http=HttpSettings(listen=("127.0.0.1:0",)))
     async with open_store(settings) as store:
         context = DoctorContext(
@@ -52,3 +53,15 @@ def test_a_master_with_two_replicas_has_to_require_one(replicas: int, required: 
     found = check_replicas(replicas, required)
     assert found.level == level
     assert bool(found.remedy) == (level != "ok")
+
+
+async def test_a_node_without_replica_and_a_strict_cluster_are_reported() -> None:
+    with cluster(primaries=1) as group:
+        (node,) = group.nodes
+        found = await findings(group.url, "t:{t}:")
+        assert found["cluster"].level == "ok"
+        assert found["cluster"].text == f"127.0.0.1:{node.port} serves the keys; nodes known: 1"
+        assert found["replicas"].level == "warning"
+        assert "coverage" not in found
+        node.ask("CONFIG", "SET", "cluster-require-full-coverage", "yes")
+        assert (await findings(group.url, "t:{t}:"))["coverage"].level == "warning"

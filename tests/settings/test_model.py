@@ -65,6 +65,11 @@ def test_statistics_go_to_one_server() -> None:
     assert "hidden" not in str(caught.value)
 
 
+@pytest.mark.parametrize("prefix", ["t:", "t:{07}:", "{t}.x-y_z:"])
+def test_a_prefix_may_have_a_hash_tag(prefix: str) -> None:
+    assert RedisSettings(prefix=prefix).prefix == prefix
+
+
 @pytest.mark.parametrize("prefix", ["a~b", "a\n", "x" * 61])
 def test_a_prefix_of_statistics_has_the_rules_of_names(prefix: str) -> None:
     for section in (StatHatSettings, StatsDSettings):

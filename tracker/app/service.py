@@ -221,7 +221,8 @@ async def _web(
             async with open_web(context, joins, listeners, problems, datagrams[0]):
                 yield _Web(addresses, udp, telemetry.snapshot, problems, lambda changed: None)
             return
-        config = WorkerConfig(settings, url, context.store.secret, addresses, udp)
+        store = context.store
+        config = WorkerConfig(settings, url, store.secret, addresses, udp, store.connection.nodes)
         pool = await stack.enter_async_context(open_web_processes(config, listeners, problems, datagrams))
         telemetry.gauge("web_processes", lambda: pool.alive)
 

@@ -82,7 +82,9 @@ async def serve(config: WorkerConfig, sockets: Sequence[socket.socket], pair: so
         return list(dict.fromkeys([*own, *parent.problems()]))
 
     async with (
-        open_unchecked(config.url, redis, redis.timeout_seconds, telemetry.round_trip) as connection,
+        open_unchecked(
+            config.url, redis, redis.timeout_seconds, telemetry.round_trip, config.nodes
+        ) as connection,
         _context(config, connection, telemetry) as context,
         open_joins(context) as joins,
         open_web(context, joins, listeners, problems, datagrams),

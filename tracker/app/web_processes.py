@@ -28,6 +28,7 @@ from tracker.errors import StartupError
 from tracker.runtime.telemetry import Histogram, Snapshot, merged
 from tracker.settings.model import PREFIX, Settings
 from tracker.settings.reload import values_of
+from tracker.store.client.url import Address
 from tracker.system import logs
 from tracker.system.child_process import ChildProcess, start_child_process
 from tracker.system.datagrams import DatagramSocket
@@ -54,13 +55,15 @@ log = structlog.get_logger("tracker")
 
 @dataclass(frozen=True, slots=True)
 class WorkerConfig:
-    """Sent to a web process once. ``url`` is the store's; ``addresses`` and ``udp`` are those of the sockets."""
+    """Sent to a web process once. ``url`` is the store's; ``addresses`` and ``udp`` are those of the sockets; ``nodes``
+    those of the store's cluster."""
 
     settings: Settings
     url: str
     secret: bytes
     addresses: tuple[str, ...]
     udp: tuple[str, ...] = ()
+    nodes: tuple[Address, ...] = ()
 
 
 def send_config(pair: socket.socket, config: WorkerConfig, sockets: Sequence[socket.socket]) -> None:

@@ -14,7 +14,7 @@ from redis.exceptions import RedisError, ResponseError
 
 from tracker.doctor.dht_checks import check_dht_node, check_dht_settings
 from tracker.doctor.finding import Finding, ago
-from tracker.doctor.replicas import check_failover
+from tracker.doctor.replicas import check_cluster, check_failover
 from tracker.doctor.server_checks import check_configuration, check_info
 from tracker.doctor.settings_checks import check_geoip, check_settings
 from tracker.doctor.udp_checks import check_udp
@@ -59,8 +59,9 @@ async def run_checks(context: DoctorContext) -> AsyncIterator[Finding]:
     running = await _tracker_is_running(context)
     async for finding in check_configuration(context.connection, info, tracker_running=running):
         yield finding
-    async for finding in check_failover(context.connection, info):
-        yield finding
+    for check_copies in (check_failover, check_cluster):
+        async for finding in check_copies(context.connection, info):
+            yield finding
     for check in (_scripts, _channels, _clock, _latency, _heartbeat, _repairs):
         yield await check(context)
     async for finding in _work(context):

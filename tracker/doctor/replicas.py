@@ -1,4 +1,5 @@
-"""Checks of a store with Sentinel: whether the sentinels agree, and what a failover would lose."""
+"""Checks of a store with Sentinel or in a cluster: whether the sentinels agree, whether a failover is possible, and
+what it would lose."""
 
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -18,6 +19,22 @@ async def check_failover(connection: Connection, info: Mapping[str, Any]) -> Asy
     if info:
         required = await read_setting(connection, "min-replicas-to-write")
         yield check_replicas(int(info.get("connected_slaves", 0)), required)
+
+
+async def check_cluster(connection: Connection, info: Mapping[str, Any]) -> AsyncIterator[Finding]:
+    """Yields nothing without a cluster. ``info`` as in ``check_failover``."""
+    if not connection.nodes:
+        return
+    yield Finding(
+        "ok", "cluster", f"{connection.master} serves the keys; nodes known: {len(connection.nodes)}"
+    )
+    if info and not int(info.get("connected_slaves", 0)):
+        text = "the node that serves the keys has no replica, so no failover is possible"
+        remedy = "start one: CLUSTER REPLICATE <id of the node>"
+        yield Finding("warning", "replicas", text, remedy)
+    if await read_setting(connection, "cluster-require-full-coverage") == "yes":
+        text = "all nodes refuse work while the slots of one are not served"
+        yield Finding("warning", "coverage", text, "set cluster-require-full-coverage to no on each node")
 
 
 def check_replicas(replicas: int, required: str | None) -> Finding:

@@ -20,19 +20,16 @@ def check_info(info: Mapping[str, Any], settings: Settings) -> Iterator[Finding]
         text = "INFO is forbidden, so few checks are possible"
         yield Finding("warning", "server", text, "allow it: ACL SETUSER … +info")
         return
-    yield from _version(info)
+    yield _version(info)
     yield _role(info)
     yield from _memory(info)
     yield from check_disk(info)
     yield from _unique_users(info, settings)
 
 
-def _version(info: Mapping[str, Any]) -> Iterator[Finding]:
+def _version(info: Mapping[str, Any]) -> Finding:
     kind = "valkey" if "valkey_version" in info else "redis"
-    yield Finding("ok", "server", f"{kind} {info.get(f'{kind}_version', 'of unknown version')}")
-    if str(info.get("cluster_enabled", 0)) == "1":
-        text = "the server is part of a cluster"
-        yield Finding("wrong", "cluster", text, "use a server with cluster-enabled no")
+    return Finding("ok", "server", f"{kind} {info.get(f'{kind}_version', 'of unknown version')}")
 
 
 def _role(info: Mapping[str, Any]) -> Finding:

@@ -1,14 +1,17 @@
 """Opens the store, for a serving tracker or for one command, and derives its options from the settings."""
 
-from collections.abc import AsyncIterator
+from collections.abc import AsyncIterator, Sequence
 from contextlib import asynccontextmanager
+from functools import partial
 from math import inf
 
 import structlog
 
 from tracker.settings.model import AnnounceSettings, RedisSettings, Settings
 from tracker.settings.reference import mask_url
+from tracker.store.client.cluster import Cluster, check_node, find_nodes
 from tracker.store.client.connection import Connection, OnRoundTrip, connect
+from tracker.store.client.url import Address, url_at
 from tracker.store.client.version import NoAnswer, check_server
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING
@@ -43,22 +46,48 @@ async def open_connection(
 
     Raises StartupError if the server cannot be used. With ``wait_for_server``, retries until the server answers.
     """
+    shown = mask_url(url)
     async with open_unchecked(url, redis, timeout, on_round_trip) as connection:
-        yield connection, await _check(connection, mask_url(url), wait_for_server=wait_for_server)
+        version = await _check(connection, shown, wait_for_server=wait_for_server)
+        nodes = await find_nodes(connection.client, redis.prefix, shown)
+        if not nodes:
+            yield connection, version
+            return
+    async with open_unchecked(url, redis, timeout, on_round_trip, nodes) as connection:
+        await check_node(connection)
+        yield connection, version
 
 
 @asynccontextmanager
 async def open_unchecked(
-    url: str, redis: RedisSettings, timeout: float, on_round_trip: OnRoundTrip | None = None
+    url: str,
+    redis: RedisSettings,
+    timeout: float,
+    on_round_trip: OnRoundTrip | None = None,
+    nodes: Sequence[Address] = (),
 ) -> AsyncIterator[Connection]:
-    """A connection to a server that another process has checked. The server may be unavailable at the moment."""
+    """A connection to a server that another process has checked. The server may be unavailable at the moment.
+
+    ``nodes`` are those of its cluster, if it is part of one.
+    """
     ca_file = str(redis.tls_ca_file) if redis.tls_ca_file else None
     password = redis.sentinel_password
     login = (redis.sentinel_user or None, password.get_secret_value() if password else None)
-    client = connect(
-        url, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file, sentinel_login=login
+
+    client_at = partial(
+        connect, connect_timeout=redis.connect_timeout_seconds, tls_ca_file=ca_file, sentinel_login=login
     )
-    connection = Connection(client, timeout=timeout, on_round_trip=on_round_trip)
+    connection: Connection
+    if nodes:
+        cluster = Cluster(
+            lambda address: client_at(url_at(url, address)),
+            nodes,
+            timeout=timeout,
+            on_round_trip=on_round_trip,
+        )
+        connection = cluster.of(redis.prefix)
+    else:
+        connection = Connection(client_at(url), timeout=timeout, on_round_trip=on_round_trip)
     try:
         yield connection
     finally:

@@ -26,8 +26,9 @@ class RedisSettings(Section):
         "t:",
         min_length=1,
         max_length=64,
-        pattern=r"^[A-Za-z0-9_.{}\-]*:$",
-        description="Prefix of every key, so that several trackers can share a server; it ends with a colon.",
+        pattern=r"^[A-Za-z0-9_.{}:\-]*:$",
+        description="Prefix of every key, so that several trackers can share a server; it ends with a colon. On a "
+        "Redis or Valkey Cluster it needs a hash tag, as in `t:{t}:`.",
     )
     tls_ca_file: Path | None = Field(
         None,

@@ -23,11 +23,11 @@ from tracker.store.client import connection as module
 from tracker.store.client.connection import (
     MAX_CALLS,
     MAX_SOCKETS,
-    OUTCOMES,
     Connection,
     connect,
 )
 from tracker.store.client.pipe import open_pipe
+from tracker.store.client.reply_errors import OUTCOMES
 from tracker.store.client.scripts import Scripts
 from tracker.store.client.subscription import open_subscription
 from tracker.store.client.version import check_server
@@ -503,11 +503,11 @@ class TestRefusals:
         async with answering(answers) as url:
             connection = Connection(connect(url, connect_timeout=1), timeout=1)
             connection._lost(OSError())
-            assert not await connection._reconnected()
+            assert not await connection.reconnect()
             answers[b"PING"] = b"-MISCONF Errors writing to the AOF file\r\n"
-            assert not await connection._reconnected()
+            assert not await connection.reconnect()
             answers[b"PING"] = b"-NOPERM this user has no permissions to run the 'ping' command\r\n"
-            assert await connection._reconnected()  # even an error is a reply
+            assert await connection.reconnect()  # even an error is a reply
             await connection.close()
 
 
@@ -552,7 +552,7 @@ class TestRoundTrips:
             assert [outcome for outcome, _ in trips[-4:]] == ["error", "answered", "refused", "timeout"]
         assert {outcome for outcome, _ in trips[:-4]} == {"answered"}
         server.kill()
-        assert not await connection._reconnected()
+        assert not await connection.reconnect()
         assert trips[-1][0] == "unreachable"
         with pytest.raises(StoreUnavailable):
             await connection.command("PING")  # not even tried

@@ -65,7 +65,7 @@ async def test_counts_are_kept_while_the_store_is_unavailable(store: Store) -> N
     await store.counters.flush()
     store.counters.count("requests", by=2)
     await store.counters.flush()
-    assert await store.connection._reconnected()
+    assert await store.connection.reconnect()
     await store.counters.flush()
     assert await figures(store) == {"requests": 7}
 
@@ -83,7 +83,7 @@ async def test_a_lost_reply_does_not_count_twice(any_server: Server, store: Stor
         assert connection.unavailable
         assert await figures(store) == {"requests": 10}
         counters.count("requests", by=5)
-        assert await connection._reconnected()
+        assert await connection.reconnect()
         await counters.flush()
         assert await figures(store) == {"requests": 15}
         await connection.close()
@@ -102,7 +102,7 @@ async def test_the_callback_receives_each_count_once(store: Store) -> None:
     tapped.count("requests")
     await tapped.flush()
     await tapped.flush()
-    assert await store.connection._reconnected()
+    assert await store.connection.reconnect()
     await tapped.flush()
     snapshot = telemetry.snapshot()
     assert snapshot.counts == {"requests": 11, "announces": 10, "scrapes": 5}
@@ -326,7 +326,7 @@ async def test_an_outage_does_not_fill_the_memory(store: Store) -> None:
             await store.counters.flush()
     await store.counters.flush()
     assert len(store.counters._counts) < 400 and len(store.counters._measured) < 400
-    assert await store.connection._reconnected()
+    assert await store.connection.reconnect()
     await store.counters.flush()
     for precision in PRECISIONS:
         expected: Counter[int] = Counter()

@@ -17,35 +17,22 @@ import structlog
 from redis.asyncio import Redis
 from redis.asyncio.retry import Retry
 from redis.backoff import NoBackoff
-from redis.exceptions import (
-    ClusterDownError,
-    InvalidResponse,
-    MasterDownError,
-    NoScriptError,
-    ReadOnlyError,
-    RedisError,
-    ResponseError,
-    TryAgainError,
-)
 from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import RedisError, ResponseError
 from redis.exceptions import TimeoutError as RedisTimeoutError
 
 from tracker.errors import StoreUnavailable
 from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import Argument, RedisPipe, RoundTrip, open_pipe
+from tracker.store.client.reply_errors import DEMOTED, NO_REPLY, is_refusal, outcome_of
 from tracker.store.client.sentinel import MasterPool, SentinelReply, open_pool
 from tracker.store.client.subscription import Subscription, open_subscription
-from tracker.store.client.url import bad_url, check_ca_file, parse_url
+from tracker.store.client.url import Address, bad_url, check_ca_file, parse_url
 
 MAX_SOCKETS = 16
 MAX_CALLS = 2048
-_NO_REPLY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
-"""No reply, or no valid reply. LOADING and a password that has changed are connection errors too."""
-_DEMOTED = (ReadOnlyError, MasterDownError)
-"""The errors of a server that has become a replica."""
-_REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError)
-_REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
-_PROBE_SECONDS = 0.25
+PROBE_SECONDS = 0.25
+"""How often an unavailable store is pinged."""
 FOLLOW_SECONDS = 0.25
 """How often the sentinels are asked for the master."""
 
@@ -54,8 +41,6 @@ Messages = AsyncIterator[tuple[bytes, bytes]]
 """(channel, payload)"""
 OnRoundTrip = Callable[[str, float], None]
 """(outcome, seconds) of a round trip; the outcome is one of OUTCOMES."""
-OUTCOMES = ("answered", "error", "refused", "timeout", "unreachable")
-"""``error``: the command is wrong; ``refused``: the store answers but does not accept work now."""
 
 log = structlog.get_logger("tracker.store")
 
@@ -104,6 +89,7 @@ class Connection:
         self._timeout = timeout
         self._on_round_trip = on_round_trip
         self._losses = 0
+        self._lost_at = 0.0
         self._lost_event = asyncio.Event()
         self._available = asyncio.Event()
         self._available.set()
@@ -118,9 +104,20 @@ class Connection:
         self._opening = asyncio.Lock()
         self._subscriptions: set[Subscription] = set()
         pool: Any = client.connection_pool
+        self._log = log
         self._pool = pool if isinstance(pool, MasterPool) else None
         if self._pool is not None:
             self._pool.on_move = self._moved
+
+    def of(self, prefix: str) -> "Connection":
+        """The connection for the keys under ``prefix``: one server has them all."""
+        del prefix
+        return self
+
+    @property
+    def nodes(self) -> tuple[Address, ...]:
+        """The servers of the cluster, as far as they are known; none without a cluster."""
+        return ()
 
     @property
     def client(self) -> Redis:
@@ -152,10 +149,14 @@ class Connection:
         """
         if not commands:
             return []
-        pipe = self._client.pipeline(transaction=False)
-        for command in commands:
-            pipe.execute_command(*command)
-        answers = list(await self._call(lambda: pipe.execute(raise_on_error=False)))
+
+        def send() -> Awaitable[Any]:
+            pipe = self._client.pipeline(transaction=False)
+            for command in commands:
+                pipe.execute_command(*command)
+            return pipe.execute(raise_on_error=False)
+
+        answers = list(await self._call(send))
         for answer in answers:
             if isinstance(answer, Exception):
                 self.raise_if_unavailable(answer)
@@ -188,7 +189,7 @@ class Connection:
     def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:
         if self._on_round_trip is not None:
             for seconds, error in finished:
-                self._on_round_trip(_outcome(error), seconds)
+                self._on_round_trip(outcome_of(error), seconds)
 
     async def _opened(self, opening: Callable[[Redis], Awaitable[_Opened]]) -> _Opened:
         """Raises StoreUnavailable when the store was lost meanwhile: what was opened may lead to another server."""
@@ -225,7 +226,7 @@ class Connection:
             outcome = ok
             return answer
         except (RedisError, OSError) as error:
-            outcome = _outcome(error)
+            outcome = outcome_of(error)
             raise
         finally:
             # A cancelled call has no outcome.
@@ -241,13 +242,13 @@ class Connection:
         text, cut, _ = str(error).partition(", with args beginning with")
         if cut:
             error.args = (text,)
-        demoted = isinstance(error, _DEMOTED)
-        if isinstance(error, _NO_REPLY) or (demoted and self._pool is not None):
+        demoted = isinstance(error, DEMOTED)
+        if isinstance(error, NO_REPLY) or (demoted and self._pool is not None):
             self._lost(error)
             raise StoreUnavailable("the store does not answer") from error
         if demoted and self.pipe is not None:
             self.pipe.close()  # its URL may lead to another server now
-        if _is_refusal(error):
+        if is_refusal(error):
             raise StoreUnavailable("the store refuses work") from error
 
     def _lost(self, error: Exception) -> None:
@@ -255,9 +256,10 @@ class Connection:
         self._losses += 1
         if not self.unavailable:
             self.unavailable = True
+            self._lost_at = asyncio.get_running_loop().time()
             self._lost_event.set()
             self._available.clear()
-            log.warning("store lost", error=type(error).__name__)
+            self._log.warning("store lost", error=type(error).__name__)
         if self.pipe is not None:
             self.pipe.close()
         for subscription in list(self._subscriptions):
@@ -326,12 +328,10 @@ class Connection:
         """Pings an unavailable store every quarter of a second, until cancelled."""
         while True:
             await self._lost_event.wait()
-            started = asyncio.get_running_loop().time()
-            while not await self._reconnected():
-                await asyncio.sleep(_PROBE_SECONDS)
-            log.info("store is back", away_seconds=round(asyncio.get_running_loop().time() - started, 1))
+            while not await self.reconnect():
+                await asyncio.sleep(PROBE_SECONDS)
 
-    async def _reconnected(self) -> bool:
+    async def reconnect(self) -> bool:
         """Pings once. When the store answers, runs the callbacks of ``on_reconnect`` first."""
         self._probe_task = asyncio.current_task()
         try:
@@ -354,6 +354,8 @@ class Connection:
         self.unavailable = False
         self._lost_event.clear()
         self._available.set()
+        away = asyncio.get_running_loop().time() - self._lost_at
+        self._log.info("store is back", away_seconds=round(away, 1))
         return True
 
     async def _ping(self) -> None:
@@ -381,19 +383,3 @@ async def _past_connecting(call: Callable[[], Awaitable[Any]]) -> Any:
             return await call()
         except RedisTimeoutError:
             await asyncio.sleep(0)
-
-
-def _is_refusal(error: Exception) -> bool:
-    return isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES)
-
-
-def _outcome(error: Exception | None) -> str:
-    if error is None:
-        return "answered"
-    if isinstance(error, RedisTimeoutError | TimeoutError):
-        return "timeout"
-    if isinstance(error, _NO_REPLY):
-        return "unreachable"
-    if isinstance(error, NoScriptError):  # the call is repeated with the script
-        return "answered"
-    return "refused" if _is_refusal(error) else "error"

@@ -30,9 +30,8 @@ from redis.exceptions import ConnectionError as RedisConnectionError
 from redis.exceptions import RedisError, ResponseError
 
 from tracker.store.client.loop_timeout import loop_timeout
-from tracker.store.client.url import SentinelUrl
+from tracker.store.client.url import Address, SentinelUrl
 
-Address = tuple[str, int]
 _LAST_REPLIES_SECONDS = 0.1
 """After a majority has replied, how long the other sentinels may still take."""
 

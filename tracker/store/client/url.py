@@ -12,6 +12,8 @@ from urllib.parse import SplitResult, unquote, urlsplit
 
 from tracker.errors import StartupError
 
+Address = tuple[str, int]
+"""Host and port."""
 SENTINEL_PORT = 26379
 _SERVERS = ("redis", "rediss", "unix")
 _SENTINELS = ("redis+sentinel", "rediss+sentinel")
@@ -33,7 +35,7 @@ _SENTINEL_SHOWN = (
 class SentinelUrl:
     """Sentinels that know where the store is. User and password are those of the store, not of the sentinels."""
 
-    sentinels: tuple[tuple[str, int], ...]
+    sentinels: tuple[Address, ...]
     master: str
     database: int = 0
     user: str | None = None
@@ -109,6 +111,15 @@ def _sentinel_url(parts: SplitResult) -> SentinelUrl:
 
 def _refuse(reason: str = _SCHEMES_SHOWN) -> NoReturn:
     raise bad_url(reason) from None
+
+
+def url_at(url: str, address: Address) -> str:
+    """The URL of another server with the same user, password and encryption."""
+    parts = urlsplit(url)
+    credentials, at, _ = parts.netloc.rpartition("@")
+    host, port = address
+    shown = f"[{host}]" if ":" in host else host
+    return parts._replace(netloc=f"{credentials}{at}{shown}:{port}").geturl()
 
 
 def bad_url(reason: str = _SCHEMES_SHOWN) -> StartupError:

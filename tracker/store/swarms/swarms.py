@@ -7,7 +7,7 @@ import asyncio
 from collections.abc import Callable, Sequence
 from typing import Any, cast
 
-from redis.exceptions import NoScriptError, OutOfMemoryError
+from redis.exceptions import MovedError, NoScriptError, OutOfMemoryError
 
 from tracker.bittorrent import Address, InfoHash, PeerId, ScrapeFile
 from tracker.errors import StoreUnavailable
@@ -120,6 +120,8 @@ class Swarms:
         self._connection.raise_if_unavailable(error)
         if isinstance(error, NoScriptError):
             return await script.load_and_run(argv)
+        if isinstance(error, MovedError):  # nothing was run, and the connection leads to another node now
+            return await script(argv)
         raise error
 
     async def _query(self, queries: list[bytes]) -> list[Any]:

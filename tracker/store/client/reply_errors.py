@@ -1,0 +1,40 @@
+"""What an error of a command means: no reply, no work at the moment, or a wrong command."""
+
+from redis.exceptions import (
+    AskError,
+    ClusterDownError,
+    InvalidResponse,
+    MasterDownError,
+    MovedError,
+    NoScriptError,
+    ReadOnlyError,
+    TryAgainError,
+)
+from redis.exceptions import ConnectionError as RedisConnectionError
+from redis.exceptions import TimeoutError as RedisTimeoutError
+
+NO_REPLY = (RedisConnectionError, RedisTimeoutError, InvalidResponse, OSError)
+"""No reply, or no valid reply. LOADING and a password that has changed are connection errors too."""
+DEMOTED = (ReadOnlyError, MasterDownError)
+"""The errors of a server that has become a replica."""
+OUTCOMES = ("answered", "error", "refused", "timeout", "unreachable")
+"""``error``: the command is wrong; ``refused``: the store answers but does not accept work now."""
+_REFUSALS = (ReadOnlyError, ClusterDownError, TryAgainError, AskError)
+_REFUSAL_CODES = ("BUSY ", "MISCONF ", "NOREPLICAS ")
+_REPEATED = (NoScriptError, MovedError)
+"""The call is repeated, with the script or at another node."""
+
+
+def is_refusal(error: Exception) -> bool:
+    return isinstance(error, _REFUSALS) or str(error).startswith(_REFUSAL_CODES)
+
+
+def outcome_of(error: Exception | None) -> str:
+    """One of OUTCOMES."""
+    if error is None or isinstance(error, _REPEATED):
+        return "answered"
+    if isinstance(error, RedisTimeoutError | TimeoutError):
+        return "timeout"
+    if isinstance(error, NO_REPLY):
+        return "unreachable"
+    return "refused" if is_refusal(error) else "error"
