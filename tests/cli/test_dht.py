@@ -11,9 +11,13 @@ import pytest
 
 from loadtest import trackers
 from tests.commands import Command
+from tests.frontends.dht.harness import linux_only, serving
 from tests.store.dht.harness import status
 from tests.store.harness import START, Clock, Store, info_hash
+from tracker.app import dht_client
 from tracker.app.dht_client import _some_nodes
+from tracker.frontends.dht import server
+from tracker.settings.dht import DhtSettings
 from tracker.store.dht.nodes import SavedNode
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.rules import SwarmRules
@@ -46,6 +50,7 @@ def test_a_torrent_is_found_in_the_dht(
     assert (shown["seeders"], shown["endpoints"]) == (1, ["127.0.0.1:6881"])
     assert "127.0.0.1:6881" in tracker("dht", "find", HASH).stdout
     running.end()
+    assert "no answer" in tracker("dht", "ping", f"127.0.0.1:{found[1]}", code=1).stderr
     assert "host" in tracker("dht", "status").stdout
     saved = json.loads(tracker("dht", "status", "--json").stdout)
     assert len(saved["id4"]) == 40 and saved["state"] in ("starting", "up")
@@ -114,4 +119,14 @@ def test_a_torrent_without_part_is_not_asked_for(tracker: Command) -> None:
 
 def test_a_silent_node_is_named(tracker: Command) -> None:
     tracker("dht", "ping", "nothing", code=2)
-    assert "no answer" in tracker("dht", "ping", "nothing.invalid:1", code=1).stderr
+    assert "the host is not known" in tracker("dht", "ping", "nothing.invalid:1", code=1).stderr
+    assert "the host is not known" in tracker("dht", "ping", "a..b:1", code=1).stderr
+
+
+@linux_only
+async def test_a_ping_is_sent_at_once(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Else the time that is shown would be mostly that until the next tick."""
+    monkeypatch.setattr(server, "TICK_SECONDS", 3600)
+    async with serving() as served:
+        seconds = await dht_client.ping(DhtSettings(), f"127.0.0.1:{served.address[1]}")
+    assert seconds is not None

@@ -3,7 +3,7 @@
 import asyncio
 import random
 import time
-from collections.abc import AsyncIterator, Sequence
+from collections.abc import AsyncIterator, Collection, Sequence
 from contextlib import asynccontextmanager
 from typing import NamedTuple
 
@@ -11,7 +11,8 @@ from tracker.app.dht import build_nodes, resolve
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.dht.node import DhtNode
 from tracker.dht.responder import NO_PART, Swarm
-from tracker.frontends.dht.server import serve_dht
+from tracker.errors import ClientError
+from tracker.frontends.dht.server import DhtSocket, serve_dht
 from tracker.settings.dht import DhtSettings
 from tracker.settings.types import split_address
 from tracker.store.dht.nodes import LENGTHS, SavedNode
@@ -40,8 +41,8 @@ class Found(NamedTuple):
 
 
 @asynccontextmanager
-async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtNode]]:
-    """Yields a node for each family, by 4 and 6."""
+async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtSocket]]:
+    """Yields a node with its socket for each family, by 4 and 6."""
     (sockets,) = await open_datagram_sockets(["0.0.0.0:0", "[::]:0"], 65_536)
     settings = settings.model_copy(update={"read_only": True})
     nodes = build_nodes(settings, [6 if each.ipv6 else 4 for each in sockets], SavedNode(), time.monotonic())
@@ -51,22 +52,26 @@ async def open_client(settings: DhtSettings) -> AsyncIterator[dict[int, DhtNode]
         return NO_PART
 
     try:
-        async with serve_dht(nodes, sockets, read_swarm, time.monotonic):
-            yield nodes
+        async with serve_dht(nodes, sockets, read_swarm, time.monotonic) as served:
+            yield {each.family: each for each in served}
     finally:
         close_all([sockets])
 
 
 async def ping(settings: DhtSettings, target: str) -> float | None:
-    """Seconds until the node at ``host:port`` answered, in the first family in which it did. ``None``: no answer."""
-    async with open_client(settings) as nodes:
+    """Seconds until the node at ``host:port`` answered, in the first family in which it did. ``None``: no answer.
+    Raises ClientError for an unknown host."""
+    async with open_client(settings) as sockets:
+        known = {family: await resolve(target, family) for family in sockets}
+        if not any(known.values()):
+            raise ClientError("the host is not known, or has no address of a family that this host has")
         began = time.monotonic()
-        known = {family: await resolve(target, family) for family in nodes}
         for family, endpoints in known.items():
-            nodes[family].contact(endpoints, began)
-        while any(known.values()) and time.monotonic() < began + CONNECT_SECONDS:
-            for node in nodes.values():
-                if node.counts.queries_out["find_node", "answered"]:
+            sockets[family].node.contact(endpoints, began)
+            sockets[family].flush()
+        while time.monotonic() < began + CONNECT_SECONDS:
+            for each in sockets.values():
+                if each.node.counts.queries_out["find_node", "answered"]:
                     return time.monotonic() - began
             await asyncio.sleep(_POLL_SECONDS / 10)
     return None
@@ -74,11 +79,12 @@ async def ping(settings: DhtSettings, target: str) -> float | None:
 
 async def find(settings: DhtSettings, saved: Sequence[SavedNode], info_hash: InfoHash) -> Found | None:
     """Looks up a torrent now. ``None`` where no node answered. ``saved``: what the tracker's nodes know."""
-    async with open_client(settings) as nodes:
+    async with open_client(settings) as sockets:
+        nodes = {family: each.node for family, each in sockets.items()}
         for family, node in nodes.items():
             node.restore(_some_nodes(saved, family), time.monotonic())
             node.contact(await _first_nodes(settings, family), time.monotonic())
-        await _connected(nodes)
+        await _connected(nodes.values())
         asked = [node for node in nodes.values() if len(node.table)]
         results = await asyncio.gather(
             *(
@@ -111,10 +117,10 @@ async def _first_nodes(settings: DhtSettings, family: int) -> list[Endpoint]:
     return [endpoint for text in (*own, *settings.bootstrap) for endpoint in await resolve(text, family)]
 
 
-async def _connected(nodes: dict[int, DhtNode]) -> None:
+async def _connected(nodes: Collection[DhtNode]) -> None:
     began = time.monotonic()
     while (waited := time.monotonic() - began) < CONNECT_SECONDS:
-        known = sum(len(node.table) for node in nodes.values())
+        known = sum(len(node.table) for node in nodes)
         if known >= _ENOUGH_NODES or (known and waited > FEW_SECONDS):
             return
         await asyncio.sleep(_POLL_SECONDS)
