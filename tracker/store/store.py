@@ -94,7 +94,7 @@ class Store:
         self.reaping = Reaping(connection, scripts, keys, self.rules, clock, timer)
         self.torrents = Torrents(connection, scripts, keys, clock)
         self.scores = _scores(connection, scripts, keys, clock, options)
-        self.users = Users(connection, scripts, keys)
+        self.users = Users(connection, scripts, keys, lambda: self.rules.current.max_changes)
         self.freeleech = Freeleech(connection, scripts, keys, clock)
         self.multipliers = Multipliers(connection, keys)
         self.user_import = UserImport(scripts)

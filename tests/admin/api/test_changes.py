@@ -147,3 +147,34 @@ async def test_users_are_listed_by_when_they_were_updated(full: ApiClient, admin
     assert "reach back" in (await full.get("/users", 409, updated_since=99))["detail"]
     for wrong in ({"updated_since": "100", "offset": "0"}, {"cursor": "102000-0"}):
         await full.wrong_fields("GET", "/users", params=wrong)
+
+
+async def test_edits_count_as_updates(full: ApiClient, admin: Admin) -> None:
+    """Of the API, as of the dashboard, the command line and imports: tests/store/changes/test_edits.py."""
+    await redis_of(admin.store.connection).xadd(admin.store.keys.changes(), {"change": "joined"}, id="1000-0")
+    hashes = [info_hash(number).hex() for number in range(1, 4)]
+    await full.ask("POST", "/torrents", 201, json={"info_hash": hashes[0]})
+    await full.ask("POST", "/torrents/batch", json={"torrents": [{"info_hash": each} for each in hashes[1:]]})
+    await full.ask("POST", "/users", 201, json={"user_id": "7"})
+    await full.ask("POST", "/users/batch", json={"users": [{"user_id": "8"}, {"user_id": "9"}]})
+    rows = (await full.get("/torrents", updated_since=1))["items"]
+    assert [row["info_hash"] for row in rows] == hashes
+    assert [row["user_id"] for row in (await full.get("/users", updated_since=1))["items"]] == ["7", "8", "9"]
+    await redis_of(admin.store.connection).delete(admin.store.keys.edits())
+    await full.ask("PATCH", f"/torrents/{hashes[1]}", json={"download_multiplier": 0})
+    await full.ask("PATCH", "/users/8", json={"hnr_exempt": True})
+    (row,) = (await full.get("/torrents", updated_since=1))["items"]
+    assert (row["info_hash"], row["download_multiplier"]) == (hashes[1], 0)
+    (row,) = (await full.get("/users", updated_since=1))["items"]
+    assert (row["user_id"], row["hnr_exempt"]) == ("8", True)
+
+
+async def test_a_forgiven_hit_and_run_is_in_the_feed(full: ApiClient, admin: Admin) -> None:
+    redis, keys = redis_of(admin.store.connection), admin.store.keys
+    await admin.store.users.add("7")
+    await redis.sadd(keys.user_set("7", "hnr"), "5")
+    await redis.hset(keys.user_torrent("7", "5"), mapping={"uploaded": "3", "downloaded": "9"})
+    assert await full.ask("POST", "/users/7/forgive/5") == {"forgiven": 1}
+    (change,) = (await full.get("/changes"))["items"]
+    assert (change["change"], change["user_id"], change["torrent_id"]) == ("hit_and_run_forgiven", "7", "5")
+    assert (change["uploaded"], change["downloaded"], change["peer_id"]) == (3, 9, None)

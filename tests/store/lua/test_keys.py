@@ -43,12 +43,13 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
     "torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
-    "add_user": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
+    "add_user": "changes deleting edits i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* "
+    "user_id users",
     "adopt": "deleting u:* user:* user_id users whitelist",
-    "allow": "denied",
+    "allow": "changes denied edits",
     "announce": "addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 download_multiplier due:* "
     "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
@@ -65,18 +66,19 @@ BEYOND: dict[str, str] = {
     "stats:outbox_dropped",
     "decide_hit_and_runs": "changes gap heartbeat i:hnr i:hnr_pending u:* u:*:hnr u:*:t:* user:*",
     "delete_user": "deleting i:hnr i:hnr_pending i:user_* i:user_name u:* user:* users",
-    "deny": "denied",
+    "deny": "changes denied edits",
     "dht_claim": "i:dht",
     "dht_found": "i:dht",
     "dht_give": "dht:peers:*",
     "dht_lease": "leases:dht",
     "dht_swarm": "swarm:*:*",
     "dht_page": "i:* i:dht",
-    "drop_hit_and_runs": "i:hnr u:* u:*:hnr u:*:t:* user:*",
+    "drop_hit_and_runs": "changes i:hnr u:* u:*:hnr u:*:t:* user:*",
     "due": "addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "edit": "i:name",
-    "edit_user": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
+    "edit": "changes edits i:name",
+    "edit_user": "changes deleting edits i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* "
+    "user_id users",
     "enqueue": "job job:* q q:*:",
     "enqueue_slot": "job job:* q q:*: q:*:slot",
     "estimate_unique": "countries.*.users hll:* i:unique:*:* i:unique:*:all outbox outbox:* outbox:waiting "
@@ -84,7 +86,7 @@ BEYOND: dict[str, str] = {
     "extend": "q:*:running",
     "finish": "job:* q:*:",
     "forget_markers": "* unique:forgotten",
-    "forgive": "i:hnr i:hnr_pending u:*:hnr u:*:t:*",
+    "forgive": "changes i:hnr i:hnr_pending u:*:hnr u:*:t:*",
     "freeleech": "deleting u:* users",
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
@@ -97,13 +99,14 @@ BEYOND: dict[str, str] = {
     "reap": "addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
-    "remove": "dht:peers:* dht:peers:*:6 i:* i:dht i:empty i:info_hash i:name i:unique:torrents:",
+    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name i:unique:torrents:",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "retry": "job:* q:*:",
-    "rotate_user": "deleting u:* user:* user_id users",
+    "rotate_user": "changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
-    "save_users": "deleting i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* user_id users",
+    "save_users": "changes deleting edits i:user_downloaded i:user_name i:user_ratio i:user_uploaded u:* user:* "
+    "user_id users",
     "score": "i:processed i:score leases:torrents",
     "scrape": "user:*",
     "search": "i:name",

@@ -36,7 +36,7 @@ async def deleted_until_lost(store: Store, who: str, commands: int) -> bool:
     """Returns whether the deletion completed."""
     connection = Dying(store.url, commands)
     try:
-        await Users(connection, Scripts(connection, store.keys.prefix), store.keys).delete(who)
+        await Users(connection, Scripts(connection, store.keys.prefix), store.keys, lambda: 0).delete(who)
     except StoreUnavailable:
         return False
     finally:

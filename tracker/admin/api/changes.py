@@ -18,9 +18,10 @@ FEED_ERRORS = {409: "`updated_since`: the change feed is off, or does not reach 
 UpdatedSince = Annotated[
     Whole | None,
     Field(
-        description="Only those named by a change in the feed (`/changes`) since this time (epoch s): a join, a "
-        "completion, a stop, a hit-and-run. Edits by API or site do not count. Takes `cursor`; a page holds those of "
-        "`limit` changes, and may repeat some of an earlier page."
+        description="Only those that changed since this time (epoch s): by a change in the feed (`/changes`) such as "
+        "a join, a completion, a stop or a hit-and-run; or by the API, the dashboard, the command line or an import. "
+        "What a site writes into the store itself does not count. Takes `cursor`; a page holds those of about `limit` "
+        "changes, and may repeat some of an earlier page."
     ),
 ]
 
@@ -41,8 +42,8 @@ class ChangeRow(Reply):
     at: Moment
     change: str = Field(
         description="`joined`, `completed`, `stopped`, `reaped` (timed out), `replaced` (another peer of the client or "
-        "user took its place), `hit_and_run`, `hit_and_run_pending`, `hit_and_run_cleared`, or `recounted` (the counts "
-        "of the swarm were repaired). "
+        "user took its place), `hit_and_run`, `hit_and_run_pending`, `hit_and_run_cleared`, `hit_and_run_forgiven` (by "
+        "an operator), or `recounted` (the counts of the swarm were repaired). "
         "Ignore unknown ones: later versions may add some."
     )
     info_hash: str | None

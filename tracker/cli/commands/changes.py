@@ -16,7 +16,7 @@ _PAGE = 500
 _POLL_SECONDS = 1.0
 _COLUMNS = (
     Column("at", MOMENT),
-    Column("change", 19),
+    Column("change", 20),
     Column("info_hash", 40),
     Column("user_id", 8),
     Column("uploaded", 14, right=True, optional=True),

@@ -1,4 +1,5 @@
-"""The change feed: a stream to which the scripts of swarms write what they change."""
+"""The change feed: a stream to which the scripts of swarms write what they change. A second stream names the users and
+torrents that programs edited."""
 
 import re
 from collections.abc import Sequence
@@ -54,6 +55,7 @@ class Changes:
     def __init__(self, connection: Connection, keys: Keys) -> None:
         self._connection = connection
         self._key = keys.changes()
+        self._edits = keys.edits()
 
     async def after(self, position: str, limit: int) -> ChangePage:
         """The changes that follow ``position``, which is FIRST or the id of a change, oldest first.
@@ -64,7 +66,7 @@ class Changes:
         position = check_position(position)
         if position == FIRST:
             found = _changes(await self._range("-", limit))
-            return ChangePage(found, found[-1].id if found else FIRST, await self._was_trimmed())
+            return ChangePage(found, found[-1].id if found else FIRST, await self._was_trimmed(self._key))
         rows = await self._range(position, limit + 1)
         if rows and rows[0][0].decode() == position:
             found = _changes(rows[1:])
@@ -80,34 +82,47 @@ class Changes:
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
     ) -> tuple[list[str], str]:
-        """The torrents or users that ``limit`` changes name, each once, from ``since`` on (epoch s); after the change
-        ``cursor``, if it is not empty. Also returns the next cursor, empty at the end.
+        """The torrents or users that about ``limit`` changes and edits name, each once, from ``since`` on (epoch s);
+        after the one at ``cursor``, if it is not empty. Also returns the next cursor, empty at the end.
 
-        Raises Conflict if the feed does not reach back so far, ClientError for a malformed cursor.
+        Raises Conflict if the feed or the edits do not reach back so far, ClientError for a malformed cursor.
         """
         start = check_position(cursor or str(1000 * since))
-        rows = await self._range(f"({start}" if cursor else start, limit)
-        oldest = await self._range("-", 1)  # read last, so that a change deleted meanwhile shows
-        if not oldest or _order(oldest[0][0].decode()) > _order(start):
+        after = f"({start}" if cursor else start
+        rows = [*await self._range(after, limit), *await self._range(after, limit, self._edits)]
+        if not await self._reaches_back(start):  # read last, so that a change deleted meanwhile shows
             raise Conflict("the change feed does not reach back so far: read the whole list")
-        found = (getattr(change, named) for change in _changes(rows))
+        rows.sort(key=lambda row: _order(row[0].decode()))
+        end = limit
+        if limit < len(rows) and rows[limit][0] == rows[limit - 1][0]:
+            end += 1  # a change and an edit with the same id, which the cursor cannot tell apart
+        found = (_fields(flat).get(named) for _, flat in rows[:end])
         names = list(dict.fromkeys(name for name in found if name))
-        return names, rows[-1][0].decode() if len(rows) == limit else ""
+        return names, rows[:end][-1][0].decode() if len(rows) >= limit else ""
+
+    async def _reaches_back(self, start: str) -> bool:
+        """Whether the feed and the edits still have all entries from ``start`` on. Edits are recorded while there is a
+        feed, so the first one since then may be later."""
+        oldest, oldest_edit = await self._range("-", 1), await self._range("-", 1, self._edits)
+        if not oldest or _order(oldest[0][0].decode()) > _order(start):
+            return False
+        is_before = oldest_edit and _order(oldest_edit[0][0].decode()) <= _order(start)
+        return bool(is_before) or not await self._was_trimmed(self._edits)
 
     async def size(self) -> int:
         return int(await self._connection.command("XLEN", self._key))
 
     async def delete(self) -> None:
-        """Deletes the feed, as its next change would follow a gap that nobody could see."""
-        await self._connection.command("UNLINK", self._key)
+        """Deletes the feed, as its next change would follow a gap that nobody could see; and the edits."""
+        await self._connection.command("UNLINK", self._key, self._edits)
 
-    async def _range(self, start: str, count: int) -> Any:
-        return await self._connection.command("XRANGE", self._key, start, "+", "COUNT", count)
+    async def _range(self, start: str, count: int, key: str = "") -> Any:
+        return await self._connection.command("XRANGE", key or self._key, start, "+", "COUNT", count)
 
-    async def _was_trimmed(self) -> bool:
-        """Read after the changes, so that a change deleted meanwhile shows."""
+    async def _was_trimmed(self, key: str) -> bool:
+        """Read after the entries, so that one deleted meanwhile shows."""
         try:
-            reply = await self._connection.command("XINFO", "STREAM", self._key)
+            reply = await self._connection.command("XINFO", "STREAM", key)
         except ResponseError as error:
             if "no such key" in str(error):
                 return False
@@ -138,9 +153,13 @@ def _changes(rows: Sequence[Any]) -> list[Change]:
     return [_change(id.decode(), flat) for id, flat in rows]
 
 
-def _change(id: str, flat: Sequence[bytes]) -> Change:
+def _fields(flat: Sequence[bytes]) -> dict[str, str]:
     texts = [value.decode("utf-8", "replace") for value in flat]
-    fields = dict(zip(texts[::2], texts[1::2], strict=True))
+    return dict(zip(texts[::2], texts[1::2], strict=True))
+
+
+def _change(id: str, flat: Sequence[bytes]) -> Change:
+    fields = _fields(flat)
 
     def text(name: str) -> str | None:
         return fields.get(name) or None

@@ -130,6 +130,10 @@ class Keys:
         """The change feed."""
         return f"{self.prefix}changes"
 
+    def edits(self) -> str:
+        """Users and torrents that programs changed."""
+        return f"{self.prefix}edits"
+
     def webhook(self, url_id: str) -> str:
         """The state of deliveries to one URL."""
         return f"{self.prefix}webhook:{url_id}"

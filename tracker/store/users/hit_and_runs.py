@@ -106,8 +106,9 @@ class HitAndRuns:
     async def _drop_of(self, user_id: str) -> int:
         cursor, dropped = b"0", 0
         while True:
+            rules = self._rules()
             cursor, removed = await self._scripts.drop_hit_and_runs(
-                [user_id, cursor, self._rules().packed, _TORRENTS_PER_CALL]
+                [user_id, cursor, rules.packed, _TORRENTS_PER_CALL, rules.max_changes]
             )
             dropped += int(removed)
             if cursor == b"0":

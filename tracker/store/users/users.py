@@ -1,6 +1,6 @@
 """The users: passkeys, permissions and totals."""
 
-from collections.abc import AsyncIterator, Mapping, Sequence
+from collections.abc import AsyncIterator, Callable, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from tracker.errors import ClientError, Conflict
@@ -60,12 +60,18 @@ class User:
 
 
 class Users:
-    """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user."""
+    """The users under one key prefix. Changes apply to the next announce, as the announce script reads the user.
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    ``max_changes`` returns about how many changes the feed keeps; 0: none are recorded.
+    """
+
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, max_changes: Callable[[], int]
+    ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
+        self._max_changes = max_changes
 
     async def add(self, user_id: str | None = None, passkey: str | None = None, **fields: Value) -> User:
         """Adds a user with some of FIELDS. Without ``passkey``, generates one with 160 random bits.
@@ -263,12 +269,12 @@ class Users:
 
         Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
         """
-        forgiven = 0
+        forgiven, head = 0, (user_id, self._max_changes())
         if torrent_id is not None:
-            forgiven = int(await self._scripts.forgive([user_id, torrent_id]))
+            forgiven = int(await self._scripts.forgive([*head, torrent_id]))
         else:
             async for page in self._pages(self._keys.user_set(user_id, "hnr")):
-                forgiven += int(await self._scripts.forgive([user_id, *page]))
+                forgiven += int(await self._scripts.forgive([*head, *page]))
         if forgiven:
             await self._changed(user_id)
         return forgiven

@@ -17,7 +17,8 @@ end
 -- only.
 local function record_hit_and_run(change, a)
   if max_changes == 0 then return end
-  local t = { tid = a.tid, ih = call('GET', P .. 'torrent_id:' .. a.tid) or '', seeders = '', leechers = '' }
+  local ih = redis.pcall('GET', P .. 'torrent_id:' .. a.tid)
+  local t = { tid = a.tid, ih = type(ih) == 'string' and ih or '', seeders = '', leechers = '' }
   record_change(change, t, '', a.uid, a.left or '', string.format('%.0f', a.uploaded),
     string.format('%.0f', a.downloaded), string.format('%.0f', a.seed_time))
 end

@@ -14,6 +14,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/new_torrent_id.lua
 --@ include lib/names.lua
+--@ include lib/edits.lua
 check_rankings()
 local new = {}
 
@@ -42,7 +43,10 @@ while ARGV[at] do
   local fields = { unpack(ARGV, at + 5, last) }
   local ok, answer = pcall(add, ARGV[at], ARGV[at + 1] == '1', ARGV[at + 2], ARGV[at + 3], fields)
   if ok then answers[#answers + 1] = answer else answers[#answers + 1] = 'error' end
-  if ok and answer then redis.pcall('PUBLISH', P .. 'torrents', ARGV[at]) end
+  if ok and answer then
+    record_edit('', ARGV[at])
+    redis.pcall('PUBLISH', P .. 'torrents', ARGV[at])
+  end
   at = last + 1
 end
 add_to_scoring(new)

@@ -6,7 +6,9 @@
 -- Answer    1; 0 when it is not registered
 local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
+--@ include lib/edits.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
 if ARGV[2] == '1' then list_name(P .. 't:' .. ARGV[1], P .. 'i:name', ARGV[1], ARGV[3]) end
+record_edit('', ARGV[1])
 return 1

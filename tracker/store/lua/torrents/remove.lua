@@ -9,11 +9,15 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/torrent_ids.lua
 --@ include lib/names.lua
 --@ include lib/torrent_deletion.lua
+--@ include lib/edits.lua
 if ARGV[3] == '1' then
   if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 1 then return 1 end -- it was added again meanwhile
 elseif call('DEL', P .. 'info_hash:' .. ARGV[1]) == 0 then
   return 0
 end
 local t = load_torrent(ARGV[1])
-if t.seeders + t.leechers > 0 then return 1 end
+if t.seeders + t.leechers > 0 then
+  record_edit('', ARGV[1]) -- a list shows it as unregistered
+  return 1
+end
 return delete_torrent(t) and 2 or 3

@@ -9,6 +9,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
+--@ include lib/edits.lua
 local user = read_user(1)
 local uid, passkey = user.id, user.passkey
 if call('EXISTS', P .. 'user:' .. passkey) == 1 then return false end
@@ -24,4 +25,5 @@ call('HSET', P .. 'u:' .. uid, 'passkey', passkey)
 call('HSET', P .. 'user:' .. passkey, 'user_id', uid, 'enabled', '1', 'can_leech', '1')
 write_user(uid, passkey, user, true)
 rank_users({ uid })
+record_edit(uid, '')
 return uid

@@ -27,6 +27,8 @@ for _, member in ipairs(due) do
       record_hit_and_run('hit_and_run', a)
     end
     added = added + 1
+  elseif a and a.peers == 0 then -- the rules changed meanwhile, or the user is exempt
+    record_hit_and_run('hit_and_run_cleared', a)
   end
   call('ZREM', pending, member)
 end

@@ -3,10 +3,12 @@
 -- those that are none by the rules in force.
 -- KEYS[1]   the prefix
 -- ARGV[1]   user id   ARGV[2] cursor in the user's set ('0' at the start)   ARGV[3] when a download is a hit-and-run
---   (hit_and_run_rules.lua)   ARGV[4] torrents, approximately
+--   (hit_and_run_rules.lua)   ARGV[4] torrents, approximately   ARGV[5] changes that the change feed keeps, about (0:
+--   none are recorded)
 -- Answer    { cursor, '0' at the end; how many were removed }
-local P, call = KEYS[1], redis.call
+local P, call, max_changes = KEYS[1], redis.call, tonumber(ARGV[5])
 --@ include lib/hit_and_run_rules.lua
+--@ include lib/changes.lua
 --@ include lib/hit_and_runs.lua
 --@ include lib/hit_and_run_check.lua
 --@ include lib/account_totals.lua
@@ -19,15 +21,14 @@ local function is_deleted(tid)
   return not ih or call('EXISTS', P .. 'info_hash:' .. ih) == 0 and call('SCARD', P .. 'tpeers:' .. ih) == 0
 end
 
--- A site may have listed a torrent on which the user has no account.
-local function is_none(tid)
-  local a = load_totals(uid, tid)
-  return a and not is_hit_and_run(a)
-end
-
 local page = call('SSCAN', owed, ARGV[2], 'COUNT', ARGV[4])
 for _, tid in ipairs(page[2]) do
-  if is_deleted(tid) or is_none(tid) then dropped = dropped + call('SREM', owed, tid) end
+  local a = load_totals(uid, tid) -- a site may have listed a torrent on which the user has no account
+  if (is_deleted(tid) or a and not is_hit_and_run(a)) and call('SREM', owed, tid) == 1 then
+    dropped = dropped + 1
+    record_hit_and_run('hit_and_run_cleared',
+      a or { uid = uid, tid = tid, uploaded = 0, downloaded = 0, seed_time = 0 })
+  end
 end
 if dropped > 0 then rank_hit_and_runs(uid) end
 return { page[1], dropped }

@@ -11,6 +11,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
+--@ include lib/edits.lua
 local user = read_user(1)
 local uid = call('HGET', P .. 'user:' .. user.passkey, 'user_id')
 if not uid or uid == '' then return false end
@@ -18,4 +19,5 @@ local beyond_rights = #user.profile + #user.totals > 0
 if beyond_rights and adopt(uid, user.passkey) then return '' end
 write_user(uid, user.passkey, user, true)
 if beyond_rights then rank_users({ uid }) end
+record_edit(uid, '')
 return uid

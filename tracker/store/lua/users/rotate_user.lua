@@ -6,6 +6,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
 --@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
+--@ include lib/edits.lua
 local old, new = ARGV[1], ARGV[2]
 local uid = call('HGET', P .. 'user:' .. old, 'user_id')
 if not uid or uid == '' then return false end
@@ -18,4 +19,5 @@ if not refused then
   call('ZADD', P .. 'users', uid, new)
   call('HSET', P .. 'u:' .. uid, 'passkey', new)
 end
+record_edit(uid, '')
 return uid

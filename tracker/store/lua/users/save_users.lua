@@ -14,6 +14,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
+--@ include lib/edits.lua
 
 local function own_passkey(uid)
   local listed = call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')[1]
@@ -53,6 +54,7 @@ while ARGV[at] do
   answers[#answers + 1] = ok and answer or { 'error' }
   if ok and answer[2] then
     saved[#saved + 1] = answer[2]
+    record_edit(answer[2], '')
     redis.pcall('PUBLISH', P .. 'users', answer[2])
   end
   at = after

@@ -7,13 +7,24 @@ ROWS: tuple[KeySpec, ...] = (
         "t:changes",
         "STREAM",
         "the change feed. change: joined, completed, stopped, reaped, replaced (another peer took its place), "
-        "hit_and_run, hit_and_run_pending, hit_and_run_cleared, or recounted (the sweep repaired the swarm); "
+        "hit_and_run, hit_and_run_pending, hit_and_run_cleared, hit_and_run_forgiven, or recounted (the sweep repaired "
+        "the swarm); "
         "info_hash, torrent_id; "
         "user_id, peer_id (40 hex digits); uploaded, downloaded (bytes) and seed_time (s): sums of the user on the "
         "torrent, without multipliers, or what an anonymous peer reported; left (bytes); seeders, leechers: counts "
         "after the change. A field without a value is empty. The first part of an id is the time (epoch ms)",
         "about the newest `TRACKER_CHANGES__MAX_ENTRIES`; deleted while that is 0",
-        "announce.lua, reap.lua, due.lua, sweep.lua",
+        "announce.lua, reap.lua, due.lua, sweep.lua, decide_hit_and_runs.lua, drop_hit_and_runs.lua, forgive.lua",
+    ),
+    KeySpec(
+        "t:edits",
+        "STREAM",
+        "users and torrents that were added or changed by the API, the command line, the dashboard or an import, for "
+        "lists with `updated_since`: user_id or info_hash, the other is empty. The first part of an id is the time "
+        "(epoch ms)",
+        "about the newest 100,000; recorded while there is a change feed, and deleted with it",
+        "add_user.lua, edit_user.lua, rotate_user.lua, save_users.lua, add.lua, edit.lua, remove.lua, deny.lua, "
+        "allow.lua",
     ),
     KeySpec(
         "t:webhook:<url>",
