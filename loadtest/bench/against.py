@@ -62,21 +62,24 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__)
     parser.add_argument("commit", help="git commit to compare with")
     parser.add_argument("--plain", action="store_true", help="keep features off that are off by default")
+    parser.add_argument(
+        "--close", action="store_true", help="one connection for each announce, not keep-alive"
+    )
     options = parser.parse_args()
     try:
-        compare(options.commit, plain=options.plain)
+        compare(options.commit, plain=options.plain, pipelined=not options.close)
     except BenchError as error:
         sys.exit("\n".join([f"nothing to compare: {error}", *getattr(error, "__notes__", [])]))
 
 
-def compare(commit: str, *, plain: bool) -> None:
+def compare(commit: str, *, plain: bool, pipelined: bool) -> None:
     with tempfile.TemporaryDirectory(prefix="bench-") as name:
         directory = Path(name)
         database = make_city(directory / "places.mmdb", {"127.0.0.0/8": LONDON})
         with _checkout(commit, directory / "before") as before:
-            prices = {commit: price(before, directory, {})}
+            prices = {commit: price(before, directory, {}, pipelined=pipelined)}
         everything = EVERYTHING | {"TRACKER_GEOIP__DATABASE": str(database)}
-        prices["now"] = price(processes.ROOT, directory, {} if plain else everything)
+        prices["now"] = price(processes.ROOT, directory, {} if plain else everything, pipelined=pipelined)
     for which, found in prices.items():
         announce, second = (
             ", ".join(f"{part} {cost[part] / 1e3:,.1f}" for part in _PARTS)
@@ -88,9 +91,11 @@ def compare(commit: str, *, plain: bool) -> None:
         print(f"growth at {rate:,} announces/s: {100 * growth:.1f} %")
 
 
-def price(root: Path, directory: Path, variables: Mapping[str, str]) -> Price:
-    few, many = (_run(root, directory, variables, requests) for requests in (FEW, MANY))
-    return solve(few, many, _run(root, directory, variables, FEW, TRICKLE_SECONDS))
+def price(root: Path, directory: Path, variables: Mapping[str, str], *, pipelined: bool) -> Price:
+    def run(requests: int, trickle: int = 0) -> Run:
+        return _run(root, directory, variables, requests, trickle, pipelined=pipelined)
+
+    return solve(run(FEW), run(MANY), run(FEW, TRICKLE_SECONDS))
 
 
 def solve(few: Run, many: Run, trickle: Run) -> Price:
@@ -112,7 +117,9 @@ def solve(few: Run, many: Run, trickle: Run) -> Price:
     return Price(announce, second)
 
 
-def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int = 0) -> Run:
+def _run(
+    root: Path, top: Path, variables: Mapping[str, str], requests: int, trickle: int, *, pipelined: bool
+) -> Run:
     """Announces 2,000 peers, then ``requests`` regular ones, then one per second for ``trickle`` seconds.
 
     ``root`` contains the tracker's code.
@@ -127,7 +134,7 @@ def _run(root: Path, top: Path, variables: Mapping[str, str], requests: int, tri
             asyncio.run(send_all(port, joins))
             time.sleep(_SETTLE_SECONDS)
             began = time.monotonic()
-            asyncio.run(send_all(port, requested))
+            asyncio.run(send_all(port, requested, pipelined=pipelined))
             seconds = time.monotonic() - began
             connection = HTTPConnection("127.0.0.1", port)
             for n in range(trickle):
