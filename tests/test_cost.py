@@ -41,8 +41,8 @@ pytestmark = pytest.mark.serial
 
 COMMANDS: dict[str, float] = {
     # a peer in the swarm: read and write its hash, renew its timeout, select peers (for leechers of both kinds)
-    "regular": 7.4,
-    "regular, optional accounts": 8.4,  # the same without a passkey: one command tells that the peer is no user's
+    "regular": 6.4,
+    "regular, optional accounts": 7.4,  # the same without a passkey: one command tells that the peer is no user's
     "join": 13.6,  # a new peer: its hash, two arrays, two sets, its address, the counts
     # in a swarm larger than a reply: it takes a random slot, and the peer of that slot moves to the end
     "join of many": 17.9,

@@ -32,6 +32,7 @@ from tracker.store.schema.keys import Keys
 from tracker.store.stats.counters import Counters
 from tracker.store.stats.metric_names import place_names
 from tracker.store.stats.unique_users import MAX_BATCH, UniqueUserEvent, UniqueUsers
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, PeerUpdate
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import Swarms
@@ -144,6 +145,7 @@ async def announce(store: Store, meter: Meter) -> int:
         store.scripts,
         store.keys,
         LiveRules(rules),
+        AnnounceCounts(store.connection, store.scripts),
         time.time,
     )
     joins = [_join(number) for number in range(JOINS)]

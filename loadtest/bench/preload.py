@@ -11,6 +11,7 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import EVENT_CODES, Admitted, PeerUpdate, Refused
 from tracker.store.swarms.rules import LiveRules, SwarmRules
 from tracker.store.swarms.swarms import Swarms
@@ -25,9 +26,9 @@ async def preload(url: str, peers: Sequence[Peer], timeout_seconds: float | Call
     timeout = timeout_seconds if callable(timeout_seconds) else lambda: timeout_seconds
     connection, keys = Connection(connect(url, connect_timeout=5), timeout=60), Keys()
     rules = SwarmRules(new_per_address_hour=10**9, new_per_network_hour=10**9)
-    swarms = Swarms(
-        connection, Scripts(connection, keys.prefix), keys, LiveRules(rules), time.time, max_waiting=_AT_ONCE
-    )
+    scripts = Scripts(connection, keys.prefix)
+    counts = AnnounceCounts(connection, scripts)
+    swarms = Swarms(connection, scripts, keys, LiveRules(rules), counts, time.time, max_waiting=_AT_ONCE)
     try:
         async with running(swarms.run):
             for first in range(0, len(peers), _AT_ONCE):

@@ -136,7 +136,7 @@ async def _run(experiment: Experiment, environment: Environment, load: Load, fin
     async with Redis.from_url(environment.store_url, socket_timeout=10.0) as redis:
         await inspection.settled(redis, load, findings, experiment.settles_seconds)
         await load.pause()
-        findings.lost = await inspection.missing_announces(redis, load.acknowledged)
+        findings.lost = await inspection.missing_announces(redis, load)
         if experiment.may_lose is not None and findings.lost > experiment.may_lose:
             findings.complaints.append(f"{findings.lost} answered announces are lost")
         if experiment.keeps_active_peers and (wrong := await inspection.wrongly_reaped(redis, load)):

@@ -50,12 +50,17 @@ def clients_view(load: Load, fault: float, findings: Findings) -> None:
     findings.slowest_seconds = max((result.at - result.sent for result in since), default=0.0)
 
 
-async def missing_announces(redis: Any, acknowledged: Counter[bytes]) -> int:
-    """The number of answered announces that the store did not count."""
+async def missing_announces(redis: Any, load: Load) -> int:
+    """The number of answered announces that the store lacks: joins and stops that it did not count, and other announces
+    of peers that still announce. Peers report how many announces were answered, as uploaded bytes."""
     missing = 0
-    for info_hash, answered in acknowledged.items():
+    for info_hash, answered in load.acknowledged.items():
         counted = int(await redis.hget(KEYS.torrent(InfoHash(info_hash)), "announces") or 0)
         missing += max(0, answered - counted)
+    for peer in load.active.values():
+        if torrent_id := await redis.get(KEYS.info_hash(InfoHash(peer.info_hash))):
+            stored = await redis.hget(KEYS.peer(torrent_id.decode(), PeerId(peer.peer_id)), "uploaded")
+            missing += max(0, peer.answered - 1 - int(stored or 0))
     return missing
 
 

@@ -34,6 +34,7 @@ class Peer:
     joined_epoch: float = 0.0
     """When its first announce was answered."""
     answered: int = 0
+    """Answered announces; the number is reported as uploaded bytes, so that the store shows the last one applied."""
     last_sent: float = 0.0
     """When the last answered announce was sent."""
     last_answer: float = 0.0
@@ -47,8 +48,8 @@ class Peer:
         suffix = f"&event={event}" if event else ""
         return (
             f"/announce?info_hash={quote_from_bytes(self.info_hash, safe='')}"
-            f"&peer_id={quote_from_bytes(self.peer_id, safe='')}&port={self.port}&uploaded=0&downloaded={moved}"
-            f"&left={self.bytes_left}&compact=1&key={self.key}&numwant=20{suffix}"
+            f"&peer_id={quote_from_bytes(self.peer_id, safe='')}&port={self.port}&uploaded={self.answered}"
+            f"&downloaded={moved}&left={self.bytes_left}&compact=1&key={self.key}&numwant=20{suffix}"
         )
 
 
@@ -92,7 +93,7 @@ class Load:
     """Torrents with one announce each, answered or not."""
     answers: Counter[ResultKind] = field(default_factory=Counter)
     acknowledged: Counter[bytes] = field(default_factory=Counter)
-    """Answered announces, by torrent."""
+    """Answered joins and stops, by torrent. The store counts them when it applies them."""
     stalls: list[tuple[float, float]] = field(default_factory=list)
     """When this process was stalled or suspended, and read no answers: (start, end)."""
     _churns: bool = True
@@ -205,7 +206,7 @@ class Load:
             self.results.append(AnnounceResult(now, sent, answer.kind, answer.detail, event, peer.info_hash))
         if answer.kind != "answered":
             return False
-        self.acknowledged[peer.info_hash] += 1
+        self.acknowledged[peer.info_hash] += bool(event)
         if not peer.answered:
             peer.joined_epoch = time.time()
         else:

@@ -40,6 +40,7 @@ async def open_context(
     telemetry.gauge("processes", lambda: 1)
     telemetry.gauge("processes_without_store", lambda: connection.unavailable)
     telemetry.gauge("asyncio_tasks", lambda: len(asyncio.all_tasks()))
-    async with running(connection.watch, connection.follow, store.counters.run):
+    async with running(connection.watch, connection.follow, store.counters.run, store.announce_counts.run):
         yield RuntimeContext(store, LiveSettings(settings), telemetry)
         await store.counters.flush()
+        await store.announce_counts.flush()

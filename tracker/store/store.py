@@ -24,6 +24,7 @@ from tracker.store.stats.markers import Markers
 from tracker.store.stats.outbox import Outbox
 from tracker.store.stats.place_names import PlaceNameMigration
 from tracker.store.stats.unique_users import UniqueRules, UniqueUsers
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.connect_checks import ConnectChecks
 from tracker.store.swarms.reaping import Reaping
 from tracker.store.swarms.rules import LiveRules, SwarmRules
@@ -90,7 +91,8 @@ class Store:
         self.scripts = scripts = Scripts(connection, prefix)
         self.rules = LiveRules(options.rules)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
-        self.swarms = Swarms(connection, scripts, keys, self.rules, clock, options.max_waiting)
+        self.announce_counts = counts = AnnounceCounts(connection, scripts)
+        self.swarms = Swarms(connection, scripts, keys, self.rules, counts, clock, options.max_waiting)
         self.reaping = Reaping(connection, scripts, keys, self.rules, clock, timer)
         self.torrents = Torrents(connection, scripts, keys, clock)
         self.scores = _scores(connection, scripts, keys, clock, options)

@@ -28,6 +28,7 @@ SHRINKS_OR_REPAIRS = {
     "heartbeat",
     "totals",
     "count",
+    "count_announces",
     "clean",
     "delete_user",
     "drop_hit_and_runs",

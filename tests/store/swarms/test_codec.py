@@ -6,7 +6,7 @@ from typing import Any, get_args
 import pytest
 
 from tests.store.harness import endpoint, info_hash, peer_id, update
-from tracker.bittorrent import Accounts
+from tracker.bittorrent import Accounts, InfoHash
 from tracker.store.swarms.codec import (
     WITH_IDS,
     Admitted,
@@ -96,8 +96,24 @@ def test_rules_are_doubles() -> None:
     assert modes == [0, 1, 2]
 
 
+def test_regular_announces_are_counted_by_torrent() -> None:
+    """All kinds of replies, with and without more than IPv4 peers; refusals are lists."""
+    counted: list[InfoHash] = []
+    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, counted.extend)
+    long = struct.pack("<HHH", 0, 0, 0)
+    replies = [b"r 0 1 0 ", b"f 0 1 0 ", b"R 0 1 0 " + long, b"F 0 1 0 " + long, b"u 0 1 0 ", b"j 0 1 0 "]
+    others: list[Any] = [[1, b"denied", b""], [2, b"u 0 1 0 "], [3, b"j 0 1 0 ", b"1", b"2"]]
+    updates = [update(1, torrent=1 + number) for number in range(len(replies) + len(others))]
+    outcomes, _ = codec.decode(updates, [*replies, *others, b""])
+    assert counted == [info_hash(number) for number in (1, 2, 3, 4)]
+    assert [outcome.outcome for outcome in outcomes[:6] if isinstance(outcome, Admitted)] == [
+        *("update", "early") * 2,
+        *("update", "join"),
+    ]
+
+
 def test_a_reply_must_answer_every_announce() -> None:
-    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5)
+    codec = AnnounceCodec(LiveRules(SwarmRules()), lambda: 1.5, lambda torrents: None)
     moment, may_grow, rules, packed = codec.encode([update(1)])
     assert (moment, may_grow, rules, packed) == ("1.500", 1, pack_rules(SwarmRules()), pack(update(1)))
     admitted = Admitted(0, 1, 0, b"", b"", b"", b"", "join")

@@ -18,6 +18,7 @@ from tracker.bittorrent import Address, InfoHash, PeerId
 from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection, connect
 from tracker.store.client.scripts import Scripts
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import PeerUpdate, pack, pack_join_query
 from tracker.store.swarms.swarms import Swarms
 from tracker.store.swarms.unanswered import Unanswered
@@ -36,13 +37,9 @@ async def lossy(store: Store, server: Server) -> AsyncIterator[Lossy]:
     async with Proxy(server) as proxy:
         connection = Connection(connect(proxy.url, connect_timeout=1), timeout=1)
         late: asyncio.Queue[Join] = asyncio.Queue()
-        swarms = Swarms(
-            connection,
-            Scripts(connection, store.keys.prefix),
-            store.keys,
-            store.rules,
-            store.clock,
-        )
+        scripts = Scripts(connection, store.keys.prefix)
+        counts = AnnounceCounts(connection, scripts)
+        swarms = Swarms(connection, scripts, store.keys, store.rules, counts, store.clock)
         try:
             async with in_background(swarms.run(lambda *join: late.put_nowait(join)), connection.watch()):
                 yield swarms, proxy, late

@@ -89,6 +89,7 @@ class Scripts:
 
     announce: Script
     announce_when_full: Script
+    count_announces: Script
     scrape: Script
     reap: Script
     due: Script

@@ -2,7 +2,9 @@
 
 import struct
 from binascii import hexlify, unhexlify
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterable, Sequence
+from itertools import compress
+from operator import itemgetter
 from typing import Any, NamedTuple
 
 import structlog
@@ -19,6 +21,8 @@ WITH_IDS, OWN_FAMILY = 1, 2
 _OUTCOMES = {
     b"u": "update",
     b"e": "early",
+    b"r": "update",
+    b"f": "early",
     b"j": "join",
     b"l": "leave",
     b"a": "absent",
@@ -26,6 +30,9 @@ _OUTCOMES = {
     b"d": "displaced",
     b"o": "over",
 }
+_FIRST = itemgetter(0)
+_REGULAR = frozenset(b"rRfF").__contains__
+"""Whether a reply to a regular announce begins with this byte."""
 _ACCOUNTS: dict[Accounts, int] = {"off": 0, "optional": 1, "required": 2}
 _LENGTHS = struct.Struct("<HHH")
 _HEAD = struct.Struct("<80scBHII")
@@ -144,9 +151,13 @@ def pack_rules(rules: SwarmRules) -> bytes:
 
 
 class AnnounceCodec:
-    """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds."""
+    """The calls of announce.lua: its arguments and its reply. ``clock`` gives epoch seconds; ``count`` is called with
+    the torrents of regular announces, which the script does not count."""
 
-    def __init__(self, rules: LiveRules, clock: Callable[[], float]) -> None:
+    def __init__(
+        self, rules: LiveRules, clock: Callable[[], float], count: Callable[[Iterable[InfoHash]], None]
+    ) -> None:
+        self._count = count
         self._live = rules
         self._rules = rules.current
         self._packed = pack_rules(rules.current)
@@ -171,7 +182,10 @@ class AnnounceCodec:
         *replies, totals = reply
         if len(replies) != len(updates):
             raise ValueError(f"{len(replies)} replies to {len(updates)} announces")
-        return list(map(parse, replies)), parse_totals(totals)
+        outcomes = list(map(parse, replies))
+        # A refusal is a list that begins with a number less than any letter.
+        self._count(compress(map(_FIRST, updates), map(_REGULAR, map(_FIRST, replies))))
+        return outcomes, parse_totals(totals)
 
 
 def pack(update: PeerUpdate) -> bytes:

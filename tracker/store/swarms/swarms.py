@@ -16,6 +16,7 @@ from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Script, Scripts
 from tracker.store.schema.keys import Keys
+from tracker.store.swarms.announce_counts import AnnounceCounts
 from tracker.store.swarms.codec import Admitted, AnnounceCodec, PeerUpdate, Refused
 from tracker.store.swarms.rules import LiveRules
 from tracker.store.swarms.unanswered import OnJoin, Unanswered
@@ -40,6 +41,7 @@ class Swarms:
         scripts: Scripts,
         keys: Keys,
         rules: LiveRules,
+        counts: AnnounceCounts,
         clock: Callable[[], float],
         max_waiting: int = 2048,
     ) -> None:
@@ -47,7 +49,7 @@ class Swarms:
         self._scripts = scripts
         self._keys = keys
         self._clock = clock
-        self._codec = AnnounceCodec(rules, clock)
+        self._codec = AnnounceCodec(rules, clock, counts.add)
         self._rules = rules
         self._announces = Batches(
             connection,

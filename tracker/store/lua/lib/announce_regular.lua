@@ -2,7 +2,8 @@
 -- announce.lua, after peer_selection.lua and traffic.lua.
 --
 -- It does what announce_other.lua does for the same announce, without the work that only other announces need. It reads
--- first, and writes only when the announce is a regular one; nil says that it is not and that nothing was written.
+-- first, and writes only when the announce is a regular one; nil says that it is not and that nothing was written. The
+-- caller counts the announce for the torrent, because the count may be late.
 local UPDATE = 117 -- 'u'
 
 local function announce_regular(packed, ih, tid)
@@ -42,9 +43,9 @@ local function announce_regular(packed, ih, tid)
   if (stored[2] == '0') ~= seeding or stored[8] == '1' then return end
 
   local elapsed = now - stored[5]
-  local outcome = elapsed < early and elapsed >= 0 and 'e ' or 'u '
+  local outcome = elapsed < early and elapsed >= 0 and 'f ' or 'r '
   local reply = outcome .. t[3] .. ' ' .. t[4] .. ' ' .. (t[5] or '0') .. ' '
-  if #reply > 50 or not find(reply, '^[eu] %d+ %d+ %d+ $') then return end -- another program wrote these counts
+  if #reply > 50 or not find(reply, '^[fr] %d+ %d+ %d+ $') then return end -- another program wrote these counts
   if want > 0 then
     if with_ids == 2 then -- no peers of the other family
       if on_v4 then t[7], t[10] = 0, 0 else t[6], t[9] = 0, 0 end
@@ -58,7 +59,6 @@ local function announce_regular(packed, ih, tid)
   if downloaded ~= (stored[4] or '0') then down = max(0, downloaded - (stored[4] or 0)) end
   if elapsed > 0 and elapsed < max_gap then total_time = total_time + elapsed - time_away(now - elapsed) end
   if call('PEXPIRE', P .. 'ptimeout:' .. suffix, timeout) == 0 then return end
-  call('HINCRBY', torrent, 'announces', 1)
   write_traffic(key, stored, left, uploaded, downloaded, up, down, elapsed, total_time)
   if up + down > 0 then add_traffic(up, down, elapsed, on_v4) end
   return reply

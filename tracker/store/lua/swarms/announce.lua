@@ -33,7 +33,8 @@
 --   1 when the network may have any number of endpoints (B)
 -- Answer    for each announce, in order, one of
 --   'outcome seeders leechers snatches peers'
---     outcome: u update, e early update, j join, l leave. Nothing changed for
+--     outcome: u update, e early update, j join, l leave; r and f: an update and an early update that the caller counts
+--       for the torrent (count_announces.lua). Nothing changed for
 --       a absent (a stop of a peer that is not in the swarm)
 --       s stranger (the peer id belongs to another client)
 --       d displaced (another peer holds the endpoint)

@@ -55,8 +55,10 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:t:<ih>",
         "HASH",
-        "a torrent. announces, leechers, seeders, snatches: counts; paused: partial seeds among the leechers; new: "
-        "addresses first seen since the last scoring; s4, l4, s6, l6: lengths of the arrays (a dual-stack peer is in "
+        "a torrent. announces, leechers, seeders, snatches: counts (a process adds regular announces every 10 s and "
+        "when it stops; those of the last 10 s are lost when it is killed, or when the store does not answer the "
+        "call); paused: partial seeds among the leechers; new: addresses first seen since the last scoring; s4, l4, "
+        "s6, l6: lengths of the arrays (a dual-stack peer is in "
         "two arrays and counts once); tid: the id that its peers use; empty_since (epoch s); auto: 1 if it registered "
         "itself; completions: the last 64 within a day, of anonymous peers (28 hex digits each: digest of the peer id, "
         "digest of the endpoint, time); sole: the only address (IPv6: /64) that ever joined a torrent that registered "
@@ -70,8 +72,8 @@ ROWS: tuple[KeySpec, ...] = (
         "private, enabled, reason, multi_up, multi_dn (as `t:upload_multiplier`), size (bytes; empty: unknown), labels "
         "(up to 20 of 1 to 32 characters of a-z, 0-9, `-`, `_` and `.`, separated by spaces)",
         "until the torrent is deleted",
-        f"{_SWARM_SCRIPTS}, count_unique.lua, estimate_unique.lua, work_claim.lua, dht_found.lua, dht_give.lua, "
-        "command line",
+        f"{_SWARM_SCRIPTS}, count_announces.lua, count_unique.lua, estimate_unique.lua, work_claim.lua, "
+        "dht_found.lua, dht_give.lua, command line",
     ),
     KeySpec(
         "t:p:<tid>:<pid>",

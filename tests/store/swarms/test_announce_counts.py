@@ -1,0 +1,121 @@
+"""Regular announces are counted for their torrent some seconds later, and only while it exists."""
+
+import asyncio
+
+from loadtest.servers import Server
+from tests.store.client.proxy import Proxy
+from tests.store.conftest import MakeStore
+from tests.store.harness import Store, info_hash, update
+from tests.waiting import eventually, in_background
+from tracker.bittorrent import InfoHash
+from tracker.store.client.connection import Connection, connect
+from tracker.store.client.scripts import Scripts
+from tracker.store.swarms import announce_counts
+from tracker.store.swarms.announce_counts import AnnounceCounts
+
+
+async def announces(store: Store, number: int = 1) -> int:
+    return int((await store.torrent(info_hash(number))).get("announces", -1))
+
+
+async def test_regular_announces_are_written_together(store: Store) -> None:
+    """Others are counted at once, and the store has all after a flush."""
+    for number in (1, 2):
+        await store.announce(update(1, "s", torrent=number))
+    for _ in range(3):
+        await store.announce_together(update(1), update(1, torrent=2))
+    await store.announce(update(1))
+    await store.announce(update(2, "s"))
+    await store.announce(update(1, "c", bytes_left=0))
+    assert (await announces(store), await announces(store, 2)) == (3, 1)
+    await store.announce_counts.flush()
+    assert (await announces(store), await announces(store, 2)) == (7, 4)
+    await store.announce_counts.flush()  # nothing is left
+    assert (await announces(store), await announces(store, 2)) == (7, 4)
+
+
+async def test_they_are_written_by_themselves(store: Store) -> None:
+    await store.announce(update(1, "s"))
+    await store.announce(update(1))
+    async with in_background(store.announce_counts.run(pause_seconds=0.001)):
+        await eventually(lambda: _has(store, 2))
+        await store.announce(update(1))
+        await eventually(lambda: _has(store, 3))
+
+
+async def _has(store: Store, number: int) -> bool:
+    return await announces(store) == number
+
+
+async def test_a_deleted_torrent_does_not_come_back(store: Store) -> None:
+    for number in (1, 2):
+        await store.announce(update(1, "s", torrent=number))
+        await store.announce(update(1, torrent=number))
+    assert await store.torrents.remove(info_hash(1))
+    await store.redis.delete(store.keys.torrent(info_hash(1)))
+    before = await store.dump()
+    await store.announce_counts.flush()
+    after = await store.dump()
+    changed = {key for key in before | after if before.get(key) != after.get(key)}
+    assert changed == {store.keys.torrent(info_hash(2)).encode()}
+
+
+async def test_several_processes_add_up(make_store: MakeStore) -> None:
+    ours, theirs = await make_store(), await make_store()
+    await ours.announce(update(1, "s"))
+    for store in (ours, theirs, theirs):
+        await store.announce(update(1))
+    await asyncio.gather(ours.announce_counts.flush(), theirs.announce_counts.flush())
+    assert await announces(ours) == 4
+
+
+async def test_another_value_fails_no_other_torrent(store: Store) -> None:
+    """Of another program: no number, too large a number, no hash at all."""
+    for number in range(1, 5):
+        await store.announce(update(1, "s", torrent=number))
+        await store.announce(update(1, torrent=number))
+    await store.redis.hset(store.keys.torrent(info_hash(1)), "announces", "many")
+    await store.redis.hset(store.keys.torrent(info_hash(2)), "announces", 2**63 - 1)
+    await store.redis.set(store.keys.torrent(info_hash(3)), "text")
+    await store.announce_counts.flush()
+    assert await announces(store) == 1 and await announces(store, 2) == 2**53 - 1
+    assert await store.redis.get(store.keys.torrent(info_hash(3))) == b"text"
+    assert await announces(store, 4) == 2
+
+
+async def test_the_number_of_torrents_is_bounded(store: Store) -> None:
+    """Many torrents are written before their time; meanwhile no more are counted than twice as many."""
+    counts, hashes = store.announce_counts, [InfoHash(n.to_bytes(20, "big")) for n in range(1, 50_001)]
+    await store.torrents.add(hashes[0])
+    for first in range(0, len(hashes), 64):
+        counts.add(hashes[first : first + 64])
+    held = len(counts)
+    assert 2 * announce_counts.MAX_TORRENTS <= held < 2 * announce_counts.MAX_TORRENTS + 64
+    async with in_background(counts.run(pause_seconds=600)):
+        await eventually(lambda: len(counts) == 0)
+    assert await announces(store) == 1
+
+
+async def test_counts_wait_for_the_store_and_a_lost_call_is_not_repeated(
+    store: Store, any_server: Server
+) -> None:
+    """The store may have counted them."""
+    await store.announce(update(1, "s"))
+    async with Proxy(any_server) as proxy:
+        connection = Connection(connect(proxy.url, connect_timeout=1), timeout=20)
+        counts = AnnounceCounts(connection, Scripts(connection, store.keys.prefix))
+        counts.add([info_hash(1)])
+        await counts.flush()
+        assert await announces(store) == 2
+        proxy.swallow_answers()
+        counts.add([info_hash(1)])
+        await counts.flush()
+        assert connection.unavailable and len(counts) == 0 and await announces(store) == 3
+        counts.add([info_hash(1)])
+        await counts.flush()
+        assert len(counts) == 1
+        async with in_background(connection.watch()):
+            await eventually(lambda: not connection.unavailable)
+            await counts.flush()
+        assert len(counts) == 0 and await announces(store) == 4
+        await connection.close()
