@@ -345,9 +345,10 @@ class TestAnswers:
         for second in range(900, 1000):
             node.tick(second)
             for target, data in node.take_datagrams():
-                pinged.add(target)
                 query = parse_message(data)
                 assert isinstance(query, Query)
+                if isinstance(query.arguments, Ping):
+                    pinged.add(target)
                 node.receive(encode_failure(Failure(query.transaction, 202, "no")), target, second)
         assert other.endpoint in pinged
 

@@ -32,6 +32,7 @@ from tracker.wire.krpc import (
     Query,
     SampleInfohashes,
     Samples,
+    encode_query,
     parse_message,
     split_nodes,
 )
@@ -281,6 +282,31 @@ class TestTokens:
         assert isinstance(setup.ask(announce, KNOWN), Failure)
         port_changed = Endpoint(SOURCE[:4] + b"\7\7")
         assert isinstance(Setup().ask(announce, KNOWN, source=port_changed), Answer)
+
+
+class TestAmplification:
+    """Who forges an address makes the node send there what it answers."""
+
+    @pytest.mark.parametrize("family", [4, 6])
+    def test_an_answer_is_about_ten_times_as_large_as_its_query_at_most(self, family: int) -> None:
+        setup, size, source = Setup(), *((6, SOURCE) if family == 4 else (18, SOURCE6))
+        swarm = Swarm(True, peers(100, size), peers(100, size, 1000))
+        for number in range(40):
+            setup.announce(InfoHash(bytes((number,)) * 20), source=source)
+        largest = 0.0
+        for want in ((), (4,), (6,), (4, 6)):
+            for arguments in (
+                Ping(),
+                FindNode(HASH, want),
+                GetPeers(HASH, want),
+                GetPeers(HASH, want, scrape=True),
+                SampleInfohashes(HASH, want),
+            ):
+                query = Query(b"a", ASKER, arguments)
+                data = setup.responder.respond(query, source, swarm, 0, setup.rng)
+                assert data is not None
+                largest = max(largest, len(data) / len(encode_query(query)))
+        assert 5 < largest < 10.5
 
 
 class TestTorrentsWithoutPart:
