@@ -8,6 +8,7 @@ from tests.store.harness import Store, endpoint, info_hash, update
 from tests.waiting import eventually, in_background
 from tracker.bittorrent import Endpoint, InfoHash
 from tracker.workers.dht import (
+    CHECK_SECONDS,
     FIRST_SAVE_SECONDS,
     MAX_OWN_PEERS,
     SAVE_SECONDS,
@@ -168,6 +169,30 @@ async def test_a_torrent_made_private_is_forgotten(store: Store) -> None:
     forgetter.changed(None)
     await forgetter.round()
     assert not len(node.announced)
+
+
+async def test_a_change_that_the_store_could_not_confirm_is_looked_at_again(store: Store) -> None:
+    """D15: as soon as it can, not only at the next regular check."""
+    node = Island(1).first()
+    node.announced.announce(info_hash(1), address(5), 0, seed=False)
+    await store.torrents.add(info_hash(1), {"private": "1"})
+    pauses = 0
+
+    async def sleep(seconds: float) -> None:
+        nonlocal pauses
+        if seconds == CHECK_SECONDS:
+            await asyncio.Event().wait()
+        pauses += 1
+        await asyncio.sleep(0)
+
+    forgetter = Forgetter(store.dht_torrents, {4: node}, all_torrents=False, sleep=sleep)
+    store.connection.unavailable = True
+    async with in_background(forgetter.run()):
+        forgetter.changed(info_hash(1))
+        await eventually(lambda: pauses >= 2)
+        assert len(node.announced) == 1
+        store.connection.unavailable = False
+        await eventually(lambda: not len(node.announced))
 
 
 async def test_changes_are_followed_as_they_are_published(store: Store) -> None:

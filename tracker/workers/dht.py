@@ -180,7 +180,8 @@ class Forgetter:
                 try:
                     await self.round()
                 except (StoreUnavailable, RedisError):
-                    self._every = True  # looked at again by the next regular check
+                    self._every = True
+                    self._wake.set()  # again soon: meanwhile nobody knows what is private
                 await self._sleep(_PAUSE_SECONDS)
 
     async def round(self) -> None:
