@@ -8,7 +8,7 @@ from loadtest.invariants import check_invariants
 from tests.store.conftest import MakeStore
 from tests.store.harness import START, Store, endpoint, info_hash, peer_id, update
 from tracker.errors import ClientError
-from tracker.store.torrents.torrents import Point, Torrent
+from tracker.store.torrents.torrents import TORRENTS_A_CALL, Point, Torrent
 
 WEEK = 604_800
 
@@ -428,3 +428,19 @@ async def test_a_history_is_read_oldest_first_without_invalid_points(store: Stor
         Point(START, 1, 2, 3, 1.2),
         Point(START + 60, 0, 0, 3, 0.0),
     ]
+
+
+@pytest.mark.parametrize(("again", "most"), [(False, 21), (True, 9)])
+async def test_a_torrent_of_a_batch_takes_few_commands(store: Store, again: bool, most: int) -> None:
+    """A batch of 1,000 is to take at most 100 ms of the tracker's and the store's time."""
+    batch = [
+        (info_hash(n), {"name": f"torrent {n}", "private": "1", "size": str(n), "snatches": "5"})
+        for n in range(1, TORRENTS_A_CALL + 1)
+    ]
+    for _ in range(1 + again):
+        await store.redis.config_resetstat()
+        await store.torrents.add_many(batch)
+    assert await store.torrents.count() == len(batch)
+    stats = await store.redis.info("commandstats")
+    taken = sum(row["calls"] for row in stats.values())
+    assert len(batch) * 5 < taken < len(batch) * most

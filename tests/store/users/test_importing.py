@@ -108,8 +108,26 @@ async def test_a_large_batch_is_several_script_calls(store: Store) -> None:
 
 
 async def calls(store: Store) -> int:
+    return (await commands(store)).get("evalsha", 0)
+
+
+async def commands(store: Store) -> dict[str, int]:
     found = await store.redis.info("commandstats")
-    return int(found.get("cmdstat_evalsha", {}).get("calls", 0))
+    return {name.removeprefix("cmdstat_"): row["calls"] for name, row in found.items()}
+
+
+@pytest.mark.parametrize(("again", "most"), [(False, 11), (True, 10)])
+async def test_a_user_of_a_batch_takes_few_commands(store: Store, again: bool, most: int) -> None:
+    """A batch of 1,000 is to take at most 100 ms of the tracker's and the store's time."""
+    users: list[dict[str, str | int]] = [
+        {"user_id": str(n), "passkey": f"{n:032x}", "name": f"user {n}", "enabled": True, "uploaded": n}
+        for n in range(1, USERS_A_CALL + 1)
+    ]
+    for _ in range(1 + again):
+        await store.redis.config_resetstat()
+        await store.user_import.save(users)
+    taken = sum((await commands(store)).values())
+    assert USERS_A_CALL * 5 < taken < USERS_A_CALL * most
 
 
 async def test_empty_names_and_reasons_are_removed(store: Store) -> None:

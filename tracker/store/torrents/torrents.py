@@ -7,10 +7,11 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import orjson
+
 from tracker.bittorrent import InfoHash, PeerId
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
-from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.folding import fold_name
 from tracker.store.schema.keys import Keys
@@ -93,8 +94,8 @@ class Torrents:
         self, torrents: Sequence[tuple[InfoHash, Mapping[str, str]]]
     ) -> list[tuple[str, bool] | ClientError]:
         packed = [_packed(info_hash, fields) for info_hash, fields in torrents]
-        argv = [part for each in packed if not isinstance(each, ClientError) for part in each]
-        answers = iter(await self._scripts.add([int(self._clock()), *argv]) if argv else ())
+        valid = [each for each in packed if isinstance(each, bytes)]
+        answers = iter(await self._scripts.add([int(self._clock()), *valid]) if valid else ())
         return [each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed]
 
     async def edit(self, info_hash: InfoHash, fields: Mapping[str, str]) -> None:
@@ -324,13 +325,16 @@ def _named(row: Mapping[str, str]) -> tuple[int, str]:
     return (1, fold_name(row["name"])) if "name" in row else (0, "")
 
 
-def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> list[Argument] | ClientError:
-    """The arguments of one torrent, as add.lua reads them; or why its fields are invalid."""
+def _packed(info_hash: InfoHash, fields: Mapping[str, str]) -> bytes | ClientError:
+    """The argument for one torrent, as add.lua reads it; or why its fields are invalid."""
     try:
         snatches, row = checked_torrent(fields)
     except ClientError as error:
         return error
-    return [info_hash.hex(), *_named(row), snatches, 2 * len(row), *_flat(row)]
+    torrent = {"info_hash": info_hash.hex(), "fields": row, "snatches": snatches}
+    if "name" in row:
+        torrent["folded"] = fold_name(row["name"])
+    return orjson.dumps(torrent)
 
 
 def _outcome(answer: list[Any] | bytes | None) -> tuple[str, bool] | ClientError:

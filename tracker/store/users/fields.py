@@ -4,8 +4,9 @@ import re
 import secrets
 from collections.abc import Callable, Mapping
 
+import orjson
+
 from tracker.errors import ClientError
-from tracker.store.client.pipe import Argument
 from tracker.store.schema.folding import fold_name
 from tracker.store.schema.multipliers import MULTIPLIERS, checked_multiplier
 from tracker.store.users.rules import LIMIT, RULE_FIELDS
@@ -16,6 +17,7 @@ PROFILE = ("name",)
 TOTALS = ("uploaded", "downloaded", "snatches", "announces")
 FIELDS = (*RIGHTS, *PROFILE, *TOTALS)
 """The API, the command line, the dashboard and files set each of them."""
+_PARTS = {"rights": RIGHTS, "profile": PROFILE, "totals": TOTALS}
 FLAGS = ("enabled", "can_leech", "hnr_exempt")
 Value = str | int
 """Text, a number, or a boolean."""
@@ -89,17 +91,13 @@ _CHECKS: Mapping[str, Callable[[str], str]] = {
 """Each returns the value as stored, empty for none, or raises ClientError."""
 
 
-def pack_user(user_id: str, passkey: str, row: Mapping[str, str]) -> list[Argument]:
-    """The arguments of one user, as user_fields.lua reads them. ``row``: as ``checked_fields`` returns it."""
-    named = "name" in row
-    packed: list[Argument] = [
-        user_id,
-        passkey,
-        new_passkey(),
-        int(named),
-        fold_name(row["name"]) if named else "",
-    ]
-    for names in (RIGHTS, PROFILE, TOTALS):
-        pairs = [part for name in names if name in row for part in (name, row[name])]
-        packed += (len(pairs), *pairs)
-    return packed
+def pack_user(user_id: str, passkey: str, row: Mapping[str, str]) -> bytes:
+    """The argument for one user, as user_fields.lua reads it. ``row``: as ``checked_fields`` returns it."""
+    user: dict[str, str | dict[str, str]] = {"id": user_id, "passkey": passkey, "random": ""}
+    if not passkey:
+        user["random"] = new_passkey()
+    if "name" in row:
+        user["folded"] = fold_name(row["name"])
+    for part, names in _PARTS.items():
+        user[part] = {name: row[name] for name in names if name in row}
+    return orjson.dumps(user)

@@ -4,7 +4,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from tracker.errors import ClientError
-from tracker.store.client.pipe import Argument
 from tracker.store.client.scripts import Scripts
 from tracker.store.users.fields import Value, checked_fields, checked_passkey, is_user_id, pack_user
 
@@ -59,16 +58,14 @@ class UserImport:
     async def _save(
         self, users: Sequence[Mapping[str, Value]], replace_totals: bool
     ) -> list[SavedUser | ClientError]:
-        packed: list[list[Argument] | ClientError] = []
+        packed: list[bytes | ClientError] = []
         for user in users:
             try:
                 packed.append(pack_user(*checked_user(user)))
             except ClientError as error:
                 packed.append(error)
-        argv: list[Argument] = [int(replace_totals)]
-        for each in packed:
-            argv += () if isinstance(each, ClientError) else each
-        answers = iter(await self._scripts.save_users(argv) if len(argv) > 1 else ())
+        valid = [each for each in packed if isinstance(each, bytes)]
+        answers = iter(await self._scripts.save_users([int(replace_totals), *valid]) if valid else ())
         return [each if isinstance(each, ClientError) else _outcome(next(answers)) for each in packed]
 
 

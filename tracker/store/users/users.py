@@ -81,7 +81,7 @@ class Users:
         passkey = checked_passkey(passkey or new_passkey())
         if user_id is not None and not is_user_id(user_id):
             raise ClientError("a user id is a positive number")
-        given = await self._scripts.add_user(pack_user(user_id or "", passkey, checked_fields(fields)))
+        given = await self._scripts.add_user([pack_user(user_id or "", passkey, checked_fields(fields))])
         if given is None:
             raise Conflict("this passkey is taken")
         if not given:
@@ -130,7 +130,7 @@ class Users:
         Raises ClientError for another field, an invalid value or an unknown passkey.
         """
         row = checked_fields(fields)
-        user_id = await self._scripts.edit_user(pack_user("", passkey, row))
+        user_id = await self._scripts.edit_user([pack_user("", passkey, row)])
         if user_id is None:
             raise ClientError("there is no such user")
         if not user_id:

@@ -1,6 +1,4 @@
--- empty_since.lua: which torrents belong into `i:empty`, and how much of a name is indexed. After torrent.lua.
-
-local MAX_NAME_BYTES = 1020 -- 255 characters of four bytes
+-- empty_since.lua: which torrents belong into `i:empty`. After torrent.lua.
 
 -- When an empty torrent became empty, as a number; nil for one that `i:empty` does not list.
 local function empty_since(t)

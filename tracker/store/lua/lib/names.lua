@@ -4,15 +4,9 @@
 -- names, as Lua folds only ASCII. The field `listed` of the hash is the name as it is in the index, so that the entry
 -- can be found again.
 
--- `key` is that of the torrent's or user's hash. `folded` '' removes the entry. An index of a wrong type only means
--- that the entry is missing.
-local function list_name(key, index, id, folded)
-  local listed = call('HGET', key, 'listed')
+-- Replaces the entry of `listed` (nil or false: none) by that of `folded` ('': none). The caller writes the field
+-- `listed`. An index of a wrong type only means that the entry is missing.
+local function index_name(index, id, listed, folded)
   if listed and listed ~= folded then redis.pcall('ZREM', index, listed .. '\t' .. id) end
-  if folded ~= '' then
-    call('HSET', key, 'listed', folded)
-    redis.pcall('ZADD', index, 0, folded .. '\t' .. id)
-  elseif listed then
-    call('HDEL', key, 'listed')
-  end
+  if folded ~= '' then redis.pcall('ZADD', index, 0, folded .. '\t' .. id) end
 end

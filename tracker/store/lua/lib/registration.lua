@@ -16,6 +16,8 @@ local function is_id_taken(t, tid)
   return owner.tid == tid and owner.seeders + owner.leechers > 0
 end
 
+local OF_NEW_TORRENTS = { 'added', 'announces', 'leechers', 'seeders', 'snatches' }
+
 -- Before the first peer of a swarm: writes `torrent_id:<tid>` and ranks the torrent. An id that the site changed
 -- replaces the old one once the swarm is empty. Returns true when the old id was released.
 local function bind_id(t, tid)
@@ -30,9 +32,13 @@ local function bind_id(t, tid)
   end
   if t.tid ~= tid or call('GET', P .. 'torrent_id:' .. tid) ~= t.ih then
     call('SET', P .. 'torrent_id:' .. tid, t.ih)
-    call('HSET', t.key, 'tid', tid)
-    call('HSETNX', t.key, 'added', string.format('%d', now))
-    for column in string.gmatch('announces leechers seeders snatches', '%S+') do call('HSETNX', t.key, column, '0') end
+    local fields, stored = { 'tid', tid }, call('HMGET', t.key, unpack(OF_NEW_TORRENTS))
+    for i, name in ipairs(OF_NEW_TORRENTS) do
+      if not stored[i] then
+        fields[#fields + 1], fields[#fields + 2] = name, name == 'added' and string.format('%d', now) or '0'
+      end
+    end
+    call('HSET', t.key, unpack(fields))
     write_rankings(t, tid)
     index_info_hash(t.ih, tid)
     t.tid = tid

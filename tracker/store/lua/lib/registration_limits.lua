@@ -18,6 +18,7 @@ local function count_registration(key)
 end
 
 --@ include lib/names.lua
+--@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 
 -- Deletes the torrent that has been empty longest, and further ones while there are too many. Returns true when there

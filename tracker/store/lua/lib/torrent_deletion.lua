@@ -1,5 +1,5 @@
--- torrent_deletion.lua: deletes a torrent with all its keys, unique users included. After torrent_ids.lua, names.lua
--- and `now`. Markers of single addresses stay: no list names them, and they expire.
+-- torrent_deletion.lua: deletes a torrent with all its keys, unique users included. After torrent_ids.lua,
+-- list_name.lua and `now`. Markers of single addresses stay: no list names them, and they expire.
 
 local PLACES_PER_CALL, MONTHS_KEPT = 25, 13
 local period_suffixes

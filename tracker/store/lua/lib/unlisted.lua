@@ -1,4 +1,5 @@
--- unlisted.lua: finds torrents that are missing in an index. After empty_since.lua.
+-- unlisted.lua: finds torrents that are missing in an index. After empty_since.lua and
+-- max_name_bytes.lua.
 
 -- Adds the torrent to `found` if an index lacks it or has a wrong entry, or if its name may differ from the one in the
 -- index: info hash, id, name, the name in the index, and 0 if only the name may differ, else 1. Only Python can compare

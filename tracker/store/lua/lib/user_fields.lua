@@ -1,38 +1,43 @@
--- user_fields.lua: the fields of a user that a program sets: reads them from the arguments, and writes them. After `P`,
--- `call` and names.lua.
+-- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them. After `P`,
+-- `call`, names.lua and user_ranks.lua.
 
--- The arguments of one user, from ARGV[first] on: user id or '', passkey or '', passkey for a user who has none, '1' if
--- a name is among the fields, that name folded. Then three lists, each with its length before it, of pairs of field and
--- value: rights (fields of `user:<passkey>`), profile and totals (fields of `u:<uid>`).
--- Returns the user, and the index of the argument after it.
-local function read_user(first)
-  local lists, at = {}, first + 5
-  for i = 1, 3 do
-    local n = tonumber(ARGV[at])
-    lists[i] = n > 0 and { unpack(ARGV, at + 1, at + n) } or {}
-    at = at + 1 + n
-  end
-  return {
-    id = ARGV[first], passkey = ARGV[first + 1], random = ARGV[first + 2],
-    named = ARGV[first + 3] == '1', folded = ARGV[first + 4],
-    rights = lists[1], profile = lists[2], totals = lists[3],
-  }, at
+-- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
+-- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
+-- (of `user:<passkey>`), profile and totals (of `u:<uid>`).
+local function read_user(argument)
+  return cjson.decode(argument)
 end
 
--- A field with an empty value is deleted.
+-- What is stored of a user before fields are written: passkey, listed name, uploaded, downloaded. Fails, before the
+-- first write, when the key is of a wrong type.
+local function stored_user(uid)
+  return call('HMGET', P .. 'u:' .. uid, 'passkey', 'listed', 'uploaded', 'downloaded')
+end
+
 local function set_fields(key, fields)
-  for i = 1, #fields, 2 do
-    if fields[i + 1] == '' then
-      call('HDEL', key, fields[i])
+  local set, cleared, n = {}, {}, 0
+  for name, value in pairs(fields) do
+    if value == '' then
+      cleared[#cleared + 1] = name
     else
-      call('HSET', key, fields[i], fields[i + 1])
+      set[n + 1], set[n + 2], n = name, value, n + 2
     end
   end
+  if n > 0 then call('HSET', key, unpack(set)) end
+  if #cleared > 0 then call('HDEL', key, unpack(cleared)) end
 end
 
-local function write_user(uid, passkey, user, with_totals)
+local function write_rights(passkey, user)
   set_fields(P .. 'user:' .. passkey, user.rights)
-  set_fields(P .. 'u:' .. uid, user.profile)
-  if with_totals then set_fields(P .. 'u:' .. uid, user.totals) end
-  if user.named then list_name(P .. 'u:' .. uid, P .. 'i:user_name', uid, user.folded) end
+end
+
+-- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_ranks(). `before` is what
+-- stored_user() has read.
+local function write_account(uid, user, before, with_totals)
+  local fields, totals = user.profile, with_totals and user.totals or {}
+  for name, value in pairs(totals) do fields[name] = value end
+  fields.listed = user.folded
+  set_fields(P .. 'u:' .. uid, fields)
+  if user.folded then index_name(P .. 'i:user_name', uid, before[2], user.folded) end
+  note_rank(uid, totals.uploaded or before[3], totals.downloaded or before[4])
 end

@@ -39,9 +39,11 @@ local _, outage_until = current_outage(ARGV[8])
 --@ include lib/recount_slices.lua
 --@ include lib/rebuild.lua
 --@ include lib/empty_since.lua
+--@ include lib/max_name_bytes.lua
 --@ include lib/unlisted.lua
 --@ include lib/torrent_ids.lua
 --@ include lib/names.lua
+--@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 
 local SOLE_SECONDS = 3600

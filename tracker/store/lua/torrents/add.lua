@@ -2,8 +2,8 @@
 -- add.lua: registers torrents by hand. A known torrent keeps its id, its counts and its swarm.
 -- KEYS[1]   the prefix
 -- ARGV[1]   now (epoch s)
--- ARGV[2..] the torrents, each: info hash (40 hex digits); '1' when its name is among the fields, and that name folded;
---   snatches of a new torrent, '' for 0; then the number of following arguments: pairs of field and value to set
+-- ARGV[2..] the torrents, each as JSON: info_hash (40 hex digits); the fields to set; `folded`, the folded name if a
+--   name is among them; snatches of a new torrent, '' for 0
 -- Answer    for each { its id, 1 when it was new }; false when a site registered it under an invalid id; 'error' when a
 --   key is of a wrong type
 local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
@@ -18,36 +18,42 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 check_rankings()
 local new = {}
 
-local function add(ih, named, folded, snatches, fields)
-  local t = load_torrent(ih)
+local function add(torrent)
+  local t, listed, auto, sole = load_torrent(torrent.info_hash, 'listed', 'auto', 'sole')
   local registered = call('GET', P .. 'info_hash:' .. t.ih)
   if registered and (#registered > 15 or not string.match(registered, '^[1-9]%d*$')) then return false end
-  local tid = registered or register(t)
-  if not registered and snatches ~= '' then call('HSETNX', t.key, 'snatches', snatches) end
+  local tid, fields = registered or register(t), torrent.fields
+  if not registered and torrent.snatches ~= '' then call('HSETNX', t.key, 'snatches', torrent.snatches) end
   -- Peers keep the id that they joined with; an id that was assigned since has to wait until they are gone.
-  if t.seeders + t.leechers == 0 and not is_id_taken(t, tid) then bind_id(t, tid) end
-  call('HDEL', t.key, 'auto', 'sole')
-  redis.pcall('ZREM', P .. 'i:empty', tid)
-  if #fields > 0 then call('HSET', t.key, unpack(fields)) end
-  if named then list_name(P .. 't:' .. t.ih, P .. 'i:name', t.ih, folded) end
+  if t.seeders + t.leechers == 0 and not (registered and is_id_taken(t, tid)) then bind_id(t, tid) end
+  if auto or sole then
+    call('HDEL', t.key, 'auto', 'sole')
+    redis.pcall('ZREM', P .. 'i:empty', tid)
+  end
   if not registered then
-    call('HSET', t.key, 'added', string.format('%d', now)) -- it may have peers of an earlier registration
+    fields.added = string.format('%d', now) -- it may have peers of an earlier registration
     new[#new + 1] = tid
   end
+  if torrent.folded and torrent.folded ~= '' then fields.listed = torrent.folded end
+  local pairs_of, n = {}, 0
+  for name, value in pairs(fields) do
+    pairs_of[n + 1], pairs_of[n + 2], n = name, value, n + 2
+  end
+  if n > 0 then call('HSET', t.key, unpack(pairs_of)) end
+  if torrent.folded == '' and listed then call('HDEL', t.key, 'listed') end
+  if torrent.folded then index_name(P .. 'i:name', t.ih, listed, torrent.folded) end
   return { tid, registered and 0 or 1 }
 end
 
-local answers, at = {}, 2
-while ARGV[at] do
-  local last = at + 4 + tonumber(ARGV[at + 4])
-  local fields = { unpack(ARGV, at + 5, last) }
-  local ok, answer = pcall(add, ARGV[at], ARGV[at + 1] == '1', ARGV[at + 2], ARGV[at + 3], fields)
-  if ok then answers[#answers + 1] = answer else answers[#answers + 1] = 'error' end
+local answers = {}
+for i = 2, #ARGV do
+  local torrent = cjson.decode(ARGV[i])
+  local ok, answer = pcall(add, torrent)
+  if ok then answers[i - 1] = answer else answers[i - 1] = 'error' end
   if ok and answer then
-    record_edit('', ARGV[at])
-    redis.pcall('PUBLISH', P .. 'torrents', ARGV[at])
+    record_edit('', torrent.info_hash)
+    redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)
   end
-  at = last + 1
 end
 add_to_scoring(new)
 return answers

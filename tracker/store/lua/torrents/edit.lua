@@ -6,6 +6,7 @@
 -- Answer    1; 0 when it is not registered
 local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
+--@ include lib/list_name.lua
 --@ include lib/edits.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))

@@ -8,6 +8,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[2])
 --@ include lib/torrent.lua
 --@ include lib/torrent_ids.lua
 --@ include lib/names.lua
+--@ include lib/list_name.lua
 --@ include lib/torrent_deletion.lua
 --@ include lib/edits.lua
 if ARGV[3] == '1' then

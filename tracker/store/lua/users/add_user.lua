@@ -1,7 +1,7 @@
 #!lua
 -- add_user.lua: creates a user.
 -- KEYS[1]   the prefix
--- ARGV      the user, as user_fields.lua reads it; the id '' means one above all known ids
+-- ARGV[1]   the user, as user_fields.lua reads it; the id '' means one above all known ids
 -- Answer    the user id; '' when the id is taken; false when the passkey is taken
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ids.lua
@@ -10,7 +10,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
-local user = read_user(1)
+local user = read_user(ARGV[1])
 local uid, passkey = user.id, user.passkey
 if call('EXISTS', P .. 'user:' .. passkey) == 1 then return false end
 if uid == '' then
@@ -20,10 +20,13 @@ elseif is_user_taken(uid) then
 else
   raise_last_id(uid)
 end
+local before = stored_user(uid)
 call('ZADD', P .. 'users', uid, passkey)
-call('HSET', P .. 'u:' .. uid, 'passkey', passkey)
-call('HSET', P .. 'user:' .. passkey, 'user_id', uid, 'enabled', '1', 'can_leech', '1')
-write_user(uid, passkey, user, true)
-rank_users({ uid })
+user.profile.passkey = passkey
+local rights = user.rights
+rights.user_id, rights.enabled, rights.can_leech = uid, rights.enabled or '1', rights.can_leech or '1'
+write_rights(passkey, user)
+write_account(uid, user, before, true)
+write_ranks()
 record_edit(uid, '')
 return uid

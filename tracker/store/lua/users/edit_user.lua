@@ -1,7 +1,7 @@
 #!lua
 -- edit_user.lua: sets fields of a user.
 -- KEYS[1]   the prefix
--- ARGV      the user, as user_fields.lua reads it, by passkey
+-- ARGV[1]   the user, as user_fields.lua reads it, by passkey
 -- Answer    the user id; '' when fields of `u:<uid>` are given and the id is invalid or belongs to another passkey;
 --   false when there is no such user
 local P, call = KEYS[1], redis.call
@@ -12,12 +12,16 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
-local user = read_user(1)
+local user = read_user(ARGV[1])
 local uid = call('HGET', P .. 'user:' .. user.passkey, 'user_id')
 if not uid or uid == '' then return false end
-local beyond_rights = #user.profile + #user.totals > 0
+local beyond_rights = next(user.profile) or next(user.totals)
 if beyond_rights and adopt(uid, user.passkey) then return '' end
-write_user(uid, user.passkey, user, true)
-if beyond_rights then rank_users({ uid }) end
+local before = beyond_rights and stored_user(uid)
+write_rights(user.passkey, user)
+if beyond_rights then
+  write_account(uid, user, before, true)
+  write_ranks()
+end
 record_edit(uid, '')
 return uid

@@ -5,7 +5,11 @@
 -- Answer    { the next cursor, '0' at the end; how many were visited }
 local P, call = KEYS[1], redis.call
 --@ include lib/user_ranks.lua
-local page, uids = call('ZSCAN', P .. 'users', ARGV[1], 'COUNT', ARGV[2]), {}
-for i = 2, #page[2], 2 do uids[i / 2] = string.format('%.0f', tonumber(page[2][i])) end
-rank_users(uids)
-return { page[1], #uids }
+local page = call('ZSCAN', P .. 'users', ARGV[1], 'COUNT', ARGV[2])
+for i = 2, #page[2], 2 do
+  local uid = string.format('%.0f', tonumber(page[2][i]))
+  local v = redis.pcall('HMGET', P .. 'u:' .. uid, 'uploaded', 'downloaded')
+  if not v.err then note_rank(uid, v[1], v[2]) end -- totals of a wrong type: leave this user out
+end
+write_ranks()
+return { page[1], #page[2] / 2 }

@@ -2,7 +2,7 @@
 -- save_users.lua: adds users, and changes those who exist. A repeated call changes nothing.
 -- KEYS[1]   the prefix
 -- ARGV[1]   '1': totals replace those of known users too
--- ARGV[2..] the users, as user_fields.lua reads them. A user without an id is the holder of the passkey, or new
+-- ARGV[2..] the users, each as user_fields.lua reads it. A user without an id is the holder of the passkey, or new
 -- Answer    for each user { outcome, user id, passkey if it was made for the user, else '' }. Outcome: 1 new, 0 known.
 --   Or the reason why nothing was changed: 'passkey' it belongs to another user, 'user' the user has another passkey,
 --   'deleting' a user with this id is being deleted, 'id' the holder of the passkey has an invalid id, 'error' a key is
@@ -16,48 +16,47 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 
-local function own_passkey(uid)
-  local listed = call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')[1]
-  if listed then return listed end
-  local own = call('HGET', P .. 'u:' .. uid, 'passkey')
-  return own and call('EXISTS', P .. 'user:' .. own) == 1 and own
+local is_any_deleted = call('EXISTS', P .. 'deleting') == 1
+local highest = '0' -- of the ids that were added: they are noted once, and before an id is given out
+
+local function next_user_id()
+  raise_last_id(highest)
+  return new_user_id()
 end
 
 local function save(user)
   local uid, passkey = user.id, user.passkey
-  if uid == '' then uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or new_user_id() end
+  if uid == '' then uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or next_user_id() end
   if not is_user_id(uid) then return { 'id' } end
-  if call('SISMEMBER', P .. 'deleting', uid) == 1 then return { 'deleting' } end
-  local own = own_passkey(uid)
+  if is_any_deleted and call('SISMEMBER', P .. 'deleting', uid) == 1 then return { 'deleting' } end
+  local before, listed = stored_user(uid), call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')[1]
+  local own = listed or before[1] and call('EXISTS', P .. 'user:' .. before[1]) == 1 and before[1]
   if passkey == '' then passkey = own or user.random end
   if own and own ~= passkey then return { 'user' } end
-  local row = P .. 'user:' .. passkey
-  local holder, listed = call('HGET', row, 'user_id'), call('ZSCORE', P .. 'users', passkey)
-  if holder and holder ~= uid or listed and tonumber(listed) ~= tonumber(uid) then return { 'passkey' } end
-  call('HLEN', P .. 'u:' .. uid)
-  raise_last_id(uid)
-  call('ZADD', P .. 'users', uid, passkey)
-  call('HSET', P .. 'u:' .. uid, 'passkey', passkey)
-  call('HSET', row, 'user_id', uid)
+  local held = call('HMGET', P .. 'user:' .. passkey, 'user_id', 'enabled', 'can_leech')
+  local other = not listed and call('ZSCORE', P .. 'users', passkey)
+  if held[1] and held[1] ~= uid or other and tonumber(other) ~= tonumber(uid) then return { 'passkey' } end
+  if tonumber(uid) > tonumber(highest) and #uid < 15 then highest = uid end
+  if not listed then call('ZADD', P .. 'users', uid, passkey) end
+  user.profile.passkey, user.rights.user_id = passkey, uid
   if not own then
-    call('HSETNX', row, 'enabled', '1')
-    call('HSETNX', row, 'can_leech', '1')
+    user.rights.enabled = user.rights.enabled or held[2] or '1'
+    user.rights.can_leech = user.rights.can_leech or held[3] or '1'
   end
-  write_user(uid, passkey, user, not own or ARGV[1] == '1')
+  write_rights(passkey, user)
+  write_account(uid, user, before, not own or ARGV[1] == '1')
   return { own and 0 or 1, uid, passkey == user.random and passkey or '' }
 end
 
-local answers, saved, at = {}, {}, 2
-while ARGV[at] do
-  local user, after = read_user(at)
-  local ok, answer = pcall(save, user)
-  answers[#answers + 1] = ok and answer or { 'error' }
+local answers = {}
+for i = 2, #ARGV do
+  local ok, answer = pcall(save, read_user(ARGV[i]))
+  answers[i - 1] = ok and answer or { 'error' }
   if ok and answer[2] then
-    saved[#saved + 1] = answer[2]
     record_edit(answer[2], '')
     redis.pcall('PUBLISH', P .. 'users', answer[2])
   end
-  at = after
 end
-rank_users(saved)
+pcall(raise_last_id, highest) -- of a wrong type: the ids are given out by their keys alone
+write_ranks()
 return answers
