@@ -19,12 +19,13 @@ def worker_of(store: Store, *, wanted: bool = True) -> AdoptionWorker:
 
 async def write(store: Store) -> None:
     await store.redis.hset(store.keys.passkey(SITES), "user_id", "77")
+    await store.redis.hset(store.keys.user(77), "name", "Anne")
     await store.redis.hset(store.keys.passkey("b" * 20), "user_id", "bob")
     await store.redis.hset(store.keys.allowed_client(b"-TR"), "name", "Transmission")
 
 
 async def test_a_round_lists_users_and_clients_of_the_site_and_logs_it(store: Store) -> None:
-    """The log contains no passkey and no id."""
+    """The log contains no passkey, no id and no name."""
     await write(store)
     with capture_logs() as logs:
         await worker_of(store).round(0.0)
@@ -37,6 +38,7 @@ async def test_a_round_lists_users_and_clients_of_the_site_and_logs_it(store: St
             "clients": 1,
             "log_level": "info",
         },
+        {"event": "listed names of users written by the site", "names": 1, "log_level": "info"},
         {
             "event": "invalid user ids: not positive numbers, or used twice",
             "ids": 1,

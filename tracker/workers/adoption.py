@@ -1,4 +1,4 @@
-"""Adds users and allowed clients that a site wrote directly into the store to the lists of them.
+"""Adds users, their names and allowed clients that a site wrote directly into the store to the lists of them.
 
 It scans the store's keys at the start and once per reap interval.
 """
@@ -52,19 +52,21 @@ class AdoptionWorker:
         if not self._wanted():
             return
         timer = asyncio.get_running_loop().time
-        cursor, users, clients, unusable, scanned = START, 0, 0, 0, 0
+        cursor, users, clients, names, unusable, scanned = START, 0, 0, 0, 0, 0
         end = timer() + seconds
         while True:
             began = timer()
             step = await self._adoption.step(cursor)
             cursor, scanned = step.cursor, scanned + KEYS_A_STEP
             users, clients = users + len(step.users), clients + len(step.clients)
-            unusable += len(step.unusable)
+            names, unusable = names + len(step.names), unusable + len(step.unusable)
             if cursor == START:
                 break
             steps_left = max(1.0, (step.keys - scanned) / KEYS_A_STEP)
             await asyncio.sleep(max(PAUSES * (timer() - began), (end - timer()) / steps_left))
         if users or clients:
             log.info("listed users and clients written by the site", users=users, clients=clients)
+        if names:
+            log.info("listed names of users written by the site", names=names)
         if unusable:
             log.warning("invalid user ids: not positive numbers, or used twice", ids=unusable)

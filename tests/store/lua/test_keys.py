@@ -92,6 +92,7 @@ BEYOND: dict[str, str] = {
     "hold_webhook": "changes webhook:*",
     "index": "denied i:empty i:info_hash i:name i:seeders",
     "list_users": "i:hnr i:user_* u:* user:* users",
+    "name_users": "i:user_name u:*",
     "note_connectable": "connectable:* u:*",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "i:hnr u:*:hnr",

@@ -10,6 +10,7 @@ from tracker.bittorrent import PeerId
 from tracker.errors import ClientError
 from tracker.store.swarms.codec import Refused
 from tracker.store.users.adoption import START, Adoption, AdoptionStep
+from tracker.store.users.listing import UserFilter
 
 SITES, OTHER, NEW = "s" * 20, "o" * 20, "n" * 20
 TRANSMISSION = PeerId(b"-TR4050-abcdefghijkl")
@@ -34,6 +35,7 @@ async def sweep(store: Store) -> AdoptionStep:
         tuple(user for one in found for user in one.users),
         tuple(user for one in found for user in one.unusable),
         tuple(prefix for one in found for prefix in one.clients),
+        tuple(user for one in found for user in one.names),
     )
 
 
@@ -69,6 +71,35 @@ async def test_a_user_that_a_site_wrote_is_a_user(private: Store, adopted: Way) 
     assert await private.refused(update(2, "s", passkey=SITES)) == "unknown passkey"
     assert not [key async for key in private.redis.scan_iter(f"{private.keys.prefix}u:77*")]
     assert (await private.users.add(passkey=OTHER)).user_id == "79"
+
+
+async def by_name(store: Store, text: str) -> list[str]:
+    """The ids of the users whom a search finds."""
+    _, users = await store.user_listing.page(UserFilter(name=text))
+    return [user.user_id for user in users]
+
+
+@pytest.mark.parametrize("listed", [by_reindex, by_sweep])
+async def test_a_name_that_a_site_wrote_is_found_by_a_search(private: Store, listed: Way) -> None:
+    """One of a user whom the site wrote, one of a known user; then they are changed, and removed."""
+    await by_hand(private, "77")
+    names = {"7": "ÄNNE  of Cleves", "77": "Anne Boleyn"}
+    for user_id, name in names.items():
+        await private.redis.hset(private.keys.user(user_id), "name", name)
+    await listed(private)
+    assert (await by_name(private, "änne of"), await by_name(private, "NN")) == (["7"], ["77", "7"])
+    assert (await sweep(private)).names == ()
+    await private.redis.hset(private.keys.user("7"), "name", "catherine")
+    await private.redis.hdel(private.keys.user("77"), "name")
+    assert sorted((await sweep(private)).names) == ["7", "77"]
+    assert (await by_name(private, "catherine"), await by_name(private, "nn")) == (["7"], [])
+    assert await private.maintenance.cleanup() == []
+
+
+async def test_a_name_that_changed_since_it_was_read_is_skipped(private: Store) -> None:
+    await private.users.edit(ALICE, {"name": "new"})
+    assert await private.scripts.name_users(["7", "old", "old", "8", "", ""]) == 0
+    assert (await by_name(private, "new"), await by_name(private, "old")) == (["7"], [])
 
 
 async def test_a_user_of_an_older_store_is_found_by_the_sweep(private: Store) -> None:

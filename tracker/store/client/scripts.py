@@ -114,6 +114,7 @@ class Scripts:
     list_users: Script
     delete_user: Script
     adopt: Script
+    name_users: Script
     forgive: Script
     rank_hit_and_runs: Script
     drop_hit_and_runs: Script

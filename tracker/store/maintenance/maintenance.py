@@ -187,6 +187,9 @@ class Maintenance:
             step = await self._adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)
+            findings.add(
+                "users who were not listed by name", [user.encode() for user in step.names], changed=True
+            )
             findings.add(UNUSABLE_IDS, [user.encode() for user in step.unusable], changed=False)
             if (cursor := step.cursor) == START:
                 return

@@ -98,8 +98,8 @@ ROWS: tuple[KeySpec, ...] = (
         "t:i:user_name",
         "ZSET",
         "`<folded name>TAB<uid>` of every user with a name, score 0: in the order of the names",
-        "while the user has the name",
-        "command line, delete_user.lua",
+        "while the user has the name. A name written by a site is listed by the sweep",
+        "command line, name_users.lua, delete_user.lua",
     ),
     KeySpec(
         "t:i:user_<total>",
