@@ -205,6 +205,7 @@ TESTED_BY: dict[str, str] = {
     "cli.commands": "cli/test_main.py",
     "cli.commands.user_group": "cli/test_users.py",
     "cli.commands.user_list": "cli/test_users.py",
+    "cli.commands.user_options": "cli/test_users.py",
     "cli.commands.changes": "cli/test_changes.py",
     "cli.commands.clients": "cli/test_main.py",
     "cli.commands.denials": "cli/test_main.py",

@@ -201,6 +201,9 @@ def test_a_rotated_passkey_is_a_new_one(tracker: Command) -> None:
     assert old != new
     assert tracker("user", "show", old, code=1).stderr == "error: there is no such user\n"
     assert json.loads(tracker("user", "show", new, "--json").stdout)["user_id"] == "1"
+    words = ("user", "rotate", "1", "--passkey", "-", "--json")
+    assert json.loads(tracker(*words, typed="sixteencharacters\n").stdout)["passkey"] == "sixteencharacters"
+    assert "16 to 64 letters" in tracker("user", "rotate", "1", "--passkey", "short", code=1).stderr
 
 
 def test_a_user_is_deleted_only_after_confirmation(tracker: Command) -> None:

@@ -51,6 +51,19 @@ def test_torrents_and_users_have_multipliers_with_an_end(tracker: Command) -> No
         assert "a multiplier is" in tracker(*words, "--upload-multiplier", "x", code=1).stderr
 
 
+def test_new_torrents_and_users_may_have_multipliers(tracker: Command) -> None:
+    """Lists show them in JSON."""
+    words = ("--upload-multiplier", "2", "--download-multiplier", "0", "--until", str(END))
+    tracker("torrent", "add", HASH, *words)
+    tracker("user", "add", "--id", "7", *words, "--max-downloads", "3", "--hnr-exempt", "--announces", "9")
+    for what in ("torrent", "user"):
+        row = shown(tracker, what, "list")
+        assert (row["upload_multiplier"], row["upload_multiplier_until"]) == ("2", END)
+        assert (row["download_multiplier"], row["download_multiplier_until"]) == ("0", END)
+    assert (row["max_downloads"], row["hnr_exempt"], row["announces"]) == (3, True, 9)
+    assert "a multiplier is" in tracker("torrent", "add", HASH, "--upload-multiplier", "x", code=1).stderr
+
+
 def test_other_rules_of_a_user_are_edited(tracker: Command) -> None:
     tracker("user", "add", "--id", "7")
     tracker("user", "edit", "7", "--max-downloads", "3", "--hnr-exempt")

@@ -5,11 +5,11 @@ import re
 from collections.abc import AsyncIterator, Mapping, Sequence
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, Unpack
 
 from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.errors import ClientError
-from tracker.store.schema.multipliers import join_ends
+from tracker.store.schema.multipliers import MultiplierFields, join_ends
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import Torrent, Torrents
 from tracker.system.torrent_files import SHARDS, TorrentFiles
@@ -44,11 +44,13 @@ async def add_file(
     reset_score: bool = False,
     files: TorrentFiles,
     max_bytes: int = MAX_BYTES,
+    **multipliers: Unpack[MultiplierFields],
 ) -> list[Added]:
     """Registers the torrent of a .torrent file; a hybrid one under its v1 and its v2 hash.
 
     ``name`` replaces the name in the file. ``private`` marks the torrent as private even if the file does not. The
-    file is kept in ``files`` if they are enabled. Raises ClientError for an invalid file, and if it cannot be kept.
+    file is kept in ``files`` if they are enabled. ``multipliers``: as of ``torrent_fields``. Raises ClientError for an
+    invalid file or multiplier, and if the file cannot be kept.
     """
     loop = asyncio.get_running_loop()
     found = await loop.run_in_executor(_READER, lambda: parse_torrent_file(data, max_bytes=max_bytes))
@@ -57,6 +59,7 @@ async def add_file(
         private=private or found.private,
         size=found.size_bytes,
         labels=labels,
+        **multipliers,
     )
     for info_hash in found.announce_hashes:
         await loop.run_in_executor(_READER, keep_file, files, info_hash, found.bare)
@@ -117,7 +120,7 @@ def torrent_fields(
     size: int | str | None = None,
     labels: Sequence[str] | None = None,
     snatches: int | str | None = None,
-    **multipliers: float | str | None,
+    **multipliers: Unpack[MultiplierFields],
 ) -> dict[str, str]:
     """The stored fields for Torrents.add and .edit that are not None. Enabling a torrent clears its reason.
 

@@ -67,6 +67,27 @@ async def test_a_torrent_is_registered_by_v2_hash(full: ApiClient) -> None:
     assert body["torrents"][0]["info_hash"] == "cd" * 20
 
 
+async def test_an_uploaded_torrent_may_have_multipliers(full: ApiClient) -> None:
+    form = torrent_file()
+    form.add_field("download_multiplier", "0")
+    form.add_field("download_multiplier_until", "1900000000")
+    added = await full.ask("POST", "/torrent-files", 201, data=form)
+    row = await full.get(f"/torrents/{added['torrents'][0]['info_hash']}")
+    assert (row["download_multiplier"], row["download_multiplier_until"]) == (0, 1_900_000_000)
+    assert (row["upload_multiplier"], row["upload_multiplier_until"]) == (1, None)
+    for name, value in (
+        ("upload_multiplier", "nan"),
+        ("upload_multiplier", "x"),
+        ("upload_multiplier_until", "+1"),
+    ):
+        form = torrent_file()
+        form.add_field(name, value)
+        assert await full.wrong_fields("POST", "/torrent-files", data=form) == [f"body.{name}"]
+    form = torrent_file()
+    form.add_field("upload_multiplier_until", "1900000000")
+    assert "needs upload_multiplier" in (await full.ask("POST", "/torrent-files", 422, data=form))["detail"]
+
+
 async def test_a_hybrid_file_registers_two_torrents(full: ApiClient) -> None:
     body = await full.ask("POST", "/torrent-files", 201, data=torrent_file())
     assert len(body["torrents"]) == 2

@@ -111,6 +111,17 @@ async def test_a_new_passkey_replaces_the_old_one(alice: Private) -> None:
     assert await alice.store.refused(update(1, passkey=ALICE)) == "unknown passkey"
 
 
+async def test_a_passkey_may_be_chosen(alice: Private) -> None:
+    async with alice.admin.browser() as browser:
+        assert (
+            "letters, digits"
+            in (await send(browser, f"{HERE}/rotate", {"passkey": "short"}, status=422)).text
+        )
+        page = await send(browser, f"{HERE}/rotate", {"passkey": "chosen-by-the-site"}, status=200)
+    assert "chosen-by-the-site" in page.text
+    assert await alice.store.users.passkey_of("7") == "chosen-by-the-site"
+
+
 async def test_permissions_are_changed_one_by_one(alice: Private) -> None:
     async def rights() -> tuple[bool, bool]:
         user = await alice.store.users.find("7")

@@ -189,3 +189,15 @@ async def test_a_user_is_created_with_a_name_and_a_passkey(private: Private) -> 
         await send(browser, "/users", {"user_id": "7", "name": "Alice", "passkey": ALICE}, status=200)
         await send(browser, "/users", {"passkey": "short"}, status=422)
     assert (await private.store.users.find(ALICE)).name == "Alice"
+
+
+async def test_a_user_is_created_with_totals_and_disabled_with_a_reason(private: Private) -> None:
+    fields = {"uploaded": "100", "downloaded": "50", "snatches": "3", "disabled": "1", "reason": "unpaid"}
+    async with private.admin.browser() as browser:
+        page = await get(browser, "/users")
+        assert all(f'name="{name}"' in page.source for name in fields)
+        await send(browser, "/users", {"user_id": "7", **fields}, status=200)
+        await send(browser, "/users", {"user_id": "8", "uploaded": "1e9"}, status=422)
+    user = await private.store.users.find("7")
+    assert (user.uploaded, user.downloaded, user.snatches) == (100, 50, 3)
+    assert (user.enabled, user.reason, user.can_leech) == (False, "unpaid", False)

@@ -120,6 +120,8 @@ MultiplierEnd = Annotated[
 MaxDownloads = Annotated[int, Field(ge=-1, le=999_999), BeforeValidator(_integral)]
 Flag = Annotated[bool, BeforeValidator(_true_or_false)]
 """A boolean in a query string."""
+FormEnd = Annotated[End, BeforeValidator(_digits)]
+"""When something ends, in a form."""
 FormFlag = Annotated[bool, BeforeValidator(_true_or_false), BeforeValidator(_lower)]
 """A boolean in a form; generated Python clients send ``False``."""
 

@@ -10,6 +10,8 @@ from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
     DownloadMultiplier,
+    Factor,
+    FormEnd,
     FormFlag,
     InfoHashText,
     Labels,
@@ -34,7 +36,7 @@ from tracker.operations.torrents import (
     state_of,
     torrent_fields,
 )
-from tracker.store.schema.multipliers import split_ends
+from tracker.store.schema.multipliers import MULTIPLIERS, split_ends, with_end_names
 from tracker.store.torrents.torrents import Torrent
 
 endpoints = Endpoints("torrents", "Torrents and their statistics.")
@@ -159,6 +161,16 @@ class TorrentUpload(Form):
     labels: LineText | None = Field(
         None, description="Replaces the labels. Separated by spaces or commas.", examples=["linux 2026"]
     )
+    upload_multiplier: Factor | None = Field(None, description="Factor of users' upload credit.")
+    upload_multiplier_until: FormEnd | None = Field(
+        None, description="When it ends (epoch s); default: never."
+    )
+    download_multiplier: Factor | None = Field(
+        None, description="Factor of users' download credit; 0: freeleech."
+    )
+    download_multiplier_until: FormEnd | None = Field(
+        None, description="When it ends (epoch s); default: never."
+    )
     reset_score: FormFlag = Field(False, description="Reset the score of an existing torrent.")
 
 
@@ -233,6 +245,7 @@ async def upload(call: Call, body: TorrentUpload) -> RegisteredAll:
         private=body.private,
         labels=None if body.labels is None else [body.labels],
         reset_score=body.reset_score,
+        **body.model_dump(include={*with_end_names(MULTIPLIERS)}),
         files=call.context.torrent_files,
         max_bytes=call.context.settings.admin.max_upload_bytes,
     )

@@ -164,8 +164,13 @@ class UserPage:
         return self._show_passkey(request, await self._user(request))
 
     async def rotate(self, request: web.Request) -> web.Response:
-        user = await self._user(request)
-        return self._show_passkey(request, await self._users.rotate(user.passkey), ROTATED)
+        """Replaces the passkey by the one in the form, or by a random one."""
+        user, form = await self._user(request), await read_form(request)
+        try:
+            rotated = await self._users.rotate(user.passkey, form.text("passkey") or None)
+        except ClientError as error:
+            return await self._page(request, user, str(error))
+        return self._show_passkey(request, rotated, ROTATED)
 
     def _show_passkey(self, request: web.Request, user: User, message: str = "") -> web.Response:
         urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)

@@ -14,6 +14,7 @@ from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
 from tracker.operations.users import pending_hit_and_runs
+from tracker.store.users.fields import TOTALS
 from tracker.store.users.listing import END, ORDERS, Order, UserFilter
 
 PAGE = 50
@@ -203,12 +204,16 @@ class UserPages:
     async def add(self, request: web.Request) -> web.Response:
         """Creates a user and shows the passkey once."""
         form = await read_form(request)
+        totals = {name: text for name in TOTALS if (text := form.text(name))}
         try:
             user = await self._users.add(
                 form.text("user_id") or None,
                 form.text("passkey") or None,
                 can_leech=form.ticked("can_leech"),
+                enabled=not form.ticked("disabled"),
+                reason=form.text("reason"),
                 name=form.text("name"),
+                **totals,
             )
         except ClientError as error:
             return await self._page(request, error=str(error))

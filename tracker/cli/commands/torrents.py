@@ -28,6 +28,7 @@ from tracker.errors import ClientError
 from tracker.geoip import GeoIP
 from tracker.operations import torrents as torrent_operations
 from tracker.operations.peers import PeerView, format_prefix, peer_views
+from tracker.store.schema.multipliers import MultiplierFields
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
@@ -36,6 +37,15 @@ _HASH = re.compile("[0-9a-fA-F]{40}|[0-9a-fA-F]{64}")
 
 Labels = Annotated[
     str | None, typer.Option(help="Labels, separated by spaces or commas; they replace earlier ones.")
+]
+
+Upload = Annotated[
+    str | None,
+    typer.Option("--upload-multiplier", help="Factor for users' upload credit, 0 to 1000; 1: none."),
+]
+Download = Annotated[
+    str | None,
+    typer.Option("--download-multiplier", help="Factor for users' download credit; 0: freeleech, 1: none."),
 ]
 
 torrents = group("Register and inspect torrents.")
@@ -56,6 +66,9 @@ def add_torrent(
         bool, typer.Option("--private", help="Mark as private even if the file does not.")
     ] = False,
     labels: Labels = None,
+    upload_multiplier: Upload = None,
+    download_multiplier: Download = None,
+    until: Until = None,
     reset_score: Annotated[
         bool, typer.Option("--reset-score", help="Reset the scores of known torrents.")
     ] = False,
@@ -66,6 +79,10 @@ def add_torrent(
         raise typer.BadParameter("--name needs exactly one torrent")
     words = None if labels is None else [labels]
     files = torrent_files(load_settings(config))
+    ends: MultiplierFields = {
+        "upload_multiplier": with_end(upload_multiplier, until),
+        "download_multiplier": with_end(download_multiplier, until),
+    }
 
     async def action(store: Store, text: str) -> str:
         data = _file(text)
@@ -78,9 +95,12 @@ def add_torrent(
                 private=private,
                 labels=words,
                 reset_score=reset_score,
+                **ends,
             )
         else:
-            fields = torrent_operations.torrent_fields(name=name, private=private or None, labels=words)
+            fields = torrent_operations.torrent_fields(
+                name=name, private=private or None, labels=words, **ends
+            )
             info_hash = torrent_operations.parse_hash(text)
             one = await torrent_operations.add_torrent(
                 store.torrents, info_hash, fields, reset_score=reset_score
@@ -150,12 +170,8 @@ def edit_torrent(
     private: Annotated[
         bool | None, typer.Option("--private/--public", help="Mark as private or public.")
     ] = None,
-    upload_multiplier: Annotated[
-        str | None, typer.Option(help="Factor for users' upload credit, 0 to 1000.")
-    ] = None,
-    download_multiplier: Annotated[
-        str | None, typer.Option(help="Factor for users' download credit, 0 to 1000.")
-    ] = None,
+    upload_multiplier: Upload = None,
+    download_multiplier: Download = None,
     until: Until = None,
     size: Annotated[str | None, typer.Option(help="Bytes of all files.")] = None,
     labels: Labels = None,
@@ -277,6 +293,7 @@ def _torrent_row(found: Torrent) -> Row:
         "state": torrent_operations.state_of(found),
         "size": found.size,
         "labels": " ".join(found.labels),
+        **multiplier_columns(found.upload_multiplier, found.download_multiplier),
         "dht_seeds": found.dht_seeds,
         "dht_peers": found.dht_peers,
         "dht_at": None if found.dht_at is None else Moment(found.dht_at),
@@ -314,7 +331,6 @@ def _torrent_details(found: Torrent) -> Row:
         "private": found.private,
         "announces": found.announces,
         "reason": found.reason if found.denied is None else found.denied,
-        **multiplier_columns(found.upload_multiplier, found.download_multiplier),
     }
 
 

@@ -5,6 +5,7 @@ from typing import Annotated
 import typer
 
 from tracker.cli.commands import AsJson, Config, with_store
+from tracker.cli.commands.multipliers import multiplier_columns
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.user_group import users
 from tracker.cli.terminal import Column, Listing, Row
@@ -57,6 +58,7 @@ def list_users(
 
 
 def user_row(found: User, passkeys: bool) -> Row:
+    """JSON output has more fields than the table."""
     row: Row = {
         "user_id": found.user_id,
         "name": found.name,
@@ -66,5 +68,9 @@ def user_row(found: User, passkeys: bool) -> Row:
         "downloaded": found.downloaded,
         "snatches": found.snatches,
         "announces": found.announces,
+        "reason": found.reason,
+        **multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier),
+        "max_downloads": found.rules.max_downloads,
+        "hnr_exempt": found.rules.hnr_exempt,
     }
     return {**row, "passkey": found.passkey} if passkeys else row

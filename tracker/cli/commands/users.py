@@ -1,6 +1,5 @@
 """``tracker user …``."""
 
-import sys
 from collections.abc import Mapping
 from enum import StrEnum
 from functools import partial
@@ -12,10 +11,25 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, each, with_store
-from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
+from tracker.cli.commands.multipliers import Until, with_end
 from tracker.cli.commands.paging import in_no_order, in_order
 from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
+from tracker.cli.commands.user_options import (
+    Announces,
+    Download,
+    Downloaded,
+    Exempt,
+    MaxDownloads,
+    Name,
+    Passkey,
+    Reason,
+    Snatches,
+    Upload,
+    Uploaded,
+    Who,
+    WhoAll,
+)
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
 from tracker.errors import ClientError
 from tracker.operations.users import pending_hit_and_runs
@@ -23,27 +37,6 @@ from tracker.store.store import Store
 from tracker.store.users.fields import Value
 from tracker.store.users.users import User
 
-
-def _read(text: str | None) -> str | None:
-    """The argument, or for ``-`` a line of standard input: other users of the machine can see its arguments."""
-    if text != "-":
-        return text
-    try:
-        line = sys.stdin.readline().strip()
-    except UnicodeDecodeError:
-        line = ""
-    if not line:  # an empty passkey would mean a random one
-        raise ClientError("the first line of standard input is empty or not UTF-8 text")
-    return line
-
-
-Who = Annotated[
-    str,
-    typer.Argument(
-        metavar="USER", help="User id or passkey; `-` reads it from standard input.", callback=_read
-    ),
-]
-WhoAll = Annotated[list[str], typer.Argument(metavar="USER…", help="User ids or passkeys.")]
 _ON_A_TORRENT = {
     "uploaded": "uploaded",
     "downloaded": "downloaded",
@@ -61,47 +54,12 @@ class UserSet(StrEnum):
     hnr = "hnr"
 
 
-Name = Annotated[str | None, typer.Option("--name", help="Display name; an empty text removes it.")]
-Reason = Annotated[
-    str | None,
-    typer.Option("--reason", help="Shown to the clients of a disabled user; an empty text: a default."),
-]
-Uploaded = Annotated[str | None, typer.Option("--uploaded", help="Total upload in bytes.")]
-Downloaded = Annotated[str | None, typer.Option("--downloaded", help="Total download in bytes.")]
-Snatches = Annotated[str | None, typer.Option("--snatches", help="Completed downloads.")]
-Announces = Annotated[str | None, typer.Option("--announces", help="Announces so far.")]
-Upload = Annotated[
-    str | None,
-    typer.Option("--upload-multiplier", help="Factor for the user's upload, 0 to 1000; 1: none."),
-]
-Download = Annotated[
-    str | None,
-    typer.Option("--download-multiplier", help="Factor for the user's download; 0: freeleech, 1: none."),
-]
-MaxDownloads = Annotated[
-    str | None,
-    typer.Option(
-        "--max-downloads",
-        help="Torrents downloaded at once; 0: any number, -1: as many as the setting allows.",
-    ),
-]
-Exempt = Annotated[
-    bool | None, typer.Option("--hnr-exempt/--no-hnr-exempt", help="The user gets no hit-and-runs.")
-]
-
-
 @users.command("add")
 def add_user(
     user_id: Annotated[
         str | None, typer.Option("--id", help="User id. Default: the next free number.")
     ] = None,
-    passkey: Annotated[
-        str | None,
-        typer.Option(
-            help="16 to 64 letters, digits, _ or -; `-` reads it from standard input. Default: random.",
-            callback=_read,
-        ),
-    ] = None,
+    passkey: Passkey = None,
     name: Name = None,
     no_leech: Annotated[bool, typer.Option("--no-leech", help="Block downloading.")] = False,
     disabled: Annotated[bool, typer.Option("--disabled", help="Refuse the user's announces.")] = False,
@@ -147,12 +105,12 @@ def _given(**fields: Value | None) -> dict[str, Value]:
 
 
 @users.command("rotate")
-def rotate_passkey(who: Who, as_json: AsJson = False, config: Config = None) -> None:
+def rotate_passkey(who: Who, passkey: Passkey = None, as_json: AsJson = False, config: Config = None) -> None:
     """Give a user a new passkey and print it. The old one stops working at once."""
 
     async def work(store: Store) -> None:
         found = await store.users.find(who)
-        _show_passkey(await store.users.rotate(found.passkey), as_json)
+        _show_passkey(await store.users.rotate(found.passkey, passkey), as_json)
 
     with_store(config, work)
 
@@ -261,14 +219,10 @@ def show_user(who: Who, passkeys: Passkeys = False, as_json: AsJson = False, con
         found = await store.users.find(who)
         sets: Row = {**await store.users.set_sizes(found.user_id)}
         check = await store.connect_checks.of_user(found.user_id)
-        rules = multiplier_columns(found.rules.upload_multiplier, found.rules.download_multiplier)
-        rules |= {"max_downloads": found.rules.max_downloads, "hnr_exempt": found.rules.hnr_exempt}
         row: Row = {
             **user_row(found, passkeys),
-            "reason": found.reason,
             "unreported": found.unreported,
             **sets,
-            **rules,
             "connectable": check.connectable if check else None,
         }
         terminal.describe(row, as_json=as_json)

@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from datetime import UTC, datetime
-from typing import Any
+from typing import Any, TypedDict
 
 from tracker.errors import ClientError
 
@@ -58,6 +58,15 @@ def multiplier_text(factor: float, until: int | None = None) -> str:
     """A multiplier as stored, with at most six decimals and no exponent."""
     number = f"{factor:.6f}".rstrip("0").rstrip(".")
     return number if until is None else f"{number} {until}"
+
+
+class MultiplierFields(TypedDict, total=False):
+    """Both multipliers and their ends, as ``join_ends`` reads them."""
+
+    upload_multiplier: float | str | None
+    upload_multiplier_until: int | str | None
+    download_multiplier: float | str | None
+    download_multiplier_until: int | str | None
 
 
 def join_ends(fields: Mapping[str, Any]) -> dict[str, Any]:
