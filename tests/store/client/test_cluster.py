@@ -2,7 +2,9 @@
 
 import asyncio
 from collections.abc import AsyncIterator, Iterator
-from contextlib import asynccontextmanager
+from contextlib import asynccontextmanager, suppress
+from functools import partial
+from itertools import count
 
 import pytest
 from pydantic import SecretStr
@@ -190,6 +192,87 @@ async def test_a_slot_that_moves_key_by_key_is_unavailable_and_nothing_is_torn(g
         await announced(store, 100)
         assert await leechers(store) == 100
         assert store.connection.master == f"127.0.0.1:{target.port}"
+
+
+async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
+    async with store_at(group.url, "t:{home}:") as store:
+        prefixes = [f"t:{{{number:02}}}:" for number in range(16)]
+        connections = [store.connection.of(prefix) for prefix in prefixes]
+        for connection, prefix in zip(connections, prefixes, strict=True):
+            await connection.direct("GET", f"{prefix}k")
+        assert len({connection.master for connection in connections}) == 3
+        pipes = {connection.pipe for connection in connections}
+        assert len(pipes) == 3
+        assert all(pipe is not None and pipe.gathers for pipe in pipes)
+        assert store.connection.of("t:{00}:") is connections[0]
+
+
+async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
+    """For all of them, also those that sent nothing; the others are served meanwhile."""
+    with cluster() as group:
+        lost = group.primary("t:{home}:")
+        async with store_at(others(group, "t:{home}:")[0].tcp_url, "t:{home}:") as store:
+            home = store.connection
+            connections = {each: home.of(each) for each in (f"t:{{{number:02}}}:" for number in range(16))}
+            at_lost = {each for each in connections if group.primary(each) is lost}
+            assert 0 < len(at_lost) < 16
+            for prefix, connection in connections.items():
+                await connection.direct("SET", f"{prefix}k", "1")
+            lost.kill()
+            with pytest.raises(StoreUnavailable):
+                await home.command("GET", "t:{home}:k")
+            assert {each for each in connections if connections[each].unavailable} == at_lost
+            for prefix in connections.keys() - at_lost:
+                assert await connections[prefix].direct("GET", f"{prefix}k") == b"1"
+            lost.start()
+            async with asyncio.timeout(PATIENCE_SECONDS):
+                for connection in (home, *connections.values()):
+                    await connection.until_available()
+            for prefix, connection in connections.items():
+                await eventually(
+                    partial(connection.direct, "SET", f"{prefix}k", "2"),
+                    PATIENCE_SECONDS,
+                    ignored=(StoreUnavailable,),  # a node that has restarted answers CLUSTERDOWN for a while
+                )
+
+
+@pytest.mark.long
+@pytest.mark.parametrize("kind", ["at once", "key by key"])
+async def test_no_torrent_is_torn_by_a_migration_under_announces(group: Servers, kind: str) -> None:
+    """Each join that was answered is in the swarm, and each that was refused is there once or not at all."""
+    prefix = f"t:{{torn-{kind.replace(' ', '-')}}}:"
+    targets = others(group, prefix)
+    torrents, answered, stop = 50, set(), asyncio.Event()
+    async with store_at(group.url, prefix) as store:
+
+        async def join(first: int) -> None:
+            for peer in count(first, 4):
+                if stop.is_set():
+                    return
+                torrent = peer % torrents + 1
+                with suppress(StoreUnavailable):
+                    await store.swarms.announce(update(peer, "s", torrent))
+                    answered.add((torrent, peer))
+
+        async with asyncio.TaskGroup() as tasks:
+            for first in range(4):
+                tasks.create_task(join(first + 1))
+            await eventually(lambda: len(answered) > 1000, PATIENCE_SECONDS)
+            move = group.move if kind == "at once" else group.move_key_by_key
+            await asyncio.to_thread(move, prefix, targets[0])
+            await asyncio.to_thread(move, prefix, targets[1])
+            done = len(answered)
+            await eventually(lambda: len(answered) > done + 100, PATIENCE_SECONDS)
+            stop.set()
+        hashes = [update(1, torrent=torrent).info_hash for torrent in range(1, torrents + 1)]
+        counts = await store.swarms.scrape(hashes)
+        assert isinstance(counts, dict)
+        for torrent, info_hash in enumerate(hashes, 1):
+            members = set(await store.connection.command("SMEMBERS", store.keys.swarm_peers(info_hash)))
+            assert counts[info_hash].leechers == len(members)
+            joined = {update(peer).peer_id.hex().encode() for each, peer in answered if each == torrent}
+            assert joined <= members
+        assert store.connection.master == f"127.0.0.1:{targets[1].port}"
 
 
 class TestMap:

@@ -82,6 +82,76 @@ class TestPipe:
         await client.aclose()
 
 
+class _Recorder(asyncio.Transport):
+    """Keeps what is written."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.written: list[bytes] = []
+        self._closing = False
+
+    def set_protocol(self, protocol: asyncio.BaseProtocol) -> None:
+        self._protocol = protocol
+
+    def is_closing(self) -> bool:
+        return self._closing
+
+    def write(self, data: bytes | bytearray | memoryview) -> None:
+        self.written.append(bytes(data))
+
+    def abort(self) -> None:
+        self._closing = True
+        self._protocol.connection_lost(None)
+
+
+class TestGathering:
+    @asynccontextmanager
+    async def recorded(self) -> AsyncIterator[tuple[RedisPipe, _Recorder]]:
+        transport = _Recorder()
+        reader = asyncio.StreamReader()
+        stream = asyncio.StreamWriter(
+            transport, asyncio.StreamReaderProtocol(reader), reader, asyncio.get_running_loop()
+        )
+        pipe = RedisPipe(stream, 5, lambda finished: None)
+        yield pipe, transport
+        pipe.close()
+
+    async def test_a_shared_pipe_sends_the_commands_of_one_turn_together(self) -> None:
+        async with self.recorded() as (pipe, transport):
+            pipe.gathers = True
+            for _ in range(2):
+                pipe.execute("PING").cancel()
+                pipe.execute("PING").cancel()
+                await asyncio.sleep(0)
+            assert transport.written == [b"*1\r\n$4\r\nPING\r\n" * 2] * 2
+
+    async def test_other_pipes_send_each_command_at_once(self) -> None:
+        async with self.recorded() as (pipe, transport):
+            pipe.execute("PING").cancel()
+            pipe.execute("PING").cancel()
+            assert len(transport.written) == 2
+
+    async def test_a_pipe_that_breaks_first_sends_nothing(self) -> None:
+        async with self.recorded() as (pipe, transport):
+            pipe.gathers = True
+            asked = pipe.execute("PING")
+            pipe.close()
+            await asyncio.sleep(0)
+            assert not transport.written
+            with pytest.raises(RedisConnectionError):
+                await asked
+
+    async def test_a_pipe_gathers_when_it_serves_several_prefixes(self, valkey: Server) -> None:
+        connection = Connection(connect(valkey.url, connect_timeout=5), timeout=5)
+        for prefix, gathers in (("a:", False), ("a:", False), ("b:", True)):
+            assert connection.of(prefix) is connection
+            await connection.direct("PING")
+            assert connection.pipe is not None
+            assert connection.pipe.gathers is gathers
+            connection.pipe.close()
+        await connection.close()
+
+
 class TestDirect:
     async def test_a_closed_pipe_is_opened_again(self, valkey: Server) -> None:
         connection = Connection(connect(valkey.url, connect_timeout=5), timeout=5)

@@ -58,6 +58,11 @@ class _Node:
         for connection in self.connections:
             connection.pipe = pipe
 
+    def add(self, connection: "SlotConnection") -> None:
+        self.connections.add(connection)
+        if self.pipe is not None:
+            self.pipe.gathers = len(self.connections) > 1
+
     async def close(self) -> None:
         if self.pipe is not None:
             self.pipe.close()
@@ -212,16 +217,16 @@ class SlotConnection(Connection):
 
     def _join(self) -> None:
         node = self._node
-        node.connections.add(self)
-        self._client, self._sockets, self._opening, self.pipe = (
-            node.client,
-            node.sockets,
-            node.opening,
-            node.pipe,
-        )
+        node.add(self)
+        self._client, self.pipe = node.client, node.pipe
+        self._sockets, self._opening = node.sockets, node.opening
 
     def of(self, prefix: str) -> "SlotConnection":
         return self._cluster.of(prefix)
+
+    @property
+    def _is_shared(self) -> bool:
+        return len(self._node.connections) > 1
 
     @property
     def nodes(self) -> tuple[Address, ...]:

@@ -88,6 +88,7 @@ class Connection:
         self._client = client
         self._timeout = timeout
         self._on_round_trip = on_round_trip
+        self._prefixes: set[str] = set()
         self._losses = 0
         self._lost_at = 0.0
         self._lost_event = asyncio.Event()
@@ -111,8 +112,13 @@ class Connection:
 
     def of(self, prefix: str) -> "Connection":
         """The connection for the keys under ``prefix``: one server has them all."""
-        del prefix
+        self._prefixes.add(prefix)
         return self
+
+    @property
+    def _is_shared(self) -> bool:
+        """Whether the keys under several prefixes are read over the same pipe."""
+        return len(self._prefixes) > 1
 
     @property
     def nodes(self) -> tuple[Address, ...]:
@@ -184,6 +190,7 @@ class Connection:
                     ),
                     ok="",
                 )
+            self.pipe.gathers = self._is_shared
             return self.pipe
 
     def _note_round_trips(self, finished: Sequence[RoundTrip]) -> None:

@@ -51,6 +51,10 @@ class RedisPipe(asyncio.Protocol):
         self._reader = hiredis.Reader(
             protocolError=InvalidResponse, replyError=DefaultParser.parse_error, notEnoughData=_NO_REPLY
         )
+        self._unsent: list[bytes] = []
+        self.gathers = False
+        """Whether the commands of one turn of the event loop go out in one write. It pays where several callers share
+        the pipe; a single one already sends much at a time."""
         self.broken = transport.is_closing()
         transport.set_protocol(self)
 
@@ -61,10 +65,21 @@ class RedisPipe(asyncio.Protocol):
             future.set_exception(RedisConnectionError("the pipe is broken"))
             return future
         self._waiting.append((future, perf_counter(), self._ticks))
-        self._transport.write(hiredis.pack_command(command))  # type: ignore[arg-type]  # any number of arguments
+        packed = hiredis.pack_command(command)  # type: ignore[arg-type]  # any number of arguments
+        if self.gathers:
+            if not self._unsent:
+                self._loop.call_soon(self._send)
+            self._unsent.append(packed)
+        else:
+            self._transport.write(packed)
         if self._timer is None:
             self._timer = self._loop.call_later(self._tick_seconds, self._tick)
         return future
+
+    def _send(self) -> None:
+        unsent, self._unsent = self._unsent, []
+        if not self.broken:
+            self._transport.write(b"".join(unsent))
 
     def data_received(self, data: bytes) -> None:
         reader, waiting = self._reader, self._waiting
