@@ -196,17 +196,16 @@ class Responder:
             return self._sent(answer, number)
         announced = family.announced.peers(query.info_hash, now)
         if query.scrape:
-            seeds, leechers = self._counts(query.info_hash, number, swarm, announced, now)
-            if seeds != _EMPTY_FILTER or leechers != _EMPTY_FILTER:
-                answer = answer._replace(seeds_filter=seeds, peers_filter=leechers)
+            filters = self._counts(query.info_hash, number, swarm, announced, now)
+            if filters != (_EMPTY_FILTER, _EMPTY_FILTER):
+                answer = answer._replace(seeds_filter=filters[0], peers_filter=filters[1])
             return self._sent(answer, number)
-        peers = [*swarm.leechers, *(peer.endpoint for peer in announced if not peer.seed)]
-        seeding = [*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)]
         if query.no_seeds:
-            found = set(seeding)
-            peers = [each for each in peers if each not in found]
+            seeds = {*swarm.seeds, *(peer.endpoint for peer in announced if peer.seed)}
+            leechers = [*swarm.leechers, *(peer.endpoint for peer in announced)]
+            peers = [each for each in leechers if each not in seeds]
         else:
-            peers += seeding
+            peers = [*swarm.leechers, *swarm.seeds, *[peer.endpoint for peer in announced]]
         length = 8 if number == 4 else 21  # 6:xxxxxx, 18:xxxxxxxxxxxxxxxxxx
         room = (MAX_SENT_BYTES - len(encode_answer(answer)) - len("6:valuesle")) // length
         count = max(min(MAX_VALUES if number == 4 else MAX_VALUES6, room), 0)
