@@ -70,13 +70,13 @@ INSTRUCTIONS: dict[str, int] = {
 CALLS: dict[str, int] = {"parse": 2, "parse in another order": 13, "encode": 1}
 """Maximum calls of the tracker's functions."""
 
-SOCKET_TO_SOCKET = 922
+SOCKET_TO_SOCKET = 915
 """Maximum instructions per announce in all of the tracker's code, when a full batch arrives at once."""
 
 SOCKET_TO_SOCKET_OF_USERS = {
-    "/aaaaaaaaaaaaaaaaaaaa/announce?": 963,
-    "/announce/aaaaaaaaaaaaaaaaaaaa?": 1004,
-    "/announce?passkey=aaaaaaaaaaaaaaaaaaaa&": 1002,
+    "/aaaaaaaaaaaaaaaaaaaa/announce?": 954,
+    "/announce/aaaaaaaaaaaaaaaaaaaa?": 993,
+    "/announce?passkey=aaaaaaaaaaaaaaaaaaaa&": 989,
 }
 """The same where passkeys are required, by the form of the announce URL."""
 

@@ -14,7 +14,7 @@ import asyncio
 import re
 import time
 from collections.abc import Callable
-from typing import cast
+from typing import Any, cast
 
 from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeReply
 from tracker.errors import Busy, ClientError, SilentlyDropped
@@ -67,9 +67,9 @@ class FastHttpServer:
         self.log_request = log_request
         self.fast_path = fast_path
         self.settings = handler.rules.settings
-        _, self._reads_after, self.reads_parameter = handler.passkey_forms
+        _, self._reads_after, self._reads_parameter = handler.passkey_forms
         # Where a query may carry a passkey, a path alone does not tell whether the request has one.
-        self.open_path: Callable[[bytes], bool | None] = ({} if self.reads_parameter else _OPEN).get
+        self.open_path: Callable[[bytes], bool | None] = ({} if self._reads_parameter else _OPEN).get
         # aiohttp refuses longer requests.
         self.max_request_bytes = min(_MAX_REQUEST_BYTES, self.settings.max_request_line_bytes)
         self.heads = RequestHeadCache(self.settings)
@@ -77,14 +77,17 @@ class FastHttpServer:
     def find_route(self, path: bytes, query: bytes) -> tuple[str | None, bool, bytes] | None:
         """(passkey, whether it is an announce, the query without the passkey); None where aiohttp's handler decides.
 
-        For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without a passkey in the query.
+        For all but ``/<passkey>/announce`` and ``/<passkey>/scrape`` without ``passkey=`` in the query.
         """
         announcing = _OPEN.get(path)
-        if self.reads_parameter and _PARAMETER in query:
-            found = _FIRST_PARAMETER(query)
-            if announcing is None or found is None or _PARAMETER in found[2]:
-                return None
-            return found[1].decode(), announcing, found[2]
+        if _PARAMETER in query:
+            if self._reads_parameter:
+                found = _FIRST_PARAMETER(query)
+                if announcing is None or found is None or _PARAMETER in found[2]:
+                    return None
+                return found[1].decode(), announcing, found[2]
+            if (found := _BEFORE(path)) is not None:
+                return found[1].decode(), found[2] == b"announce", query
         if announcing is not None:
             return None, announcing, query
         found = _AFTER(path) if self._reads_after else None
@@ -153,14 +156,14 @@ class FastHttpProtocol(asyncio.Protocol):
             return
         passkey, announcing = None, server.open_path(path)
         if announcing is None:
-            found = None if server.reads_parameter and _PARAMETER in query else _BEFORE(path)
-            if found is not None:
-                passkey, announcing = found[1].decode(), found[2] == b"announce"
-            elif (route := server.find_route(path, query)) is not None:
+            if _PARAMETER in query or (found := _BEFORE(path)) is None:
+                route = server.find_route(path, query)
+                if route is None:
+                    self._wait_or_hand_over(data)
+                    return
                 passkey, announcing, query = route
             else:
-                self._wait_or_hand_over(data)
-                return
+                passkey, announcing = found[1].decode(), found[2] == b"announce"
         self._head = head
         if server.log_request is not None:
             self._began = "announce" if announcing else "scrape", time.perf_counter(), self._client
@@ -215,10 +218,10 @@ class FastHttpProtocol(asyncio.Protocol):
         return server.tracker.submit_scrape(scrape, passkey, address, self._on_reply)
 
     def _on_reply(self, reply: AnnounceReply | ScrapeReply | ClientError) -> None:
-        request, self._request = self._request, None
+        request: Any = self._request  # an announce for the reply to one
+        self._request = None
         try:
             if isinstance(reply, AnnounceReply):
-                assert isinstance(request, Announce)
                 body = encode_announce(reply, compact=request.compact, no_peer_id=request.no_peer_id)
             elif isinstance(reply, ClientError):
                 if isinstance(reply, SilentlyDropped) and not self._trusted:
