@@ -62,7 +62,10 @@ class Webhooks:
     async def hold(
         self, id: str, token: str, changed: Mapping[str, str | int] | None = None
     ) -> WebhookState | None:
-        """Takes or renews the lease, and writes the fields of the state that changed. None: another tracker has it."""
+        """Takes or renews the lease. With ``changed`` only renews it, and writes these fields of the state.
+
+        None: another tracker has it, or there was none to renew.
+        """
         return await self._hold(id, token, LEASE_SECONDS, changed or {})
 
     async def release(self, id: str, token: str) -> None:

@@ -5,12 +5,13 @@
 -- ARGV[1]   id of the URL   ARGV[2] the caller's token   ARGV[3] how long the right lasts (ms; 0: it ends now)
 -- ARGV[4]   how long the state is kept (s)
 -- ARGV[5..] pairs of field and value to write
--- Answer    the state as a flat list of fields and values; nil if another caller has the right: then nothing changed
+-- Answer    the state as a flat list of fields and values; nil if another caller has the right, or if the caller has
+--   pairs to write and its right has ended: then nothing changed. Another caller may have delivered meanwhile.
 local P, call = KEYS[1], redis.call
 local state = P .. 'webhook:' .. ARGV[1]
 local lease = state .. ':lease'
 local holder = call('GET', lease)
-if holder and holder ~= ARGV[2] then return nil end
+if holder ~= ARGV[2] and (holder or #ARGV > 4) then return nil end
 call('HLEN', state)
 if tonumber(ARGV[3]) > 0 then call('SET', lease, ARGV[2], 'PX', ARGV[3]) else call('DEL', lease) end
 if call('HEXISTS', state, 'position') == 0 then
