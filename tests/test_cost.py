@@ -17,8 +17,10 @@ from typing import Any
 
 import pytest
 
+from loadtest.bench import private_rules
+from loadtest.bench.targets import find
 from tests.frontends.udp.harness import announce_packet
-from tests.store.harness import ALICE, Store, running, update
+from tests.store.harness import ALICE, Store, redis_of, running, update
 from tracker.bittorrent import Accounts, Address, AnnounceReply
 from tracker.core import announce
 from tracker.core.announce import Tracker
@@ -29,6 +31,7 @@ from tracker.frontends.udp.server import serve_udp
 from tracker.settings.model import Settings
 from tracker.settings.reload import LiveSettings
 from tracker.store.access.allow_list import AllowListCache
+from tracker.store.client.connection import Connection, connect
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Admitted
 from tracker.store.swarms.rules import SwarmRules
@@ -49,10 +52,9 @@ COMMANDS: dict[str, float] = {
     # a user's leecher becomes a seeder: the arrays, the user's totals, the snatch, the list of latest completions
     "completed by a user": 37.6,
     "update of a user": 15.9,  # with traffic, which is added to the totals of the user, also on the torrent
-    "update of a user, with all rules": 16.9,  # the user has a freeleech token, for another torrent
+    "update of a user, with all rules": 15.9,
     "join of a user": 29.2,
-    # the ids of the user's peers, the number of downloads, a freeleech token
-    "join of a user, with all rules": 32.2,
+    "join of a user, with all rules": 30.2,  # the number of downloads
     "stop": 13.5,  # the last peer of the array moves to the free slot, and the address is removed
 }
 """Maximum commands of the store per announce: the average of a full batch, without the script call itself."""
@@ -227,7 +229,7 @@ async def test_a_snatch_takes_few_commands(redis_url: str, prefix: str) -> None:
 
 @pytest.mark.parametrize("with_rules", [False, True])
 async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *, with_rules: bool) -> None:
-    """Multipliers cost nothing; a token costs one command, and limits cost two at a join."""
+    """Multipliers, tokens and the limit on peers cost nothing; the limit on downloads costs one at a leecher's join."""
     rules = SwarmRules(accounts="required", peer_memory=3600)
     if with_rules:
         rules = replace(rules, max_peers=3, max_downloads=1000)
@@ -261,6 +263,44 @@ async def test_rules_for_users_take_few_commands(redis_url: str, prefix: str, *,
     suffix = ", with all rules" if with_rules else ""
     assert joins <= COMMANDS["join of a user" + suffix]
     assert updates <= COMMANDS["update of a user" + suffix]
+
+
+async def commands_with(redis_url: str, prefix: str, rules: SwarmRules) -> dict[str, float]:
+    """Commands per announce by kind, and in the mix of a private tracker."""
+    connection, counts = Connection(connect(redis_url, connect_timeout=20), timeout=20), []
+
+    async def measure() -> None:
+        rows: Any = await redis_of(connection).info("commandstats")
+        inside = {name: row["calls"] for name, row in rows.items() if name != "cmdstat_info"}
+        counts.append(
+            sum(calls for name, calls in inside.items() if name.removeprefix("cmdstat_") not in CALLED)
+        )
+
+    try:
+        await private_rules.announce_all(connection, prefix, rules, measure)
+    finally:
+        await connection.close()
+    costs = [after - before for before, after in zip(counts[::2], counts[1::2], strict=True)]
+    return private_rules.per_announce(costs)
+
+
+async def test_all_rules_of_a_private_tracker_take_few_commands_more(redis_url: str, prefix: str) -> None:
+    """A join is recorded in the change feed, and of a leecher the downloads are counted."""
+    plain = await commands_with(redis_url, prefix, private_rules.WITHOUT_RULES)
+    ruled = await commands_with(redis_url, f"{prefix}all:", private_rules.ALL_RULES)
+    assert ruled["mix"] <= 1.01 * plain["mix"], f"{plain} {ruled}"
+    assert ruled["regular"] <= plain["regular"]
+    assert ruled["join"] <= plain["join"] + 1.5
+    assert ruled["completed"] <= plain["completed"] + 1
+
+
+@pytest.mark.long
+@pytest.mark.skipif(not find("valgrind"), reason="valgrind is not installed")
+def test_all_rules_of_a_private_tracker_take_few_instructions_more() -> None:
+    """At most 5 % in the mix of a private tracker, counted by valgrind."""
+    section = private_rules.measure()
+    goals = [finding for finding in section.findings if finding.goal is not None]
+    assert goals and all(finding.reached for finding in goals), section.as_markdown()
 
 
 async def test_waiting_announces_take_one_round_trip(store: Store) -> None:

@@ -53,7 +53,7 @@ BEYOND: dict[str, str] = {
     "announce": "addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 download_multiplier due:* "
     "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
-    "stats:credit_cut torrent_id u:* u:** u:*:active u:*:freeleech u:*:hnr u:*:incomplete u:*:t:* "
+    "stats:credit_cut torrent_id u:* u:** u:*:active u:*:hnr u:*:incomplete u:*:t:* "
     "upload_multiplier user:* user_id users",
     "claim": "job:* lease q:*:",
     "clean": "count: dist: known: known:dist",

@@ -4,7 +4,7 @@ from typing import Any
 
 import pytest
 
-from tests.store.harness import ALICE, BOB, START, Store, info_hash, update
+from tests.store.harness import ALICE, BOB, START, Store, info_hash, text, update
 from tracker.errors import ClientError
 from tracker.store.swarms.codec import JoinedWithMultipliers, PeerUpdate
 from tracker.store.users import freeleech
@@ -56,7 +56,7 @@ async def test_a_token_is_taken_back_and_its_end_is_changed(private: Store) -> N
     assert await private.freeleech.take_back("7", "1")
     assert not await private.freeleech.take_back("7", "1")
     assert await downloaded(private) == 1000
-    assert await private.redis.hexists(private.keys.user("7"), "freeleech_until") == 0
+    assert await private.redis.hexists(private.keys.user("7"), "freeleech:1") == 0
 
 
 async def test_a_start_is_told_of_the_token(private: Store) -> None:
@@ -99,6 +99,19 @@ async def test_a_deleted_user_has_no_tokens(private: Store) -> None:
 async def test_tokens_of_another_type_fail_no_announce(private: Store) -> None:
     await private.torrents.add(info_hash(1))
     await private.redis.set(private.keys.user_freeleech("7"), "x")
-    for held in (str(END), "x", "9" * 400, "nan"):
-        await private.redis.hset(private.keys.user("7"), "freeleech_until", held)
-    assert await downloaded(private) == 1000
+    for peer, held in enumerate(("", "x", "-9", "nan", "1e3"), 1):
+        await private.redis.hset(private.keys.user("7"), "freeleech:1", held)
+        assert await downloaded(private, peer) == 1000
+
+
+async def test_the_end_of_a_token_is_copied_for_announces(private: Store) -> None:
+    """Tokens that have ended leave both places at the next change."""
+    for torrent_id in ("1", "2"):
+        await private.freeleech.give("7", torrent_id, END)
+    private.clock.now = END
+    await private.freeleech.give("7", "3", END + 5)
+    row = text(await private.redis.hgetall(private.keys.user("7")))
+    assert {name: end for name, end in row.items() if name.startswith("freeleech")} == {
+        "freeleech:3": str(END + 5)
+    }
+    assert await private.redis.zrange(private.keys.user_freeleech("7"), 0, -1) == [b"3"]

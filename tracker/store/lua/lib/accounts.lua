@@ -1,5 +1,5 @@
 -- accounts.lua: what a user has on a torrent, summed over all of the user's peer ids there. After max_exact.lua,
--- numbers.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `now`.
+-- whole.lua, changes.lua, hit_and_runs.lua and hit_and_run_check.lua; needs `now`.
 
 --@ include lib/whole_field.lua
 
@@ -7,36 +7,41 @@ local function account_key(uid, tid)
   return P .. 'u:' .. uid .. ':t:' .. tid
 end
 
-local function load_account(uid, tid)
-  local v = call('HMGET', account_key(uid, tid),
-    'uploaded', 'downloaded', 'total_time', 'seed_time', 'peers', 'from', 'until', 'completed_at',
-    'credited', 'left', 'unreported', 'leeched')
+local ACCOUNT = {
+  'uploaded', 'downloaded', 'total_time', 'seed_time', 'peers', 'from', 'until', 'completed_at', 'credited', 'left',
+  'unreported', 'leeched',
+}
+
+-- `fields` are ACCOUNT, which is the default, and one more, whose value is `listed` then.
+local function load_account(uid, tid, fields)
+  local v = call('HMGET', account_key(uid, tid), unpack(fields or ACCOUNT))
   return {
     uid = uid, tid = tid, uploaded = whole_field(v[1]), downloaded = whole_field(v[2]),
     total_time = whole_field(v[3]), seed_time = whole_field(v[4]), peers = whole_field(v[5]),
     from = v[6] and whole_field(v[6]), till = v[6] and v[7] and whole_field(v[7]), completed_at = v[8],
     credited = v[9], left = v[10], unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, whole(v[11]))),
-    leeched = v[12],
+    leeched = v[12], listed = v[13],
   }
 end
 
+-- The server writes whole numbers up to MAX_EXACT exactly, so they need no text.
 local function save_account(a)
   local fields = {
-    'uploaded', decimal(a.uploaded), 'downloaded', decimal(a.downloaded), 'total_time', decimal(a.total_time),
-    'seed_time', decimal(a.seed_time), 'peers', decimal(a.peers),
+    'uploaded', a.uploaded, 'downloaded', a.downloaded, 'total_time', a.total_time, 'seed_time', a.seed_time,
+    'peers', a.peers,
   }
   local function add(field, value)
     fields[#fields + 1], fields[#fields + 2] = field, value
   end
   if a.till then
-    add('from', decimal(a.from))
-    add('until', decimal(a.till))
+    add('from', a.from)
+    add('until', a.till)
   end
   if a.credited then add('credited', a.credited) end
   if a.left then add('left', a.left) end
   if a.leeched then add('leeched', '1') end
   if a.peer_ids then add('peer_ids', a.peer_ids) end
-  if a.unreported ~= 0 then add('unreported', decimal(a.unreported)) end
+  if a.unreported ~= 0 then add('unreported', a.unreported) end
   call('HSET', account_key(a.uid, a.tid), unpack(fields))
 end
 

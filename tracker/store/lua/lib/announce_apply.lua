@@ -46,7 +46,8 @@ end
 local function record_announce(change, t, r, uid, a)
   if max_changes == 0 then return end
   if a then
-    record_change(change, t, r.pidx, uid, r.left, decimal(a.uploaded), decimal(a.downloaded), decimal(a.seed_time))
+    record_change(change, t, r.pidx, uid, r.left, math.floor(a.uploaded), math.floor(a.downloaded),
+      math.floor(a.seed_time))
   else
     record_change(change, t, r.pidx, uid, r.left, r.uploaded, r.downloaded, '0')
   end

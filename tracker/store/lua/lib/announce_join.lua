@@ -85,7 +85,7 @@ end
 -- Does the steps of a join that can fail; a failure changes nothing. Returns the outcome if the peer does not join.
 local function start_join(t, r, a)
   if not t.crowded and t.seeders + t.leechers == 0 then t.crowded = 0 end
-  local own = a and max_peers > 0 and load_own_peers(t, r)
+  local own = a and max_peers > 0 and load_own_peers(t, r, a)
   local outcome = take_endpoint(t, r, '')
   if outcome then return outcome end
   local members, torrents = P .. 'tpeers:' .. t.ih, P .. 'p:' .. r.pidx .. ':torrents'

@@ -55,7 +55,7 @@ end
 -- Does the steps that may fail, before the peer is written. Returns the outcome if that ends the announce, else nil and
 -- the account.
 local function prepare(t, r, p, tid, old)
-  local a, outcome = load_credited_account(r, tid)
+  local a, outcome = load_credited_account(r, tid, not p.active and max_peers > 0 and ACCOUNT_WITH_PEERS or nil)
   r.evictions, r.evicted = 0, nil
   if not p.active then
     outcome = start_join(t, r, a)

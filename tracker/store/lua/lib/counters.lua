@@ -5,19 +5,21 @@
 -- fails after its first write is half applied. add_bounded() therefore never fails: it keeps the counter within
 -- COUNTER_MAX and overwrites a value that is not a number.
 
+local MAX_COUNT = tonumber(COUNTER_MAX)
+
 local function bounded(n)
-  if n >= tonumber(COUNTER_MAX) then return COUNTER_MAX end
-  if n <= -tonumber(COUNTER_MAX) then return '-' .. COUNTER_MAX end
+  if n >= MAX_COUNT then return COUNTER_MAX end
+  if n <= -MAX_COUNT then return '-' .. COUNTER_MAX end
   return decimal(n)
 end
 
--- Adds `by` (decimal digits) to a STRING, or to `field` of a HASH. Returns the sum, or nil for a key of another type,
--- which stays as it is.
+-- Adds `by`, decimal digits or a number up to 2^53, to a STRING, or to `field` of a HASH. Returns the sum, or nil for a
+-- key of another type, which stays as it is.
 local function add_bounded(key, field, by)
   local sum, held
   if field then sum = redis.pcall('HINCRBY', key, field, by) else sum = redis.pcall('INCRBY', key, by) end
   if type(sum) == 'number' then
-    if sum <= tonumber(COUNTER_MAX) and sum >= -tonumber(COUNTER_MAX) then return sum end
+    if sum <= MAX_COUNT and sum >= -MAX_COUNT then return sum end
   else
     if field then held = redis.pcall('HGET', key, field) else held = redis.pcall('GET', key) end
     if type(held) == 'table' then return end

@@ -10,11 +10,11 @@
 -- bytes moves the time by bytes / rate.
 
 -- The user's account on the torrent, with the user's own limits; false for an anonymous announce. It is read before
--- the first write, so that a key of a wrong type fails here.
-local function load_credited_account(r, tid)
+-- the first write, so that a key of a wrong type fails here. `fields` are those of load_account().
+local function load_credited_account(r, tid, fields)
   if r.uid == '' then return false end
-  local a = load_account(r.uid, tid)
-  a.user = call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech_until')
+  local a = load_account(r.uid, tid, fields)
+  a.user = call('HMGET', P .. 'u:' .. r.uid, 'credited_up', 'credited_down', 'freeleech:' .. tid)
   return a
 end
 
@@ -23,11 +23,11 @@ local function credit(user, total, bytes, multiplier, max_bytes)
   local earned = bytes * multiplier
   max_bytes = math.floor(max_bytes)
   if earned > max_bytes then
-    add_bounded(P .. 'stats:credit_cut', nil, decimal(math.min(earned - max_bytes, MAX_EXACT)))
+    add_bounded(P .. 'stats:credit_cut', nil, math.min(earned - max_bytes, MAX_EXACT))
     earned = max_bytes
   end
   earned = math.floor(math.min(earned, MAX_EXACT))
-  if earned > 0 then add_bounded(user, total, decimal(earned)) end
+  if earned > 0 then add_bounded(user, total, earned) end
   return earned
 end
 
@@ -40,7 +40,7 @@ end
 
 -- The same time after `bytes` more, as it is stored.
 local function advance(since, bytes, rate)
-  return decimal(math.ceil((since + bytes / rate) * 1000))
+  return math.ceil((since + bytes / rate) * 1000)
 end
 
 -- Credits what a peer has transferred since its last announce. Three limits hold: one for the peer, one for the user on
@@ -80,7 +80,7 @@ local function note_unreported(user, a, bytes)
   local before = math.max(0, a.unreported)
   a.unreported = math.max(-MAX_EXACT, math.min(MAX_EXACT, a.unreported + bytes))
   local grown = math.max(0, a.unreported) - before
-  if grown ~= 0 then add_bounded(user, 'unreported', decimal(grown)) end
+  if grown ~= 0 then add_bounded(user, 'unreported', grown) end
 end
 
 -- Credits the announce to its user. A peer that was not known, or whose counter restarted, has downloaded what it
@@ -95,10 +95,11 @@ local function credit_user(t, r, p, a)
   add_bounded(user, 'announces', 1)
   if fall ~= down + first then note_unreported(user, a, fall - down - first) end
   if up + down + first > 0 then
-    local up_multiplier, down_multiplier = multipliers_of(t, r, down + first > 0 and a)
+    local up_multiplier = up > 0 and upload_multiplier(t, r) or 1
+    local down_multiplier = down + first > 0 and download_multiplier(t, r, a) or 1
     if first > 0 then credit(user, 'downloaded', first, down_multiplier, MAX_EXACT) end
     if up + down > 0 then credit_transfer(user, a, up, down, up_multiplier, down_multiplier, p.elapsed) end
-    if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', decimal(down + first)) end
+    if t.user_downloaded and down + first > 0 then add_bounded(t.key, 'user_downloaded', down + first) end
   end
   if not p.active and a.peers == 0 and (started or not p.known) then a.credited = advance(moment, 0, 1) end
   if p.time > 0 then add_time(a, now - p.time, now, p.kind == 's') end

@@ -2,18 +2,46 @@
 -- `accounts` and `batch_values`, whose last two are the multipliers for everybody where there are accounts.
 --
 -- A torrent, a user and the whole tracker may each have a multiplier of upload and one of download. It is stored as a
--- number, or as a number, a space and the time when it ends (epoch s).
+-- number, or as a number, a space and the time when it ends (epoch s). The best one counts: of upload the highest, of
+-- download the lowest.
 
--- A multiplier that applies now; nil for none: 1, one that has ended, or text of another form.
+-- What has been read, by its text: numbers (false for 1 and for text that is none) and the multipliers of torrents; and
+-- how numbers are shown. Reading a number costs as much as a short command.
+local numbers, of_torrents, shown = {}, {}, {}
+local byte = string.byte
+
+local function read_number(text)
+  local number = tonumber(text)
+  if not number or number == 1 then return false end
+  return number > 0 and min(number, MAX_EXACT) or 0
+end
+
+-- A multiplier that applies now; false or nil for none: 1, one that has ended, or text of another form. An end of ten
+-- digits stands at a fixed place; any other text is matched.
 local function parse_multiplier(text)
   if not text then return end
-  local number = tonumber(text)
-  if not number then
-    local value, ends = string.match(text, '^(%S+) (%d+)$')
-    number = ends and tonumber(ends) > now and tonumber(value)
+  local value, ends = text, nil
+  if byte(text, -11) == 32 then
+    value, ends = sub(text, 1, -12), sub(text, -10)
+  elseif not tonumber(text) then
+    value, ends = string.match(text, '^(%S+) (%d+)$')
   end
-  if not number or number == 1 then return end
-  return number > 0 and min(number, MAX_EXACT) or 0
+  if ends and (tonumber(ends) or 0) <= now then return false end
+  local number = numbers[value or '']
+  if number == nil then
+    number = read_number(value or '')
+    numbers[value or ''] = number
+  end
+  return number
+end
+
+local function of_torrent(text)
+  local found = of_torrents[text]
+  if text and found == nil then
+    found = parse_multiplier(text)
+    of_torrents[text] = found
+  end
+  return found
 end
 
 local upload_of_all, download_of_all
@@ -22,26 +50,31 @@ if accounts then
   download_of_all = parse_multiplier(batch_values[#batch_keys])
 end
 
--- The multipliers of a user's upload and download on a torrent. The best one counts: of upload the highest, of download
--- the lowest. `a` is given when a freeleech token counts: `u:<uid>:freeleech` holds torrents by the end of their
--- tokens, and `freeleech_until` of the user is the last end.
-local function multipliers_of(t, r, a)
-  local up, down = parse_multiplier(t.multi_up), parse_multiplier(t.multi_dn)
-  local own_up, own_down = parse_multiplier(r.user[4]), parse_multiplier(r.user[5])
-  if own_up and not (up and up > own_up) then up = own_up end
-  if own_down and not (down and down < own_down) then down = own_down end
+local function upload_multiplier(t, r)
+  local up, own = of_torrent(t.multi_up), parse_multiplier(r.user[4])
+  if own and not (up and up > own) then up = own end
   if upload_of_all and not (up and up > upload_of_all) then up = upload_of_all end
+  return up or 1
+end
+
+-- A freeleech token that has not ended makes the download free.
+local function download_multiplier(t, r, a)
+  local ends = a.user[3]
+  if ends and whole(ends) > now then return 0 end
+  local down, own = of_torrent(t.multi_dn), parse_multiplier(r.user[5])
+  if own and not (down and down < own) then down = own end
   if download_of_all and not (down and down < download_of_all) then down = download_of_all end
-  if a and down ~= 0 and a.user[3] and whole(a.user[3]) > now then
-    local ends = redis.pcall('ZSCORE', P .. 'u:' .. r.uid .. ':freeleech', t.tid)
-    if type(ends) == 'string' and tonumber(ends) > now then down = 0 end
-  end
-  return up or 1, down or 1
+  return down or 1
+end
+
+local function show(number)
+  if not shown[number] then shown[number] = string.format('%.6g', number) end
+  return shown[number]
 end
 
 -- The answer to a join, with the multipliers that apply, so that the client can be told.
 local function with_multipliers(t, r, a, answer)
-  local up, down = multipliers_of(t, r, a)
+  local up, down = upload_multiplier(t, r), download_multiplier(t, r, a)
   if up == 1 and down == 1 then return answer end
-  return { 3, answer, string.format('%.6g', up), string.format('%.6g', down) }
+  return { 3, answer, show(up), show(down) }
 end

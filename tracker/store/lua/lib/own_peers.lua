@@ -4,16 +4,26 @@
 -- `peer_ids` of an account holds the ids of the peers that joined last, 20 bytes each, oldest first. Peers that have
 -- left are removed when it is full. It begins empty when the limit is switched on, so older peers are not counted.
 
--- The user's other active peers that the account lists, in the order of their joins. Nothing is written yet.
-local function load_own_peers(t, r)
-  local listed, own = call('HGET', account_key(r.uid, t.tid), 'peer_ids') or '', {}
-  local check = #listed >= 20 * max_peers
+local ACCOUNT_WITH_PEERS = { unpack(ACCOUNT) }
+ACCOUNT_WITH_PEERS[#ACCOUNT + 1] = 'peer_ids'
+
+-- The user's other active peers, in the order of their joins. Nothing is written yet. Nil when the account lists fewer
+-- than allowed: then the peer is only added to them, whether they are still active or not.
+local function load_own_peers(t, r, a)
+  local listed, own = a.listed or '', {}
+  if #listed < 20 * max_peers then
+    for at = 1, #listed - 19, 20 do
+      if sub(listed, at, at + 19) == r.pid then listed = without_entry(listed, at, 20) end
+    end
+    a.peer_ids = listed .. r.pid
+    return
+  end
   for at = 1, #listed - 19, 20 do
     local pid = sub(listed, at, at + 19)
     if pid ~= r.pid then
-      local v = check and call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
-      if not v or v[1] == '1' and v[2] == r.uid then
-        own[#own + 1] = { pid = pid, order = #own, last = v and tonumber(v[3] or '') or 0 }
+      local v = call('HMGET', P .. 'p:' .. t.tid .. ':' .. to_hex(pid), 'active', 'user_id', 'last_announce')
+      if v[1] == '1' and v[2] == r.uid then
+        own[#own + 1] = { pid = pid, order = #own, last = tonumber(v[3] or '') or 0 }
       end
     end
   end

@@ -16,7 +16,7 @@ local min_timeout, max_changes = tonumber(ARGV[9]), tonumber(ARGV[11])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
---@ include lib/numbers.lua
+--@ include lib/whole.lua
 --@ include lib/ids.lua
 --@ include lib/torrent.lua
 --@ include lib/torrent_save.lua

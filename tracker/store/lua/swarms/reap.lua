@@ -14,7 +14,7 @@ local max_changes = tonumber(ARGV[6])
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
---@ include lib/numbers.lua
+--@ include lib/whole.lua
 --@ include lib/ids.lua
 --@ include lib/torrent.lua
 --@ include lib/torrent_save.lua

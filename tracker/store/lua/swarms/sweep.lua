@@ -17,7 +17,7 @@ local forget_after, budget, max_changes = tonumber(ARGV[5]), tonumber(ARGV[6]), 
 --@ include lib/outage.lua
 --@ include lib/store_clock.lua
 --@ include lib/max_exact.lua
---@ include lib/numbers.lua
+--@ include lib/whole.lua
 --@ include lib/ids.lua
 --@ include lib/torrent.lua
 --@ include lib/torrent_save.lua

@@ -11,21 +11,22 @@ local user = P .. 'u:' .. uid
 local tokens = user .. ':freeleech'
 if call('ZCOUNT', P .. 'users', uid, uid) == 0 or call('SISMEMBER', P .. 'deleting', uid) == 1 then return -2 end
 
+-- An announce reads the token from the user's hash, which it reads anyway.
+local FIELD = 'freeleech:'
+local ended = call('ZRANGEBYSCORE', tokens, '-inf', now)
+if #ended > 0 then
+  for i, id in ipairs(ended) do ended[i] = FIELD .. id end
+  call('HDEL', user, unpack(ended))
+  call('ZREMRANGEBYSCORE', tokens, '-inf', now)
+end
 local done = 1
-call('ZREMRANGEBYSCORE', tokens, '-inf', now)
 if ends == '' then
+  call('HDEL', user, FIELD .. tid)
   done = call('ZREM', tokens, tid)
 elseif not call('ZSCORE', tokens, tid) and call('ZCARD', tokens) >= tonumber(ARGV[5]) then
   return -1
 else
+  call('HSET', user, FIELD .. tid, ends)
   call('ZADD', tokens, ends, tid)
-end
--- An announce reads the tokens only of a user who has one that has not ended.
-local last = call('ZRANGE', tokens, -1, -1, 'WITHSCORES')[2]
-if last then
-  call('HSET', user, 'freeleech_until', last)
-  call('EXPIREAT', tokens, last)
-else
-  call('HDEL', user, 'freeleech_until')
 end
 return done

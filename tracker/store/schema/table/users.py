@@ -88,11 +88,12 @@ ROWS: tuple[KeySpec, ...] = (
         "HASH",
         "totals of a user. uploaded, downloaded (credited bytes); snatches, announces; passkey; unreported: sum of "
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
-        "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech_until: when the last freeleech "
-        "token ends (epoch s); name: display name; listed: the name in `t:i:user_name`; connectable_at, "
-        "unconnectable_at: when a client of the user last did and did not accept a connection of the tracker (epoch s)",
+        "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech:<tid>: when "
+        "the freeleech token for the torrent ends (epoch s); name: display name; listed: the name in `t:i:user_name`; "
+        "connectable_at, unconnectable_at: when a client of the user last did and did not accept a connection of the "
+        "tracker (epoch s)",
         "until the user is deleted",
-        "announce.lua, adopt.lua, note_connectable.lua, command line",
+        "announce.lua, adopt.lua, note_connectable.lua, freeleech.lua, command line",
     ),
     KeySpec(
         "t:i:user_name",
@@ -141,9 +142,9 @@ ROWS: tuple[KeySpec, ...] = (
     KeySpec(
         "t:u:<uid>:freeleech",
         "ZSET",
-        "`<tid>` of torrents whose download does not count for the user; score: until when (epoch s). At most 1,000 "
-        "that have not ended",
-        "until the last one ends, or the user is deleted",
+        "`<tid>` of torrents whose download does not count for the user; score: until when (epoch s). Announces read "
+        "the copy in `t:u:<uid>`. At most 1,000; those that have ended are removed at the next change",
+        "until the user is deleted",
         "freeleech.lua",
     ),
     KeySpec(

