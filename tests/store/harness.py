@@ -36,10 +36,12 @@ class Store(RealStore):
 
     clock: Clock
 
-    def __init__(self, url: str, keys: Keys, rules: SwarmRules, clock: Clock | None = None) -> None:
+    def __init__(
+        self, url: str, keys: Keys, rules: SwarmRules, clock: Clock | None = None, shards: int = 1
+    ) -> None:
         connection = Connection(connect(url, connect_timeout=20), timeout=20)
         self.url, self.clock = url, clock or Clock()
-        options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY)
+        options = StoreOptions(rules=rules, scoring_interval_seconds=SCORED_EVERY, shards=shards)
         super().__init__(connection, keys.prefix, options, clock=self.clock)
 
     @property
@@ -68,7 +70,7 @@ class Store(RealStore):
         return reply.code
 
     async def torrent(self, info_hash: InfoHash) -> dict[str, str]:
-        return text(await self.redis.hgetall(self.keys.torrent(info_hash)))
+        return text(await self.redis.hgetall(self.shard(info_hash).keys.torrent(info_hash)))
 
     async def peer(self, update: PeerUpdate, torrent_id: str = "1") -> dict[str, Any]:
         row = await self.redis.hgetall(self.keys.peer(torrent_id, update.peer_id))
@@ -77,12 +79,14 @@ class Store(RealStore):
     async def pass_time(self, seconds: float) -> None:
         """Advances the clock while a tracker runs and sends heartbeats."""
         self.clock.now += seconds
-        await self.redis.set(self.keys.heartbeat(), int(self.clock.now))
+        for shard in self.shards:
+            await self.redis.set(shard.keys.heartbeat(), int(self.clock.now))
 
     async def silence(self, update: PeerUpdate, torrent_id: str = "1") -> int:
         """The peer's timeout ends and the reaper handles it; returns the number reaped."""
-        await self.redis.delete(timeout_key(self.keys, torrent_id, update.peer_id))
-        return await self.reaping.reap([(torrent_id, update.peer_id.hex())])
+        shard = self.shard(update.info_hash)
+        await self.redis.delete(timeout_key(shard.keys, torrent_id, update.peer_id))
+        return await shard.reaping.reap([(torrent_id, update.peer_id.hex())])
 
     async def dump(self) -> dict[bytes, Any]:
         """Everything under the prefix, for comparing before and after."""

@@ -5,7 +5,7 @@ Any number of trackers may share a store: leases and markers in it prevent dupli
 
 import asyncio
 import time
-from collections.abc import AsyncIterator, Awaitable, Callable, Mapping, Sequence
+from collections.abc import AsyncIterator, Awaitable, Callable, Coroutine, Mapping, Sequence
 from contextlib import asynccontextmanager
 from typing import Any
 
@@ -15,6 +15,7 @@ from tracker.errors import ClientError
 from tracker.runtime.context import RuntimeContext
 from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.records import DHT_LOOKUP, PROCESS_TORRENT, REPROCESS, SWEEP
+from tracker.store.sharding.users import ShardedMultipliers
 from tracker.system.event_loop import running
 from tracker.system.torrent_files import TorrentFiles
 from tracker.wire.torrent_file import Pieces, parse_pieces
@@ -28,10 +29,11 @@ from tracker.workers.prober import Prober
 from tracker.workers.push.sender import Receiver, Sender
 from tracker.workers.push.stathat import StatHat
 from tracker.workers.push.statsd import StatsD
-from tracker.workers.reaper import Reaper
 from tracker.workers.rescore import Rescore
 from tracker.workers.scorer import Ask, Scorer
+from tracker.workers.shard_reapers import AnyReaper, ShardReapers
 from tracker.workers.upstreams import Upstreams
+from tracker.workers.user_sums import UserSumsWorker
 from tracker.workers.webhooks import WebhookWorker
 from tracker.workers.work import policy as work_policy
 from tracker.workers.work import sizes as work_sizes
@@ -58,7 +60,7 @@ PERIODIC_SECONDS = {
 @asynccontextmanager
 async def open_background(
     context: RuntimeContext,
-    reaper: Reaper,
+    reaper: AnyReaper,
     on_peer: Callable[[InfoHash, Address], None],
     prober: Prober,
     look_up: JobHandler | None = None,
@@ -87,7 +89,8 @@ async def open_background(
         scoring = [scorer.run] if settings.scoring.enabled else []
         leases = LeaseWorker(store.work, store.connection, time.time)
         webhooks = _webhooks(context)
-        async with running(jobs.run, adoption.run, markers.run, leases.run, webhooks.run, *scoring):
+        users = _users_of_shards(context, reaper)
+        async with running(jobs.run, adoption.run, markers.run, leases.run, webhooks.run, *scoring, *users):
             yield jobs
             await jobs.drain()
 
@@ -135,7 +138,22 @@ def _upstream_sources(upstreams: Upstreams, max_peers: int) -> Ask:
     return ask
 
 
-def _adoption(context: RuntimeContext, reaper: Reaper) -> AdoptionWorker:
+def _users_of_shards(
+    context: RuntimeContext, reaper: AnyReaper
+) -> list[Callable[[], Coroutine[None, None, None]]]:
+    """What keeps the users of several shards alike. None with one shard, or without users."""
+    store, multipliers = context.store, context.store.multipliers
+    if not isinstance(reaper, ShardReapers) or not isinstance(multipliers, ShardedMultipliers):
+        return []
+    if context.live.current.users.private == "off":
+        return []
+    worker = UserSumsWorker(
+        store.shards, store.user_copies, store.user_sums, multipliers.copy_to, lambda: reaper.held
+    )
+    return [worker.run]
+
+
+def _adoption(context: RuntimeContext, reaper: AnyReaper) -> AdoptionWorker:
     def is_enabled() -> bool:
         settings = context.live.current
         return settings.users.private != "off" or settings.clients.allow_list
@@ -162,7 +180,7 @@ def _webhooks(context: RuntimeContext) -> WebhookWorker:
 def _jobs(
     context: RuntimeContext,
     scorer: Scorer,
-    reaper: Reaper,
+    reaper: AnyReaper,
     adoption: AdoptionWorker,
     prober: Prober,
     look_up: JobHandler | None,
@@ -209,7 +227,11 @@ def _jobs(
     }
     if look_up is not None and settings.dht.enabled:
         queues[DHT_LOOKUP] = Queue(look_up)
-    is_off = {FLUSH_STATHAT: not receiver.enabled, CHECK_CONNECTABLE: not settings.probe.connectable}
+    is_off = {
+        FLUSH_STATHAT: not receiver.enabled,
+        CHECK_CONNECTABLE: not settings.probe.connectable,
+        WORK_SIZES: len(store.shards) > 1,  # it reads the torrents under the prefix of home
+    }
     periodic = {queue: s for queue, s in PERIODIC_SECONDS.items() if not is_off.get(queue)}
     return JobWorker(jobs, connection, queues, periodic=periodic, clock=time.time)
 

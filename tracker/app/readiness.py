@@ -6,7 +6,7 @@ A check reads what the loops know already and sends the store no command, so cli
 from collections.abc import Callable
 
 from tracker.store.client.connection import Connection
-from tracker.workers.reaper import Reaper
+from tracker.workers.shard_reapers import AnyReaper
 
 STORE_UNAVAILABLE = "the store does not answer"
 NO_EXPIRY_EVENTS = "no subscription to the store's expiry events"
@@ -18,7 +18,9 @@ NO_WEB_PROCESS = "no web process is running"
 class Readiness:
     """``stopping`` returns whether the shutdown has begun. ``reaper`` is None if another process reaps."""
 
-    def __init__(self, connection: Connection, stopping: Callable[[], bool], reaper: Reaper | None) -> None:
+    def __init__(
+        self, connection: Connection, stopping: Callable[[], bool], reaper: AnyReaper | None
+    ) -> None:
         self._connection = connection
         self._stopping = stopping
         self._reaper = reaper

@@ -4,9 +4,10 @@ Sockets open last and close first.
 """
 
 import asyncio
+import secrets
 import time
 from collections.abc import AsyncIterator, Awaitable, Callable, Sequence
-from contextlib import AsyncExitStack, asynccontextmanager
+from contextlib import AsyncExitStack, asynccontextmanager, suppress
 from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
@@ -34,11 +35,14 @@ from tracker.settings.reload import Reload
 from tracker.store.access.tokens import Tokens
 from tracker.store.client.connection import Connection
 from tracker.store.dht.participation import Participation
+from tracker.store.store import Store
 from tracker.system.datagrams import close_all
 from tracker.system.event_loop import freeze_gc, running
 from tracker.system.listeners import open_listeners
 from tracker.valkey.opening import StoreServer
 from tracker.workers.reaper import Reaper
+from tracker.workers.shard_leases import LeaseKeeper
+from tracker.workers.shard_reapers import AnyReaper, ShardReapers
 
 Problems = Callable[[], Sequence[str]]
 """Returns why the tracker is not ready; empty if it is."""
@@ -175,27 +179,47 @@ def _apply_settings(context: RuntimeContext, joins: JoinEvents, web: _Web, chang
     web.apply_settings(changed)
 
 
-async def reaper_on(context: RuntimeContext) -> Reaper:
+async def reaper_on(context: RuntimeContext) -> AnyReaper:
     """Loads the shared secret, writes a first heartbeat, and returns the reaper."""
     store = context.store
-    reaper = Reaper(
-        store.reaping,
-        store.connection,
-        store.keys,
-        store.counters,
-        lambda: context.live.current.reaper.interval_seconds,
-        time.time,
-    )
+    reapers = [
+        Reaper(
+            shard.reaping,
+            shard.connection,
+            shard.keys,
+            store.counters,
+            lambda: context.live.current.reaper.interval_seconds,
+            time.time,
+        )
+        for shard in store.shards
+    ]
     try:
+        await retry_while_unavailable(store.connection, store.check_shards)
         await retry_while_unavailable(store.connection, store.load_secret)
         await retry_while_unavailable(store.connection, store.reaping.heartbeat)
+        if len(reapers) > 1:
+            await _start_shards(store)
     except RedisError as error:
         raise StartupError(f"the store rejects a command that the tracker needs: {error}") from error
-    store.connection.on_reconnect(reaper.on_reconnect)
+    for shard, each in zip(store.shards, reapers, strict=True):
+        shard.connection.on_reconnect(each.on_reconnect)
+    reaper: AnyReaper = reapers[0]
+    if len(reapers) > 1:
+        leases = LeaseKeeper(store.shard_leases, store.shards, secrets.token_hex(8), time.time)
+        reaper = ShardReapers(reapers, store.reaping, store.connection, leases)
     context.telemetry.gauge("due_behind_seconds", lambda: reaper.due_behind_seconds)
     context.telemetry.gauge("swept_at", lambda: reaper.swept_at)
     context.telemetry.gauge("sweep_seconds", lambda: reaper.sweep_seconds)
     return reaper
+
+
+async def _start_shards(store: Store) -> None:
+    """Prepares each shard. One that is away is prepared when it returns."""
+    for shard in store.shards:
+        with suppress(StoreUnavailable):
+            await store.copy_secret(shard)
+            await shard.reaping.heartbeat()
+        shard.connection.on_reconnect(partial(store.copy_secret, shard))
 
 
 @asynccontextmanager

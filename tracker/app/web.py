@@ -12,6 +12,7 @@ from tracker.core.rate_limits import Limits
 from tracker.frontends.http.server import serve_http
 from tracker.frontends.udp.server import serve_udp
 from tracker.runtime.context import RuntimeContext
+from tracker.store.store import Store
 from tracker.system.datagrams import DatagramSocket
 from tracker.system.event_loop import running
 from tracker.system.listeners import Listener
@@ -60,6 +61,7 @@ async def open_web(
     async def update_limits() -> None:
         await share_limits(limits, store.rate_limits, time.time)
 
+    copy_users_on_reconnect(store)
     if settings.clients.deny_list:  # before the first announce
         await deny_list.read(store.deny_list_cache)
     async with (
@@ -80,3 +82,9 @@ async def open_web(
         ) as addresses,
     ):
         yield addresses
+
+
+def copy_users_on_reconnect(store: Store) -> None:
+    """Of several shards, one that was away gets changed users before its first announce."""
+    for shard in store.shards if len(store.shards) > 1 else ():
+        shard.connection.on_reconnect(partial(store.user_copies.copy_if_possible, shard))

@@ -26,7 +26,7 @@ class RuntimeContext:
     def apply_settings(self, changed: Settings) -> None:
         """Replaces the settings of this process after a reload."""
         before, self.live.current = self.live.current, changed
-        self.store.rules.current = swarm_rules(changed)
+        self.store.use_rules(swarm_rules(changed))
         if changed.log != before.log:
             logs.configure(changed.log)
 

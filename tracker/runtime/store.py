@@ -109,7 +109,9 @@ async def open_store(settings: Settings) -> AsyncIterator[Store]:
     """The store for one command. A private server is started for the command unless its tracker runs."""
     async with command_server(settings) as url:
         async with open_connection(url, settings.redis, _COMMAND_TIMEOUT_SECONDS) as (connection, _):
-            yield build_store(connection, settings)
+            store = build_store(connection, settings)
+            await store.check_shards()
+            yield store
 
 
 def build_store(connection: Connection, settings: Settings, tap: Tap | None = None) -> Store:

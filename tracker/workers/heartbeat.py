@@ -5,6 +5,7 @@ look like an outage, and no time in a swarm would count.
 """
 
 import asyncio
+from collections.abc import Sequence
 
 import structlog
 from redis.exceptions import RedisError
@@ -13,16 +14,21 @@ from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.swarms.reaping import HEARTBEAT_SECONDS, Reaping
 
+SHARDED_SECONDS = 4 * HEARTBEAT_SECONDS
+"""The interval with several shards. An outage begins after 60 s without a heartbeat."""
+
 log = structlog.get_logger("tracker.heartbeat")
 
 
-async def send_heartbeats(reaping: Reaping, connection: Connection) -> None:
-    """Runs until cancelled; survives errors of the store. The reaper, not this, detects steps of the store's clock."""
+async def send_heartbeats(reapings: Sequence[Reaping], connection: Connection) -> None:
+    """To each of ``reapings``, until cancelled; survives errors of the store. The reaper, not this, detects steps of
+    the store's clock."""
     while True:
-        try:
-            await reaping.beat()
-        except StoreUnavailable:
-            await connection.until_available()
-        except RedisError as error:
-            log.error("heartbeat failed", error=str(error))
-        await asyncio.sleep(HEARTBEAT_SECONDS)
+        for reaping in reapings:
+            try:
+                await reaping.beat()
+            except StoreUnavailable:
+                await connection.until_available()
+            except RedisError as error:
+                log.error("heartbeat failed", error=str(error))
+        await asyncio.sleep(HEARTBEAT_SECONDS if len(reapings) == 1 else SHARDED_SECONDS)

@@ -31,6 +31,7 @@ SHRINKS_OR_REPAIRS = {
     "count_announces",
     "clean",
     "delete_user",
+    "copy_users",
     "drop_hit_and_runs",
 }
 LETS_OTHERS_SHRINK = {

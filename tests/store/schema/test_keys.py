@@ -47,7 +47,7 @@ PLACEHOLDERS = {
     "seen": r"[0-9]+(?:\.[0-9]+){3}|[0-9a-f]{0,4}:[0-9a-f:]+(?:/[0-9]+)?|[0-9a-f]{32}",
     "scope": "countries|cities|postcodes|torrents",
     "period": "all|[0-9]{4}-[0-9]{2}",
-    "kind": "torrents|outbox|dht",
+    "kind": "torrents|outbox|dht|shard|trackers",
     "outcome": "joins|failures",
     "precision": "1|5|60|300|3600|18000|86400",
     "name": ".+",
@@ -69,6 +69,8 @@ PLACEHOLDERS = {
     "family": "[46]",
     "node": r"[-.0-9A-Za-z]{1,64}",
 }
+OF_SHARDS = ("t:copies", "t:copies:version", "t:copied", "t:changed")
+"""Only with several shards."""
 
 
 def pattern_of(row: str) -> re.Pattern[str]:
@@ -253,7 +255,7 @@ async def test_every_stored_key_is_in_the_table(make_store: MakeStore, accounts:
         seen.add(rows[0])
     of_users, for_a_moment = (
         {"t:u:<uid>:t:<tid>", "t:u:<uid>:<set>", "t:i:hnr", "t:i:hnr_pending", "t:completed:<tid>"},
-        {"t:deleting", "t:addresses:full"},
+        {"t:deleting", "t:addresses:full", "t:shards", *OF_SHARDS},
     )
     assert set(PATTERNS) - seen - for_a_moment == (of_users if accounts == "off" else set())
 

@@ -21,7 +21,7 @@ from hypothesis.stateful import (
 from loadtest.invariants import check_invariants
 from tests.examples import examples
 from tests.store.harness import START, Store, endpoint, info_hash, running, update
-from tracker.bittorrent import Accounts, PeerId
+from tracker.bittorrent import Accounts, InfoHash, PeerId
 from tracker.store.schema.keys import Keys
 from tracker.store.schema.multipliers import multiplier_text
 from tracker.store.swarms.codec import (
@@ -248,6 +248,7 @@ class SwarmMachine(RuleBasedStateMachine):
     redis_url = ""
     accounts: Accounts = "off"
     max_changes = 0
+    shards = 1
 
     def __init__(self) -> None:
         super().__init__()
@@ -256,6 +257,12 @@ class SwarmMachine(RuleBasedStateMachine):
 
     def run(self, coroutine: Coroutine[Any, Any, Any]) -> Any:
         return self.runner.run(coroutine)
+
+    def hash_of(self, torrent: int) -> InfoHash:
+        return info_hash(torrent)
+
+    def id_of(self, torrent: int) -> str:
+        return str(torrent)
 
     @initialize()
     def open_store(self) -> None:
@@ -266,10 +273,10 @@ class SwarmMachine(RuleBasedStateMachine):
         self.context = None
 
         async def start() -> None:
-            self.context = running(Store(self.redis_url, self.keys, rules))
+            self.context = running(Store(self.redis_url, self.keys, rules, shards=self.shards))
             self.store = await self.context.__aenter__()
             for torrent in range(1, 4):  # torrents that registered themselves would be forgotten
-                await self.store.torrents.add(info_hash(torrent))
+                await self.store.torrents.add(self.hash_of(torrent))
             for passkey, user in USERS.items():
                 if user and self.accounts != "off":
                     await self.store.users.add(user, passkey)
@@ -281,7 +288,7 @@ class SwarmMachine(RuleBasedStateMachine):
         passkeys = PASSKEYS[self.accounts]
         passkey = passkeys[user % len(passkeys)]
         where = endpoint(peer + shift, v6=v6, port=port)
-        return update(peer, torrent=torrent, endpoint=where, passkey=passkey, **values)
+        return update(peer, info_hash=self.hash_of(torrent), endpoint=where, passkey=passkey, **values)
 
     @rule(torrent=torrents, peer=peers, values=updates, place=places, user=st.integers(0, 3))
     def announce(self, torrent: int, peer: int, values: dict[str, Any], place: Any, user: int) -> None:
@@ -360,8 +367,8 @@ class SwarmMachine(RuleBasedStateMachine):
     @rule(data=st.data(), twice=st.booleans())
     def fall_silent(self, data: st.DataObject, twice: bool) -> None:
         torrent, peer_id = data.draw(st.sampled_from(sorted(self.model.active)))
-        torrent_id = self.run(self.store.torrent(info_hash(torrent)))["tid"]
-        silent = update(0, peer_id=peer_id)
+        torrent_id = self.run(self.store.torrent(self.hash_of(torrent)))["tid"]
+        silent = update(0, info_hash=self.hash_of(torrent), peer_id=peer_id)
         assert self.run(self.store.silence(silent, torrent_id)) == 1
         if twice:
             assert self.run(self.store.silence(silent, torrent_id)) == 0
@@ -371,24 +378,26 @@ class SwarmMachine(RuleBasedStateMachine):
     @rule(data=st.data())
     def come_back_before_the_reaper(self, data: st.DataObject) -> None:
         torrent, peer_id = data.draw(st.sampled_from(sorted(self.model.active)))
-        torrent_id = self.run(self.store.torrent(info_hash(torrent)))["tid"]
-        assert self.run(self.store.reaping.reap([(torrent_id, peer_id.hex())])) == 0
+        torrent_id = self.run(self.store.torrent(self.hash_of(torrent)))["tid"]
+        shard = self.store.shard(self.hash_of(torrent))
+        assert self.run(shard.reaping.reap([(torrent_id, peer_id.hex())])) == 0
 
     @rule(budget=st.sampled_from([1, 2, 200]))
     def sweep(self, budget: int) -> None:
         """The sweep finds nothing to repair, in one call or in slices."""
-        _, ids = self.run(self.store.reaping.page(0, 100))
-        position = ""
-        while ids:
-            step = self.run(self.store.reaping.sweep(ids, position, budget))
-            assert (step.reaped, step.repairs, step.forgotten) == (0, 0, 0)
-            ids, position = ids[step.done :], step.position
-        assert self.run(self.store.reaping.check_totals()) == 0
+        for shard in self.store.shards:
+            _, ids = self.run(shard.reaping.page(0, 100))
+            position = ""
+            while ids:
+                step = self.run(shard.reaping.sweep(ids, position, budget))
+                assert (step.reaped, step.repairs, step.forgotten) == (0, 0, 0)
+                ids, position = ids[step.done :], step.position
+            assert self.run(shard.reaping.check_totals()) == 0
 
     @rule(user=st.sampled_from(["7", "8"]), torrent=st.none() | torrents)
     def forgive(self, user: str, torrent: int | None) -> None:
         owed = self.run(self.store.users.torrents(user, "hnr"))
-        torrent_id = None if torrent is None else str(torrent)
+        torrent_id = None if torrent is None else self.id_of(torrent)
         forgiven = self.run(self.store.users.forgive(user, torrent_id))
         assert forgiven == (len(owed) if torrent_id is None else torrent_id in owed)
 
@@ -412,7 +421,7 @@ class SwarmMachine(RuleBasedStateMachine):
                 self.run(self.store.users.edit(passkey, fields))
         else:
             fields = dict(zip(("multi_up", "multi_dn"), texts, strict=True))
-            self.run(self.store.torrents.edit(info_hash(int(level)), fields))
+            self.run(self.store.torrents.edit(self.hash_of(int(level)), fields))
 
     @precondition(lambda self: self.accounts != "off")
     @rule(user=st.sampled_from(["7", "8"]), torrent=torrents, seconds=st.sampled_from([0, 1, 3000, FOR_EVER]))
@@ -420,11 +429,11 @@ class SwarmMachine(RuleBasedStateMachine):
         """For 0 seconds it is taken back."""
         had = self.model.tokens.pop((torrent, user), 0) > self.model.now
         if not seconds:
-            assert self.run(self.store.freeleech.take_back(user, str(torrent))) == had
+            assert self.run(self.store.freeleech.take_back(user, self.id_of(torrent))) == had
             return
         end = int(self.model.now) + seconds
         self.model.tokens[torrent, user] = end
-        self.run(self.store.freeleech.give(user, str(torrent), end))
+        self.run(self.store.freeleech.give(user, self.id_of(torrent), end))
 
     @rule(seconds=st.integers(1, 4000))
     def time_passes(self, seconds: int) -> None:
@@ -434,7 +443,8 @@ class SwarmMachine(RuleBasedStateMachine):
     @invariant()
     def store_agrees_with_itself_and_the_model(self) -> None:
         if getattr(self, "context", None):
-            assert self.run(check_invariants(self.store.redis, self.keys)) == len(self.model.active)
+            active = [self.run(check_invariants(self.store.redis, shard.keys)) for shard in self.store.shards]
+            assert sum(active) == len(self.model.active)
 
     def teardown(self) -> None:
         async def stop() -> None:

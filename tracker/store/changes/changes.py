@@ -65,19 +65,19 @@ class Changes:
         """
         position = check_position(position)
         if position == FIRST:
-            found = _changes(await self._range("-", limit))
-            return ChangePage(found, found[-1].id if found else FIRST, await self._was_trimmed(self._key))
+            found = changes_of(await self._range("-", limit))
+            return ChangePage(found, found[-1].id if found else FIRST, await self.was_trimmed(self._key))
         rows = await self._range(position, limit + 1)
         if rows and rows[0][0].decode() == position:
-            found = _changes(rows[1:])
+            found = changes_of(rows[1:])
             return ChangePage(found, found[-1].id if found else position, False)
-        found = _changes(rows[:limit])
+        found = changes_of(rows[:limit])
         return ChangePage(found, found[-1].id if found else await self._newest_until(position), True)
 
     async def newest(self, limit: int) -> list[Change]:
         """The newest changes, oldest first."""
         rows = await self._connection.command("XREVRANGE", self._key, "+", "-", "COUNT", limit)
-        return _changes(rows)[::-1]
+        return changes_of(rows)[::-1]
 
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
@@ -92,7 +92,7 @@ class Changes:
         rows = [*await self._range(after, limit), *await self._range(after, limit, self._edits)]
         if not await self._reaches_back(start):  # read last, so that a change deleted meanwhile shows
             raise Conflict("the change feed does not reach back so far: read the whole list")
-        rows.sort(key=lambda row: _order(row[0].decode()))
+        rows.sort(key=lambda row: order_of(row[0].decode()))
         end = limit
         if limit < len(rows) and rows[limit][0] == rows[limit - 1][0]:
             end += 1  # a change and an edit with the same id, which the cursor cannot tell apart
@@ -104,10 +104,10 @@ class Changes:
         """Whether the feed and the edits still have all entries from ``start`` on. Edits are recorded while there is a
         feed, so the first one since then may be later."""
         oldest, oldest_edit = await self._range("-", 1), await self._range("-", 1, self._edits)
-        if not oldest or _order(oldest[0][0].decode()) > _order(start):
+        if not oldest or order_of(oldest[0][0].decode()) > order_of(start):
             return False
-        is_before = oldest_edit and _order(oldest_edit[0][0].decode()) <= _order(start)
-        return bool(is_before) or not await self._was_trimmed(self._edits)
+        is_before = oldest_edit and order_of(oldest_edit[0][0].decode()) <= order_of(start)
+        return bool(is_before) or not await self.was_trimmed(self._edits)
 
     async def size(self) -> int:
         return int(await self._connection.command("XLEN", self._key))
@@ -119,7 +119,7 @@ class Changes:
     async def _range(self, start: str, count: int, key: str = "") -> Any:
         return await self._connection.command("XRANGE", key or self._key, start, "+", "COUNT", count)
 
-    async def _was_trimmed(self, key: str) -> bool:
+    async def was_trimmed(self, key: str) -> bool:
         """Read after the entries, so that one deleted meanwhile shows."""
         try:
             reply = await self._connection.command("XINFO", "STREAM", key)
@@ -144,12 +144,12 @@ def check_position(text: str) -> str:
     return f"{milliseconds}-{number}" if milliseconds or number else FIRST
 
 
-def _order(position: str) -> tuple[int, int]:
+def order_of(position: str) -> tuple[int, int]:
     milliseconds, _, number = position.partition("-")
     return int(milliseconds), int(number or 0)
 
 
-def _changes(rows: Sequence[Any]) -> list[Change]:
+def changes_of(rows: Sequence[Any]) -> list[Change]:
     return [_change(id.decode(), flat) for id, flat in rows]
 
 

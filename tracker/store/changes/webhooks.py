@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from typing import Any
 from urllib.parse import urlsplit
 
-from tracker.store.changes.changes import FIRST
+from tracker.store.changes.changes import FIRST, Changes
 from tracker.store.client.connection import Connection
 from tracker.store.client.scripts import Scripts
 from tracker.store.schema.keys import Keys
@@ -52,9 +52,15 @@ def receiver_of(url: str) -> str:
 
 
 class Webhooks:
-    """Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError."""
+    """``feed``: the changes where they are under other prefixes; else the script finds them.
 
-    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys) -> None:
+    Every method raises StoreUnavailable when the store does not reply, else redis.exceptions.RedisError.
+    """
+
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, feed: Changes | None = None
+    ) -> None:
+        self._feed = feed
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
@@ -75,9 +81,17 @@ class Webhooks:
     async def _hold(
         self, id: str, token: str, seconds: float, changed: Mapping[str, str | int]
     ) -> WebhookState | None:
+        if self._feed is not None:
+            await self._start(self._keys.webhook(id), self._feed)
         pairs = [part for pair in changed.items() for part in pair]
         row = await self._scripts.hold_webhook([id, token, int(seconds * 1000), KEPT_SECONDS, *pairs])
         return None if row is None else _state(dict(zip(row[::2], row[1::2], strict=True)))
+
+    async def _start(self, state: str, feed: Changes) -> None:
+        """A URL without a state starts at the newest change."""
+        if not await self._connection.command("HEXISTS", state, "position"):
+            newest = await feed.newest(1)
+            await self._connection.command("HSETNX", state, "position", newest[0].id if newest else FIRST)
 
     async def all(self, urls: Sequence[str]) -> list[tuple[str, WebhookState]]:
         """(receiver_of, state) of each URL."""

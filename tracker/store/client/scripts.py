@@ -60,10 +60,10 @@ _DIRECT = ("announce", "announce_when_full", "scrape", "reap", "due")
 class Script:
     """One script on one server."""
 
-    def __init__(self, call: Call, prefix: str, text: str) -> None:
+    def __init__(self, call: Call, prefix: str, text: str, sha: str = "") -> None:
         self._call = call
-        sha = hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
-        self.head = ("EVALSHA", sha, 1, prefix)
+        self.sha = sha or hashlib.sha1(text.encode(), usedforsecurity=False).hexdigest()
+        self.head = ("EVALSHA", self.sha, 1, prefix)
         """The command that runs it, up to its arguments. The reply NOSCRIPT means that ``load`` must be sent first."""
         self.load = ("SCRIPT", "LOAD", text)
         self._whole = ("EVAL", text, 1, prefix)
@@ -85,7 +85,8 @@ class Script:
 
 
 class Scripts:
-    """All scripts, by name: each is the file lua/NAME.lua."""
+    """All scripts, by name: each is the file lua/NAME.lua. ``hashed``: the scripts of another prefix, so that their
+    texts are not hashed again."""
 
     announce: Script
     announce_when_full: Script
@@ -113,6 +114,8 @@ class Scripts:
     rank_users: Script
     list_users: Script
     delete_user: Script
+    copy_users: Script
+    sum_users: Script
     adopt: Script
     name_users: Script
     forgive: Script
@@ -168,11 +171,12 @@ class Scripts:
     dht_claim: Script
     dht_found: Script
     dht_give: Script
-    dht_lease: Script
+    named_lease: Script
 
-    def __init__(self, commands: Commands, prefix: str) -> None:
+    def __init__(self, commands: Commands, prefix: str, hashed: "Scripts | None" = None) -> None:
         for name in Scripts.__annotations__:
             when_full = name == "announce_when_full"
             text = source_allowing_oom("announce") if when_full else source(name)
             call = commands.direct if name in _DIRECT else commands.command
-            setattr(self, name, Script(call, prefix, text))
+            sha = getattr(hashed, name).sha if hashed else ""
+            setattr(self, name, Script(call, prefix, text, sha))

@@ -50,11 +50,11 @@ class DhtNodes:
     async def lease(self, name: str, token: str, now: int) -> bool:
         """Takes or renews the right to run the node of this name. False where another tracker has it. Raises
         StoreUnavailable."""
-        return bool(await self._scripts.dht_lease([name, token, now, now + LEASE_SECONDS]))
+        return bool(await self._scripts.named_lease(["dht", name, token, now, now + LEASE_SECONDS]))
 
     async def release(self, name: str, token: str, now: int) -> None:
         """Raises StoreUnavailable."""
-        await self._scripts.dht_lease([name, token, now, ""])
+        await self._scripts.named_lease(["dht", name, token, now, ""])
 
     async def save_status(self, status: NodeStatus) -> None:
         """Replaces the status of this name. Raises StoreUnavailable."""

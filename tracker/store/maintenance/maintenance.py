@@ -62,7 +62,8 @@ class _Findings(dict[str, Finding]):
 
 class Maintenance:
     """The maintenance of one prefix. ``clock`` gives epoch seconds; ``reindex_hit_and_runs`` and ``flush_unique_users``
-    belong to the users and the unique users. ``page``: keys in one SCAN."""
+    belong to the users and the unique users. ``adoption`` is None where no site writes users. ``page``: keys in one
+    SCAN."""
 
     def __init__(
         self,
@@ -71,7 +72,7 @@ class Maintenance:
         keys: Keys,
         clock: Callable[[], float],
         *,
-        adoption: Adoption,
+        adoption: Adoption | None,
         reindex_hit_and_runs: Callable[[], Awaitable[int]],
         flush_unique_users: Callable[[], AsyncIterator[int]],
         page: int = PAGE,
@@ -183,7 +184,7 @@ class Maintenance:
 
     async def _adopt(self, findings: _Findings) -> None:
         cursor = START
-        while True:
+        while self._adoption is not None:
             step = await self._adoption.step(cursor)
             findings.add("users that were not listed", [user.encode() for user in step.users], changed=True)
             findings.add("clients that were not listed", step.clients, changed=True)

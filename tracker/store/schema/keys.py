@@ -7,6 +7,20 @@ from tracker.bittorrent import Endpoint, InfoHash, PeerId
 
 CHANGES = ("torrents", "users", "whitelist")
 """Channels (after the prefix) on which a site can publish after it changes the store directly."""
+MAX_SHARDS = 256
+
+
+def home_prefix(prefix: str, shards: int) -> str:
+    """The prefix of all keys that belong to no torrent: the configured one if there is one shard."""
+    return prefix if shards == 1 else f"{prefix}{{home}}:"
+
+
+def shard_prefixes(prefix: str, shards: int) -> tuple[str, ...]:
+    """The prefix of each shard, by its number. On a cluster the part in braces decides where its keys are."""
+    if shards == 1:
+        return (prefix,)
+    digits = 2 if shards <= 100 else 3
+    return tuple(f"{prefix}{{{number:0{digits}}}}:" for number in range(shards))
 
 
 class Keys:
@@ -125,6 +139,25 @@ class Keys:
 
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
+
+    def copies(self) -> str:
+        """Changed passkeys, at home of several shards."""
+        return f"{self.prefix}copies"
+
+    def copies_version(self) -> str:
+        return f"{self.prefix}copies:version"
+
+    def copied(self) -> str:
+        """The number of the last change that a shard has."""
+        return f"{self.prefix}copied"
+
+    def changed(self) -> str:
+        """Users whose sums have changed, in a shard."""
+        return f"{self.prefix}changed"
+
+    def shards(self) -> str:
+        """The number of shards, at home."""
+        return f"{self.prefix}shards"
 
     def changes(self) -> str:
         """The change feed."""

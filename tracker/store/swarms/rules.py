@@ -1,8 +1,9 @@
 """The settings that the scripts of swarms need."""
 
 import struct
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from math import inf
+from typing import Self
 
 from tracker.bittorrent import Accounts
 
@@ -81,6 +82,26 @@ class SwarmRules:
     @property
     def packed_hit_and_run(self) -> bytes:
         return struct.pack("<6d", *self.hit_and_run)
+
+    def of_shard(self, shards: int) -> Self:
+        """The rules of one shard of several. Limits over all torrents are divided by the number of shards, but are
+        never below those of one swarm or one peer."""
+
+        def share(limit: int, minimum: int = 1) -> int:
+            return max(-(-limit // shards), min(limit, minimum))
+
+        return replace(
+            self,
+            max_torrents=share(self.max_torrents),
+            new_per_address_hour=share(self.new_per_address_hour),
+            new_per_network_hour=share(self.new_per_network_hour),
+            max_per_network=max(
+                self.max_per_network / shards, min(self.max_per_network, self.max_per_network_in_swarm)
+            ),
+            max_user_credit=share(self.max_user_credit, self.max_credit),
+            max_changes=share(self.max_changes),
+            max_downloads=share(self.max_downloads),
+        )
 
 
 class LiveRules:

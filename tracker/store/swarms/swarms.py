@@ -28,7 +28,7 @@ _Scrape = tuple[Sequence[InfoHash], str]
 Figures = dict[InfoHash, ScrapeFile]
 
 
-def _ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
+def ignore_join(info_hash: InfoHash, peer_id: PeerId, address: Address) -> None:
     del info_hash, peer_id, address
 
 
@@ -81,7 +81,7 @@ class Swarms:
         """Announces without an outcome."""
         return self._announces.in_flight
 
-    async def run(self, on_late_join: OnJoin = _ignore_join) -> None:
+    async def run(self, on_late_join: OnJoin = ignore_join) -> None:
         """Sends waiting requests, until cancelled.
 
         ``on_late_join`` is called for each join whose reply was lost, once the store is available again.

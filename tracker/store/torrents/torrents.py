@@ -52,14 +52,21 @@ _COUNT = re.compile(r"[0-9]{1,15}", re.ASCII)
 
 
 class Torrents:
-    """The torrents under one key prefix. ``clock`` returns epoch seconds."""
+    """The torrents under one key prefix. ``clock`` returns epoch seconds; ``channel`` is where changes are
+    published."""
 
     def __init__(
-        self, connection: Connection, scripts: Scripts, keys: Keys, clock: Callable[[], float] = time.time
+        self,
+        connection: Connection,
+        scripts: Scripts,
+        keys: Keys,
+        clock: Callable[[], float] = time.time,
+        channel: str = "",
     ) -> None:
         self._connection = connection
         self._scripts = scripts
         self._keys = keys
+        self._channel = channel or keys.channel("torrents")
         self._clock = clock
         self._searches = asyncio.Semaphore(SEARCHES_AT_ONCE)
 
@@ -161,7 +168,7 @@ class Torrents:
         return int(await self._connection.command("ZCARD", self._keys.denied()))
 
     async def _changed(self, info_hash: InfoHash) -> None:
-        await self._connection.command("PUBLISH", self._keys.channel("torrents"), info_hash.hex())
+        await self._connection.command("PUBLISH", self._channel, info_hash.hex())
 
     async def get(self, info_hash: InfoHash) -> Torrent | None:
         """Returns a torrent that is registered, denied or still has peers. None for any other."""

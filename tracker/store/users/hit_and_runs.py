@@ -1,7 +1,7 @@
 """Hit-and-runs that wait for the end of the grace period, and those that are none any more."""
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import NamedTuple
 
 import structlog
@@ -80,8 +80,7 @@ class HitAndRuns:
         pairs = await self._connection.command(
             "ZRANGE", self._keys.pending_hit_and_runs(), offset, offset + count - 1, "WITHSCORES"
         )
-        found = ((_MEMBER.fullmatch(member), at) for member, at in ranked(pairs))
-        return [Pending(match[1], match[2], at) for match, at in found if match]
+        return pending_of(ranked(pairs))
 
     async def pending_count(self) -> int:
         return int(await self._connection.command("ZCARD", self._keys.pending_hit_and_runs()))
@@ -113,3 +112,9 @@ class HitAndRuns:
             dropped += int(removed)
             if cursor == b"0":
                 return dropped
+
+
+def pending_of(pairs: Sequence[tuple[str, int]]) -> list[Pending]:
+    """Parses entries of the index; others are left out."""
+    found = ((_MEMBER.fullmatch(member), at) for member, at in pairs)
+    return [Pending(match[1], match[2], at) for match, at in found if match]

@@ -26,6 +26,7 @@ end
 
 -- The server writes whole numbers up to MAX_EXACT exactly, so they need no text.
 local function save_account(a)
+  if in_shard then note_changed(a.uid) end
   local fields = {
     'uploaded', a.uploaded, 'downloaded', a.downloaded, 'total_time', a.total_time, 'seed_time', a.seed_time,
     'peers', a.peers,

@@ -7,6 +7,8 @@ local now, month, until_month = tonumber(ARGV[1]), ARGV[2], ARGV[3]
 local per_torrent, per_place = ARGV[5] == '1', ARGV[6] == '1'
 local monthly = '.' .. month
 local failed = 0
+-- With several shards, each counts the users of its torrents. Places of the world are counted at home.
+local counts_world = not string.find(P, ':{%d+}:$')
 
 -- A key of a wrong type fails only its own metric, and is counted.
 local function try(...)
@@ -44,11 +46,11 @@ local function read_events(note)
   local function note_place(torrent, scope, member, name, user, i)
     local place = places[scope][member]
     if not place then
-      local metric = find_metric(P .. 'countries.' .. name .. '.users', scope, member, false)
+      local metric = counts_world and find_metric(P .. 'countries.' .. name .. '.users', scope, member, false)
       place = { scope .. '.' .. member, 'countries.' .. name .. '.users', metric }
       places[scope][member] = place
     end
-    note(place[3], user, i)
+    if place[3] then note(place[3], user, i) end
     if torrent then note(find_metric(torrent.head .. place[2], torrent.places, place[1], torrent), user, i) end
   end
   for i = 8, #ARGV do

@@ -1,5 +1,5 @@
 -- user_fields.lua: the fields of a user that a program sets: reads them from an argument, and writes them. After `P`,
--- `call`, names.lua and user_ranks.lua.
+-- `call`, names.lua, user_ranks.lua and user_copies.lua.
 
 -- A user as fields.py packs one, as JSON: id or '', passkey or '', `random`: the passkey for a user who has none,
 -- `folded`: the folded name if a name is among the fields. Then the fields with their values, '' to delete one: rights
@@ -29,13 +29,17 @@ end
 
 local function write_rights(passkey, user)
   set_fields(P .. 'user:' .. passkey, user.rights)
+  note_copy(passkey)
 end
 
 -- Writes the fields of `u:<uid>`, lists the name, and notes the totals for write_ranks(). `before` is what
 -- stored_user() has read.
 local function write_account(uid, user, before, with_totals)
   local fields, totals = user.profile, with_totals and user.totals or {}
-  for name, value in pairs(totals) do fields[name] = value end
+  for name, value in pairs(totals) do
+    fields[name] = value
+    if is_home then fields['base_' .. name] = '' end
+  end
   fields.listed = user.folded
   set_fields(P .. 'u:' .. uid, fields)
   if user.folded then index_name(P .. 'i:user_name', uid, before[2], user.folded) end

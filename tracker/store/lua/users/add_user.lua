@@ -8,6 +8,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/new_user_id.lua
 --@ include lib/names.lua
 --@ include lib/user_ranks.lua
+--@ include lib/user_copies.lua
 --@ include lib/user_fields.lua
 --@ include lib/edits.lua
 local user = read_user(ARGV[1])

@@ -12,6 +12,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
 --@ include lib/max_name_bytes.lua
+--@ include lib/user_copies.lua
 
 local adopted, unusable, clients, names = {}, {}, {}, {}
 
@@ -28,6 +29,7 @@ local function visit_user(passkey)
   if not uid or uid == '' then return end
   if not (is_user_id(uid) and is_listed(uid, passkey)) then
     local refusal = adopt(uid, passkey)
+    note_copy(passkey)
     local into = refusal and unusable or adopted
     into[#into + 1] = uid
     if refusal then return end

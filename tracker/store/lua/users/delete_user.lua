@@ -6,6 +6,7 @@
 -- Answer    1 while there is more to delete
 local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
+--@ include lib/user_copies.lua
 local uid, passkey = ARGV[1], ARGV[2]
 local user, deleting = P .. 'u:' .. uid, P .. 'deleting'
 -- A passkey to which a site gave an invalid id, or another user's id, is deleted alone.
@@ -13,6 +14,7 @@ if not is_user_id(uid)
     or passkey ~= '' and call('HGET', P .. 'user:' .. passkey, 'user_id') == uid and is_of_another(uid, passkey) then
   call('UNLINK', P .. 'user:' .. passkey)
   call('ZREM', P .. 'users', passkey)
+  note_copy(passkey)
   if not is_user_id(uid) then call('SREM', deleting, uid) end
   return 0
 end
@@ -20,7 +22,12 @@ local listed = call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')
 if passkey ~= '' and (#listed > 0 or call('HGET', P .. 'user:' .. passkey, 'user_id') == uid) then
   call('SADD', deleting, uid)
   call('UNLINK', P .. 'user:' .. passkey)
-  for _, other in ipairs(listed) do call('UNLINK', P .. 'user:' .. other) end
+  note_copy(passkey)
+  for _, other in ipairs(listed) do
+    call('UNLINK', P .. 'user:' .. other)
+    note_copy(other)
+  end
+  note_copy('deleted:' .. uid)
   call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
 elseif call('SISMEMBER', deleting, uid) == 0 then
   return 0

@@ -7,6 +7,7 @@ local P, call = KEYS[1], redis.call
 --@ include lib/user_id_check.lua
 --@ include lib/adoption.lua
 --@ include lib/edits.lua
+--@ include lib/user_copies.lua
 local old, new = ARGV[1], ARGV[2]
 local uid = call('HGET', P .. 'user:' .. old, 'user_id')
 if not uid or uid == '' then return false end
@@ -14,6 +15,8 @@ if call('EXISTS', P .. 'user:' .. new) == 1 then return '' end
 -- A user with an unusable id is not listed, and a new passkey does not change that.
 local refused = adopt(uid, old)
 call('RENAME', P .. 'user:' .. old, P .. 'user:' .. new)
+note_copy(old)
+note_copy(new)
 if not refused then
   call('ZREM', P .. 'users', old)
   call('ZADD', P .. 'users', uid, new)

@@ -55,16 +55,17 @@ ROWS: tuple[KeySpec, ...] = (
         "t:leases:<kind>",
         "ZSET",
         "work in progress; score: end of the lease (epoch s). `<kind>` is torrents (being scored), outbox "
-        "(minutes being sent) or dht (nodes of the DHT that run, by name)",
+        "(minutes being sent), dht (nodes of the DHT that run, by name), shard (background work of a shard) or "
+        "trackers (those that share shards)",
         "until the work is done. Another worker may take over an ended lease",
-        "lease.lua, dht_lease.lua",
+        "lease.lua, named_lease.lua, sharding/leases.py",
     ),
     KeySpec(
         "t:leases:<kind>:tokens",
         "HASH",
         "the current token of each lease. Results with another token are ignored",
         "as long as the lease",
-        "lease.lua, dht_lease.lua",
+        "lease.lua, named_lease.lua, sharding/leases.py",
     ),
     KeySpec("t:lease", "STRING", "the last token assigned", "permanent", "lease.lua"),
     KeySpec(

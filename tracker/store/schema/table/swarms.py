@@ -203,4 +203,36 @@ ROWS: tuple[KeySpec, ...] = (
         "permanent",
         "the first tracker",
     ),
+    KeySpec(
+        "t:copies",
+        "ZSET",
+        "with several shards, at home: passkeys, and `deleted:<uid>` for each deleted user; score: the number of "
+        "the last change",
+        "permanent",
+        "scripts of users",
+    ),
+    KeySpec(
+        "t:copies:version", "STRING", "the last number of a change in `t:copies`", "permanent", "the same"
+    ),
+    KeySpec(
+        "t:copied",
+        "STRING",
+        "in a shard: up to which number it has the changes",
+        "permanent",
+        "copy_users.lua",
+    ),
+    KeySpec(
+        "t:changed",
+        "SET",
+        "in a shard: users whose sums have changed, until they are written at home",
+        "for seconds",
+        "announce.lua and other scripts of swarms",
+    ),
+    KeySpec(
+        "t:shards",
+        "STRING",
+        "with several shards, at home: their number. Home is `t:{home}:`, and shard 7 `t:{07}:`",
+        "permanent",
+        "the first tracker",
+    ),
 )

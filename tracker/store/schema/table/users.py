@@ -90,7 +90,8 @@ ROWS: tuple[KeySpec, ...] = (
         "the positive `unreported` in `t:u:<uid>:t:<tid>` (bytes); credited_up, credited_down: the times up to "
         "which `max_user_credit_bytes_per_second` is used up (epoch ms); freeleech:<tid>: when "
         "the freeleech token for the torrent ends (epoch s); name: display name; listed: the name in `t:i:user_name`; "
-        "connectable_at, unconnectable_at: when a client of the user last did and did not accept a connection of the "
+        "at home of several shards base_<total>: the part of a total that is in no shard; connectable_at, "
+        "unconnectable_at: when a client of the user last did and did not accept a connection of the "
         "tracker (epoch s)",
         "until the user is deleted",
         "announce.lua, adopt.lua, note_connectable.lua, freeleech.lua, command line",

@@ -1,0 +1,79 @@
+"""The reapers of four shards: an outage of one of them, and who reaps which shard."""
+
+import time
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+
+from tests.store.harness import Clock, Store, running, update
+from tests.store.sharding.harness import SHARDS, hash_in
+from tests.waiting import eventually, in_background
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+from tracker.workers.reaper import Reaper
+from tracker.workers.shard_leases import LeaseKeeper
+from tracker.workers.shard_reapers import ShardReapers
+
+RULES = SwarmRules(grace=600, min_timeout=100)
+
+
+@asynccontextmanager
+async def store_on(url: str, prefix: str, clock: Clock | None = None) -> AsyncIterator[Store]:
+    async with running(Store(url, Keys(prefix), RULES, clock, SHARDS)) as store:
+        yield store
+
+
+def reapers_of(store: Store, name: str) -> ShardReapers:
+    reapers = [
+        Reaper(shard.reaping, shard.connection, shard.keys, store.counters, lambda: 1.0, time.time)
+        for shard in store.shards
+    ]
+    leases = LeaseKeeper(store.shard_leases, store.shards, name, time.time)
+    return ShardReapers(reapers, store.reaping, store.connection, leases)
+
+
+async def test_an_outage_of_one_shard_reaps_nobody_there_and_delays_no_other(
+    redis_url: str, prefix: str
+) -> None:
+    """T9, T10: each shard has outages of its own."""
+    async with store_on(redis_url, prefix) as store:
+        for number in range(SHARDS):
+            await store.announce(update(1, "s", info_hash=hash_in(number)))
+        for shard in store.shards:
+            await shard.reaping.heartbeat()
+        away, *others = store.shards
+        store.clock.now += 300
+        for shard in others:
+            await store.redis.set(shard.keys.heartbeat(), int(store.clock.now))
+        reaped = {}
+        for shard in store.shards:
+            torrent_id = (await store.torrent(hash_in(shard.number)))["tid"]
+            reaped[shard] = await store.silence(update(1, info_hash=hash_in(shard.number)), torrent_id)
+        assert reaped == {away: 0} | dict.fromkeys(others, 1)
+        for shard in others:
+            assert await shard.reaping.heartbeat() == 0
+        assert await away.reaping.heartbeat() == store.clock.now
+
+
+async def test_timed_out_peers_of_all_shards_are_removed(redis_url: str, prefix: str) -> None:
+    """T9: by the tracker that holds the shard; the other one takes over when it ends."""
+    async with store_on(redis_url, prefix, time.time) as store:  # type: ignore[arg-type]
+        for reaping in store.all_reaping:
+            await reaping.heartbeat()
+        one, other = reapers_of(store, "one"), reapers_of(store, "other")
+
+        async def is_empty() -> bool:
+            totals = await store.counters.totals()
+            return totals["leechers"] == 0
+
+        async with in_background(one.run()):
+            await eventually(lambda: not one.missing_events and one.swept_at > 0)
+            for shard in range(SHARDS):
+                await store.announce(update(1, "s", info_hash=hash_in(shard), timeout_seconds=0.05))
+            await eventually(is_empty)
+            assert not one.sweep_behind and one.interval == 1.0
+        for shard in range(SHARDS):
+            await store.announce(update(2, "s", info_hash=hash_in(shard), timeout_seconds=0.05))
+        async with in_background(other.run()):
+            await eventually(is_empty)
+            await other.sweep_once(hurry=True)
+            assert other.due_behind_seconds < 60 and other.sweep_seconds >= 0

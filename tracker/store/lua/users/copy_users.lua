@@ -1,0 +1,40 @@
+#!lua flags=allow-oom
+-- copy_users.lua: writes rows of users, as they are at home, into a shard.
+-- KEYS[1]   the prefix
+-- ARGV[1]   the number of the last change that the shard had when the rows were read   ARGV[2] the number after these
+-- ARGV[3..] for each: a passkey or 'deleted:<user id>'; twice the number of fields (0: there is no such passkey); pairs
+--   of field and value
+-- Answer    1; 0 when the shard got other changes meanwhile: nothing was written
+local P, call = KEYS[1], redis.call
+--@ include lib/user_id_form.lua
+if (call('GET', P .. 'copied') or '0') ~= ARGV[1] then return 0 end
+
+-- The rest of the user is deleted by delete_user.lua.
+local function delete(uid)
+  for _, passkey in ipairs(call('ZRANGE', P .. 'users', uid, uid, 'BYSCORE')) do
+    call('UNLINK', P .. 'user:' .. passkey)
+  end
+  call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
+  call('SADD', P .. 'deleting', uid)
+end
+
+local function copy(passkey, first, last)
+  call('UNLINK', P .. 'user:' .. passkey)
+  call('ZREM', P .. 'users', passkey)
+  if last < first then return end
+  call('HSET', P .. 'user:' .. passkey, unpack(ARGV, first, last))
+  local uid = call('HGET', P .. 'user:' .. passkey, 'user_id') or ''
+  if not is_user_id(uid) then return end
+  call('ZREMRANGEBYSCORE', P .. 'users', uid, uid)
+  call('ZADD', P .. 'users', uid, passkey)
+  redis.pcall('HSET', P .. 'u:' .. uid, 'passkey', passkey)
+end
+
+local at = 3
+while ARGV[at] do
+  local uid, fields = string.match(ARGV[at], '^deleted:(%d+)$'), tonumber(ARGV[at + 1])
+  if uid then delete(uid) else copy(ARGV[at], at + 2, at + 1 + fields) end
+  at = at + 2 + fields
+end
+call('SET', P .. 'copied', ARGV[2])
+return 1

@@ -1,0 +1,41 @@
+#!lua
+-- sum_users.lua: writes at home the sums over all shards of some users.
+-- KEYS[1]   the prefix
+-- ARGV      for each user: user id; over all shards the number of hit-and-runs, and the sums of uploaded, downloaded,
+--   snatches, announces and unreported
+-- Answer    how many users there are no longer
+local P, call = KEYS[1], redis.call
+--@ include lib/max_exact.lua
+--@ include lib/user_ranks.lua
+local SUMMED = { 'uploaded', 'downloaded', 'snatches', 'announces', 'unreported' }
+
+-- A total is its base at home and the sum. A total without a base was set by a program: the base follows from it.
+local function save_sums(uid, first)
+  local key, totals = P .. 'u:' .. uid, {}
+  if not call('HGET', key, 'passkey') then return false end
+  for i, field in ipairs(SUMMED) do
+    local sum, v = tonumber(ARGV[first + i]), call('HMGET', key, field, 'base_' .. field)
+    local base = tonumber(v[2] or '')
+    if not base then
+      base = v[1] and total_of(v[1]) - sum or 0
+      call('HSET', key, 'base_' .. field, string.format('%.0f', base))
+    end
+    totals[i] = string.format('%.0f', math.max(0, math.min(MAX_EXACT, base + sum)))
+    call('HSET', key, field, totals[i])
+  end
+  if tonumber(ARGV[first]) > 0 then
+    call('ZADD', P .. 'i:hnr', ARGV[first], uid)
+  else
+    call('ZREM', P .. 'i:hnr', uid)
+  end
+  note_rank(uid, totals[1], totals[2])
+  return true
+end
+
+local gone = 0
+for i = 1, #ARGV, 2 + #SUMMED do
+  local ok, known = pcall(save_sums, ARGV[i], i + 1)
+  if not (ok and known) then gone = gone + 1 end
+end
+write_ranks()
+return gone

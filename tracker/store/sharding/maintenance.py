@@ -1,0 +1,41 @@
+"""Maintenance of home and all shards, one after the other."""
+
+from collections.abc import AsyncIterator, Sequence
+
+from tracker.store.maintenance.maintenance import EXAMPLES, Finding, Maintenance, Progress
+
+
+class ShardedMaintenance(Maintenance):
+    """``home`` also deletes the unique users of all shards."""
+
+    def __init__(self, home: Maintenance, shards: Sequence[Maintenance]) -> None:
+        self._home = home
+        self._parts = (home, *shards)
+
+    async def cleanup(self, dry_run: bool = True, progress: Progress = lambda _: None) -> list[Finding]:
+        return _merged([await part.cleanup(dry_run, progress) for part in self._parts])
+
+    async def wipe_statistics(self, uniques: bool = False) -> AsyncIterator[int]:
+        removed = total = 0
+        for part in self._parts:
+            removed = total
+            async for number in part.wipe_statistics(uniques and part is self._home):
+                total = removed + number
+                yield total
+
+    async def reindex(self, progress: Progress = lambda _: None) -> list[Finding]:
+        return _merged([await part.reindex(progress) for part in self._parts])
+
+    async def key_count(self) -> int:
+        return await self._home.key_count()
+
+
+def _merged(parts: Sequence[Sequence[Finding]]) -> list[Finding]:
+    """The findings of all parts by kind, the largest first."""
+    merged: dict[str, Finding] = {}
+    for finding in (finding for part in parts for finding in part):
+        known = merged.setdefault(finding.kind, Finding(finding.kind))
+        known.count += finding.count
+        known.changed += finding.changed
+        known.examples = (known.examples + finding.examples)[:EXAMPLES]
+    return sorted(merged.values(), key=lambda finding: -finding.count)

@@ -1,0 +1,169 @@
+"""The shards of a store: which one has a torrent, and calls to several of them.
+
+A shard is a key prefix with everything of its torrents and their peers. The first byte of an info hash decides.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Awaitable, Callable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Protocol, TypeVar
+
+from tracker.bittorrent import InfoHash
+from tracker.store.changes.changes import Changes
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
+from tracker.store.dht.torrents import DhtTorrents
+from tracker.store.schema.keys import MAX_SHARDS, Keys
+from tracker.store.swarms.announce_counts import AnnounceCounts
+from tracker.store.swarms.reaping import Reaping
+from tracker.store.swarms.swarms import Swarms
+from tracker.store.torrents.scores import Scores
+from tracker.store.torrents.torrents import Torrents
+
+_Item = TypeVar("_Item")
+_Result = TypeVar("_Result")
+
+
+class Place(Protocol):
+    """Where a command goes."""
+
+    @property
+    def connection(self) -> Connection: ...
+
+
+@dataclass(frozen=True, slots=True, eq=False)
+class Shard:
+    """One prefix and what works on it."""
+
+    number: int
+    connection: Connection
+    scripts: Scripts
+    keys: Keys
+    announce_counts: AnnounceCounts
+    swarms: Swarms
+    reaping: Reaping
+    torrents: Torrents
+    scores: Scores
+    dht_torrents: DhtTorrents
+    changes: Changes
+
+
+class Shards:
+    """All shards of a store, by their numbers."""
+
+    def __init__(self, shards: Sequence[Shard]) -> None:
+        self._shards = tuple(shards)
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __iter__(self) -> Iterator[Shard]:
+        return iter(self._shards)
+
+    def __getitem__(self, number: int) -> Shard:
+        return self._shards[number]
+
+    def of(self, info_hash: InfoHash) -> Shard:
+        """The shard of a torrent."""
+        return self._shards[info_hash[0] % len(self._shards)]
+
+    async def gather(self, call: Callable[[Shard], Awaitable[_Result]]) -> list[_Result]:
+        """The results of one call to each shard, in order. Raises the first error."""
+        return list(await asyncio.gather(*map(call, self._shards)))
+
+    async def each(self, command: Callable[[Shard], tuple[Argument, ...]]) -> list[Any]:
+        """The replies of one command to each shard, in order. Raises as ``send`` does."""
+        return await self.send([(shard, command(shard)) for shard in self._shards])
+
+    async def send(self, commands: Sequence[tuple["Place", tuple[Argument, ...]]]) -> list[Any]:
+        """The replies of commands, in order, with one round trip for each connection. Raises StoreUnavailable, and the
+        first error that a command got as its reply."""
+        by_connection = defaultdict[Connection, list[int]](list)
+        for index, (place, _) in enumerate(commands):
+            by_connection[place.connection].append(index)
+        replies: list[Any] = [None] * len(commands)
+        parts = await asyncio.gather(
+            *(
+                connection.pipeline(*(commands[index][1] for index in indexes))
+                for connection, indexes in by_connection.items()
+            )
+        )
+        for indexes, part in zip(by_connection.values(), parts, strict=True):
+            for index, reply in zip(indexes, part, strict=True):
+                if isinstance(reply, Exception):
+                    raise reply
+                replies[index] = reply
+        return replies
+
+    async def split(
+        self,
+        items: Sequence[_Item],
+        info_hash_of: Callable[[_Item], InfoHash],
+        call: Callable[[Shard, list[_Item]], Awaitable[Sequence[_Result]]],
+    ) -> list[_Result]:
+        """Calls each shard with its part of ``items``, and returns the results in the order of ``items``. ``call``
+        returns one for each item."""
+        parts = defaultdict[Shard, list[int]](list)
+        for index, item in enumerate(items):
+            parts[self.of(info_hash_of(item))].append(index)
+        found = await asyncio.gather(
+            *(call(shard, [items[index] for index in indexes]) for shard, indexes in parts.items())
+        )
+        results: dict[int, _Result] = {}
+        for indexes, part in zip(parts.values(), found, strict=True):
+            results |= zip(indexes, part, strict=True)
+        return [results[index] for index in range(len(items))]
+
+    async def find_torrents(self, torrent_ids: Sequence[str]) -> dict[str, tuple[Shard, InfoHash]]:
+        """The shard and the info hash of each id that exists. An id that a shard gave out names the shard."""
+        commands = [(shard, torrent_id) for torrent_id in torrent_ids for shard in self._probable(torrent_id)]
+        found = await self._find(commands)
+        missing = [each for each in torrent_ids if each not in found]
+        tried = set(commands)
+        others = [(shard, each) for each in missing for shard in self if (shard, each) not in tried]
+        return found | await self._find(others)
+
+    async def of_torrents(self, torrent_ids: Sequence[str]) -> list["Shard | None"]:
+        """The shard of each torrent id, in order: that of the torrent, or for an unknown one the shard that gave out
+        the id."""
+        found = await self.find_torrents(torrent_ids)
+        return [
+            found[each][0] if each in found else next(iter(self._probable(each)), None)
+            for each in torrent_ids
+        ]
+
+    def _probable(self, torrent_id: str) -> list[Shard]:
+        """The shard that gave out an id, if one did."""
+        number = (
+            int(torrent_id) % MAX_SHARDS if torrent_id.isdecimal() and torrent_id.isascii() else MAX_SHARDS
+        )
+        return [self._shards[number]] if number < len(self._shards) else []
+
+    async def _find(self, pairs: Sequence[tuple[Shard, str]]) -> dict[str, tuple[Shard, InfoHash]]:
+        hexed = await self.send([(shard, ("GET", shard.keys.torrent_id(id))) for shard, id in pairs])
+        return {
+            torrent_id: (shard, InfoHash(bytes.fromhex(text.decode())))
+            for (shard, torrent_id), text in zip(pairs, hexed, strict=True)
+            if text
+        }
+
+
+class ScanCursors:
+    """Cursors of a walk through all shards, one after the other: that of a shard times their number, plus the shard's
+    number. 0 begins and ends the walk, as with one shard."""
+
+    def __init__(self, shards: Shards) -> None:
+        self._shards = shards
+
+    def shard(self, cursor: int) -> tuple[Shard, int]:
+        """The shard to ask, and its own cursor."""
+        own, number = divmod(cursor, len(self._shards))
+        return self._shards[number], own
+
+    def after(self, shard: Shard, own: int) -> int:
+        """The cursor after a page of ``shard`` that ended with its cursor ``own``."""
+        if own:
+            return own * len(self._shards) + shard.number
+        return (shard.number + 1) % len(self._shards)

@@ -1,0 +1,105 @@
+"""Unique users: torrents and their places in shards, places of the world at home.
+
+One event is counted in two calls. Each count has markers of its own, so each is counted once. If the tracker is killed
+between the calls, the event is counted in one of the two places only.
+"""
+
+import asyncio
+import re
+from collections.abc import AsyncIterator, Sequence
+from dataclasses import replace
+
+from tracker.bittorrent import InfoHash
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.sharding.shards import Shards
+from tracker.store.sharding.torrents import top_of
+from tracker.store.stats.markers import Markers
+from tracker.store.stats.months import ALL_TIME
+from tracker.store.stats.unique_users import LeaderboardEntry, UniqueRules, UniqueUserEvent, UniqueUsers
+
+_OF_TORRENT = re.compile(r"torrents\.([0-9a-f]{40})\.", re.ASCII)
+
+
+class ShardedUniqueUsers(UniqueUsers):
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, rules: UniqueRules, shards: Shards
+    ) -> None:
+        super().__init__(connection, scripts, keys, rules)
+        self._shards = shards
+        # The outbox is at home: numbers of torrents do not go to it.
+        own = replace(rules, max_outbox=0)
+        self._parts = [UniqueUsers(shard.connection, shard.scripts, shard.keys, own) for shard in shards]
+
+    def use_secret(self, secret: bytes) -> None:
+        for part in self._parts:
+            part.use_secret(secret)
+        super().use_secret(secret)
+
+    async def count(self, batch: Sequence[UniqueUserEvent], now: float) -> int:
+        async def count_part(part: UniqueUsers, events: Sequence[UniqueUserEvent]) -> list[int]:
+            return [await part.count(events, now)] + [0] * (len(events) - 1)
+
+        new = await self._shards.split(
+            batch,
+            lambda event: event.info_hash,
+            lambda shard, events: count_part(self._parts[shard.number], events),
+        )
+        await super().count(batch, now)
+        return sum(new)
+
+    async def users_of(self, metric: str, month: str | None = None) -> int:
+        match = _OF_TORRENT.match(metric)
+        if match is None:
+            return await super().users_of(metric, month)
+        return await self._part_of(InfoHash(bytes.fromhex(match[1]))).users_of(metric, month)
+
+    def _part_of(self, info_hash: InfoHash) -> UniqueUsers:
+        return self._parts[self._shards.of(info_hash).number]
+
+    async def may_exceed(self, period: str = ALL_TIME) -> int:
+        parts = await asyncio.gather(*(part.may_exceed(period) for part in self._parts))
+        return await super().may_exceed(period) + sum(parts)
+
+    async def top(
+        self, scope: str, period: str = ALL_TIME, count: int = 10, offset: int = 0
+    ) -> list[LeaderboardEntry]:
+        if scope != "torrents":
+            return await super().top(scope, period, count, offset)
+        pairs = await top_of(
+            self._shards, lambda shard: shard.keys.unique_index(scope, period), count, offset
+        )
+        return [LeaderboardEntry(name, int(users)) for name, users in pairs]
+
+    async def places(
+        self, info_hash: InfoHash, count: int = 10, offset: int = 0
+    ) -> list[tuple[str, LeaderboardEntry]]:
+        return await self._part_of(info_hash).places(info_hash, count, offset)
+
+    async def flush(self) -> AsyncIterator[int]:
+        removed = total = 0
+        for part in (super().flush, *(part.flush for part in self._parts)):
+            removed = total
+            async for number in part():
+                total = removed + number
+                yield total
+
+
+class ShardedMarkers(Markers):
+    """The markers at home and in all shards."""
+
+    def __init__(self, home: Markers, shards: Sequence[Markers]) -> None:
+        self._home = home
+        self._parts = (home, *shards)
+
+    async def refused_joins(self) -> int:
+        return await self._home.refused_joins()
+
+    async def make_room(self) -> AsyncIterator[int]:
+        deleted = total = 0
+        for part in self._parts:
+            deleted = total
+            async for number in part.make_room():
+                total = deleted + number
+                yield total

@@ -1,0 +1,94 @@
+"""Copies of users' rows in the shards, where announces read them.
+
+Home lists each changed passkey under a number that grows (lua/lib/user_copies.lua), and each shard records up to which
+number it has them. So a shard that was away gets what it lacks, as it is at home by then.
+"""
+
+import asyncio
+import math
+from contextlib import suppress
+
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
+
+USERS_A_CALL = 100
+MAX_DELETED_PER_CALL = 100
+"""As in users/users.py."""
+
+
+class UserCopies:
+    """Raises StoreUnavailable and redis.exceptions.RedisError where not stated otherwise."""
+
+    def __init__(self, connection: Connection, keys: Keys, shards: Shards) -> None:
+        self._connection = connection
+        self._keys = keys
+        self._shards = shards
+
+    async def copy_to_all(self) -> None:
+        """Gives all shards what they lack. One that does not answer gets it later."""
+        await asyncio.gather(*map(self.copy_if_possible, self._shards))
+
+    async def copy_if_possible(self, shard: Shard) -> None:
+        """The same for one shard; raises nothing."""
+        with suppress(StoreUnavailable, RedisError):
+            await self.copy_to(shard)
+
+    async def copy_to(self, shard: Shard) -> None:
+        """Gives a shard what it lacks."""
+        while await self._copy_some(shard):
+            pass
+
+    async def _copy_some(self, shard: Shard) -> bool:
+        """False when the shard lacks nothing."""
+        copied = whole(await shard.connection.command("GET", shard.keys.copied()))
+        version = whole(await self._connection.command("GET", self._keys.copies_version()))
+        # A number above that of home: home has lost its latest changes, so all rows are copied again.
+        after = copied if copied <= version else 0
+        if copied == version:
+            return False
+        flat = await self._connection.command(
+            "ZRANGE",
+            self._keys.copies(),
+            f"({after}",
+            "+inf",
+            "BYSCORE",
+            "LIMIT",
+            0,
+            USERS_A_CALL,
+            "WITHSCORES",
+        )
+        members = [member.decode() for member in flat[::2]]
+        reached = int(float(flat[-1])) if len(members) == USERS_A_CALL else version
+        argv: list[Argument] = [copied, reached]
+        for member, row in zip(members, await self._rows(members), strict=True):
+            argv += (member, len(row), *row)
+        if await shard.scripts.copy_users(argv):
+            await self._delete([member for member in members if member.startswith("deleted:")], shard)
+        return True
+
+    async def _rows(self, members: list[str]) -> list[list[bytes]]:
+        """The fields and values of each passkey; empty for one that does not exist. Limits of a user over all torrents
+        are divided, as those in the rules are."""
+        rows = await self._connection.pipeline(
+            *(("HGETALL", self._keys.passkey(member)) for member in members)
+        )
+        return [self._divided(row) if isinstance(row, list) else [] for row in rows]
+
+    def _divided(self, row: list[bytes]) -> list[bytes]:
+        fields = dict(zip(row[::2], row[1::2], strict=True))
+        limit = fields.get(b"max_downloads", b"")
+        if limit.isdigit():
+            fields[b"max_downloads"] = b"%d" % math.ceil(int(limit) / len(self._shards))
+        return [part for pair in fields.items() for part in pair]
+
+    async def _delete(self, members: list[str], shard: Shard) -> None:
+        for member in members:
+            user_id = member.partition(":")[2]
+            while await shard.scripts.delete_user([user_id, "", MAX_DELETED_PER_CALL]):
+                pass

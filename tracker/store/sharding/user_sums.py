@@ -1,0 +1,100 @@
+"""The sums of a user over all shards: read when they are asked for, and written at home for lists and rankings."""
+
+from collections.abc import Sequence
+from contextlib import suppress
+from typing import Any, NamedTuple
+
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.sharding.shards import Shard, Shards
+from tracker.store.users.fields import TOTALS
+
+SUMMED = (*TOTALS, "unreported")
+"""In the order of sum_users.lua."""
+USERS_A_CALL = 100
+USERS_A_PASS = 500
+
+
+class Sums(NamedTuple):
+    hit_and_runs: int
+    totals: tuple[int, ...]
+    """Of SUMMED."""
+
+
+class UserSums:
+    """Every method raises StoreUnavailable and redis.exceptions.RedisError."""
+
+    def __init__(self, connection: Connection, scripts: Scripts, keys: Keys, shards: Shards) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._keys = keys
+        self._shards = shards
+
+    async def read(self, user_ids: Sequence[str]) -> list[Sums]:
+        """The sums over all shards, of each user."""
+        commands: list[tuple[Shard, tuple[Argument, ...]]] = []
+        for user_id in user_ids:
+            for shard in self._shards:
+                commands.append((shard, ("HMGET", shard.keys.user(user_id), *SUMMED)))
+                commands.append((shard, ("SCARD", shard.keys.user_set(user_id, "hnr"))))
+        replies = await self._shards.send(commands)
+        parts = 2 * len(self._shards)
+        return [_sums(replies[first : first + parts]) for first in range(0, len(replies), parts)]
+
+    async def totals(self, user_id: str) -> dict[str, int]:
+        """The current value of each of SUMMED."""
+        bases = [f"base_{name}" for name in SUMMED]
+        row = await self._connection.command("HMGET", self._keys.user(user_id), *SUMMED, *bases)
+        (sums,) = await self.read([user_id])
+        found = zip(SUMMED, row, row[len(SUMMED) :], sums.totals, strict=False)
+        return {name: _total(value, base, number) for name, value, base, number in found}
+
+    async def save(self, user_ids: Sequence[str]) -> None:
+        """Writes the sums at home. Users that were deleted are left out."""
+        for first in range(0, len(user_ids), USERS_A_CALL):
+            some = user_ids[first : first + USERS_A_CALL]
+            argv: list[Argument] = []
+            for user_id, sums in zip(some, await self.read(some), strict=True):
+                argv += (user_id, sums.hit_and_runs, *sums.totals)
+            await self._scripts.sum_users(argv)
+
+    async def save_changed(self, shard: Shard) -> int:
+        """Writes the sums of users that have changed in a shard, at most USERS_A_PASS; returns how many there were."""
+        changed = await shard.connection.command("SPOP", shard.keys.changed(), USERS_A_PASS)
+        user_ids = [user_id.decode() for user_id in changed]
+        try:
+            await self.save(user_ids)
+        except BaseException:
+            with suppress(StoreUnavailable, RedisError):  # save_page heals that
+                if user_ids:
+                    await shard.connection.command("SADD", shard.keys.changed(), *user_ids)
+            raise
+        return len(user_ids)
+
+    async def save_page(self, cursor: bytes) -> bytes:
+        """Writes the sums of some of all users, and returns the next cursor, b"0" at the end. It heals what a tracker
+        that was killed has not written."""
+        after, flat = await self._connection.command(
+            "ZSCAN", self._keys.users(), cursor, "COUNT", USERS_A_CALL
+        )
+        await self.save([f"{float(score):.0f}" for score in flat[1::2]])
+        return bytes(after)
+
+
+def _sums(replies: list[Any]) -> Sums:
+    rows = replies[::2]
+    totals = tuple(sum(whole(row[place]) for row in rows) for place in range(len(SUMMED)))
+    return Sums(sum(replies[1::2]), totals)
+
+
+def _total(value: bytes | None, base: bytes | None, number: int) -> int:
+    """A value without a base was set by a program; sum_users.lua makes the base of it."""
+    if base is None:
+        return number if value is None else whole(value)
+    return max(0, int(base) + number)
