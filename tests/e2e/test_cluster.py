@@ -1,12 +1,15 @@
 """A tracker on a cluster, as on a managed service: one prefix with a hash tag."""
 
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from loadtest import trackers
 from loadtest.cluster import cluster
 from tests.e2e.conftest import StartTracker
+from tests.store.harness import ALICE, BOB
+from tests.waiting import until
 
 PREFIX = "t:{x}:"
 
@@ -37,3 +40,82 @@ def test_a_tracker_does_not_start_on_a_cluster_with_the_default_prefix(tmp_path:
         ended = trackers.run(tmp_path, "serve", TRACKER_REDIS__URL=nodes.url, **trackers.ANY_PORTS)
     assert ended.returncode == 1
     assert "TRACKER_REDIS__PREFIX needs a hash tag, as in t:{t}:" in ended.stderr
+
+
+@pytest.mark.slow
+def test_shards_are_spread_over_a_cluster(start_tracker: StartTracker) -> None:
+    """Announces with and without users reach the node of their shard; one shard moves meanwhile."""
+    with cluster() as nodes:
+        tracker = start_tracker(
+            TRACKER_REDIS__URL=nodes.url, TRACKER_REDIS__SHARDS="4", TRACKER_HTTP__WORKERS="2"
+        )
+
+        def join(number: int) -> object:
+            info_hash = f"%{number % 4:02x}" + "%00" * 19
+            peer_id = f"-TR4000-{number:012}"
+            return tracker.announce(info_hash=info_hash, peer_id=peer_id, port=str(7000 + number))[
+                b"complete"
+            ]
+
+        for number in range(20):
+            assert join(number) == number // 4 + 1
+        prefix = "t:{02}:"
+        other = next(node for node in nodes.nodes if node is not nodes.primary(prefix))
+        nodes.move(prefix, other)
+        for number in range(20, 40):
+            assert join(number) == number // 4 + 1
+        for shard in range(4):
+            key = f"t:{{{shard:02}}}:stats:seeders"
+            assert int(nodes.primary(key).ask("GET", key)) == 10
+        assert tracker.end() == 0
+
+
+@pytest.mark.slow
+def test_a_node_that_is_away_concerns_its_shards_only(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """T2, T10, T22: others are served, and nobody is removed there. Users who were deleted meanwhile are refused when
+    the node is back."""
+    with cluster() as nodes:
+        settings = {
+            "TRACKER_REDIS__URL": nodes.primary("t:{home}:").tcp_url,
+            "TRACKER_REDIS__SHARDS": "4",
+            "TRACKER_USERS__PRIVATE": "required",
+        }
+        tracker = start_tracker(**settings)
+        for user_id, passkey in (("7", ALICE), ("8", BOB)):
+            added = trackers.run(tmp_path, "user", "add", "--id", user_id, "--passkey", passkey, **settings)
+            assert added.returncode == 0, added.stderr
+        keys = {shard: f"t:{{{shard:02}}}:" for shard in range(4)}
+        places = {shard: nodes.primary(key) for shard, key in keys.items()}
+        home = nodes.primary("t:{home}:")
+        node = next(place for place in places.values() if place is not home)
+        away = [shard for shard, place in places.items() if place is node]
+
+        def ask(shard: int, passkey: str, number: int) -> dict[bytes, Any]:
+            return tracker.announce(
+                passkey,
+                info_hash=f"%{shard:02x}" + "%00" * 19,
+                peer_id=f"-TR4000-{number:012}",
+                port=str(7000 + number),
+            )
+
+        def is_served(shard: int, passkey: str, number: int) -> bool:
+            return b"complete" in ask(shard, passkey, number)
+
+        for shard in range(4):
+            assert ask(shard, ALICE, 1)[b"complete"] == 1
+            assert ask(shard, BOB, 2)[b"complete"] == 2
+        node.stop()
+        deleted = trackers.run(tmp_path, "user", "delete", "7", "--yes", **settings)
+        assert deleted.returncode == 0, deleted.stderr
+        for shard in range(4):
+            if shard in away:
+                assert not is_served(shard, BOB, 2)
+            else:
+                assert ask(shard, BOB, 2)[b"complete"] == 2
+                assert ask(shard, ALICE, 1)[b"failure reason"].startswith(b"unknown passkey")
+        node.start()
+        for shard in away:
+            until(lambda shard=shard: is_served(shard, BOB, 2))  # type: ignore[misc]
+            assert ask(shard, ALICE, 1)[b"failure reason"].startswith(b"unknown passkey")
+            assert ask(shard, BOB, 2)[b"complete"] == 1  # the node has lost its data, and got the users again
+        assert tracker.end() == 0

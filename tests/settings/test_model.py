@@ -65,7 +65,7 @@ def test_statistics_go_to_one_server() -> None:
     assert "hidden" not in str(caught.value)
 
 
-@pytest.mark.parametrize("prefix", ["t:", "t:{07}:", "{t}.x-y_z:"])
+@pytest.mark.parametrize("prefix", ["t:", "t:{t}:", "{t}.x-y_z:"])
 def test_a_prefix_may_have_a_hash_tag(prefix: str) -> None:
     assert RedisSettings(prefix=prefix).prefix == prefix
 

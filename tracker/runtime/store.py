@@ -13,6 +13,7 @@ from tracker.store.client.cluster import Cluster, check_node, find_nodes
 from tracker.store.client.connection import Connection, OnRoundTrip, connect
 from tracker.store.client.url import Address, url_at
 from tracker.store.client.version import NoAnswer, check_server
+from tracker.store.schema.keys import home_prefix
 from tracker.store.stats.counters import Tap
 from tracker.store.stats.outbox import MAX_WAITING
 from tracker.store.stats.unique_users import UniqueRules
@@ -49,7 +50,7 @@ async def open_connection(
     shown = mask_url(url)
     async with open_unchecked(url, redis, timeout, on_round_trip) as connection:
         version = await _check(connection, shown, wait_for_server=wait_for_server)
-        nodes = await find_nodes(connection.client, redis.prefix, shown)
+        nodes = await find_nodes(connection.client, home_prefix(redis.prefix, redis.shards), shown)
         if not nodes:
             yield connection, version
             return
@@ -85,7 +86,7 @@ async def open_unchecked(
             timeout=timeout,
             on_round_trip=on_round_trip,
         )
-        connection = cluster.of(redis.prefix)
+        connection = cluster.of(home_prefix(redis.prefix, redis.shards))
     else:
         connection = Connection(client_at(url), timeout=timeout, on_round_trip=on_round_trip)
     try:
@@ -135,6 +136,7 @@ def store_options(settings: Settings) -> StoreOptions:
         max_waiting=max(settings.redis.max_waiting // settings.http.workers, MAX_BATCH),
         max_outbox=max_outbox,
         exports=exported,
+        shards=settings.redis.shards,
     )
 
 

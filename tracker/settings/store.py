@@ -1,8 +1,9 @@
 """Settings of the store: a Redis or Valkey server of the site, or the tracker's private one."""
 
+import re
 from pathlib import Path
 
-from pydantic import Field, SecretStr
+from pydantic import Field, SecretStr, ValidationInfo, field_validator
 
 from tracker.settings.types import Section
 
@@ -30,6 +31,13 @@ class RedisSettings(Section):
         description="Prefix of every key, so that several trackers can share a server; it ends with a colon. On a "
         "Redis or Valkey Cluster it needs a hash tag, as in `t:{t}:`.",
     )
+    shards: int = Field(
+        1,
+        ge=1,
+        le=256,
+        description="Number of parts that the swarms are split into, by info hash: 1, or a power of two. It is fixed "
+        "when the store is made.",
+    )
     tls_ca_file: Path | None = Field(
         None,
         description="CA certificates that verify a `rediss://` server, instead of the system's.",
@@ -51,6 +59,23 @@ class RedisSettings(Section):
         "once with `retry in`, and their connections closed. A good value is the number of announces that "
         "the tracker answers in half a second.",
     )
+
+    @field_validator("shards")
+    @classmethod
+    def _power_of_two(cls, value: int, info: ValidationInfo) -> int:
+        if value & (value - 1):
+            raise ValueError("choose 1 or a power of two")
+        if value > 1 and "{" in info.data.get("prefix", ""):
+            raise ValueError("several shards need a prefix without braces")
+        return value
+
+    @field_validator("prefix")
+    @classmethod
+    def _no_shard(cls, value: str) -> str:
+        """Scripts know a shard, and the home of several, by such an end."""
+        if re.search(r":\{([0-9]+|home)\}:$", value):
+            raise ValueError("choose another hash tag: a number or home is that of a shard")
+        return value
 
 
 class DataSettings(Section):
