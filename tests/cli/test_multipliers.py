@@ -62,6 +62,8 @@ def test_new_torrents_and_users_may_have_multipliers(tracker: Command) -> None:
         assert (row["download_multiplier"], row["download_multiplier_until"]) == ("0", END)
     assert (row["max_downloads"], row["hnr_exempt"], row["announces"]) == (3, True, 9)
     assert "a multiplier is" in tracker("torrent", "add", HASH, "--upload-multiplier", "x", code=1).stderr
+    for line in (f"torrent add {HASH}", "user add", "user edit 7 --name x"):
+        assert "--until needs a multiplier" in tracker(*line.split(), "--until", "2d", code=2).stderr
 
 
 def test_other_rules_of_a_user_are_edited(tracker: Command) -> None:

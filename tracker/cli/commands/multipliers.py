@@ -8,7 +8,7 @@ import typer
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.terminal import Moment, Row
-from tracker.store.schema.multipliers import Multiplier, multiplier_text, parse_end
+from tracker.store.schema.multipliers import MULTIPLIERS, Multiplier, multiplier_text, parse_end
 from tracker.store.store import Store
 
 Until = Annotated[
@@ -20,10 +20,15 @@ Until = Annotated[
 ]
 
 
-def with_end(multiplier: str | None, until: str | None) -> str | None:
-    """A multiplier as stored, with its end; None for none. Raises ClientError for an invalid end."""
+def given_multipliers(upload: str | None, download: str | None, until: str | None) -> dict[str, str]:
+    """Those of MULTIPLIERS that are given, as stored, each with the end. Raises ClientError for an invalid end."""
+    given = {
+        name: text for name, text in zip(MULTIPLIERS, (upload, download), strict=True) if text is not None
+    }
+    if until and not given:
+        raise typer.BadParameter("--until needs a multiplier")
     end = parse_end(until or "", time.time())
-    return multiplier if multiplier is None or end is None else f"{multiplier} {end}"
+    return given if end is None else {name: f"{text} {end}" for name, text in given.items()}
 
 
 def multiplier_columns(upload: Multiplier, download: Multiplier) -> Row:
@@ -47,15 +52,14 @@ def multipliers(
     config: Config = None,
 ) -> None:
     """Show or set the multipliers for everybody. The best one counts: everybody's, the user's or the torrent's."""
-    if until and upload is None and download is None:
-        raise typer.BadParameter("--until needs --upload or --download")
+    changed = given_multipliers(upload, download, until)
 
     async def work(store: Store) -> None:
         current = await store.multipliers.get()
-        if upload is not None or download is not None:
-            texts = [multiplier_text(each.factor, each.until) for each in current]
-            given = [with_end(text, until) for text in (upload, download)]
-            await store.multipliers.set(*(new or old for new, old in zip(given, texts, strict=True)))
+        if changed:
+            texts = (multiplier_text(each.factor, each.until) for each in current)
+            both = dict(zip(MULTIPLIERS, texts, strict=True)) | changed
+            await store.multipliers.set(*both.values())
             current = await store.multipliers.get()
         terminal.describe(multiplier_columns(*current), as_json=as_json)
 

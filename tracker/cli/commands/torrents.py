@@ -5,7 +5,7 @@ from contextlib import closing
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, cast
 
 import typer
 
@@ -21,7 +21,7 @@ from tracker.cli.commands import (
     torrent_files,
     with_store,
 )
-from tracker.cli.commands.multipliers import Until, multiplier_columns, with_end
+from tracker.cli.commands.multipliers import Until, given_multipliers, multiplier_columns
 from tracker.cli.commands.paging import EVERYTHING, PAGE, in_no_order, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
 from tracker.errors import ClientError
@@ -30,6 +30,7 @@ from tracker.operations import torrents as torrent_operations
 from tracker.operations.peers import PeerView, format_prefix, peer_views
 from tracker.store.schema.multipliers import MultiplierFields
 from tracker.store.store import Store
+from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import Torrent
 from tracker.wire.torrent_file import MAX_BYTES
 
@@ -79,10 +80,7 @@ def add_torrent(
         raise typer.BadParameter("--name needs exactly one torrent")
     words = None if labels is None else [labels]
     files = torrent_files(load_settings(config))
-    ends: MultiplierFields = {
-        "upload_multiplier": with_end(upload_multiplier, until),
-        "download_multiplier": with_end(download_multiplier, until),
-    }
+    multipliers = cast(MultiplierFields, given_multipliers(upload_multiplier, download_multiplier, until))
 
     async def action(store: Store, text: str) -> str:
         data = _file(text)
@@ -95,11 +93,11 @@ def add_torrent(
                 private=private,
                 labels=words,
                 reset_score=reset_score,
-                **ends,
+                **multipliers,
             )
         else:
             fields = torrent_operations.torrent_fields(
-                name=name, private=private or None, labels=words, **ends
+                name=name, private=private or None, labels=words, **multipliers
             )
             info_hash = torrent_operations.parse_hash(text)
             one = await torrent_operations.add_torrent(
@@ -181,12 +179,11 @@ def edit_torrent(
     given = {
         "name": name,
         "private": None if private is None else str(int(private)),
-        "multi_up": with_end(upload_multiplier, until),
-        "multi_dn": with_end(download_multiplier, until),
         "size": size,
         "labels": labels,
+        **given_multipliers(upload_multiplier, download_multiplier, until),
     }
-    fields = {field: value for field, value in given.items() if value is not None}
+    fields = {STORED_NAMES.get(name, name): text for name, text in given.items() if text is not None}
     if not fields:
         raise typer.BadParameter("nothing to change: give an option such as --name")
     _edit_torrents(config, info_hashes, fields, "changed")

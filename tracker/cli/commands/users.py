@@ -11,7 +11,7 @@ import typer
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
 from tracker.cli.commands import AsJson, Config, Yes, each, with_store
-from tracker.cli.commands.multipliers import Until, with_end
+from tracker.cli.commands.multipliers import Until, given_multipliers
 from tracker.cli.commands.paging import in_no_order, in_order
 from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
@@ -86,8 +86,7 @@ def add_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
-        upload_multiplier=with_end(upload_multiplier, until),
-        download_multiplier=with_end(download_multiplier, until),
+        **given_multipliers(upload_multiplier, download_multiplier, until),
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
     )
@@ -177,8 +176,7 @@ def edit_user(
         downloaded=downloaded,
         snatches=snatches,
         announces=announces,
-        upload_multiplier=with_end(upload_multiplier, until),
-        download_multiplier=with_end(download_multiplier, until),
+        **given_multipliers(upload_multiplier, download_multiplier, until),
         max_downloads=max_downloads,
         hnr_exempt=hnr_exempt,
     )
