@@ -29,7 +29,7 @@ class RedisSettings(Section):
         max_length=64,
         pattern=r"^[A-Za-z0-9_.{}:\-]*:$",
         description="Prefix of every key, so that several trackers can share a server; it ends with a colon. On a "
-        "Redis or Valkey Cluster it needs a hash tag, as in `t:{t}:`.",
+        "Redis or Valkey Cluster it needs a hash tag, as in `t:{t}:`, unless there are several shards.",
     )
     shards: int = Field(
         1,
