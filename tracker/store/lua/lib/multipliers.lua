@@ -1,13 +1,13 @@
 -- multipliers.lua: how much of a user's traffic is credited. After max_exact.lua and numbers.lua; needs `now`,
--- `accounts` and `batch_values`, whose last two are the multipliers for everybody where there are accounts.
+-- and `batch_keys` and `batch_values`, whose last two are the multipliers for everybody where there are accounts.
 --
 -- A torrent, a user and the whole tracker may each have a multiplier of upload and one of download. It is stored as a
 -- number, or as a number, a space and the time when it ends (epoch s). The best one counts: of upload the highest, of
 -- download the lowest.
 
--- What has been read, by its text: numbers (false for 1 and for text that is none) and the multipliers of torrents; and
--- how numbers are shown. Reading a number costs as much as a short command.
-local numbers, of_torrents, shown = {}, {}, {}
+-- What has been read, by its text: numbers (false for 1 and for text that is none), and the multipliers of torrents and
+-- of everybody; and how numbers are shown. Reading a number costs as much as a short command.
+local numbers, shared, shown = {}, {}, {}
 local byte = string.byte
 
 local function read_number(text)
@@ -35,25 +35,23 @@ local function parse_multiplier(text)
   return number
 end
 
-local function of_torrent(text)
-  local found = of_torrents[text]
+-- The same for a text that several announces of a batch read.
+local function shared_multiplier(text)
+  local found = shared[text]
   if text and found == nil then
     found = parse_multiplier(text)
-    of_torrents[text] = found
+    shared[text] = found
   end
   return found
 end
 
-local upload_of_all, download_of_all
-if accounts then
-  upload_of_all = parse_multiplier(batch_values[#batch_keys - 1])
-  download_of_all = parse_multiplier(batch_values[#batch_keys])
-end
+local UPLOAD_OF_ALL, DOWNLOAD_OF_ALL = #batch_keys - 1, #batch_keys
 
 local function upload_multiplier(t, r)
-  local up, own = of_torrent(t.multi_up), parse_multiplier(r.user[4])
+  local up, own = shared_multiplier(t.multi_up), parse_multiplier(r.user[4])
+  local of_all = shared_multiplier(batch_values[UPLOAD_OF_ALL])
   if own and not (up and up > own) then up = own end
-  if upload_of_all and not (up and up > upload_of_all) then up = upload_of_all end
+  if of_all and not (up and up > of_all) then up = of_all end
   return up or 1
 end
 
@@ -61,9 +59,10 @@ end
 local function download_multiplier(t, r, a)
   local ends = a.user[3]
   if ends and whole(ends) > now then return 0 end
-  local down, own = of_torrent(t.multi_dn), parse_multiplier(r.user[5])
+  local down, own = shared_multiplier(t.multi_dn), parse_multiplier(r.user[5])
+  local of_all = shared_multiplier(batch_values[DOWNLOAD_OF_ALL])
   if own and not (down and down < own) then down = own end
-  if download_of_all and not (down and down < download_of_all) then down = download_of_all end
+  if of_all and not (down and down < of_all) then down = of_all end
   return down or 1
 end
 
