@@ -8,10 +8,11 @@ import pytest
 from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, send
-from tests.store.harness import ALICE, info_hash, update
+from tests.store.harness import ALICE, BOB, info_hash, update
 from tracker.admin.pages.users import PAGE
 from tracker.settings.model import RedisSettings, Settings, UserSettings
 from tracker.store.schema.multipliers import Multiplier
+from tracker.store.users import listing
 
 
 @pytest.mark.parametrize("path", ["/users", "/users/owing", "/users/pending"])
@@ -160,6 +161,20 @@ async def test_users_are_sorted_filtered_and_searched(private: Private) -> None:
         assert "No matching users" in (await get(browser, "/users?q=nobody")).text
         for odd in ("sort=x", "state=x", "order=x", "cursor=-1", "cursor=" + "9" * 19, "page=x", "q=%00"):
             await get(browser, f"/users?{odd}")
+
+
+async def test_a_page_without_a_match_may_not_be_the_last(
+    private: Private, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """A page looks at a bounded number of users. The second user is the disabled one."""
+    await private.store.users.add("7", ALICE)
+    await private.store.users.add("8", BOB, enabled=False)
+    monkeypatch.setattr(listing, "USERS_A_CALL", 1)
+    monkeypatch.setattr(listing, "USERS_A_PAGE", 1)
+    async with private.admin.browser("read") as browser:
+        page = await get(browser, "/users?state=disabled")
+        assert "No matching users yet" in page.text and "/users?state=disabled&cursor=1" in page.hrefs
+        assert "/users/8" in (await get(browser, "/users?state=disabled&cursor=1")).hrefs
 
 
 async def test_a_filtered_list_is_paged(private: Private) -> None:

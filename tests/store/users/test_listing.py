@@ -126,6 +126,19 @@ async def test_a_page_looks_at_a_bounded_number_of_users(
     assert (after, [user.user_id for user in found]) == (END, ["95"])
 
 
+async def test_a_page_of_a_search_looks_at_a_bounded_number_of_names(
+    store: Store, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks at fewer users if it selects by rights too, which takes longer."""
+    for name, number in (("USERS_A_CALL", 10), ("NAMES_A_PAGE", 60), ("USERS_A_PAGE", 20)):
+        monkeypatch.setattr(listing, name, number)
+    await store.user_import.save([{"user_id": str(n), "name": f"user {n:03}"} for n in range(1, 101)])
+    assert await store.user_listing.page(UserFilter(name="nobody")) == (61, [])
+    assert await store.user_listing.page(UserFilter(name="user", enabled=False)) == (21, [])
+    after, found = await store.user_listing.page(UserFilter(name="099"), 61)
+    assert (after, [user.user_id for user in found]) == (END, ["99"])
+
+
 async def test_a_renamed_index_entry_and_a_deleted_row_are_left_out(listed: Store) -> None:
     await listed.redis.delete(listed.keys.user(1))
     assert await ids(listed, name="e") == ["3"]

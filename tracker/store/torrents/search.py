@@ -16,8 +16,8 @@ from tracker.store.schema.keys import Keys
 
 NAMES_A_CALL = 1000
 """More would block announces for longer than a millisecond."""
-NAMES_A_PAGE = 250_000
-"""Max names scanned for one page. The next page continues from there."""
+NAMES_A_PAGE = 50_000
+"""Max names scanned for one page: takes the store about 50 ms. The next page continues from there."""
 HASHES_A_CALL = 500
 SURE_DIGITS = 4
 """From this many hex digits on, the text more likely means an info hash than a part of a name."""

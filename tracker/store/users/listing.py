@@ -18,8 +18,9 @@ Order = Literal["id", "name", "uploaded", "downloaded", "ratio", "hit_and_runs"]
 ORDERS: tuple[Order, ...] = get_args(Order)
 USERS_A_CALL = 500
 """Users that one script call looks at. Takes the store about a millisecond. Announces wait for that call."""
-USERS_A_PAGE = 100_000
-"""Max users looked at for one page. The next page continues from there."""
+NAMES_A_PAGE, USERS_A_PAGE = 50_000, 10_000
+"""Max users whose names, or whose rights, are looked at for one page: each takes the store about 50 ms. The next page
+continues from there."""
 LISTS_AT_ONCE = 2
 """Max concurrent lists with a filter or a search. Announces run between the script calls of a few lists, but would wait
 for the calls of many."""
@@ -41,7 +42,12 @@ class UserFilter:
     @property
     def is_selective(self) -> bool:
         """Whether the list leaves users of its index out."""
-        return bool(self.name) or self.enabled is not None or self.can_leech is not None
+        return bool(self.name) or self.has_rights
+
+    @property
+    def has_rights(self) -> bool:
+        """Whether users are selected by their rights."""
+        return self.enabled is not None or self.can_leech is not None
 
 
 class UserListing:
@@ -88,7 +94,7 @@ class UserListing:
         rules: list[Argument] = [*flags, fold(wanted.name), left_out]
         users_a_call = USERS_A_CALL if wanted.is_selective else count
         passkeys: list[bytes] = []
-        stop = position + USERS_A_PAGE
+        stop = position + (USERS_A_PAGE if wanted.has_rights else NAMES_A_PAGE)
         while len(passkeys) < count and position != END and position < stop:
             left = count - len(passkeys)
             position, found = await self._scripts.list_users(

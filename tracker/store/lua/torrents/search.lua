@@ -11,10 +11,10 @@ local entries = redis.call('ZRANGE', names, first, first + tonumber(ARGV[3]) - 1
 for _, entry in ipairs(entries) do
   if #found == max_found then break end
   position = position + 1
-  local ih = string.sub(entry, -40)
-  if string.find(string.sub(entry, 1, -42), part, 1, true)
-      and (left_out == '' or string.sub(ih, 1, #left_out) ~= left_out) then
-    found[#found + 1] = ih
+  local _, last = string.find(entry, part, 1, true) -- the first place: after the name only if it is not in the name
+  if last and last < #entry - 40 then
+    local ih = string.sub(entry, -40)
+    if left_out == '' or string.sub(ih, 1, #left_out) ~= left_out then found[#found + 1] = ih end
   end
 end
 return { position < size and position or -1, found }

@@ -41,7 +41,9 @@ local size, entries = call('ZCARD', index), call('ZRANGE', unpack(range))
 for _, entry in ipairs(entries) do
   if #found == max_found then break end
   position = position + 1
-  local readable, passkey = pcall(matching, entry) -- a key of a wrong type: leave this user out
-  if readable and passkey then found[#found + 1] = passkey end
+  if order ~= 'name' or string.find(entry, part, 1, true) then
+    local readable, passkey = pcall(matching, entry) -- a key of a wrong type: leave this user out
+    if readable and passkey then found[#found + 1] = passkey end
+  end
 end
 return { position < size and position or -1, found }
