@@ -143,7 +143,7 @@ def test_flush_asks_before_it_deletes(unique: Command, valkey: Server, prefix: s
     with valkey.client() as client:
         before = _keys(client, prefix)
         said = unique("flush", "--yes").stdout
-        left = _keys(client, prefix)
+        left = _keys(client, prefix) - {f"{prefix}audit"}  # which names this command
     assert said == f"deleted {len(before) - len(left)} keys\n"
     assert unique("top", "countries").stdout == ""
     assert {f"{prefix}t:{FIRST}", f"{prefix}info_hash:{FIRST}", f"{prefix}i:seeders"} <= left

@@ -82,7 +82,7 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
     sample.call_api("PUT", f"/denials/{denied}", {"reason": LONG})
     sample.call_api("POST", "/torrents", {"info_hash": disabled, "enabled": False, "reason": LONG})
     sample.call_api("PUT", "/clients/-TR40", {"name": LONG[:100]})
-    sample.call_api("POST", "/tokens", {"name": "grafana", "scope": "read"})
+    sample.call_api("POST", "/tokens", {"name": "grafana", "role": "read"})
     for number, network in enumerate(NETWORKS):
         for digit in "12":
             asked = announce_path(

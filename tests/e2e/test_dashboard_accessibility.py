@@ -94,7 +94,17 @@ def test_axe_finds_nothing_before_signing_in_and_on_an_empty_tracker(
     if LOOKS[look]["viewport"] == PHONE:
         window.page.get_by_role("button", name="Menu").click()
     found = {"/": violations(window.page)}
-    for path in ("/torrents", "/torrents/denied", "/world", "/work", "/dht", "/jobs", "/clients", "/tokens"):
+    for path in (
+        "/torrents",
+        "/torrents/denied",
+        "/world",
+        "/work",
+        "/dht",
+        "/jobs",
+        "/clients",
+        "/tokens",
+        "/audit",
+    ):
         window.go(path)
         found[path] = violations(window.page)
     assert not [each for each in found.items() if each[1]]

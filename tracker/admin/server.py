@@ -10,6 +10,7 @@ from aiohttp import web
 from tracker.admin import api, metrics, pages
 from tracker.admin.auth.auth import ACCESS, Access, access_middleware
 from tracker.admin.auth.hosts import Hosts, host_middleware
+from tracker.admin.auth.recording import recording_middleware
 from tracker.admin.context import AdminContext
 from tracker.admin.http import static_files
 from tracker.admin.http.connections import Limits, serving, size_limit_middleware
@@ -56,6 +57,7 @@ def make_app(context: AdminContext, settings: AdminSettings, addresses: Sequence
         size_limit_middleware,
         host_middleware(Hosts(_names(settings), addresses)),
         access_middleware(access),
+        recording_middleware(context.store),
     ]
     app = web.Application(middlewares=guards, client_max_size=settings.max_upload_bytes)
     app[ACCESS] = access

@@ -45,6 +45,7 @@ SECTIONS: Sections = {
     },
     "Access": {
         "token": Entry("tokens:tokens", "Manage tokens for the admin port."),
+        "audit": Entry("audit:show_audit", "Show who changed what."),
         "sign-in-link": Entry("tokens:sign_in_link", "Print a one-time sign-in link for the dashboard."),
     },
     "Backup and maintenance": {

@@ -135,6 +135,7 @@ def store_options(settings: Settings) -> StoreOptions:
         ),
         max_waiting=max(settings.redis.max_waiting // settings.http.workers, MAX_BATCH),
         max_outbox=max_outbox,
+        max_audit=settings.admin.audit_entries,
         exports=exported,
         shards=settings.redis.shards,
     )

@@ -30,6 +30,12 @@ class AdminSettings(Section):
     session_seconds: int = Field(
         43_200, ge=60, le=2_592_000, description="How long a sign-in to the dashboard lasts."
     )
+    audit_entries: int = Field(
+        100_000,
+        ge=1000,
+        le=10_000_000,
+        description="Entries of the audit log, of about 300 bytes each. Older ones are deleted, and all after a year.",
+    )
     max_upload_bytes: int = Field(
         10_485_760,
         ge=1024,

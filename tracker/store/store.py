@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 
 from tracker.bittorrent import InfoHash
 from tracker.store.access.allow_list import AllowList, AllowListCache
+from tracker.store.access.audit import MAX_ENTRIES, Audit
 from tracker.store.access.deny_list import DenyList, DenyListCache
 from tracker.store.access.rate_limits import RateLimitStore
 from tracker.store.access.secret import shared_secret
@@ -88,6 +89,8 @@ class StoreOptions:
     """Max announces that wait for a script call; the same for scrapes."""
     max_outbox: int = 0
     """Max numbers that wait in the outbox; 0 if no receiver is configured."""
+    max_audit: int = MAX_ENTRIES
+    """Max entries of the audit log."""
     exports: Callable[[str], bool] | None = None
     """Returns whether a counter also goes to the outbox."""
     shards: int = 1
@@ -131,6 +134,7 @@ class Store:
         self.deny_list_cache = DenyListCache(self.deny_list)
         self.connect_checks = ConnectChecks(connection, scripts, keys, clock)
         self.tokens = Tokens(connection, scripts, keys, clock)
+        self.audit = Audit(connection, scripts, keys, options.max_audit)
         self.rate_limits = RateLimitStore(connection, scripts, keys, clock)
         self.counters = counters = self._counters(options, clock, tap)
         self.outbox = Outbox(connection, scripts, keys)

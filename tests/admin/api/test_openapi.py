@@ -29,9 +29,9 @@ def test_every_endpoint_is_in_the_document_once() -> None:
 
 
 OPERATION_IDS = """
-    changes_list_all changes_webhooks clients_allow clients_deny clients_disallow clients_list_all
-    clients_list_denied clients_software clients_undeny denials_allow denials_deny denials_list_all
-    dht_list_all dht_look_up dht_lookups
+    audit_as_csv audit_as_json_lines audit_list_all changes_list_all changes_webhooks clients_allow
+    clients_deny clients_disallow clients_list_all clients_list_denied clients_software
+    clients_undeny denials_allow denials_deny denials_list_all dht_list_all dht_look_up dht_lookups
     freeleech_give freeleech_list_all freeleech_take_back jobs_list_all jobs_purge jobs_queues
     jobs_reprocess jobs_retry jobs_show jobs_sweep multipliers_replace multipliers_show scores_lag
     scores_ranking statistics_counter statistics_counters statistics_distribution

@@ -54,6 +54,8 @@ LETS_OTHERS_SHRINK = {
 """Jobs free memory, so their scripts must run in a full store."""
 SIGNS_IN = {"sign_in"}
 """Operators must be able to sign in to a full store. It adds at most 1,000 sessions of a few hundred bytes."""
+RECORDS = {"audit"}
+"""Changes in a full store, such as deletions, are recorded. It keeps a bounded number of entries."""
 KEEPS_LEASES = {"work_verify", "work_probe", "hold_webhook"}
 """A volunteer who seeds must not lose the claim in a full store, and changes are delivered. They rewrite records whose
 number is bounded."""
@@ -82,7 +84,7 @@ def has_a_whole_head(name: str) -> bool:
         line for line in rest[: [*rest, ""].index(next(x for x in rest if not x.startswith("--")))]
     )
     whole = head.startswith(f"-- {name}.lua: ") and "KEYS[1]   the prefix" in head and "Answer" in head
-    allowed = SHRINKS_OR_REPAIRS | LETS_OTHERS_SHRINK | SIGNS_IN | KEEPS_LEASES
+    allowed = SHRINKS_OR_REPAIRS | LETS_OTHERS_SHRINK | SIGNS_IN | RECORDS | KEEPS_LEASES
     flags = " flags=allow-oom" if name in allowed else " flags=no-writes" if name in ONLY_READS else ""
     return whole and first == f"#!lua{flags}"
 

@@ -18,6 +18,7 @@ from tests.store.stats.outbox import export, outbox_of
 from tests.store.work.harness import some_work
 from tests.store.work.policy import some_policy
 from tracker.bittorrent import Accounts
+from tracker.store.access.audit import AuditEntry, ChangedObject
 from tracker.store.access.rate_limits import Hit
 from tracker.store.access.secret import shared_secret
 from tracker.store.schema.keys import CHANGES, Keys
@@ -320,6 +321,8 @@ async def everything(store: Store) -> None:
     _, token = await store.tokens.create("a program", "admin")
     await store.tokens.sign_in_by_token(token, 3600)
     await store.tokens.new_link()
+    objects = (ChangedObject("user", "7", {}, {"name": "Alice"}),)
+    assert await store.audit.add(AuditEntry("site", "", "read", "api", "", "user.edit", objects))
     migration = PlaceNameMigration(store.connection, store.scripts, store.keys, {})
     await migration.run()
     assert await migration.claim()

@@ -9,6 +9,7 @@ from redis.exceptions import OutOfMemoryError
 from loadtest.invariants import check_invariants
 from loadtest.servers import Server
 from tests.store.harness import ALICE, Store, info_hash, running, timeout_key, update
+from tracker.store.access.audit import AuditEntry
 from tracker.store.schema.keys import Keys
 from tracker.store.swarms.codec import Refused
 from tracker.store.swarms.rules import SwarmRules
@@ -177,3 +178,9 @@ async def test_an_admin_can_sign_in(full: Store) -> None:
     signed_in = await full.tokens.sign_in_by_token(text, 60)
     assert signed_in is not None
     assert await full.tokens.session(signed_in[1]) == signed_in[0]
+
+
+async def test_changes_are_recorded(full: Store) -> None:
+    """A full store takes deletions, and their entries in the audit log."""
+    await fill(full)
+    assert await full.audit.add(AuditEntry("site", "", "admin", "api", "", "torrent.remove"))

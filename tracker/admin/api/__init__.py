@@ -11,6 +11,7 @@ import orjson
 from aiohttp import web
 
 from tracker.admin.api import (
+    audit,
     changes,
     clients,
     denials,
@@ -66,6 +67,7 @@ GROUPS: Sequence[Endpoints] = [
         dht,
         jobs,
         tokens,
+        audit,
         system,
     )
 ]

@@ -1,15 +1,20 @@
 """Routes for declared endpoints: validated arguments in, JSON out, errors as problem details."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
+from typing import Any
 
 from aiohttp import web
+from pydantic import BaseModel
 
 from tracker.admin.api.contract import Call, Download, Endpoint, Reply
 from tracker.admin.api.reading import JSON, read
 from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.auth.recording import CHANGE, note_created, touch_named
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
+from tracker.operations.audit import Change
+from tracker.store.access.audit import MAX_OBJECTS
 
 ROOT = "/api/v1"
 
@@ -22,6 +27,9 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
     async def handle(request: web.Request) -> web.Response:
         call = Call(context, request[IDENTITY])
         arguments = await read(endpoint, request)
+        change = request.get(CHANGE)
+        if change is not None:
+            await _touch(change, arguments)
         try:
             reply = await endpoint.handler(call, **arguments)
         except NotFound as error:
@@ -30,11 +38,27 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
             raise Problem(409, detail=error.text) from error
         except ClientError as error:
             raise Problem(422, detail=error.text) from error
+        if change is not None:
+            for part in (reply, *getattr(reply, "torrents", ()), *getattr(reply, "rows", ())[:MAX_OBJECTS]):
+                note_created(change, part)
         return _response(endpoint, reply)
 
     if endpoint.method == "GET":
         return web.get(ROOT + endpoint.path, handle)
     return web.route(endpoint.method, ROOT + endpoint.path, handle)
+
+
+async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
+    """Notes the objects that the request names: in the path, the query and the body, and the first rows of a batch."""
+    models = [value for value in arguments.values() if isinstance(value, BaseModel)]
+    named = {name: value for name, value in arguments.items() if not isinstance(value, BaseModel)}
+    for model in models:
+        named |= {name: getattr(model, name) for name in model.model_fields_set if name != "root"}
+    rows = [*named.pop("torrents", ()), *named.pop("users", ())]
+    await touch_named(change, named)
+    for row in rows[:MAX_OBJECTS]:
+        if isinstance(row, dict):
+            await touch_named(change, row)
 
 
 def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:

@@ -70,6 +70,9 @@ _API: dict[str, Rule] = {
     "POST /jobs/{id}/retry": Rule("operate", "jobs.retry"),
     "POST /reprocess": Rule("operate", "jobs.reprocess"),
     "POST /sweep": Rule("operate", "jobs.sweep"),
+    "GET /audit": Rule("admin"),
+    "GET /audit/csv": Rule("admin"),
+    "GET /audit/json-lines": Rule("admin"),
     "GET /tokens": Rule("admin"),
     "POST /tokens": Rule("admin", "token.create"),
     "DELETE /tokens/{token_id}": Rule("admin", "token.revoke"),
@@ -117,9 +120,10 @@ _PAGES: dict[str, Rule] = {
     "POST /jobs/reprocess": Rule("operate", "jobs.reprocess"),
     "POST /jobs/sweep": Rule("operate", "jobs.sweep"),
     "POST /jobs/{id}/retry": Rule("operate", "jobs.retry"),
+    "GET /audit": Rule("admin"),
     "GET /tokens": Rule("admin"),
     "POST /tokens": Rule("admin", "token.create"),
-    "POST /tokens/{id}/revoke": Rule("admin", "token.revoke"),
+    "POST /tokens/{token_id}/revoke": Rule("admin", "token.revoke"),
     "POST /sign-out": Rule("read"),
 }
 

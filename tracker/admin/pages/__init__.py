@@ -4,6 +4,7 @@ from aiohttp import web
 
 from tracker.admin.context import AdminContext
 from tracker.admin.pages import (
+    audit,
     clients,
     deny_list,
     dht,
@@ -49,4 +50,5 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
         *clients.routes(context),
         *system.routes(context),
         *tokens.routes(context),
+        *audit.routes(context),
     ]

@@ -5,6 +5,7 @@ from typing import Any
 
 from aiohttp import web
 
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, page_number, read_form
@@ -107,7 +108,7 @@ class JobPages:
         queue, status = form.text("queue"), form.text("status")
         if not is_queue(queue) or status not in STATUSES or status == "running":
             raise Problem(400, detail="name a queue and a status other than running")
-        await self._jobs.purge(queue, status)
+        request[CHANGE].count(deleted=await self._jobs.purge(queue, status))
         return done(request, "/jobs", "purged", queue=queue, status=status)
 
     async def reprocess(self, request: web.Request) -> web.Response:

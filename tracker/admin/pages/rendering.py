@@ -59,6 +59,7 @@ NAVIGATION: tuple[tuple[str, tuple[Link, ...]], ...] = (
             Link("/settings", "Settings", "sliders"),
             Link("/doctor", "Doctor", "check"),
             Link("/tokens", "Tokens", "key", admin_only=True),
+            Link("/audit", "Audit log", "list", admin_only=True),
             Link("/api", "API", "braces"),
         ),
     ),

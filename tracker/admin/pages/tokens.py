@@ -2,6 +2,7 @@
 
 from aiohttp import web
 
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.forms import Form, read_form
@@ -38,6 +39,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
             token, secret = await create_of(form)
         except ClientError as error:
             return await page(request, error=str(error), name=form.text("name"))
+        request[CHANGE].created("token", token.token_id)
         return await page(request, secret=secret, name=token.name)
 
     async def create_of(form: Form) -> tuple[Token, str]:
@@ -48,7 +50,7 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
 
     async def revoke(request: web.Request) -> web.Response:
         try:
-            await tokens.revoke(request.match_info["id"])
+            await tokens.revoke(request.match_info["token_id"])
         except ClientError as error:
             raise Problem(404, detail=str(error)) from error
         return done(request, "/tokens", "revoked")
@@ -56,5 +58,5 @@ def routes(context: AdminContext) -> list[web.AbstractRouteDef]:
     return [
         web.get("/tokens", show),
         web.post("/tokens", create),
-        web.post("/tokens/{id:[0-9a-f]+}/revoke", revoke),
+        web.post("/tokens/{token_id:[0-9a-f]+}/revoke", revoke),
     ]

@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.multipart import File
 from tracker.admin.pages.announce_urls import announce_urls
@@ -157,6 +158,9 @@ class TorrentPages:
                 added.append(await self._add_hash(text, form))
             except ClientError as error:
                 refused.append(Refused(text, str(error)))
+        for one in (one for one in added if one.new):
+            request[CHANGE].created("torrent", one.info_hash.hex())
+        request[CHANGE].count(added=sum(one.new for one in added), known=sum(not one.new for one in added))
         if not added and not refused:
             refused.append(Refused("", "Choose .torrent files or enter an info hash."))
         if added and not refused and len({one.name for one in added}) == 1:

@@ -7,6 +7,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
@@ -180,7 +181,8 @@ class UserPage:
     async def forgive(self, request: web.Request) -> web.Response:
         """Forgives one hit-and-run, or all of them."""
         user, form = await self._user(request), await read_form(request)
-        await self._users.forgive(user.user_id, form.text("torrent_id") or None)
+        forgiven = await self._users.forgive(user.user_id, form.text("torrent_id") or None)
+        request[CHANGE].count(forgiven=forgiven)
         return _back(request, user, "forgiven", set="hnr")
 
     async def delete(self, request: web.Request) -> web.Response:

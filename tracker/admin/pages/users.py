@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 
 from aiohttp import web
 
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
@@ -217,6 +218,7 @@ class UserPages:
             )
         except ClientError as error:
             return await self._page(request, error=str(error))
+        request[CHANGE].created("user", user.user_id)
         urls = announce_urls(self._context.listening, self._context.udp, request.host, user.passkey)
         return render(
             request,

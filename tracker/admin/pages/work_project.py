@@ -6,6 +6,7 @@ from urllib.parse import urlencode
 from aiohttp import web
 
 from tracker.admin.auth.auth import IDENTITY
+from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.pages.forms import clean, page_number, read_form
 from tracker.admin.pages.rendering import done, render
@@ -132,17 +133,18 @@ class ProjectPages:
                 NewItem(item, cast("Queue", queue), (claimant,) if claimant else ())
                 for item in items_of(text)
             ]
-            await add_items(self._store, name, new, again=form.ticked("again"))
+            added = await add_items(self._store, name, new, again=form.ticked("again"))
         except UnknownProject as error:
             raise unknown_project() from error
         except ClientError as error:
             return await self._items_page(request, str(error), text)
+        request[CHANGE].count(processed=added.processed, added=added.added)
         return done(request, f"/work/{name}/items", "added", list=queue)
 
     async def remove(self, request: web.Request) -> web.Response:
         name, form = project_name(request), await read_form(request)
         try:
-            await self._work.items.purge(name, [form.text("item")])
+            request[CHANGE].count(removed=await self._work.items.purge(name, [form.text("item")]))
         except UnknownProject as error:
             raise unknown_project() from error
         return done(request, f"/work/{name}/items", "removed", list=_place(form.text("list")))
@@ -150,7 +152,7 @@ class ProjectPages:
     async def purge(self, request: web.Request) -> web.Response:
         name, place = project_name(request), _place((await read_form(request)).text("list"))
         try:
-            await purge_items(self._store, name, place)
+            request[CHANGE].count(removed=await purge_items(self._store, name, place))
         except UnknownProject as error:
             raise unknown_project() from error
         return done(request, f"/work/{name}/items", "removed", list=place)
@@ -190,7 +192,7 @@ class ProjectPages:
         hours = form.text("hours")
         try:
             await self._work.projects.get(name)
-            await self._work.claims.release_all(
+            released = await self._work.claims.release_all(
                 name,
                 claimant=form.text("claimant") or None,
                 item=form.text("item") or None,
@@ -201,6 +203,7 @@ class ProjectPages:
             raise unknown_project() from error
         except ClientError as error:
             return await self._claims_page(request, str(error))
+        request[CHANGE].count(released=released)
         return done(request, f"/work/{name}/claims", "released")
 
     async def blocked(self, request: web.Request) -> web.Response:

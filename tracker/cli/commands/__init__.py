@@ -7,8 +7,11 @@ not need them.
 """
 
 import asyncio
+import getpass
+import os
 import re
-from collections.abc import Awaitable, Callable, Coroutine
+import socket
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
 
@@ -19,6 +22,8 @@ from tracker.cli.terminal import complain, note, say
 from tracker.errors import ClientError, SettingsError, StartupError, StoreUnavailable
 
 if TYPE_CHECKING:
+    from tracker.operations.audit import Change
+    from tracker.operations.snapshots import Kind
     from tracker.settings.model import Settings
     from tracker.store.store import Store
     from tracker.system.torrent_files import TorrentFiles
@@ -135,29 +140,68 @@ def run_with_store(settings: "Settings", work: "Callable[[Store], Coroutine[Any,
         raise StoreRefused(f"store error: {error}") from error
 
 
+def change_store(
+    config: Path | None, operation: str, work: "Callable[[Store, Change], Coroutine[Any, Any, None]]"
+) -> None:
+    """As with_store, for a command that changes something. ``operation`` is its name in the audit log."""
+
+    async def run(store: "Store") -> None:
+        change = change_of(store, operation)
+        try:
+            await work(store, change)
+        except BaseException:
+            await change.record(failed=True)
+            raise
+        await change.record()
+
+    with_store(config, run)
+
+
+def change_of(store: "Store", operation: str) -> "Change":
+    """A change by the user of the operating system who runs this command."""
+    from tracker.operations.audit import Caller, Change  # noqa: PLC0415
+
+    try:
+        user = getpass.getuser()
+    except (KeyError, OSError):  # such as a container, whose users have no names
+        user = f"uid {os.getuid()}"
+    return Change(store, Caller(user, "admin", "cli", address=socket.gethostname()), operation)
+
+
 def each(
     config: Path | None,
     items: list[str],
     action: "Callable[[Store, str], Awaitable[str]]",
+    operation: str,
+    kind: "Kind",
     *,
+    objects: Sequence[str] | None = None,
+    created: Sequence[str] = (),
     secret: bool = False,
 ) -> None:
     """Runs ``action`` for each item in turn. Each failure is a line on standard error; exit code 1 after the last item.
 
-    ``secret`` items may be passkeys: an error names their position instead.
+    The audit log gets one entry. ``objects`` are what is changed, by default the items; ``action`` adds new ones to
+    ``created``. ``secret`` items may be passkeys: an error names their position instead.
     """
 
-    async def work(store: "Store") -> None:
-        failed = False
+    async def work(store: "Store", change: "Change") -> None:
+        for text in items if objects is None else objects:
+            await change.touch(kind, text)
+        failed = 0
         for number, item in enumerate(items, 1):
             try:
                 for line in (await action(store, item)).split("\n"):
                     say(line)
             except (ClientError, OSError) as error:
-                failed = True
+                failed += 1
                 reason = error.strerror if isinstance(error, OSError) else error
                 complain(f"{f'argument {number}' if secret else item}: {reason}")
+        for text in created:
+            change.created(kind, text)
+        if len(items) > 1 and failed < len(items):
+            change.count(done=len(items) - failed, failed=failed)
         if failed:
             raise typer.Exit(1)
 
-    with_store(config, work)
+    change_store(config, operation, work)

@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, load_settings, run_with_store
+from tracker.cli.commands import AsJson, Config, change_of, load_settings, run_with_store
 from tracker.cli.terminal import Row, describe
 from tracker.errors import ClientError
 from tracker.runtime.store import build_store
@@ -71,6 +71,7 @@ def restore(
     async def prepare(connection: Connection) -> None:
         store = build_store(connection, settings)
         counted["sessions_ended"] = await store.tokens.end_all_sessions()
+        await change_of(store, "restore").record()
         counted["keys"] = await store.maintenance.key_count()
 
     before = asyncio.run(restore_store(source, directory, prepare, replace=replace))

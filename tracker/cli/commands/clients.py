@@ -35,7 +35,7 @@ def allow_client(
         await store.allow_list.allow(parse_prefix(text), name)
         return f"allowed {text}"
 
-    each(config, prefixes, action)
+    each(config, prefixes, action, "client.allow", "client")
 
 
 @clients.command("disallow", context_settings=_DASHES)
@@ -47,7 +47,7 @@ def disallow_client(prefixes: Prefixes, config: Config = None) -> None:
             raise ClientError("is not on the allow-list")
         return f"disallowed {text}"
 
-    each(config, prefixes, action)
+    each(config, prefixes, action, "client.disallow", "client")
 
 
 @clients.command("list")
@@ -77,7 +77,7 @@ def deny_client(
         await store.deny_list.deny(parse_prefix(text), reason)
         return f"denied {text}"
 
-    each(config, prefixes, action)
+    each(config, prefixes, action, "client.deny", "client")
 
 
 @clients.command("undeny", context_settings=_DASHES)
@@ -89,7 +89,7 @@ def undeny_client(prefixes: Prefixes, config: Config = None) -> None:
             raise ClientError("is not on the deny list")
         return f"no longer denied {text}"
 
-    each(config, prefixes, action)
+    each(config, prefixes, action, "client.undeny", "client")
 
 
 @clients.command("denied")

@@ -25,7 +25,7 @@ def deny(
         await store.torrents.deny(parse_info_hash(text), reason)
         return f"denied {text}"
 
-    each(config, info_hashes, action)
+    each(config, info_hashes, action, "denial.add", "torrent")
 
 
 def allow(info_hashes: InfoHashes, config: Config = None) -> None:
@@ -36,7 +36,7 @@ def allow(info_hashes: InfoHashes, config: Config = None) -> None:
             raise ClientError("is not on the deny list")
         return f"allowed {text}"
 
-    each(config, info_hashes, action)
+    each(config, info_hashes, action, "denial.remove", "torrent")
 
 
 def denied(

@@ -7,10 +7,11 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, group, with_store
+from tracker.cli.commands import AsJson, Config, change_store, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, in_order
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, say
 from tracker.errors import ClientError
+from tracker.operations.audit import Change
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.store import Store
@@ -33,23 +34,27 @@ def give_token(
     """Give a token, or change the end of the one that the user has."""
     end = parse_end(until, time.time()) or 0
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", user_id)
+        await change.touch("torrent", info_hash)
         await store.freeleech.give(user_id, await _torrent_id(store, info_hash), end)
         say(f"user {user_id} downloads {info_hash} freely until {Moment(end)}")
 
-    with_store(config, work)
+    change_store(config, "freeleech.give", work)
 
 
 @freeleech.command("revoke")
 def revoke_token(user_id: UserId, info_hash: InfoHash, config: Config = None) -> None:
     """Take a token back."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", user_id)
+        await change.touch("torrent", info_hash)
         if not await store.freeleech.take_back(user_id, await _torrent_id(store, info_hash)):
             raise ClientError(f"user {user_id} has no token for this torrent")
         say(f"took back the token of user {user_id}")
 
-    with_store(config, work)
+    change_store(config, "freeleech.revoke", work)
 
 
 @freeleech.command("list")

@@ -11,7 +11,7 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, load_settings, torrent_files, with_store
+from tracker.cli.commands import AsJson, Config, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
 from tracker.cli.files.checkpoint import Checkpoint, Imported
 from tracker.cli.files.mapping import FieldMapping, load_mapping
@@ -20,6 +20,7 @@ from tracker.cli.files.rows import KINDS, WHAT, Item, Kind, Problem, Row
 from tracker.cli.progress import Progress, progress
 from tracker.cli.terminal import complain, note, say, say_json
 from tracker.errors import ClientError
+from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
 from tracker.operations.torrents import NOT_SERVED, keep_file
 from tracker.store.access.allow_list import check_prefix
@@ -95,7 +96,7 @@ def import_records(
     if dry_run:
         asyncio.run(work.run(None))
     else:
-        with_store(config, work.run)
+        change_store(config, "import", work.write)
     work.summarize(as_json=as_json, dry_run=dry_run)
 
 
@@ -119,6 +120,14 @@ class _Import:
         self._checkpoint = checkpoint
         self._replace_totals = replace_totals
         self._done = Imported()
+
+    async def write(self, store: Store, change: Change) -> None:
+        change.note(files=" ".join(map(str, self._paths)), replace_totals=self._replace_totals)
+        try:
+            await self.run(store)
+        finally:
+            counts = {name.replace(" ", "_"): number for name, number in self._done.outcomes.items()}
+            change.count(**counts, **({"problems": self._done.problems} if self._done.problems else {}))
 
     async def run(self, store: Store | None) -> None:
         """Writes nothing if ``store`` is None."""

@@ -7,12 +7,13 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, each, group, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, each, group, with_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.waiting import until_scored
 from tracker.cli.terminal import Column, Listing, Row, describe, say
 from tracker.errors import ClientError
 from tracker.operations import service
+from tracker.operations.audit import Change
 from tracker.store.jobs.records import STATUSES, Enqueued, Job, check_queue
 from tracker.store.store import Store
 
@@ -112,7 +113,7 @@ def retry_job(ids: Annotated[list[str], typer.Argument(metavar="ID…")], config
         await store.jobs.retry(id)
         return f"{id} queued"
 
-    each(config, ids, action)
+    each(config, ids, action, "jobs.retry", "job")
 
 
 @jobs.command("purge")
@@ -144,14 +145,16 @@ def purge_jobs(
 
     before = None if older_than is None else time.time() - older_than * 3600
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         total = 0
         for name in await _queues(store, queue):
             for each_status in statuses:
                 total += await store.jobs.purge(name, each_status, before)
+        change.note(queue=queue, status=" ".join(statuses), before=before and int(before))
+        change.count(deleted=total)
         say(f"deleted {total}")
 
-    with_store(config, work)
+    change_store(config, "jobs.purge", work)
 
 
 @jobs.command("reprocess")
@@ -171,26 +174,30 @@ def reprocess(
 ) -> None:
     """Rescore all torrents, or the matching ones, in the running tracker."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         bounds = {"min_score": min_score, "max_score": max_score}
         job = await service.rescore(store.jobs, **bounds, min_seeders=min_seeders, max_seeders=max_seeders)
+        change.note(**bounds, min_seeders=min_seeders, max_seeders=max_seeders)
+        change.created("job", job.id)
         _print_queued(job)
         if wait:
             some = any(bound is not None for bound in (*bounds.values(), min_seeders, max_seeders))
             await until_scored(store, job.id, None if some else await store.torrents.count())
             say("all torrents are scored")
 
-    with_store(config, work)
+    change_store(config, "jobs.reprocess", work)
 
 
 @jobs.command("sweep")
 def sweep(config: Config = None) -> None:
     """Sweep all swarms now, in the running tracker: remove timed-out peers and old torrents, repair counts."""
 
-    async def work(store: Store) -> None:
-        _print_queued(await service.sweep(store.jobs))
+    async def work(store: Store, change: Change) -> None:
+        job = await service.sweep(store.jobs)
+        change.created("job", job.id)
+        _print_queued(job)
 
-    with_store(config, work)
+    change_store(config, "jobs.sweep", work)
 
 
 def _print_queued(job: Enqueued) -> None:

@@ -5,9 +5,10 @@ from typing import Annotated
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, load_settings, torrent_files, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, load_settings, torrent_files, with_store
 from tracker.cli.progress import progress
 from tracker.cli.terminal import say, say_json
+from tracker.operations.audit import Change
 from tracker.operations.torrents import stale_files
 from tracker.store.maintenance.maintenance import Finding
 from tracker.store.store import Store
@@ -28,7 +29,7 @@ def cleanup(
 
     files = torrent_files(load_settings(config))
 
-    async def work(store: Store) -> None:
+    async def work(store: Store) -> int:
         with progress("keys checked") as shown:
             found = await store.maintenance.cleanup(dry_run=not delete, progress=shown.reach)
         stale = [each.hex() async for each in stale_files(store.torrents, files, delete=delete)]
@@ -38,19 +39,30 @@ def cleanup(
         _show(found, "deleted", "no stale keys", as_json=as_json)
         if found and not delete and not as_json:
             say("dry run: use --delete to delete them")
+        return sum(each.changed for each in found)
 
-    with_store(config, work)
+    async def clean(store: Store, change: Change) -> None:
+        change.count(deleted=await work(store))
+
+    async def look(store: Store) -> None:
+        await work(store)
+
+    if delete:
+        change_store(config, "cleanup", clean)
+    else:
+        with_store(config, look)
 
 
 def reindex(as_json: AsJson = False, config: Config = None) -> None:
     """Rebuild the lists of torrents, denials, users and clients: for data written by a site, or by an older version."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         with progress("keys checked") as shown:
             found = await store.maintenance.reindex(progress=shown.reach)
+        change.count(repaired=sum(each.changed for each in found))
         _show(found, "repaired", "all lists are complete", as_json=as_json)
 
-    with_store(config, work)
+    change_store(config, "reindex", work)
 
 
 def wipe_stats(
@@ -68,14 +80,16 @@ def wipe_stats(
             f"Delete all counters, latencies, histories and totals of the tracker{too}?", abort=True
         )
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         total = 0
         with progress("deleted") as shown:
             async for total in store.maintenance.wipe_statistics(uniques=uniques):
                 shown.reach(total)
+        change.note(unique_users=uniques)
+        change.count(deleted=total)
         say(f"deleted {total} keys")
 
-    with_store(config, work)
+    change_store(config, "wipe_stats", work)
 
 
 def _show(findings: list[Finding], done: str, nothing: str, *, as_json: bool) -> None:

@@ -6,8 +6,10 @@ from typing import Annotated
 import typer
 
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, with_store
+from tracker.cli.commands import AsJson, Config, change_store, with_store
 from tracker.cli.terminal import Moment, Row
+from tracker.operations.audit import Change
+from tracker.operations.snapshots import EVERYBODY
 from tracker.store.schema.multipliers import MULTIPLIERS, Multiplier, multiplier_text, parse_end
 from tracker.store.store import Store
 
@@ -54,13 +56,17 @@ def multipliers(
     """Show or set the multipliers for everybody. The best one counts: everybody's, the user's or the torrent's."""
     changed = given_multipliers(upload, download, until)
 
-    async def work(store: Store) -> None:
-        current = await store.multipliers.get()
-        if changed:
-            texts = (multiplier_text(each.factor, each.until) for each in current)
-            both = dict(zip(MULTIPLIERS, texts, strict=True)) | changed
-            await store.multipliers.set(*both.values())
-            current = await store.multipliers.get()
-        terminal.describe(multiplier_columns(*current), as_json=as_json)
+    async def set_given(store: Store, change: Change) -> None:
+        await change.touch("multipliers", EVERYBODY)
+        texts = (multiplier_text(each.factor, each.until) for each in await store.multipliers.get())
+        both = dict(zip(MULTIPLIERS, texts, strict=True)) | changed
+        await store.multipliers.set(*both.values())
+        await show(store)
 
-    with_store(config, work)
+    async def show(store: Store) -> None:
+        terminal.describe(multiplier_columns(*await store.multipliers.get()), as_json=as_json)
+
+    if changed:
+        change_store(config, "multipliers.set", set_given)
+    else:
+        with_store(config, show)

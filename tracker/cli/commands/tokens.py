@@ -7,8 +7,9 @@ from typing import Annotated
 import typer
 
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, group, with_store
+from tracker.cli.commands import AsJson, Config, change_store, group, with_store
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, announce_urls, note, say, say_json
+from tracker.operations.audit import Change
 from tracker.settings.model import AdminSettings
 from tracker.settings.sources import load
 from tracker.store.access.tokens import LINK_SECONDS, NAME_LENGTH, ROLES, Token
@@ -56,16 +57,17 @@ def create_token(
         raise typer.BadParameter("give --role or --read-only")
     end = parse_end(expires or "", time.time())
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         token, text = await store.tokens.create(
             name,
             "read" if read_only else role,
             expires=end,
             addresses=addresses or (),
         )
+        change.created("token", token.token_id)
         terminal.describe({**_row(token), "token": text}, as_json=as_json)
 
-    with_store(config, work)
+    change_store(config, "token.create", work)
 
 
 @tokens.command("list")
@@ -97,21 +99,24 @@ def _row(token: Token) -> Row:
 def revoke_token(who: Who, config: Config = None) -> None:
     """Revoke a token, and the browser sessions that were opened with it, from the next request on."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("token", who)
         revoked = await store.tokens.revoke(who)
         say(f"revoked {revoked.token_id} {revoked.name}")
 
-    with_store(config, work)
+    change_store(config, "token.revoke", work)
 
 
 @tokens.command("sign-out")
 def sign_out(config: Config = None) -> None:
     """Sign out all browsers, including those signed in by link. Tokens stay valid."""
 
-    async def work(store: Store) -> None:
-        say(f"signed out: {await store.tokens.end_all_sessions()}")
+    async def work(store: Store, change: Change) -> None:
+        ended = await store.tokens.end_all_sessions()
+        change.count(signed_out=ended)
+        say(f"signed out: {ended}")
 
-    with_store(config, work)
+    change_store(config, "token.sign_out", work)
 
 
 def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
@@ -122,7 +127,7 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
             "TRACKER_ADMIN__ENABLED is false in these settings: only a tracker with other settings accepts the link"
         )
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, _change: Change) -> None:
         links = sign_in_urls(admin, await store.tokens.new_link())
         if as_json:
             say_json({"link": links[0], "seconds": LINK_SECONDS})
@@ -130,7 +135,7 @@ def sign_in_link(as_json: AsJson = False, config: Config = None) -> None:
         for link in links:
             say(link)
 
-    with_store(config, work)
+    change_store(config, "token.sign_in_link", work)
 
 
 def sign_in_urls(admin: AdminSettings, secret: str) -> Sequence[str]:

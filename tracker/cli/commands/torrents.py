@@ -81,6 +81,7 @@ def add_torrent(
     words = None if labels is None else [labels]
     files = torrent_files(load_settings(config))
     multipliers = cast(MultiplierFields, given_multipliers(upload_multiplier, download_multiplier, until))
+    new: list[str] = []
 
     async def action(store: Store, text: str) -> str:
         data = _file(text)
@@ -104,9 +105,10 @@ def add_torrent(
                 store.torrents, info_hash, fields, reset_score=reset_score
             )
             added = [one]
+        new.extend(one.info_hash.hex() for one in added if one.new)
         return "\n".join(map(_added_line, added))
 
-    each(config, what, action)
+    each(config, what, action, "torrent.add", "torrent", created=new)
 
 
 def _file(text: str) -> bytes | None:
@@ -134,7 +136,7 @@ def remove_torrent(info_hashes: InfoHashes, config: Config = None) -> None:
             raise ClientError("is not registered")
         return f"removed {text}"
 
-    each(config, info_hashes, action)
+    each(config, info_hashes, action, "torrent.remove", "torrent")
 
 
 @torrents.command("enable")
@@ -158,7 +160,7 @@ def _edit_torrents(config: Path | None, info_hashes: list[str], fields: dict[str
         await store.torrents.edit(parse_info_hash(text), fields)
         return f"{done} {text}"
 
-    each(config, info_hashes, action)
+    each(config, info_hashes, action, "torrent.edit", "torrent")
 
 
 @torrents.command("edit")

@@ -7,11 +7,12 @@ from typing import Annotated
 import typer
 
 from tracker.bittorrent import parse_info_hash
-from tracker.cli.commands import AsJson, Config, Month, Yes, check_month, group, with_store
+from tracker.cli.commands import AsJson, Config, Month, Yes, change_store, check_month, group, with_store
 from tracker.cli.commands.paging import in_order
 from tracker.cli.progress import progress
 from tracker.cli.terminal import Column, Listing, Row, note, say
 from tracker.errors import ClientError
+from tracker.operations.audit import Change
 from tracker.store.stats.metric_names import metric_of
 from tracker.store.stats.months import ALL_TIME
 from tracker.store.stats.unique_users import LeaderboardEntry
@@ -147,7 +148,7 @@ def show_figures(
 def flush(yes: Yes = False, config: Config = None) -> None:
     """Delete all counts of unique users and their markers. Torrents, scores and counters stay."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         if not yes:
             typer.confirm(
                 "Delete all counts of unique users (places, torrents, months, leaderboards) and their markers? "
@@ -157,6 +158,7 @@ def flush(yes: Yes = False, config: Config = None) -> None:
         with progress("deleted") as shown:
             async for removed in store.unique_users.flush():
                 shown.reach(removed)
+        change.count(deleted=shown.done)
         say(f"deleted {shown.done} keys")
 
-    with_store(config, work)
+    change_store(config, "uniques.flush", work)

@@ -1,14 +1,16 @@
-"""``tracker user list``."""
+"""``tracker user list``, ``owing`` and ``pending``."""
 
+from functools import partial
 from typing import Annotated
 
 import typer
 
 from tracker.cli.commands import AsJson, Config, with_store
 from tracker.cli.commands.multipliers import multiplier_columns
-from tracker.cli.commands.paging import EVERYTHING, PAGE
+from tracker.cli.commands.paging import EVERYTHING, PAGE, in_order
 from tracker.cli.commands.user_group import users
-from tracker.cli.terminal import Column, Listing, Row
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note
+from tracker.operations.users import pending_hit_and_runs
 from tracker.store.store import Store
 from tracker.store.users.listing import END, ORDERS, UserFilter
 from tracker.store.users.users import User
@@ -74,3 +76,39 @@ def user_row(found: User, passkeys: bool) -> Row:
         "hnr_exempt": found.rules.hnr_exempt,
     }
     return {**row, "passkey": found.passkey} if passkeys else row
+
+
+@users.command("owing")
+def list_owing(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of users.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
+
+    async def work(store: Store) -> None:
+        listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
+        async for page in in_order(limit, store.users.hit_and_runs):
+            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
+            if not page and not as_json:
+                note("no user has a hit-and-run")
+
+    with_store(config, work)
+
+
+@users.command("pending")
+def list_pending(
+    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
+    as_json: AsJson = False,
+    config: Config = None,
+) -> None:
+    """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
+    columns = [Column("at", MOMENT), Column("user_id", 15, right=True), Column("downloaded", 16, right=True)]
+    columns += [Column("total_seconds", 13, right=True), Column("seed_seconds", 13, right=True)]
+
+    async def work(store: Store) -> None:
+        listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
+        async for page in in_order(limit, partial(pending_hit_and_runs, store)):
+            listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
+
+    with_store(config, work)

@@ -10,9 +10,9 @@ import typer
 
 from tracker.bittorrent import parse_info_hash
 from tracker.cli import terminal
-from tracker.cli.commands import AsJson, Config, Yes, each, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, each, with_store
 from tracker.cli.commands.multipliers import Until, given_multipliers
-from tracker.cli.commands.paging import in_no_order, in_order
+from tracker.cli.commands.paging import in_no_order
 from tracker.cli.commands.user_group import users
 from tracker.cli.commands.user_list import Passkeys, user_row
 from tracker.cli.commands.user_options import (
@@ -30,9 +30,9 @@ from tracker.cli.commands.user_options import (
     Who,
     WhoAll,
 )
-from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, note, say
+from tracker.cli.terminal import Column, Listing, Row, say
 from tracker.errors import ClientError
-from tracker.operations.users import pending_hit_and_runs
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.users.fields import Value
 from tracker.store.users.users import User
@@ -91,11 +91,13 @@ def add_user(
         hnr_exempt=hnr_exempt,
     )
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
         added = await store.users.add(user_id, passkey, **fields)
+        change.given(fields)
+        change.created("user", added.user_id)
         _show_passkey(added, as_json)
 
-    with_store(config, work)
+    change_store(config, "user.add", work)
 
 
 def _given(**fields: Value | None) -> dict[str, Value]:
@@ -107,11 +109,12 @@ def _given(**fields: Value | None) -> dict[str, Value]:
 def rotate_passkey(who: Who, passkey: Passkey = None, as_json: AsJson = False, config: Config = None) -> None:
     """Give a user a new passkey and print it. The old one stops working at once."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", who)
         found = await store.users.find(who)
         _show_passkey(await store.users.rotate(found.passkey, passkey), as_json)
 
-    with_store(config, work)
+    change_store(config, "user.rotate", work)
 
 
 def _show_passkey(found: User, as_json: bool) -> None:
@@ -141,7 +144,7 @@ def _edit_users(config: Path | None, who: list[str], fields: Mapping[str, Value]
         await store.users.edit(found.passkey, fields)
         return f"{done} user {found.user_id}"
 
-    each(config, who, action, secret=True)
+    each(config, who, action, "user.edit", "user", secret=True)
 
 
 @users.command("edit")
@@ -183,12 +186,14 @@ def edit_user(
     if not fields:
         raise typer.BadParameter("nothing to change: give an option such as --no-leech")
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", who)
+        change.given(fields)
         found = await store.users.find(who)
         await store.users.edit(found.passkey, fields)
         say(f"changed user {found.user_id}")
 
-    with_store(config, work)
+    change_store(config, "user.edit", work)
 
 
 @users.command("delete")
@@ -199,14 +204,15 @@ def delete_user(
 ) -> None:
     """Delete a user and all of the user's totals."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", who)
         user_id, _ = await store.users.identify(who)
         if not yes:
             typer.confirm(f"Delete user {user_id} and all totals?", abort=True)
         await store.users.delete(who)
         say(f"deleted user {user_id}")
 
-    with_store(config, work)
+    change_store(config, "user.delete", work)
 
 
 @users.command("show")
@@ -277,42 +283,6 @@ async def _torrent_rows(store: Store, user_id: str, torrent_ids: list[str]) -> l
     return rows
 
 
-@users.command("owing")
-def list_owing(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of users.")] = 100,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
-    """List users by their number of hit-and-runs (see TRACKER_USERS__HNR_THRESHOLD_SECONDS), highest first."""
-
-    async def work(store: Store) -> None:
-        listing = Listing([Column("hit_and_runs", 12, right=True), Column("user_id")], as_json=as_json)
-        async for page in in_order(limit, store.users.hit_and_runs):
-            listing.page({"hit_and_runs": owed, "user_id": user_id} for user_id, owed in page)
-            if not page and not as_json:
-                note("no user has a hit-and-run")
-
-    with_store(config, work)
-
-
-@users.command("pending")
-def list_pending(
-    limit: Annotated[int, typer.Option(min=1, help="Maximum number of lines.")] = 100,
-    as_json: AsJson = False,
-    config: Config = None,
-) -> None:
-    """List torrents that become hit-and-runs unless their users come back (see TRACKER_USERS__HNR_GRACE_SECONDS)."""
-    columns = [Column("at", MOMENT), Column("user_id", 15, right=True), Column("downloaded", 16, right=True)]
-    columns += [Column("total_seconds", 13, right=True), Column("seed_seconds", 13, right=True)]
-
-    async def work(store: Store) -> None:
-        listing = Listing([*columns, Column("info_hash", 40), Column("name")], as_json=as_json)
-        async for page in in_order(limit, partial(pending_hit_and_runs, store)):
-            listing.page({**pending, "at": Moment(pending["at"])} for pending in page)
-
-    with_store(config, work)
-
-
 @users.command("forgive")
 def forgive_user(
     who: Who,
@@ -325,17 +295,25 @@ def forgive_user(
 ) -> None:
     """Clear a user's hit-and-runs. Past downloads will not count again."""
     if torrents:
-        each(config, torrents, lambda store, text: _forgive_one(store, who, text))
+        each(
+            config,
+            torrents,
+            lambda store, text: _forgive_one(store, who, text),
+            "user.forgive",
+            "user",
+            objects=[who],
+        )
         return
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("user", who)
         found = await store.users.find(who)
         owed = (await store.users.set_sizes(found.user_id))["hnr"]
         if owed and not yes:
             typer.confirm(f"Clear all {owed} hit-and-runs of user {found.user_id}?", abort=True)
         say(f"cleared {await store.users.forgive(found.user_id)} hit-and-runs of user {found.user_id}")
 
-    with_store(config, work)
+    change_store(config, "user.forgive", work)
 
 
 async def _forgive_one(store: Store, who: str, text: str) -> str:

@@ -39,6 +39,11 @@ class AllowList:
     async def _changed(self, prefix: bytes) -> None:
         await self._connection.command("PUBLISH", self._keys.channel("whitelist"), prefix)
 
+    async def name(self, prefix: bytes) -> str | None:
+        """The name of an allowed prefix; None if it is not allowed."""
+        found = await self._connection.command("HGET", self._keys.allowed_client(prefix), "name")
+        return None if found is None else str(found.decode("utf-8", "replace"))
+
     async def page(self, cursor: int, count: int = 100) -> tuple[int, list[tuple[bytes, str]]]:
         """Returns (next cursor, about ``count`` pairs (prefix, name)). Cursor 0 begins and ends the walk.
 

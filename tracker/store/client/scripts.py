@@ -149,6 +149,7 @@ class Scripts:
     abandon: Script
     add_token: Script
     sign_in: Script
+    audit: Script
     work_save: Script
     work_add: Script
     work_claim: Script

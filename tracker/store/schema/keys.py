@@ -140,6 +140,10 @@ class Keys:
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 
+    def audit(self) -> str:
+        """The audit log."""
+        return f"{self.prefix}audit"
+
     def copies(self) -> str:
         """Changed passkeys, at home of several shards."""
         return f"{self.prefix}copies"

@@ -5,10 +5,11 @@ from typing import Annotated, cast, get_args
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Month, check_month, with_store
+from tracker.cli.commands import AsJson, Config, Month, change_store, check_month, with_store
 from tracker.cli.commands.paging import PAGE, in_order
 from tracker.cli.commands.work.group import OlderThan, Project, check_choice, commands
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, complain, say
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.finished import finished_claim
 from tracker.store.work.leaderboard import Board, Rank
@@ -35,7 +36,8 @@ def release_claims(
     if not every and (older_than, claimant, item, prefix) == (None, None, None, None):
         raise typer.BadParameter("give --older-than, --claimant, --item, --prefix or --all")
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", project)
         await store.work.projects.get(project)
         released = await store.work.claims.release_all(
             project,
@@ -44,9 +46,11 @@ def release_claims(
             prefix=prefix or "",
             older_than=None if older_than is None else older_than * 3600,
         )
+        change.note(claimant=claimant, item=item, item_prefix=prefix, older_than_hours=older_than)
+        change.count(released=released)
         say(f"released {released}")
 
-    with_store(config, work)
+    change_store(config, "claims.release", work)
 
 
 @commands.command("block")
@@ -54,12 +58,14 @@ def block(who: Who, everywhere: Everywhere = False, config: Config = None) -> No
     """Give claimants or addresses no more work, in a project or in all. Claims stay until they end."""
     project, names = _split(who, everywhere)
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        for name in names:
+            await change.touch("block", f"{project or ''}/{name}")
         for name in names:
             new = await store.work.blocks.block(name, project)
             say(f"blocked {name}" if new else f"{name} was blocked already")
 
-    with_store(config, work)
+    change_store(config, "block.add", work)
 
 
 @commands.command("unblock")
@@ -67,7 +73,9 @@ def unblock(who: Who, everywhere: Everywhere = False, config: Config = None) -> 
     """Undo `tracker work block`."""
     project, names = _split(who, everywhere)
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        for name in names:
+            await change.touch("block", f"{project or ''}/{name}")
         failed = False
         for name in names:
             if await store.work.blocks.unblock(name, project):
@@ -78,7 +86,7 @@ def unblock(who: Who, everywhere: Everywhere = False, config: Config = None) -> 
         if failed:
             raise typer.Exit(1)
 
-    with_store(config, work)
+    change_store(config, "block.remove", work)
 
 
 def _split(words: list[str], everywhere: bool) -> tuple[str | None, list[str]]:

@@ -7,12 +7,13 @@ from typing import Annotated, cast
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, with_store
 from tracker.cli.commands.paging import EVERYTHING, PAGE
 from tracker.cli.commands.work.group import Items, OlderThan, Project, Queue, check_choice, commands
 from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row, describe, say
 from tracker.errors import ClientError
 from tracker.operations import work as work_operations
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.records import QUEUES, Claim, NewItem, Place
 from tracker.store.work.records import Queue as QueueName
@@ -40,14 +41,17 @@ def add_items(
     names = work_operations.items_of(_text(file))
     new = [NewItem(name, cast("QueueName", queue), tuple(claimants or ()), copies) for name in names]
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", project)
         done = await work_operations.add_items(store, project, new, again=again)
+        change.note(queue=queue, claimants=" ".join(claimants or ()), again=again)
+        change.count(processed=done.processed, added=done.added)
         if as_json:
             describe({"processed": done.processed, "added": done.added}, as_json=True)
         else:
             say(f"processed {done.processed}, added {done.added}")
 
-    with_store(config, work)
+    change_store(config, "items.add", work)
 
 
 def _text(file: Path | None) -> str:
@@ -159,10 +163,14 @@ def show_item(
 def remove_items(project: Project, items: Items, config: Config = None) -> None:
     """Remove items from their queues, or forget that they are done. Claims stay."""
 
-    async def work(store: Store) -> None:
-        say(f"removed {await store.work.items.purge(project, items)}")
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", project)
+        removed = await store.work.items.purge(project, items)
+        change.note(items=" ".join(items))
+        change.count(removed=removed)
+        say(f"removed {removed}")
 
-    with_store(config, work)
+    change_store(config, "items.remove", work)
 
 
 @commands.command("purge")
@@ -187,8 +195,11 @@ def purge_items(
 
     place = cast("Place", queue if status == "todo" else "done")
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", project)
         removed = await work_operations.purge_items(store, project, place, before=before)
+        change.note(list=place, before=before and int(before))
+        change.count(removed=removed)
         say(f"removed {removed}")
 
-    with_store(config, work)
+    change_store(config, "items.purge", work)

@@ -5,10 +5,11 @@ from typing import Annotated, Any, cast, get_args
 
 import typer
 
-from tracker.cli.commands import AsJson, Config, Yes, with_store
+from tracker.cli.commands import AsJson, Config, Yes, change_store, with_store
 from tracker.cli.commands.work.group import Project, check_choice, commands
 from tracker.cli.terminal import Column, Listing, Row, say
 from tracker.operations import work as work_operations
+from tracker.operations.audit import Change
 from tracker.store.store import Store
 from tracker.store.work.records import PROJECT_FIELDS, Kind, Order, Verify
 
@@ -115,11 +116,12 @@ def create_project(
     settings = _settings(locals())
     check_choice("--kind", kind, get_args(Kind))
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", name)
         await work_operations.create_project(store, name, cast("Kind", kind), settings)
         say(f"created {name}")
 
-    with_store(config, work)
+    change_store(config, "project.create", work)
 
 
 @commands.command("edit")
@@ -152,11 +154,12 @@ def edit_project(
     if not settings:
         raise typer.BadParameter("nothing to change: give an option such as --title")
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", name)
         await store.work.projects.edit(name, settings)
         say(f"changed {name}")
 
-    with_store(config, work)
+    change_store(config, "project.edit", work)
 
 
 def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
@@ -175,11 +178,12 @@ def _settings(options: Mapping[str, Any]) -> dict[str, Any]:
 def delete_project(name: Project, yes: Yes = False, config: Config = None) -> None:
     """Delete a project with its items, claims, log and leaderboards. Other projects are unchanged."""
 
-    async def work(store: Store) -> None:
+    async def work(store: Store, change: Change) -> None:
+        await change.touch("project", name)
         await store.work.projects.get(name)
         if not yes:
             typer.confirm(f"Delete the project {name} and everything in it?", abort=True)
         await store.work.projects.delete(name)
         say(f"deleted {name}")
 
-    with_store(config, work)
+    change_store(config, "project.delete", work)

@@ -1,4 +1,4 @@
-"""Tokens, sessions and sign-in links of the admin port."""
+"""Tokens, sessions and sign-in links of the admin port, and the audit log."""
 
 from tracker.store.schema.table.row import KeySpec
 
@@ -40,5 +40,15 @@ ROWS: tuple[KeySpec, ...] = (
         "when the one-time sign-in link expires (epoch s). `<digest>` is the SHA-256 of its secret, in hex",
         "until its first use, at most 15 minutes",
         "tracker, command line",
+    ),
+    KeySpec(
+        "t:audit",
+        "STREAM",
+        "the audit log: changes by the API, the dashboard and the command line. actor (name of the token, `sign-in "
+        "link`, or user of the operating system), token (its id; empty: none), role, way (api, dashboard, cli), "
+        "address, operation, objects (JSON: kind, id, and the changed fields before and after), counts, details "
+        "(JSON). The first part of an id is the time (epoch ms)",
+        "a year, at most `TRACKER_ADMIN__AUDIT_ENTRIES` entries",
+        "audit.lua",
     ),
 )

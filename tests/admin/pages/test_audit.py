@@ -1,0 +1,55 @@
+"""The page of the audit log."""
+
+import aiohttp
+
+from tests.admin.conftest import Admin
+from tests.admin.pages.page import get
+
+HASH = "ab" * 20
+
+
+async def test_changes_are_shown_with_who_when_and_what(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    assert "No changes yet" in (await get(browser, "/audit")).text
+    await browser.post("/users", data={"user_id": "7", "name": "Alice"})
+    await browser.post("/users/7/edit", data={"name": "Bob"})
+    page = await get(browser, "/audit")
+    assert "name: Alice → Bob" in page.text and "user.edit" in page.text
+    assert "test admin" in page.text and "dashboard, 127.0.0.1" in page.text
+    assert page.all("a", href="/users/7")
+
+
+async def test_the_list_is_filtered_and_exported_as_filtered(
+    admin: Admin, browser: aiohttp.ClientSession
+) -> None:
+    await browser.post("/torrents/denied", data={"info_hash": HASH})
+    await browser.post("/users", data={"user_id": "7"})
+    page = await get(browser, "/audit?operation=user&way=dashboard&since=2020-01-01T00:00")
+    assert "user.add" in page.text and page.all("a", href="/users/7")
+    assert not page.all("a", href=f"/torrents/{HASH}")
+    (link,) = [e.attributes["href"] for e in page.all("a") if "JSON lines" in e.text]
+    assert link == "/api/v1/audit/json-lines?operation=user&way=dashboard&since=1577836800"
+    async with browser.get(str(link)) as response:
+        assert (await response.text()).count("\n") == 1
+    assert "No matching changes" in (await get(browser, "/audit?object=8")).text
+    for wrong in ("since=soon", "until=x", "cursor=x"):
+        async with browser.get(f"/audit?{wrong}") as response:
+            assert response.status == 422
+
+
+async def test_older_changes_follow(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    for number in range(1, 53):
+        await browser.post("/users", data={"user_id": str(number)}, allow_redirects=False)
+    first = await get(browser, "/audit?way=dashboard")
+    (older,) = [str(e.attributes["href"]) for e in first.all("a", rel="next")]
+    second = await get(browser, older)
+    assert len(first.all("th", scope="row")) == 50 and len(second.all("th", scope="row")) == 2
+    assert second.all("a", href="/audit?way=dashboard")
+
+
+async def test_only_role_admin_sees_the_page_and_its_link(admin: Admin) -> None:
+    async with admin.browser("operate") as operator:
+        async with operator.get("/audit") as response:
+            assert response.status == 403
+        assert 'href="/audit"' not in (await get(operator, "/")).source
+    async with admin.browser("admin") as browser:
+        assert 'href="/audit"' in (await get(browser, "/")).source

@@ -1,0 +1,111 @@
+"""Changes as entries of the audit log: before and after, secrets, failures."""
+
+import pytest
+import structlog
+
+from tests.store.harness import Store, info_hash
+from tracker.operations.audit import MASK, Caller, Change
+from tracker.store.access.audit import AuditEntry, AuditFilter
+
+CALLER = Caller("site", "operate", "api", "0123456789ab", "192.0.2.1")
+HASH = info_hash(1).hex()
+
+
+async def newest(store: Store) -> AuditEntry:
+    return (await store.audit.page(AuditFilter(), limit=1))[0][0]
+
+
+async def count(store: Store) -> int:
+    return len((await store.audit.page(AuditFilter()))[0])
+
+
+async def test_an_entry_has_the_changed_fields_before_and_after(store: Store) -> None:
+    await store.torrents.add(info_hash(1), {"name": "old", "private": "1"})
+    change = Change(store, CALLER, "torrent.edit")
+    await change.touch("torrent", HASH)
+    await store.torrents.edit(info_hash(1), {"name": "new", "reason": "because"})
+    await change.record()
+    entry = await newest(store)
+    assert (entry.actor, entry.token_id, entry.role) == ("site", "0123456789ab", "operate")
+    assert (entry.way, entry.address, entry.operation) == ("api", "192.0.2.1", "torrent.edit")
+    (changed,) = entry.objects
+    assert (changed.kind, changed.id) == ("torrent", HASH)
+    assert changed.before == {"name": "old"}
+    assert changed.after == {"name": "new", "reason": "because"}
+
+
+async def test_new_and_deleted_objects(store: Store) -> None:
+    change = Change(store, CALLER, "user.add")
+    user = await store.users.add("7", name="Alice")
+    change.created("user", user.user_id)
+    await change.record()
+    (added,) = (await newest(store)).objects
+    assert added.before == {} and added.after["name"] == "Alice"
+    change = Change(store, CALLER, "user.delete")
+    await change.touch("user", user.passkey)
+    await store.users.delete("7")
+    await change.record()
+    (deleted,) = (await newest(store)).objects
+    assert (deleted.id, deleted.after) == ("7", {}) and deleted.before["name"] == "Alice"
+
+
+async def test_passkeys_are_masked(store: Store) -> None:
+    user = await store.users.add("7")
+    change = Change(store, CALLER, "user.rotate")
+    await change.touch("user", "7")
+    rotated = await store.users.rotate(user.passkey)
+    await change.record()
+    (changed,) = (await newest(store)).objects
+    assert changed.before == changed.after == {"passkey": MASK}
+    kept = repr(await store.redis.xrange(store.keys.audit()))
+    assert user.passkey not in kept and rotated.passkey not in kept
+
+
+async def test_totals_that_announces_change_are_shown_only_if_they_were_sent(store: Store) -> None:
+    user = await store.users.add("7")
+    for given, shown in (({"name": "Bob"}, {"name"}), ({"uploaded": 9}, {"uploaded"})):
+        change = Change(store, CALLER, "user.edit")
+        await change.touch("user", "7")
+        change.given(given)
+        await store.users.edit(user.passkey, given)
+        await store.redis.hincrby(store.keys.user("7"), "downloaded", 5)  # as an announce does
+        await change.record()
+        (changed,) = (await newest(store)).objects
+        assert set(changed.after) == shown
+
+
+async def test_the_first_objects_of_a_call_are_named_and_all_are_counted(store: Store) -> None:
+    change = Change(store, CALLER, "torrent.add")
+    for number in range(1, 31):
+        await change.touch("torrent", info_hash(number).hex())
+        change.created("torrent", info_hash(number).hex())
+        change.count(added=1)
+    await change.record()
+    entry = await newest(store)
+    assert [each.id for each in entry.objects] == [info_hash(number).hex() for number in range(1, 11)]
+    assert dict(entry.counts) == {"added": 30}
+
+
+async def test_a_failed_call_has_an_entry_only_if_it_changed_something(store: Store) -> None:
+    change = Change(store, CALLER, "torrent.edit")
+    await change.touch("torrent", HASH)
+    await change.record(failed=True)
+    assert await count(store) == 0
+    await store.torrents.add(info_hash(1))
+    await change.record(failed=True)
+    assert await count(store) == 1
+
+
+@pytest.mark.parametrize("away", [False, True])
+async def test_a_lost_entry_is_logged_and_the_change_stays(store: Store, away: bool) -> None:
+    await store.redis.set(store.keys.audit(), "of another program")
+    change = Change(store, CALLER, "torrent.add")
+    await change.touch("torrent", HASH)
+    await store.torrents.add(info_hash(1))
+    if away:
+        await store.connection.close()
+    with structlog.testing.capture_logs() as logs:
+        await change.record()
+    (line,) = logs
+    assert (line["event"], line["by"], line["what"]) == ("audit entry lost", "site", "torrent.add")
+    assert line["objects"] == [f"torrent {HASH}"] and line["log_level"] == "error"

@@ -1,0 +1,39 @@
+"""The audit log as CSV and JSON lines."""
+
+import csv
+import io
+import json
+from dataclasses import replace
+
+import pytest
+
+from tests.store.access.test_audit import ENTRY
+from tests.store.harness import Store
+from tracker.operations.audit_export import COLUMNS, csv_of, entries, export
+from tracker.store.access.audit import AuditFilter
+
+
+async def test_exports_have_all_entries_newest_first(store: Store) -> None:
+    for number in range(3):
+        await store.audit.add(replace(ENTRY, operation=f"user.{number}"))
+    await store.audit.add(replace(ENTRY, operation="other"))
+    wanted = AuditFilter(operation="user")
+    lines = (await export(store.audit, wanted, as_csv=False)).decode().splitlines()
+    assert [json.loads(line)["operation"] for line in lines] == ["user.2", "user.1", "user.0"]
+    header, *rows = csv.reader(io.StringIO((await export(store.audit, wanted, as_csv=True)).decode()))
+    assert tuple(header) == COLUMNS
+    assert [row[COLUMNS.index("operation")] for row in rows] == ["user.2", "user.1", "user.0"]
+    assert json.loads(rows[0][COLUMNS.index("objects")]) == json.loads(lines[0])["objects"]
+
+
+async def test_a_limit_counts_entries(store: Store) -> None:
+    for _ in range(5):
+        await store.audit.add(ENTRY)
+    found = [len(page) async for page in entries(store.audit, AuditFilter(), 3)]
+    assert found == [3]
+
+
+@pytest.mark.parametrize("name", ["=1+1", "+1", "-1", "@a", "\tx", "\rx"])
+def test_no_cell_is_a_formula(name: str) -> None:
+    _, row = csv.reader(io.StringIO(csv_of([replace(ENTRY, actor=name)]), newline=""))
+    assert row[COLUMNS.index("actor")] == f"'{name}"

@@ -1,0 +1,155 @@
+"""The audit log: what an entry keeps, how entries are found, and that their number, age and size are bounded."""
+
+from dataclasses import replace
+from typing import Any
+
+import orjson
+import pytest
+
+from tests.store.harness import Store
+from tracker.errors import ClientError
+from tracker.store.access.audit import MAX_SCANNED, Audit, AuditEntry, AuditFilter, ChangedObject, row_of
+
+ENTRY = AuditEntry(
+    actor="site",
+    token_id="0123456789ab",
+    role="operate",
+    way="api",
+    address="192.0.2.1",
+    operation="user.edit",
+    objects=(ChangedObject("user", "7", {"name": "Alice"}, {"name": "Bob"}),),
+    counts={"added": 2},
+    details={"queue": "todo"},
+)
+
+
+async def found(store: Store, **wanted: Any) -> list[str]:
+    """The operations of the entries that match, newest first."""
+    return [entry.operation for entry in (await store.audit.page(AuditFilter(**wanted)))[0]]
+
+
+async def test_an_entry_is_read_as_it_was_written(store: Store) -> None:
+    assert await store.audit.add(ENTRY)
+    ((entry,), cursor) = await store.audit.page(AuditFilter())
+    assert replace(entry, id="", at=0) == ENTRY
+    seconds, _ = await store.redis.time()
+    assert 0 <= seconds - entry.at <= 60 and cursor == ""
+    assert row_of(entry)["objects"] == (
+        {"kind": "user", "id": "7", "before": {"name": "Alice"}, "after": {"name": "Bob"}},
+    )
+
+
+async def test_entries_are_found_by_what_they_are(store: Store) -> None:
+    torrent = ChangedObject("torrent", "ab" * 20)
+    await store.audit.add(
+        replace(ENTRY, operation="torrent.add", objects=(torrent,), way="cli", actor="root")
+    )
+    await store.audit.add(replace(ENTRY, operation="user.edit"))
+    await store.audit.add(replace(ENTRY, operation="user.delete", token_id="b" * 12))
+    await store.audit.add(replace(ENTRY, operation="users"))
+    everything = ["users", "user.delete", "user.edit", "torrent.add"]
+    for wanted, expected in (
+        ({}, everything),
+        ({"actor": "site"}, everything[:3]),
+        ({"actor": "b" * 12}, ["user.delete"]),
+        ({"actor": "sit"}, []),
+        ({"operation": "user"}, ["user.delete", "user.edit"]),
+        ({"operation": "user.edit"}, ["user.edit"]),
+        ({"way": "cli"}, ["torrent.add"]),
+        ({"object": "AB" * 20}, ["torrent.add"]),
+        ({"object": "7", "operation": "user.edit"}, ["user.edit"]),
+    ):
+        assert await found(store, **wanted) == expected, wanted
+
+
+async def test_entries_are_found_by_their_time(store: Store) -> None:
+    for second in (10, 20, 30):
+        await store.redis.xadd(store.keys.audit(), {"operation": str(second)}, id=f"{second}999-0")
+    assert await found(store, since=20) == ["30", "20"]
+    assert await found(store, until=20) == ["20", "10"]
+    assert await found(store, since=11, until=29) == ["20"]
+
+
+async def test_pages_continue_with_older_entries(store: Store) -> None:
+    for number in range(5):
+        await store.audit.add(replace(ENTRY, operation=str(number)))
+    pages, cursor = [], ""
+    for _ in range(3):
+        page, cursor = await store.audit.page(AuditFilter(), cursor, 2)
+        pages.append([entry.operation for entry in page])
+    assert (pages, cursor) == ([["4", "3"], ["2", "1"], ["0"]], "")
+    for wrong in ("x", "1", "1-x", "1-1-1", "-"):
+        with pytest.raises(ClientError, match="cursor"):
+            await store.audit.page(AuditFilter(), wrong)
+
+
+async def test_a_rare_entry_is_found_over_several_pages(store: Store) -> None:
+    """One page reads a bounded number of entries."""
+    key = store.keys.audit()
+    async with store.redis.pipeline(transaction=False) as pipeline:
+        pipeline.xadd(key, {"operation": "rare"}, id="1-1")
+        for number in range(MAX_SCANNED):
+            pipeline.xadd(key, {"operation": "usual"}, id=f"2-{number}")
+        await pipeline.execute()
+    page, cursor = await store.audit.page(AuditFilter(operation="rare"))
+    assert (page, cursor) == ([], "2-0")
+    page, cursor = await store.audit.page(AuditFilter(operation="rare"), cursor)
+    assert ([entry.operation for entry in page], cursor) == (["rare"], "")
+
+
+async def test_the_oldest_entries_are_deleted(store: Store) -> None:
+    audit = Audit(store.connection, store.scripts, store.keys, 3)
+    for number in range(5):
+        await audit.add(replace(ENTRY, operation=str(number)))
+    assert await found(store) == ["4", "3", "2"]
+
+
+async def test_entries_are_deleted_after_a_year(store: Store) -> None:
+    seconds, _ = await store.redis.time()
+    for days in (400, 365):
+        at = 1000 * (seconds - days * 86_400)
+        await store.redis.xadd(store.keys.audit(), {"operation": str(days)}, id=f"{at}-0")
+    await store.audit.add(ENTRY)
+    assert await found(store) == ["user.edit", "365"]
+
+
+async def test_the_size_of_an_entry_is_bounded(store: Store) -> None:
+    values = {f"field {number}": "é" * 1000 for number in range(100)}
+    objects = tuple(ChangedObject("user", str(number), values, values) for number in range(50))
+    await store.audit.add(replace(ENTRY, actor="a" * 9999, address="b" * 9999, objects=objects))
+    ((_, fields),) = await store.redis.xrange(store.keys.audit())
+    assert sum(map(len, fields.values())) < 10_000
+    ((entry,), _) = await store.audit.page(AuditFilter())
+    assert [each.id for each in entry.objects] == [str(number) for number in range(10)]
+    short = replace(ENTRY, objects=(ChangedObject("user", "7", {}, {"name": "é" * 201}),))
+    await store.audit.add(short)
+    entry = (await store.audit.page(AuditFilter()))[0][0]
+    assert entry.objects[0].after == {"name": "é" * 199 + "…"}
+
+
+@pytest.mark.parametrize("objects", ["", "{", "7", "[7]", '[{"before": 7, "after": {"a": [1]}}]'])
+async def test_an_invalid_stored_entry_is_read(store: Store, objects: str) -> None:
+    fields = {
+        "role": "owner",
+        "way": "post",
+        "objects": objects,
+        "counts": '{"a": "b"}',
+        "details": "[]",
+        b"\xff": b"\xff",
+    }
+    await store.redis.xadd(store.keys.audit(), fields)
+    ((entry,), _) = await store.audit.page(AuditFilter())
+    assert (entry.role, entry.way, dict(entry.counts)) == ("read", "cli", {})
+    orjson.dumps(row_of(entry))
+
+
+async def test_text_that_is_not_unicode_is_replaced(store: Store) -> None:
+    objects = (ChangedObject("client", "\udcff", {}, {"\udcff": "\udcff"}),)
+    assert await store.audit.add(replace(ENTRY, actor="\udcff", address="\udcff", objects=objects))
+    ((entry,), _) = await store.audit.page(AuditFilter())
+    assert (entry.actor, entry.objects) == ("?", (ChangedObject("client", "?", {}, {"?": "?"}),))
+
+
+async def test_an_entry_that_the_store_refuses_is_no_error(store: Store) -> None:
+    await store.redis.set(store.keys.audit(), "of another program")
+    assert not await store.audit.add(ENTRY)

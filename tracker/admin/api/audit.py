@@ -1,0 +1,118 @@
+"""/audit: the audit log. Only role admin reads it."""
+
+from typing import Annotated, ClassVar
+
+from pydantic import Field
+
+from tracker.admin.api.contract import Call, Download, Endpoints, Query, Reply
+from tracker.admin.api.models import Moment
+from tracker.operations.audit_export import MAX_EXPORTED, export
+from tracker.store.access.audit import AuditFilter, Way, row_of
+from tracker.store.access.tokens import Role
+from tracker.store.schema.multipliers import MAX_END
+
+endpoints = Endpoints(
+    "audit", "The audit log: who changed what, by the API, the dashboard or the command line."
+)
+
+Epoch = Annotated[int, Field(ge=0, le=MAX_END)]
+
+
+class AuditQuery(Query):
+    """Which entries are wanted."""
+
+    actor: str = Field("", max_length=200, description="The name of an actor, or the id of a token.")
+    operation: str = Field(
+        "",
+        max_length=50,
+        description="An operation such as `user.edit`, or the first part of its name.",
+        examples=["user"],
+    )
+    object: str = Field("", max_length=200, description="The id of an object: an info hash, a user id, …")
+    way: Way | None = Field(None, description="How it was changed.")
+    since: Epoch | None = Field(None, description="Only entries from this time on (epoch s).")
+    until: Epoch | None = Field(None, description="Only entries until this time (epoch s).")
+
+    @property
+    def filter(self) -> AuditFilter:
+        return AuditFilter(self.actor, self.operation, self.object, self.way or "", self.since, self.until)
+
+
+class AuditPageQuery(AuditQuery):
+    """A page of the audit log."""
+
+    cursor: str = Field(
+        "",
+        pattern="^([0-9]{1,19}-[0-9]{1,19})?$",
+        description="`next_cursor` of the previous page.",
+        examples=["1800000000000-0"],
+    )
+    limit: int = Field(100, ge=1, le=500, description="Max entries per page.")
+
+
+class AuditObject(Reply):
+    """An object, and its changed fields. A field that is missing did not exist, or had no value."""
+
+    kind: str
+    id: str
+    before: dict[str, str]
+    after: dict[str, str]
+
+
+class AuditRow(Reply):
+    """One change."""
+
+    id: str
+    at: Moment
+    actor: str = Field(description="Name of the token, `sign-in link`, or user of the operating system.")
+    token_id: str = Field(description="Empty for a link and for the command line.")
+    role: Role
+    way: Way
+    address: str = Field(
+        description="Address of the client; host name for the command line; empty if unknown."
+    )
+    operation: str
+    objects: list[AuditObject] = Field(description="At most 10.")
+    counts: dict[str, int] = Field(description="Numbers of a call that changes many objects.")
+    details: dict[str, str] = Field(description="What else the call named, such as a filter.")
+
+
+class AuditPage(Reply):
+    """Entries, newest first. A page may be empty and have a `next_cursor`: 10,000 entries are searched per page."""
+
+    items: list[AuditRow]
+    next_cursor: str | None
+
+
+class AuditCsv(Download):
+    """The entries as CSV."""
+
+    media_type: ClassVar[str] = "text/csv"
+
+
+class AuditJsonLines(Download):
+    """The entries, one JSON object a line."""
+
+    media_type: ClassVar[str] = "application/jsonl"
+
+
+@endpoints.get("/audit", "List changes by admins")
+async def list_all(call: Call, query: AuditPageQuery) -> AuditPage:
+    """What a site writes into Redis itself is not in it."""
+    found, cursor = await call.store.audit.page(query.filter, query.cursor, query.limit)
+    return AuditPage(items=[AuditRow(**row_of(entry)) for entry in found], next_cursor=cursor or None)
+
+
+@endpoints.get("/audit/csv", "Export changes by admins as CSV")
+async def as_csv(call: Call, query: AuditQuery) -> AuditCsv:
+    data = await export(call.store.audit, query.filter, as_csv=True)
+    return AuditCsv(content=data, file_name="audit.csv")
+
+
+@endpoints.get("/audit/json-lines", "Export changes by admins as JSON lines")
+async def as_json_lines(call: Call, query: AuditQuery) -> AuditJsonLines:
+    data = await export(call.store.audit, query.filter, as_csv=False)
+    return AuditJsonLines(content=data, file_name="audit.jsonl")
+
+
+as_csv.__doc__ = as_json_lines.__doc__ = f"The newest {MAX_EXPORTED:,} that match."

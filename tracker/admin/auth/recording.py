@@ -1,0 +1,114 @@
+"""Records changes by the API and the dashboard in the audit log: what operations/audit.py says, for each request."""
+
+from collections.abc import Mapping
+from typing import Any
+
+from aiohttp import web
+from aiohttp.typedefs import Middleware
+
+from tracker.admin.auth.auth import IDENTITY, Identity
+from tracker.admin.auth.hosts import SAFE_METHODS
+from tracker.admin.auth.permissions import rule_of
+from tracker.admin.http.form_body import read_form_body
+from tracker.admin.http.problems import Handler
+from tracker.operations.audit import Caller, Change
+from tracker.operations.snapshots import EVERYBODY, Kind
+from tracker.store.access.audit import Way
+from tracker.store.store import Store
+from tracker.wire.endpoint import format_address
+
+CHANGE = web.RequestKey("change", Change)
+"""The change that a request makes; missing if it makes none."""
+
+_KINDS: Mapping[str, Kind] = {
+    "info_hash": "torrent",
+    "user_id": "user",
+    "prefix": "client",
+    "project": "project",
+    "queue": "queue",
+    "id": "job",
+    "token_id": "token",
+}
+"""The kind of object that a parameter or field of this name names."""
+_ONLY: Mapping[str, str] = {"prefix": "client.", "queue": "jobs.", "id": "jobs."}
+"""The beginning of the operations in which it does; others use the name for something else."""
+_MAX_NAME = 1000
+_DETAILS: Mapping[str, tuple[str, ...]] = {
+    "claims.release": ("claimant", "item", "item_prefix", "prefix", "min_age", "hours"),
+    "items.add": ("queue", "claimant", "copies", "again"),
+    "items.purge": ("list", "before"),
+    "items.remove": ("name", "item"),
+    "jobs.purge": ("status", "before"),
+    "jobs.reprocess": ("min_score", "max_score", "min_seeders", "max_seeders"),
+    "user.batch": ("replace_totals",),
+    "user.forgive": ("torrent_id",),
+}
+"""Parameters and fields, by operation, that the entry shows as they were sent."""
+
+
+def recording_middleware(store: Store) -> Middleware:
+    """Comes after the check of the role."""
+
+    @web.middleware
+    async def record(request: web.Request, handler: Handler) -> web.StreamResponse:
+        identity, resource = request.get(IDENTITY), request.match_info.route.resource
+        if identity is None or resource is None or request.method in SAFE_METHODS:
+            return await handler(request)
+        rule, is_api = rule_of(request.method, resource.canonical), request.path.startswith("/api/")
+        if rule is None or not rule.operation:
+            return await handler(request)
+        change = request[CHANGE] = Change(store, _caller(identity, is_api=is_api), rule.operation)
+        if not is_api:  # the API validates its parameters first: api/routing.py
+            await touch_named(change, {**await read_form_body(request), **request.match_info})
+        try:
+            response = await handler(request)
+        except Exception:
+            await change.record(failed=True)
+            raise
+        await change.record(failed=response.status >= 400)
+        return response
+
+    return record
+
+
+def _caller(identity: Identity, *, is_api: bool) -> Caller:
+    address = format_address(identity.address) if identity.address else ""
+    way: Way = "api" if is_api else "dashboard"
+    return Caller(identity.name, identity.role, way, identity.token_id, address)
+
+
+async def touch_named(change: Change, values: Mapping[str, Any]) -> None:
+    """Notes the objects and the fields that parameters and fields of a request name."""
+    texts = {
+        name: value
+        for name, value in values.items()
+        if isinstance(value, str) and 0 < len(value) <= _MAX_NAME
+    }
+    change.given(values)
+    change.note(**{name: values[name] for name in _DETAILS.get(change.operation, ()) if name in values})
+    if change.operation == "multipliers.set":
+        await change.touch("multipliers", EVERYBODY)
+    if change.operation == "project.create" and "name" in texts:
+        await change.touch("project", texts["name"])
+    for name, kind in _KINDS.items():
+        if name in texts and change.operation.startswith(_ONLY.get(name, "")):
+            await change.touch(kind, texts[name])
+    if "user_id" not in texts and "passkey" in texts:
+        await change.touch("user", texts["passkey"])
+    if "who" in texts:
+        await change.touch("block", f"{texts.get('project', '')}/{texts['who']}")
+
+
+def note_created(change: Change, reply: object) -> None:
+    """Notes the new object that a reply names, and its numbers."""
+    is_known = getattr(reply, "new", True) is False
+    for name in () if is_known else _NEW:
+        value = getattr(reply, name, None)
+        if isinstance(value, str) and value:
+            change.created(_KINDS[name], value)
+    numbers = {name: getattr(reply, name, None) for name in _COUNTS}
+    change.count(**{name: number for name, number in numbers.items() if isinstance(number, int)})
+
+
+_NEW = ("info_hash", "user_id", "id", "token_id")
+_COUNTS = ("added", "known", "errors", "processed", "removed", "released", "deleted", "forgiven")

@@ -1,0 +1,96 @@
+"""``tracker audit``: the audit log."""
+
+import sys
+import time
+from collections.abc import Sequence
+from typing import Annotated, get_args
+
+import typer
+
+from tracker.cli.commands import AsJson, Config, with_store
+from tracker.cli.commands.paging import EVERYTHING
+from tracker.cli.terminal import MOMENT, Column, Listing, Moment, Row
+from tracker.operations.audit_export import csv_of, entries, json_lines
+from tracker.store.access.audit import AuditEntry, AuditFilter, Way
+from tracker.store.schema.multipliers import parse_end
+from tracker.store.store import Store
+
+_WHEN = "a date such as 2026-12-31T18:00 (UTC), or a span such as 7d before now"
+
+
+def show_audit(
+    actor: Annotated[str, typer.Option(help="Only changes by this token (name or id) or user.")] = "",
+    operation: Annotated[
+        str, typer.Option(help="Only this operation, such as user.edit, or the first part of its name.")
+    ] = "",
+    object_id: Annotated[
+        str, typer.Option("--object", metavar="ID", help="Only changes of this info hash, user id, …")
+    ] = "",
+    way: Annotated[str, typer.Option(help=f"Only changes by {', '.join(get_args(Way))}.")] = "",
+    since: Annotated[str | None, typer.Option(metavar="WHEN", help=f"Only later ones: {_WHEN}.")] = None,
+    until: Annotated[str | None, typer.Option(metavar="WHEN", help="Only earlier ones.")] = None,
+    limit: Annotated[
+        int, typer.Option(min=1, help="Maximum number of entries.", show_default="all")
+    ] = EVERYTHING,
+    as_json: AsJson = False,
+    as_csv: Annotated[bool, typer.Option("--csv", help="Print CSV.")] = False,
+    config: Config = None,
+) -> None:
+    """Show who changed what by the API, the dashboard or the command line, newest first.
+
+    Entries are kept for a year. What a site writes into Redis itself is not in it.
+    """
+    if way and way not in get_args(Way):
+        raise typer.BadParameter(f"--way must be one of {', '.join(get_args(Way))}")
+    if as_json and as_csv:
+        raise typer.BadParameter("give --json or --csv")
+    if as_csv and sys.stdout.isatty():
+        raise typer.BadParameter(
+            "names are not escaped in CSV, which is unsafe in a terminal: redirect the output"
+        )
+    wanted = AuditFilter(actor, operation, object_id, way, _moment(since), _moment(until))
+    columns = [Column("at", MOMENT), Column("actor", 16), Column("way", 9), Column("operation", 18)]
+    listing = Listing([*columns, Column("objects"), Column("changes")], as_json=False)
+
+    def show(page: Sequence[AuditEntry], *, first: bool) -> None:
+        if as_csv:
+            sys.stdout.write(csv_of(page, header=first))
+        elif as_json:
+            sys.stdout.write(json_lines(page).decode())
+        else:
+            listing.page(map(_row, page))
+
+    async def work(store: Store) -> None:
+        first = True
+        async for page in entries(store.audit, wanted, limit):
+            show(page, first=first)
+            first = False
+        if as_csv and first:
+            show([], first=True)
+
+    with_store(config, work)
+
+
+def _row(entry: AuditEntry) -> Row:
+    changes = [
+        f"{name}: {each.before.get(name, '–')} → {each.after.get(name, '–')}"
+        for each in entry.objects
+        for name in {**each.before, **each.after}
+    ]
+    counts = [f"{name}: {number}" for name, number in entry.counts.items()]
+    details = [f"{name}: {value}" for name, value in entry.details.items()]
+    return {
+        "at": Moment(entry.at),
+        "actor": entry.actor,
+        "way": entry.way,
+        "operation": entry.operation,
+        "objects": ", ".join(f"{each.kind} {each.id}" for each in entry.objects),
+        "changes": "; ".join([*changes, *details, *counts]),
+    }
+
+
+def _moment(text: str | None) -> int | None:
+    """Epoch seconds; a span lies before now. Raises ClientError."""
+    now = int(time.time())
+    at = parse_end(text or "", now)
+    return 2 * now - at if at is not None and text and text[-1] in "dhm" else at

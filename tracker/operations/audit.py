@@ -1,0 +1,117 @@
+"""Changes by the API, the dashboard and the command line, as entries of the audit log.
+
+The entry is written after the change, by a command of its own. So a change that fails has no entry, and a crash between
+the two loses at most the entry of that change. If the store does not take an entry, the change stays, and the log says
+so. The values before and after are read around the change. What somebody else changes meanwhile shows as well.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+import structlog
+from redis.exceptions import RedisError
+
+from tracker.errors import StoreUnavailable
+from tracker.operations.snapshots import Kind, snapshot
+from tracker.store.access.audit import MAX_OBJECTS, AuditEntry, ChangedObject, Way
+from tracker.store.access.tokens import Role
+from tracker.store.store import Store
+
+MASK = "***"
+_HIDDEN = frozenset({"passkey"})
+
+log = structlog.get_logger("tracker.audit")
+
+
+@dataclass(frozen=True, slots=True)
+class Caller:
+    """Who makes a change. ``token_id`` is empty without a token, ``address`` if it is unknown."""
+
+    actor: str
+    role: Role
+    way: Way
+    token_id: str = ""
+    address: str = ""
+
+
+class Change:
+    """Collects what one call changes. ``touch`` each object before it is changed, then ``record`` once at the end."""
+
+    def __init__(self, store: Store, caller: Caller, operation: str) -> None:
+        self._store = store
+        self._caller = caller
+        self.operation = operation
+        self._before: dict[tuple[Kind, str], Mapping[str, str]] = {}
+        self._given: frozenset[str] = frozenset()
+        self._counts: dict[str, int] = {}
+        self._details: dict[str, str] = {}
+
+    async def touch(self, kind: Kind, object_id: str) -> None:
+        """Notes an object and its values. Beyond MAX_OBJECTS, and without an object of this id, it does nothing."""
+        if len(self._before) < MAX_OBJECTS:
+            found_id, values = await snapshot(self._store, kind, object_id)
+            if found_id:
+                self._before.setdefault((kind, found_id), values)
+
+    def created(self, kind: Kind, object_id: str) -> None:
+        """Notes a new object."""
+        if len(self._before) < MAX_OBJECTS:
+            self._before.setdefault((kind, object_id), {})
+
+    def given(self, fields: Mapping[str, object]) -> None:
+        """Notes the fields that were sent. Users' totals, which announces change too, are shown only if sent."""
+        self._given |= frozenset(fields)
+
+    def count(self, **numbers: int) -> None:
+        """Adds to the numbers of the entry."""
+        for name, number in numbers.items():
+            self._counts[name] = self._counts.get(name, 0) + number
+
+    def note(self, **details: object) -> None:
+        """Notes what else the call names, such as a filter; without what is None or empty."""
+        given = {name: value for name, value in details.items() if value is not None and value is not False}
+        self._details |= {name: str(value) for name, value in given.items() if value != ""}
+
+    async def record(self, *, failed: bool = False) -> None:
+        """Writes the entry. If the call ``failed``, only where something changed all the same."""
+        try:
+            entry = await self._entry(failed=failed)
+            written = entry is None or await self._store.audit.add(entry)
+        except (RedisError, StoreUnavailable):
+            written = failed
+        if not written:
+            named = [f"{kind} {object_id}" for kind, object_id in self._before]
+            log.error("audit entry lost", by=self._caller.actor, what=self.operation, objects=named)
+
+    async def _entry(self, *, failed: bool) -> AuditEntry | None:
+        objects = [await self._changed(kind, id, before) for (kind, id), before in self._before.items()]
+        if failed and not (self._counts or any(each.before or each.after for each in objects)):
+            return None
+        caller = self._caller
+        return AuditEntry(
+            actor=caller.actor,
+            token_id=caller.token_id,
+            role=caller.role,
+            way=caller.way,
+            address=caller.address,
+            operation=self.operation,
+            objects=tuple(objects),
+            counts=self._counts,
+            details=self._details,
+        )
+
+    async def _changed(self, kind: Kind, object_id: str, before: Mapping[str, str]) -> ChangedObject:
+        _, after = await snapshot(self._store, kind, object_id)
+        names = [
+            name
+            for name in {**before, **after}
+            if before.get(name) != after.get(name) and (name not in _TOTALS or name in self._given)
+        ]
+        return ChangedObject(kind, object_id, _shown(before, names), _shown(after, names))
+
+
+_TOTALS = frozenset({"uploaded", "downloaded", "snatches", "announces"})
+
+
+def _shown(values: Mapping[str, str], names: list[str]) -> dict[str, str]:
+    return {name: MASK if name in _HIDDEN else values[name] for name in names if name in values}

@@ -1,0 +1,67 @@
+"""Entries of the audit log as CSV and as JSON lines."""
+
+import csv
+import io
+from collections.abc import AsyncIterator, Iterable
+from typing import Any
+
+import orjson
+
+from tracker.store.access.audit import Audit, AuditEntry, AuditFilter, row_of
+
+COLUMNS = (
+    "id",
+    "at",
+    "actor",
+    "token_id",
+    "role",
+    "way",
+    "address",
+    "operation",
+    "objects",
+    "counts",
+    "details",
+)
+MAX_EXPORTED = 10_000
+"""Entries of one export by the API. The command line exports all."""
+_PAGE = 500
+_FORMULA = ("=", "+", "-", "@", "\t", "\r")
+
+
+async def entries(audit: Audit, wanted: AuditFilter, limit: int) -> AsyncIterator[list[AuditEntry]]:
+    """The newest ``limit`` entries that match, in pages."""
+    cursor, left = "", limit
+    while left:
+        page, cursor = await audit.page(wanted, cursor, min(left, _PAGE))
+        if page:
+            yield page
+        left -= len(page)
+        if not cursor:
+            return
+
+
+async def export(audit: Audit, wanted: AuditFilter, *, as_csv: bool) -> bytes:
+    """The newest MAX_EXPORTED entries that match."""
+    found = [entry async for page in entries(audit, wanted, MAX_EXPORTED) for entry in page]
+    return csv_of(found).encode() if as_csv else json_lines(found)
+
+
+def json_lines(found: Iterable[AuditEntry]) -> bytes:
+    return b"".join(orjson.dumps(row_of(entry)) + b"\n" for entry in found)
+
+
+def csv_of(found: Iterable[AuditEntry], *, header: bool = True) -> str:
+    """Objects and counts are JSON. A cell that a spreadsheet would run as a formula begins with an apostrophe."""
+    text = io.StringIO()
+    rows = csv.writer(text, lineterminator="\r\n")
+    if header:
+        rows.writerow(COLUMNS)
+    for entry in found:
+        row = row_of(entry)
+        rows.writerow([_cell(row[name]) for name in COLUMNS])
+    return text.getvalue()
+
+
+def _cell(value: Any) -> str:
+    text = value if isinstance(value, str) else orjson.dumps(value).decode()
+    return f"'{text}" if text.startswith(_FORMULA) else text

@@ -1,0 +1,145 @@
+"""The values of an object that the audit log shows when they change."""
+
+from collections.abc import Awaitable, Callable, Mapping
+from dataclasses import asdict
+from typing import Any, Literal
+
+from tracker.errors import ClientError
+from tracker.operations.peers import format_prefix, parse_prefix
+from tracker.operations.torrents import parse_hash
+from tracker.store.schema.multipliers import Multiplier, multiplier_text
+from tracker.store.store import Store
+from tracker.store.work.records import UnknownProject
+
+Kind = Literal["torrent", "user", "client", "multipliers", "project", "block", "queue", "job", "token"]
+EVERYBODY = "everybody"
+"""The id of the multipliers for everybody."""
+_MAX_FREELEECH = 20
+Snapshot = tuple[str, Mapping[str, str]]
+"""The id of an object, and its values by name; an empty id: the text names none. It may be a secret."""
+
+
+async def snapshot(store: Store, kind: Kind, object_id: str) -> Snapshot:
+    """The object as it is now; without values if it does not exist. Passkeys are not masked.
+
+    Raises StoreUnavailable, and redis.exceptions.RedisError.
+    """
+    read = _READERS.get(kind)
+    if read is None:
+        return object_id, {}
+    try:
+        return await read(store, object_id)
+    except (ClientError, UnicodeEncodeError):
+        return "", {}
+
+
+async def _torrent(store: Store, text: str) -> Snapshot:
+    info_hash = parse_hash(text)
+    found = await store.torrents.get(info_hash)
+    if found is None:
+        return info_hash.hex(), {}
+    values: dict[str, Any] = {
+        "registered": found.registered,
+        "name": found.name,
+        "enabled": found.enabled,
+        "reason": found.reason,
+        "private": found.private,
+        "size": found.size,
+        "labels": " ".join(found.labels),
+        "upload_multiplier": _multiplier(found.upload_multiplier),
+        "download_multiplier": _multiplier(found.download_multiplier),
+        "denied": found.denied,
+    }
+    return info_hash.hex(), _texts(values)
+
+
+async def _user(store: Store, who: str) -> Snapshot:
+    """``who`` may be a passkey, which is no id."""
+    found = await store.users.find(who)
+    rules, tokens = found.rules, await store.freeleech.page(found.user_id, 0, _MAX_FREELEECH)
+    values: dict[str, Any] = {
+        "passkey": found.passkey,
+        "name": found.name,
+        "enabled": found.enabled,
+        "reason": found.reason,
+        "can_leech": found.can_leech,
+        "uploaded": found.uploaded,
+        "downloaded": found.downloaded,
+        "snatches": found.snatches,
+        "announces": found.announces,
+        "upload_multiplier": _multiplier(rules.upload_multiplier),
+        "download_multiplier": _multiplier(rules.download_multiplier),
+        "max_downloads": rules.max_downloads,
+        "hnr_exempt": rules.hnr_exempt,
+        "hit_and_runs": (await store.users.set_sizes(found.user_id))["hnr"],
+        "freeleech": " ".join(f"{token.torrent_id}:{token.until}" for token in tokens),
+    }
+    return found.user_id, _texts(values)
+
+
+async def _client(store: Store, text: str) -> Snapshot:
+    prefix = parse_prefix(text)
+    allowed, denied = await store.allow_list.name(prefix), (await store.deny_list.all()).get(prefix)
+    values = {"allowed": allowed, "denied": denied}
+    return format_prefix(prefix), {
+        name: value or "yes" for name, value in values.items() if value is not None
+    }
+
+
+async def _multipliers(store: Store, object_id: str) -> Snapshot:
+    upload, download = await store.multipliers.get()
+    return object_id, _texts({"upload": _multiplier(upload), "download": _multiplier(download)})
+
+
+async def _project(store: Store, name: str) -> Snapshot:
+    try:
+        values = asdict(await store.work.projects.get(name))
+    except UnknownProject:
+        return name, {}
+    return name, _texts({**values, "domains": " ".join(values["domains"])})
+
+
+async def _block(store: Store, text: str) -> Snapshot:
+    """``text``: project, empty for all of them, a slash, and who is blocked."""
+    project, _, who = text.partition("/")
+    blocked = who in await store.work.blocks.all(project or None)
+    return text, {"blocked": "true"} if blocked else {}
+
+
+async def _job(store: Store, job_id: str) -> Snapshot:
+    job = await store.jobs.get(job_id)
+    return job_id, {} if job is None else {"queue": job.queue, "status": job.status}
+
+
+async def _token(store: Store, who: str) -> Snapshot:
+    """``who``: an id or a name."""
+    for token in await store.tokens.list():
+        if who in (token.token_id, token.name):
+            values = {"name": token.name, "role": token.role, "addresses": " ".join(token.addresses)}
+            return token.token_id, _texts({**values, "expires": token.expires})
+    return who, {}
+
+
+_READERS: Mapping[Kind, Callable[[Store, str], Awaitable[Snapshot]]] = {
+    "torrent": _torrent,
+    "user": _user,
+    "client": _client,
+    "multipliers": _multipliers,
+    "project": _project,
+    "block": _block,
+    "job": _job,
+    "token": _token,
+}
+
+
+def _multiplier(found: Multiplier) -> str:
+    return multiplier_text(found.factor, found.until)
+
+
+def _texts(values: Mapping[str, Any]) -> dict[str, str]:
+    """As text, without what is not set."""
+    return {
+        name: str(value).lower() if isinstance(value, bool) else str(value)
+        for name, value in values.items()
+        if value is not None and value != ""
+    }

@@ -1,0 +1,217 @@
+"""The audit log: a stream of the changes by the API, the dashboard and the command line."""
+
+import re
+from collections.abc import Mapping, Sequence
+from contextlib import suppress
+from dataclasses import asdict, dataclass, field
+from typing import Any, Literal, cast, get_args
+
+import orjson
+from redis.exceptions import RedisError
+
+from tracker.errors import ClientError, StoreUnavailable
+from tracker.store.access.tokens import ROLES, Role
+from tracker.store.client.connection import Connection
+from tracker.store.client.scripts import Scripts
+from tracker.store.schema.keys import Keys
+
+Way = Literal["api", "dashboard", "cli"]
+
+KEPT_SECONDS = 366 * 86_400
+MAX_ENTRIES = 100_000
+MAX_OBJECTS = 10
+"""Objects of one entry. A call that changes more names the first ones."""
+MAX_TEXT = 200
+"""Characters of a value."""
+MAX_SCANNED = 10_000
+"""Entries that one call of ``page`` reads to find those that match."""
+_MAX_FIELDS = 40
+_MAX_BYTES = 8192
+"""Of all objects of an entry. Further values are left out."""
+_CHUNK = 1000
+_CURSOR = re.compile(r"[0-9]{1,19}-[0-9]{1,19}", re.ASCII)
+
+
+@dataclass(frozen=True, slots=True)
+class ChangedObject:
+    """An object of an entry, with the values of the fields that changed. A field that did not exist has no value."""
+
+    kind: str
+    id: str
+    before: Mapping[str, str] = field(default_factory=dict)
+    after: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True, slots=True)
+class AuditEntry:
+    """One change. ``token_id`` is empty without a token, ``address`` if it is unknown.
+
+    ``counts``: numbers of a call that changes many objects. ``details``: what else the call named, such as a filter.
+    ``id`` and ``at`` (epoch s) come from the store.
+    """
+
+    actor: str
+    token_id: str
+    role: Role
+    way: Way
+    address: str
+    operation: str
+    objects: tuple[ChangedObject, ...] = ()
+    counts: Mapping[str, int] = field(default_factory=dict)
+    details: Mapping[str, str] = field(default_factory=dict)
+    id: str = ""
+    at: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class AuditFilter:
+    """Which entries are wanted; empty: all. ``since`` and ``until`` are epoch seconds, both included."""
+
+    actor: str = ""
+    """The name of an actor, or the id of a token."""
+    operation: str = ""
+    """An operation, or the first part of its name: ``user`` for ``user.edit`` and the others."""
+    object: str = ""
+    """The id of an object, such as an info hash or a user id."""
+    way: str = ""
+    since: int | None = None
+    until: int | None = None
+
+    def matches(self, entry: AuditEntry) -> bool:
+        """Whether the entry is wanted; its time is not checked."""
+        operation = self.operation
+        return (
+            (not self.actor or self.actor in (entry.actor, entry.token_id))
+            and (not operation or entry.operation == operation or entry.operation.startswith(f"{operation}."))
+            and (not self.way or entry.way == self.way)
+            and (not self.object or any(each.id.lower() == self.object.lower() for each in entry.objects))
+        )
+
+
+class Audit:
+    """``max_entries``: more than that, or older than KEPT_SECONDS, the oldest entries are deleted."""
+
+    def __init__(
+        self, connection: Connection, scripts: Scripts, keys: Keys, max_entries: int = MAX_ENTRIES
+    ) -> None:
+        self._connection = connection
+        self._scripts = scripts
+        self._key = keys.audit()
+        self._max_entries = max_entries
+
+    async def add(self, entry: AuditEntry) -> bool:
+        """False if the store does not take it. The change is done by then, and stays."""
+        fields: dict[str, str | bytes] = {
+            "actor": _clean(entry.actor),
+            "token": entry.token_id,
+            "role": entry.role,
+            "way": entry.way,
+            "address": _clean(entry.address),
+            "operation": entry.operation,
+            "objects": _packed(entry.objects),
+            "counts": orjson.dumps(dict(entry.counts)),
+            "details": orjson.dumps(_cut(entry.details)),
+        }
+        pairs: list[str | bytes] = [part for pair in fields.items() for part in pair]
+        with suppress(RedisError, StoreUnavailable):
+            await self._scripts.audit([self._max_entries, KEPT_SECONDS, *pairs])
+            return True
+        return False
+
+    async def page(
+        self, wanted: AuditFilter, cursor: str = "", limit: int = 100
+    ) -> tuple[list[AuditEntry], str]:
+        """The newest ``limit`` entries that match, older than the one with the id ``cursor`` if there is one.
+
+        Also returns the next cursor, empty at the end. Reads at most MAX_SCANNED entries, so a page may have fewer than
+        ``limit`` entries, or none, and be followed by others. Raises ClientError for a malformed cursor.
+        """
+        if cursor and not _CURSOR.fullmatch(cursor):
+            raise ClientError("not a cursor of the audit log")
+        end = "+" if wanted.until is None else str(1000 * wanted.until + 999)
+        start = "-" if wanted.since is None else str(1000 * wanted.since)
+        if cursor:
+            end = f"({cursor}"
+        found: list[AuditEntry] = []
+        for _ in range(MAX_SCANNED // _CHUNK):
+            rows = await self._connection.command("XREVRANGE", self._key, end, start, "COUNT", _CHUNK)
+            for id, flat in rows:
+                entry = _entry(id.decode(), flat)
+                if wanted.matches(entry):
+                    found.append(entry)
+                    if len(found) == limit:
+                        return found, entry.id
+            if len(rows) < _CHUNK:
+                return found, ""
+            end = f"({rows[-1][0].decode()}"
+        return found, end[1:]
+
+
+def _packed(objects: Sequence[ChangedObject]) -> bytes:
+    """As JSON, with long values cut, and without the values of the last objects if it is too long."""
+    kept = [
+        {"kind": each.kind, "id": _clean(each.id), "before": _cut(each.before), "after": _cut(each.after)}
+        for each in objects[:MAX_OBJECTS]
+    ]
+    packed = orjson.dumps(kept)
+    for each in reversed(kept):
+        if len(packed) <= _MAX_BYTES:
+            break
+        each["before"], each["after"] = {}, {}
+        packed = orjson.dumps(kept)
+    return packed
+
+
+def _cut(values: Mapping[str, str]) -> dict[str, str]:
+    return {_clean(name): _clean(text) for name, text in list(values.items())[:_MAX_FIELDS]}
+
+
+def _clean(text: str) -> str:
+    """Cut, and without lone surrogates, which cannot be encoded."""
+    text = text if len(text) <= MAX_TEXT else f"{text[: MAX_TEXT - 1]}…"
+    return text.encode("utf-8", "replace").decode()
+
+
+def _entry(id: str, flat: Sequence[bytes]) -> AuditEntry:
+    """Reads a stored entry. Invalid parts, which no tracker wrote, are empty."""
+    texts = [value.decode("utf-8", "replace") for value in flat]
+    row = dict(zip(texts[::2], texts[1::2], strict=False))
+    role, way = row.get("role", ""), row.get("way", "")
+    objects, counts = _json(row.get("objects", "")), _json(row.get("counts", ""))
+    details = _json(row.get("details", ""))
+    return AuditEntry(
+        actor=row.get("actor", ""),
+        token_id=row.get("token", ""),
+        role=role if role in ROLES else "read",
+        way=cast(Way, way) if way in get_args(Way) else "cli",
+        address=row.get("address", ""),
+        operation=row.get("operation", ""),
+        objects=tuple(map(_object, objects)) if isinstance(objects, list) else (),
+        counts={name: number for name, number in counts.items() if isinstance(number, int)}
+        if isinstance(counts, dict)
+        else {},
+        details=_strings(details),
+        id=id,
+        at=int(id.partition("-")[0]) // 1000,
+    )
+
+
+def _json(text: str) -> Any:
+    with suppress(orjson.JSONDecodeError):
+        return orjson.loads(text)
+    return None
+
+
+def _object(stored: Any) -> ChangedObject:
+    row = stored if isinstance(stored, dict) else {}
+    before, after = _strings(row.get("before")), _strings(row.get("after"))
+    return ChangedObject(str(row.get("kind", "")), str(row.get("id", "")), before, after)
+
+
+def _strings(stored: Any) -> dict[str, str]:
+    return {name: str(value) for name, value in stored.items()} if isinstance(stored, dict) else {}
+
+
+def row_of(entry: AuditEntry) -> dict[str, Any]:
+    """The entry as JSON, as the API, the exports and the command line show it."""
+    return asdict(entry)
