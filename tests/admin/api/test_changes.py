@@ -102,6 +102,7 @@ async def test_webhooks_show_their_deliveries_without_secrets(full: ApiClient, a
         "error": "status 500",
         "retry_at": 11,
     }
+    await admin.store.webhooks.hold(webhook_id(URL), "token")
     await admin.store.webhooks.hold(webhook_id(URL), "token", state)
     (after,) = (await full.get("/webhooks"))["items"]
     assert after == {**before, **state}

@@ -63,6 +63,8 @@ async def compare(one: Store, other: Store, announces: list[tuple[int, PeerUpdat
         one.clock.now += seconds
         outcomes = [await each.announce_together(announce) for each in (one, other)]
         assert sorted_peers(outcomes[0]) == sorted_peers(outcomes[1])
+    for each in (one, other):
+        await each.announce_counts.flush()
     assert await contents(one) == await contents(other)
     assert await check_invariants(one.redis, one.keys) > 0
 
