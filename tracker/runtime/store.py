@@ -49,8 +49,8 @@ async def open_connection(
     """
     shown = mask_url(url)
     async with open_unchecked(url, redis, timeout, on_round_trip) as connection:
-        version = await _check(connection, shown, wait_for_server=wait_for_server)
-        nodes = await find_nodes(connection.client, home_prefix(redis.prefix, redis.shards), shown)
+        prefix = home_prefix(redis.prefix, redis.shards)
+        version, nodes = await _check(connection, prefix, shown, wait_for_server=wait_for_server)
         if not nodes:
             yield connection, version
             return
@@ -95,10 +95,14 @@ async def open_unchecked(
         await connection.close()
 
 
-async def _check(connection: Connection, shown: str, *, wait_for_server: bool) -> str:
+async def _check(
+    connection: Connection, prefix: str, shown: str, *, wait_for_server: bool
+) -> tuple[str, tuple[Address, ...]]:
+    """The server's name and version, and the nodes of its cluster."""
     while True:
         try:
-            return await check_server(connection.client, shown)
+            version = await check_server(connection.client, shown)
+            return version, await find_nodes(connection.client, prefix, shown)
         except NoAnswer as error:
             if not wait_for_server:
                 raise
