@@ -195,7 +195,7 @@ async def test_a_slot_that_moves_key_by_key_is_unavailable_and_nothing_is_torn(g
 
 
 async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
-    async with store_at(group.url, "t:{home}:") as store:
+    async with store_at(group.url, "t:{h}:") as store:
         prefixes = [f"t:{{{number:02}}}:" for number in range(16)]
         connections = [store.connection.of(prefix) for prefix in prefixes]
         for connection, prefix in zip(connections, prefixes, strict=True):
@@ -210,8 +210,8 @@ async def test_prefixes_on_one_node_share_its_pipe(group: Servers) -> None:
 async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
     """For all of them, also those that sent nothing; the others are served meanwhile."""
     with cluster() as group:
-        lost = group.primary("t:{home}:")
-        async with store_at(others(group, "t:{home}:")[0].tcp_url, "t:{home}:") as store:
+        lost = group.primary("t:{h}:")
+        async with store_at(others(group, "t:{h}:")[0].tcp_url, "t:{h}:") as store:
             home = store.connection
             connections = {each: home.of(each) for each in (f"t:{{{number:02}}}:" for number in range(16))}
             at_lost = {each for each in connections if group.primary(each) is lost}
@@ -220,7 +220,7 @@ async def test_a_lost_node_is_lost_for_its_prefixes_only() -> None:
                 await connection.direct("SET", f"{prefix}k", "1")
             lost.kill()
             with pytest.raises(StoreUnavailable):
-                await home.command("GET", "t:{home}:k")
+                await home.command("GET", "t:{h}:k")
             assert {each for each in connections if connections[each].unavailable} == at_lost
             for prefix in connections.keys() - at_lost:
                 assert await connections[prefix].direct("GET", f"{prefix}k") == b"1"
