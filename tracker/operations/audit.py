@@ -47,9 +47,17 @@ class Change:
         self._details: dict[str, str] = {}
 
     async def touch(self, kind: Kind, object_id: str) -> None:
-        """Notes an object and its values. Beyond MAX_OBJECTS, and without an object of this id, it does nothing."""
+        """Notes an object and its values. Beyond MAX_OBJECTS, and without an object of this id, it does nothing.
+
+        Where a part of the store is away, the change may be possible all the same. Its entry then has no object,
+        because ``object_id`` may be a passkey.
+        """
         if len(self._before) < MAX_OBJECTS:
-            found_id, values = await snapshot(self._store, kind, object_id)
+            try:
+                found_id, values = await snapshot(self._store, kind, object_id)
+            except (RedisError, StoreUnavailable):
+                self.note(not_read=kind)
+                return
             if found_id:
                 self._before.setdefault((kind, found_id), values)
 

@@ -101,12 +101,14 @@ async def _check(
     """The server's name and version, and the nodes of its cluster."""
     while True:
         try:
-            version = await check_server(connection.client, shown)
-            return version, await find_nodes(connection.client, prefix, shown)
+            server = await check_server(connection.client, shown)
         except NoAnswer as error:
             if not wait_for_server:
                 raise
             log.warning("waiting for the store", error=str(error))
+        else:
+            nodes = await find_nodes(connection.client, prefix, shown) if server.clustered else ()
+            return server.name, nodes
 
 
 @asynccontextmanager

@@ -118,6 +118,8 @@ async def test_webhooks_are_shown_without_their_urls(serve: Serve, prefix: str) 
     )
     admin = await serve(Settings(redis=RedisSettings(prefix=prefix), changes=changes))
     webhooks = admin.store.webhooks
+    for url in urls:
+        await webhooks.hold(webhook_id(url), "token")
     await webhooks.hold(webhook_id(urls[0]), "token", {"delivered": 4321, "delivered_at": 9})
     await webhooks.hold(webhook_id(urls[1]), "token", {"failures": 3, "error": "status 500"})
     async with admin.browser() as browser:

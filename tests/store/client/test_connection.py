@@ -129,7 +129,7 @@ class TestStart:
 
     async def test_a_trusted_certificate_is_accepted(self, debian_redis: Server) -> None:
         client = connect(debian_redis.tls_url, connect_timeout=2, tls_ca_file=str(debian_redis.ca_file))
-        assert (await check_server(client, "it")).startswith("redis ")
+        assert (await check_server(client, "it")).name.startswith("redis ")
         await client.aclose()
 
     @pytest.mark.parametrize(

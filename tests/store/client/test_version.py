@@ -27,7 +27,7 @@ def test_an_unknown_version_is_too_old(info: bytes) -> None:
 
 async def test_real_servers_are_recognised(any_server: Server) -> None:
     client = connect(any_server.url, connect_timeout=5)
-    name = await check_server(client, "it", 5)
+    name = (await check_server(client, "it", 5)).name
     await client.aclose()
     assert name.startswith("valkey 9." if "valkey" in any_server.binary else "redis ")
 

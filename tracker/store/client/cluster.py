@@ -23,7 +23,6 @@ from tracker.store.client.loop_timeout import loop_timeout
 from tracker.store.client.pipe import Argument, RedisPipe
 from tracker.store.client.sentinel import MasterPool
 from tracker.store.client.url import Address
-from tracker.store.client.version import read_info
 
 _ASKED = 5
 """How many nodes are asked for the map at a time. Most of them decide: one that was cut off knows an old map."""
@@ -308,15 +307,10 @@ class SlotConnection(Connection):
 
 
 async def find_nodes(client: Redis, prefix: str, shown: str) -> tuple[Address, ...]:
-    """The nodes of the cluster that the server of ``client`` is part of, first the one that serves ``prefix``. None
-    without a cluster.
+    """The nodes of the cluster that the server of ``client`` is part of, first the one that serves ``prefix``.
 
-    ``shown`` is the server's address as it may be printed. Raises as read_info does, and StartupError when the cluster
-    cannot be used.
+    ``shown`` is the server's address as it may be printed. Raises StartupError when the cluster cannot be used.
     """
-    info = await read_info(client, "cluster", shown)
-    if info.get("cluster_enabled", "0") != "1":
-        return ()
     slot, options = slot_of(prefix), client.connection_pool.connection_kwargs
     if slot is None:
         raise StartupError(

@@ -4,6 +4,7 @@ import asyncio
 import re
 import ssl
 from collections.abc import Mapping
+from typing import NamedTuple
 
 from redis.asyncio import Redis
 from redis.exceptions import RedisError
@@ -26,25 +27,27 @@ def version_of(info: Mapping[str, str]) -> tuple[str, tuple[int, int], str]:
     return kind, (int(found[1]), int(found[2])) if found else (0, 0), f"{kind} {text}"
 
 
-async def check_server(client: Redis, shown: str, timeout: float = 2.0) -> str:
-    """The server's name and version. Raises as read_info does, and StartupError for an unsupported version."""
-    kind, version, name = version_of(await read_info(client, "server", shown, timeout))
-    if version < _MIN_VERSIONS[kind]:
-        raise StartupError(f"the store at {shown} is {name}: Redis 7.0, Valkey 7.2 or newer is needed")
-    return name
+class CheckedServer(NamedTuple):
+    name: str
+    """With its version."""
+    clustered: bool
 
 
-async def read_info(client: Redis, section: str, shown: str, timeout: float = 2.0) -> Mapping[str, str]:
-    """A section of INFO. Raises NoAnswer when the server does not answer in time (s), StartupError when it is unusable.
+async def check_server(client: Redis, shown: str, timeout: float = 2.0) -> CheckedServer:
+    """Raises NoAnswer when the server does not answer in time (s), StartupError when it is unusable.
 
     ``shown`` is the server's address as it may be printed (no password).
     """
     try:
         async with asyncio.timeout(timeout):
-            raw = await client.execute_command("INFO", section)  # type: ignore[no-untyped-call]  # redis-py's
+            raw = await client.execute_command("INFO", "server", "cluster")  # type: ignore[no-untyped-call]
     except TimeoutError as error:
         raise NoAnswer(f"no usable store at {shown}: no answer within {timeout:g} s") from error
     except (RedisError, OSError, ssl.SSLError, ValueError) as error:
         reason = str(error) or type(error).__name__
         raise StartupError(f"no usable store at {shown}: {reason.splitlines()[0]}") from error
-    return parse_info(raw)
+    info = parse_info(raw)
+    kind, version, name = version_of(info)
+    if version < _MIN_VERSIONS[kind]:
+        raise StartupError(f"the store at {shown} is {name}: Redis 7.0, Valkey 7.2 or newer is needed")
+    return CheckedServer(name, info.get("cluster_enabled") == "1")

@@ -1,14 +1,14 @@
 """The swarms of all shards: sends each announce to its shard, and puts scrapes of several shards together."""
 
 import asyncio
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 from tracker.bittorrent import InfoHash
 from tracker.errors import StoreOverloaded, StoreUnavailable
 from tracker.store.client.batching import Settle
 from tracker.store.sharding.shards import Shards
-from tracker.store.swarms.announce_counts import FLUSH_SECONDS, AnnounceCounts
+from tracker.store.swarms.announce_counts import FLUSH_SECONDS, LOOK_SECONDS, AnnounceCounts
 from tracker.store.swarms.codec import Admitted, PeerUpdate, Refused
 from tracker.store.swarms.swarms import MAX_BATCH, Figures, Swarms, ignore_join
 from tracker.store.swarms.unanswered import OnJoin
@@ -98,14 +98,10 @@ class ShardedAnnounceCounts(AnnounceCounts):
     def __len__(self) -> int:
         return sum(map(len, self._parts))
 
-    def add(self, torrents: Iterable[InfoHash]) -> None:
-        for info_hash in torrents:
-            self._parts[info_hash[0] % len(self._parts)].add((info_hash,))
-
-    async def run(self, pause_seconds: float = FLUSH_SECONDS) -> None:
+    async def run(self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
         async with asyncio.TaskGroup() as tasks:
             for part in self._parts:
-                tasks.create_task(part.run(pause_seconds))
+                tasks.create_task(part.run(pause_seconds, look_seconds))
 
     async def flush(self) -> None:
         await asyncio.gather(*(part.flush() for part in self._parts))

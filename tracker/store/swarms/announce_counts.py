@@ -6,7 +6,7 @@ other announces are counted when they are applied, so the sweep can tell from th
 
 import asyncio
 from collections import Counter
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 
 import structlog
 from redis.exceptions import RedisError
@@ -19,7 +19,9 @@ from tracker.store.client.scripts import Scripts
 FLUSH_SECONDS = 10.0
 """What a crash of the process may lose."""
 MAX_TORRENTS = 20_000
-"""Torrents whose announces are counted here at a time: some megabytes."""
+"""Where announces of more torrents wait, all are written before their time. They take some megabytes."""
+LOOK_SECONDS = 1.0
+"""How often the number of torrents is looked at."""
 _PER_CALL = 200
 """Torrents in one call of the store: no longer than a large batch of announces."""
 
@@ -33,35 +35,25 @@ class AnnounceCounts:
         self._connection = connection
         self._scripts = scripts
         self._counts: Counter[InfoHash] = Counter()
-        self._full = asyncio.Event()
+        self.add: Callable[[Iterable[InfoHash]], None] = self._counts.update
+        """Counts one announce for each. While the store is unavailable, there is none to count."""
 
     def __len__(self) -> int:
         """Torrents whose announces wait."""
         return len(self._counts)
 
-    def add(self, torrents: Iterable[InfoHash]) -> None:
-        """Counts one announce for each; none while twice as many torrents wait as should."""
-        counts = self._counts
-        if len(counts) >= MAX_TORRENTS:
-            self._full.set()
-            if len(counts) >= 2 * MAX_TORRENTS:
-                return
-        counts.update(torrents)
-
-    async def run(self, pause_seconds: float = FLUSH_SECONDS) -> None:
+    async def run(self, pause_seconds: float = FLUSH_SECONDS, look_seconds: float = LOOK_SECONDS) -> None:
         """Writes every ``pause_seconds``, and when there are many torrents; until cancelled."""
         while True:
-            try:
-                async with asyncio.timeout(pause_seconds):
-                    await self._full.wait()
-            except TimeoutError:
-                pass
+            left = pause_seconds
+            while left > 0 and len(self._counts) <= MAX_TORRENTS:
+                await asyncio.sleep(min(left, look_seconds))
+                left -= look_seconds
             await self.flush()
 
     async def flush(self) -> None:
         """Writes all counts; keeps them while the store is unavailable. Those of a call without a reply are dropped:
         the store may have them."""
-        self._full.clear()
         while self._counts and not self._connection.unavailable:
             part = [self._counts.popitem() for _ in range(min(_PER_CALL, len(self._counts)))]
             try:
