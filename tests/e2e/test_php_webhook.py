@@ -33,7 +33,7 @@ def site(directory: Path) -> Iterator[tuple[str, Path]]:
     script, seen, port = directory / "hook.php", directory / "seen", free_port()
     script.write_text(example.replace(todo, NOTE))
     seen.touch()
-    variables = f"TRACKER_WEBHOOK_SECRET={SECRET}", f"SEEN={seen}"
+    variables = f"WEBHOOK_SECRET={SECRET}", f"SEEN={seen}"
     url = f"http://127.0.0.1:{port}"
     with running(
         ("env", *variables, "php", "-S", f"127.0.0.1:{port}", str(script)), directory / "log"
