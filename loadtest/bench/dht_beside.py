@@ -32,6 +32,7 @@ ANSWER_GOAL_MICROSECONDS = 150.0
 _WINDOW_SECONDS = 10
 """What the node remembers of a torrent."""
 _RESULT_SECONDS = 60
+_PEERS_OF_PAGE_SECONDS = 0.05
 _END = "the end of the queries"
 
 
@@ -164,19 +165,28 @@ def queries_alone(options: argparse.Namespace, target: Target, port: int) -> dic
 
 def store_commands(options: argparse.Namespace, target: Target, port: int) -> int:
     """The most commands within 10 s that name the same torrent, while queries ask for all of them. What a script does
-    is one command."""
+    is one command.
+
+    A node that knows few nodes also reads a page of the register and five of its torrents, to ask their peers. That is
+    not caused by queries, and not counted."""
     assert target.store is not None
     names = {info_hash_of(number).hex() for number in range(options.asked)}
     times: dict[str, list[float]] = {name: [] for name in names}
     listening = threading.Event()
+    page_read = 0.0
 
     def listen() -> None:
+        nonlocal page_read
         with target.store.monitor() as monitor:  # type: ignore[union-attr]
             listening.set()
             for each in monitor.listen():
                 if _END in each["command"]:
                     return
-                if each["client_type"] != "lua":
+                if each["client_type"] == "lua":
+                    continue
+                if " info_hash " in each["command"]:
+                    page_read = each["time"]
+                elif each["time"] - page_read > _PEERS_OF_PAGE_SECONDS:
                     for name in names.intersection(each["command"].split()):
                         times[name].append(each["time"])
 
