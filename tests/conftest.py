@@ -1,7 +1,7 @@
 """Fixtures for all tests: real servers, clients, key prefixes, and a check for leaked tasks and processes.
 
 Options: `--long` adds the tests marked long, `--serial without|only` selects by the mark `serial`,
-`--hypothesis-profile long` tries 20 times as many examples (tests/examples.py).
+`--hypothesis-profile long` tries many more examples (tests/examples.py).
 
     redis_url      the session's valkey-server, as a URL (unix socket, database 0)
     redis          an asyncio client to it: replies in bytes, no retries

@@ -2,8 +2,10 @@
 
 from hypothesis import HealthCheck, settings
 
-SHORT, LONG = 50, 1000
-"""Examples of a test that says nothing else, by profile."""
+NAMED = 50
+"""Examples of a test that names no number, where tests get the numbers they name."""
+SHORT, LONG = 30, 1000
+"""The same by profile."""
 
 
 def register_profiles() -> None:
@@ -15,6 +17,6 @@ def register_profiles() -> None:
 
 
 def examples(number: int, **changes: object) -> settings:
-    """``number`` of them in the short profile, as many times more in a longer one."""
-    scaled = max(1, number * settings().max_examples // SHORT)
+    """``number`` of them, fewer in the short profile, more in the long one, as in tests that name no number."""
+    scaled = max(1, number * settings().max_examples // NAMED)
     return settings(max_examples=scaled, suppress_health_check=list(HealthCheck), **changes)  # type: ignore[arg-type]

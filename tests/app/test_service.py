@@ -48,6 +48,7 @@ def test_the_banner_names_urls_store_data_and_how_to_stop(
     assert tracker.end() == 0
 
 
+@pytest.mark.long
 def test_the_banner_begins_with_the_configured_admin_url(start_tracker: StartTracker) -> None:
     tracker = start_tracker(TRACKER_ADMIN__URL="http://0.0.0.0:7070")
     assert re.search(r"admin +http://localhost:7070/\n +http://127\.0\.0\.1:", tracker.banner)
@@ -325,6 +326,7 @@ def test_an_external_server_is_used_by_socket_password_and_tls(
 # Shutdown
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_signal_ends_a_start_while_the_store_loads(tmp_path: Path) -> None:
     """Gracefully and at once: the private store does not load the rest of its data."""
@@ -349,6 +351,7 @@ def _command(*words: str) -> bytes:
     return f"*{len(words)}\r\n".encode() + b"".join(b"$%d\r\n%b\r\n" % (len(w), w.encode()) for w in words)
 
 
+@pytest.mark.long
 def test_a_second_signal_ends_at_once(start_tracker: StartTracker, start_server: StartServer) -> None:
     server = start_server("--appendonly", "no")
     tracker = start_tracker(TRACKER_REDIS__URL=server.url, TRACKER_REDIS__TIMEOUT_SECONDS="60")

@@ -90,6 +90,7 @@ def test_two_processes_serve_one_swarm_and_stop_together(start_tracker: StartTra
     assert all(has_ended(pid) for pid in pids)
 
 
+@pytest.mark.long
 @linux_only
 def test_an_option_sets_the_number_of_processes(start_tracker: StartTracker) -> None:
     tracker = start_tracker("--workers", "3")
@@ -97,6 +98,7 @@ def test_an_option_sets_the_number_of_processes(start_tracker: StartTracker) -> 
     assert tracker.end() == 0
 
 
+@pytest.mark.long
 @linux_only
 @pytest.mark.slow
 def test_a_stopped_background_process_is_no_outage(
@@ -161,7 +163,7 @@ def test_the_admin_port_is_not_ready_when_no_web_process_serves(start_tracker: S
 
 
 @linux_only
-@pytest.mark.parametrize("number", [signal.SIGKILL, signal.SIGTERM])
+@pytest.mark.parametrize("number", [signal.SIGKILL, pytest.param(signal.SIGTERM, marks=pytest.mark.long)])
 @pytest.mark.slow
 def test_no_process_outlives_the_tracker(start_tracker: StartTracker, number: signal.Signals) -> None:
     tracker = start_tracker()
@@ -186,6 +188,7 @@ def test_no_secret_is_in_a_command_line_or_an_environment(
     assert tracker.end() == 0
 
 
+@pytest.mark.long
 @linux_only
 @pytest.mark.slow
 def test_a_socket_file_stays_until_the_tracker_ends(start_tracker: StartTracker, tmp_path: Path) -> None:
@@ -266,6 +269,7 @@ async def test_a_process_that_ends_before_its_configuration_is_a_startup_error()
     assert pool.pids == []
 
 
+@pytest.mark.long
 @pytest.mark.slow
 async def test_other_processes_serve_while_one_cannot_be_restarted(redis_url: str, prefix: str) -> None:
     """For example during an upgrade, when files of the package are missing for a moment."""

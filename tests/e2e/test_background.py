@@ -94,8 +94,8 @@ def test_two_clients_change_locations_scores_counters_and_stathat(
     assert KEY not in tracker.log
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize("mode", ["exact", pytest.param("hashed", marks=pytest.mark.long)])
+@pytest.mark.long
+@pytest.mark.parametrize("mode", ["exact", "hashed"])
 def test_a_kill_at_any_time_leaves_no_count_without_its_marker(
     start_tracker: StartTracker, tmp_path: Path, valkey: Server, prefix: str, mode: str
 ) -> None:

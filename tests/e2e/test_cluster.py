@@ -14,6 +14,7 @@ from tests.waiting import until
 PREFIX = "t:{x}:"
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_two_web_processes_serve_from_a_cluster(start_tracker: StartTracker) -> None:
     """The URL names a node without the keys. They move to that node while the tracker serves."""

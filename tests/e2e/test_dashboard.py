@@ -138,7 +138,7 @@ def test_revoking_a_token_signs_its_user_out_immediately(
     [
         {"color_scheme": "light"},
         pytest.param({"color_scheme": "dark"}, marks=pytest.mark.long),
-        {"viewport": PHONE},
+        pytest.param({"viewport": PHONE}, marks=pytest.mark.long),
     ],
     ids=["light", "dark", "phone"],
 )
@@ -156,6 +156,7 @@ def test_pages_have_no_console_errors_foreign_requests_or_overflow(
         assert window.page.evaluate(wide) <= 0, path
 
 
+@pytest.mark.long
 def test_the_theme_is_remembered_and_the_menu_opens_by_keyboard(
     start_tracker: StartTracker, open_dashboard: OpenDashboard
 ) -> None:

@@ -48,7 +48,7 @@ def no_violations(page: Page) -> None:
     assert Axe().run(page).response["violations"] == []
 
 
-@pytest.mark.parametrize("scheme", ["light", "dark"])
+@pytest.mark.parametrize("scheme", ["light", pytest.param("dark", marks=pytest.mark.long)])
 def test_nodes_and_lookups_show_without_reloading(
     sample: SampleTracker, open_dashboard: OpenDashboard, scheme: str
 ) -> None:

@@ -189,6 +189,7 @@ def test_a_client_without_a_valid_passkey_gets_the_reason_and_no_peers(
     assert command(tracker, "torrent", "list", "--json") == ""
 
 
+@pytest.mark.long
 def test_a_hybrid_torrent_is_served_by_its_truncated_v2_hash(
     start_tracker: StartTracker, tmp_path: Path
 ) -> None:

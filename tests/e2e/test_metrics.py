@@ -45,6 +45,7 @@ def total(samples: Samples, name: str, **labels: str) -> float:
     return sum(v for (n, of), v in samples.items() if n == name and set(labels.items()) <= of)
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_metrics_are_sums_over_all_processes_including_ended_ones(
     tracker: RunningTracker, tmp_path: Path

@@ -65,6 +65,7 @@ def test_torrents_users_totals_and_swarms_survive_stop_and_kill(start_tracker: S
     assert passkey not in tracker.log
 
 
+@pytest.mark.long
 @pytest.mark.slow
 def test_a_peer_that_times_out_while_no_tracker_runs_is_reaped(start_tracker: StartTracker) -> None:
     """T10: no subscriber received its expiry event."""

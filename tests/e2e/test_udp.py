@@ -35,7 +35,11 @@ def udp_url(tracker: RunningTracker, path: str = "/announce") -> str:
 # A process with libtorrent keeps one connection id per address of trackers, whatever their port, for a minute. So each
 # test of this process has an address of its own.
 @pytest.mark.parametrize(
-    ("listen", "udp"), [(LOOPBACK, "127.0.0.2:0"), pytest.param(LOOPBACK6, "[::1]:0", marks=needs_ipv6)]
+    ("listen", "udp"),
+    [
+        (LOOPBACK, "127.0.0.2:0"),
+        pytest.param(LOOPBACK6, "[::1]:0", marks=[needs_ipv6, pytest.mark.long]),
+    ],
 )
 def test_a_leecher_over_udp_finds_a_seeder_over_http(
     start_tracker: StartTracker, tmp_path: Path, listen: str, udp: str

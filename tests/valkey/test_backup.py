@@ -143,6 +143,7 @@ def test_existing_data_is_moved_aside_only_on_request(copy: Path, tmp_path: Path
     assert "older" in run(tmp_path, "torrent", "list")
 
 
+@pytest.mark.long
 def test_a_damaged_backup_is_refused_and_changes_nothing(copy: Path, tmp_path: Path) -> None:
     whole = copy.read_bytes()
     middle = len(whole) // 2

@@ -202,6 +202,7 @@ def seeding(site: Site, client: str, home: Path, *more: str) -> Iterator["subpro
         process.wait()
 
 
+@pytest.mark.long
 async def test_a_volunteer_without_a_passkey_is_verified_by_its_address(
     redis_url: str, prefix: str, files: tuple[Path, str], tmp_path: Path
 ) -> None:

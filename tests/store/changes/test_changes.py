@@ -2,7 +2,7 @@
 
 from collections.abc import AsyncIterator
 from dataclasses import replace
-from typing import Any, get_args
+from typing import Any
 
 import pytest
 from hypothesis.stateful import invariant, run_state_machine_as_test
@@ -358,7 +358,7 @@ class FeedMachine(SwarmMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accounts", get_args(Accounts))
+@pytest.mark.parametrize("accounts", [pytest.param("off", marks=pytest.mark.long), "optional", "required"])
 def test_the_feed_equals_what_the_scripts_did(redis_url: str, accounts: Accounts) -> None:
     """Joins minus stops, reaps and replacements are the peers, at each moment, under random announces and timeouts."""
     machine = type("Machine", (FeedMachine,), {"redis_url": redis_url, "accounts": accounts})

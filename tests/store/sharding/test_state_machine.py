@@ -22,7 +22,7 @@ class ShardedMachine(SwarmMachine):
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("accounts", ["off", "required"])
+@pytest.mark.parametrize("accounts", ["off", pytest.param("required", marks=pytest.mark.long)])
 def test_swarms_in_shards_agree_with_the_model(redis_url: str, accounts: Accounts) -> None:
     """T19: per shard."""
     machine = type("Machine", (ShardedMachine,), {"redis_url": redis_url, "accounts": accounts})

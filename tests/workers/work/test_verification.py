@@ -118,6 +118,7 @@ async def test_libtorrent_is_verified_over_a_restart_and_an_outage(
         assert (await check_work(store)).done == 1
 
 
+@pytest.mark.long
 async def test_libtorrent_of_another_user_or_without_a_passkey_is_not_counted(
     redis_url: str, prefix: str, tmp_path: Path
 ) -> None:
