@@ -86,6 +86,13 @@ class Cluster:
         self.until(lambda: b"master_link_status:up" in replica.ask("INFO", "replication"))
         return replica
 
+    def add_node(self, *, join: bool = True) -> Node:
+        """Starts a node without slots. It is part of the cluster only if it may ``join``."""
+        node = self._start_node()
+        if join:
+            self._introduce()
+        return node
+
     def fail_over(self, replica: Node) -> None:
         """A planned failover: the primary waits until the replica has everything."""
         until_asked = 0.0

@@ -55,6 +55,7 @@ MAY_IMPORT: dict[str, tuple[str, ...]] = {
         "store.users",
     ),
     "store.store": (*NOUNS, "store"),
+    "store.resharding": (*NOUNS, "store"),
     # Decisions of a DHT node: no sockets, no store, no clock.
     "dht": (*NOUNS, "token_bucket", "wire"),
     # Decisions on announces and scrapes.
@@ -175,6 +176,8 @@ TESTED_BY: dict[str, str] = {
     "admin.api.work_results": "admin/api/test_work.py",
     "admin.pages.work_project": "admin/pages/test_work.py",
     "cli.commands.audit": "cli/test_audit.py",
+    "cli.commands.reshard": "cli/test_reshard.py",
+    "store.schema.table.places": "store/resharding/test_places.py",
     "cli.commands.work": "cli/test_work.py",
     "cli.commands.work.claims": "cli/test_work.py",
     "cli.commands.work.drain": "cli/test_work.py",
@@ -182,6 +185,10 @@ TESTED_BY: dict[str, str] = {
     "cli.commands.work.items": "cli/test_work.py",
     "cli.commands.work.policy": "cli/test_work.py",
     "cli.commands.work.projects": "cli/test_work.py",
+    **dict.fromkeys(
+        (f"store.resharding.{name}" for name in ("copying", "counts", "feed", "joined", "parts", "values")),
+        "store/resharding/test_reshard.py",
+    ),
     "store.sharding.counters": "store/sharding/test_parts.py",
     "store.sharding.dht_torrents": "store/sharding/test_parts.py",
     "store.sharding.leases": "workers/test_shard_leases.py",

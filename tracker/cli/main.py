@@ -53,6 +53,7 @@ SECTIONS: Sections = {
         "export": Entry("exports:export_records", "Export torrents, users and lists to a file."),
         "backup": Entry("backups:backup", "Back up the private store to a file."),
         "restore": Entry("backups:restore", "Restore the private store from a backup."),
+        "reshard": Entry("reshard:reshard", "Copy the store into one with another number of shards."),
         "cleanup": Entry("maintenance:cleanup", "Find stale keys in the store."),
         "reindex": Entry("maintenance:reindex", "Rebuild the lists of torrents, denials, users and clients."),
         "wipe-stats": Entry("maintenance:wipe_stats", "Reset all statistics."),

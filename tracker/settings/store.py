@@ -36,7 +36,7 @@ class RedisSettings(Section):
         ge=1,
         le=256,
         description="Number of parts that the swarms are split into, by info hash: 1, or a power of two. It is fixed "
-        "when the store is made.",
+        "when the store is made; `tracker reshard` copies a store into one with another number.",
     )
     tls_ca_file: Path | None = Field(
         None,

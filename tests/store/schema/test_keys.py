@@ -70,7 +70,7 @@ PLACEHOLDERS = {
     "family": "[46]",
     "node": r"[-.0-9A-Za-z]{1,64}",
 }
-OF_SHARDS = ("t:copies", "t:copies:version", "t:copied", "t:changed")
+OF_SHARDS = ("t:copies", "t:copies:version", "t:copied", "t:changed", "t:reshard")
 """Only with several shards."""
 
 

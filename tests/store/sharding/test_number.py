@@ -30,7 +30,7 @@ async def test_a_store_of_one_shard_is_not_split(redis_url: str, prefix: str) ->
     async with running(Store(redis_url, Keys(prefix), SwarmRules())) as store:
         await store.reaping.heartbeat()
         await store.check_shards()
-        with pytest.raises(StartupError, match=r"made with 1 shard, .*TRACKER_REDIS__SHARDS=1"):
+        with pytest.raises(StartupError, match=r"made with 1 shard: .*TRACKER_REDIS__SHARDS=1"):
             await check(redis_url, prefix, 4)
         assert await store.redis.keys(f"{prefix}*shards*") == []
 

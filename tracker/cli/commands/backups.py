@@ -18,7 +18,8 @@ from tracker.valkey.backup import copy_store, restore_store
 
 _NOT_PRIVATE = (
     "the store is an external server (TRACKER_REDIS__URL): back it up with `redis-cli --rdb FILE` or "
-    "`valkey-cli --rdb FILE`; `tracker export --what all FILE` writes torrents, users and lists"
+    "`valkey-cli --rdb FILE`, each node of a cluster by itself (docs/cluster.md); "
+    "`tracker export --what all FILE` writes torrents, users and lists"
 )
 _RESTORED = (
     "Tokens, passkeys and users are those of the backup: repeat what was revoked or changed since. "

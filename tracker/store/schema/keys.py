@@ -23,6 +23,11 @@ def shard_prefixes(prefix: str, shards: int) -> tuple[str, ...]:
     return tuple(f"{prefix}{{{number:0{digits}}}}:" for number in range(shards))
 
 
+def pattern_of(prefix: str) -> str:
+    """The prefix with glob characters escaped."""
+    return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in prefix)
+
+
 class Keys:
     """Builds the keys under one prefix."""
 
@@ -34,7 +39,7 @@ class Keys:
     @property
     def prefix_pattern(self) -> str:
         r"""The prefix with glob characters escaped: ``t:{07}:`` is unchanged, ``t[x]:`` is not."""
-        return "".join(f"\\{char}" if char in "*?[]\\^-" else char for char in self.prefix)
+        return pattern_of(self.prefix)
 
     def info_hash(self, info_hash: InfoHash) -> str:
         return f"{self.prefix}info_hash:{info_hash.hex()}"
@@ -162,6 +167,10 @@ class Keys:
     def shards(self) -> str:
         """The number of shards, at home."""
         return f"{self.prefix}shards"
+
+    def reshard(self) -> str:
+        """The progress of `tracker reshard`, at home of a store that it fills."""
+        return f"{self.prefix}reshard"
 
     def changes(self) -> str:
         """The change feed."""

@@ -1,4 +1,4 @@
-"""The number of shards that a store was made with."""
+"""The number of shards that a store was made with. A store that `tracker reshard` fills is refused until it is full."""
 
 from contextlib import suppress
 
@@ -10,7 +10,9 @@ from tracker.store.schema.keys import MAX_SHARDS, Keys, home_prefix
 
 
 async def check_number(connection: Connection, prefix: str, shards: int) -> None:
-    """Writes the number into a new store. Raises StartupError if the store was made with another one."""
+    """Writes the number into a new store. Raises StartupError if the store was made with another one, or is not full
+    yet."""
+    await _check_complete(connection, Keys(home_prefix(prefix, shards)))
     keys = Keys(home_prefix(prefix, MAX_SHARDS))
     made_with = 1
     with suppress(ResponseError):  # the user may not read this key: then the store has one shard
@@ -22,9 +24,15 @@ async def check_number(connection: Connection, prefix: str, shards: int) -> None
         made_with = 1 if found is None else int(found)
     if made_with != shards:
         raise StartupError(
-            f"the store was made with {made_with} shard{'s' * (made_with > 1)}, which cannot be changed: "
-            f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix"
+            f"the store was made with {made_with} shard{'s' * (made_with > 1)}: "
+            f"set TRACKER_REDIS__SHARDS={made_with}, or another prefix; `tracker reshard` makes a store with more"
         )
+
+
+async def _check_complete(connection: Connection, keys: Keys) -> None:
+    with suppress(ResponseError):
+        if await connection.command("EXISTS", keys.reshard()):
+            raise StartupError("`tracker reshard` has not filled this store yet: run it again to its end")
 
 
 async def _has_one(connection: Connection, prefix: str) -> bool:

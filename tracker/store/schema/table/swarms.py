@@ -235,4 +235,11 @@ ROWS: tuple[KeySpec, ...] = (
         "permanent",
         "the first tracker",
     ),
+    KeySpec(
+        "t:reshard",
+        "HASH",
+        "in a store that `tracker reshard` fills: how far it is. No tracker starts on such a store",
+        "until it is full",
+        "store/resharding",
+    ),
 )

@@ -1,0 +1,51 @@
+"""Stores with several numbers of shards, and a run of reshard between two of them."""
+
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack
+from typing import Any
+
+import pytest
+
+from tests.store.harness import Clock, Store, running
+from tracker.store.resharding.counts import Counts
+from tracker.store.resharding.parts import PAGE, Parts
+from tracker.store.resharding.reshard import Reshard
+from tracker.store.schema.keys import Keys
+from tracker.store.swarms.rules import SwarmRules
+
+LATER = 100
+"""Seconds after which no tracker is taken to run."""
+Open = Callable[..., Any]
+
+
+@pytest.fixture
+async def open_store(redis_url: str, prefix: str) -> AsyncIterator[Open]:
+    """Opens a store by the end of its prefix and its number of shards. All have the same clock."""
+    clock = Clock()
+    async with AsyncExitStack() as stack:
+
+        async def open_one(name: str, shards: int = 1, url: str = redis_url, **rules: Any) -> Store:
+            store = Store(url, Keys(f"{prefix}{name}:"), SwarmRules(max_changes=1000, **rules), clock, shards)
+            return await stack.enter_async_context(running(store))
+
+        yield open_one
+
+
+def parts_of(store: Store, page: int = PAGE) -> Parts:
+    return Parts(store, store.keys.prefix.removesuffix("{home}:"), page)
+
+
+def resharding(source: Store, target: Store, page: int = PAGE) -> Reshard:
+    return Reshard(parts_of(source, page), parts_of(target), source.clock)
+
+
+async def reshard(source: Store, target: Store) -> tuple[Counts, Counts]:
+    """Runs it to its end. Returns the counts before and after."""
+    source.clock.now += LATER
+    run = resharding(source, target)
+    await run.check()
+    before = await run.count_source()
+    async for _ in run.copy():
+        pass
+    await run.join()
+    return before, await run.finish(before)

@@ -1,0 +1,287 @@
+"""Copies keys into a store with another number of shards: whole, or by entries, each to the shard of its torrent.
+
+Whatever is copied twice is the same afterwards, except that a peer may then be in a due list twice, which does no harm.
+"""
+
+import asyncio
+from collections import defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from redis.exceptions import ResponseError
+
+from tracker.store.client.pipe import Argument
+from tracker.store.resharding.feed import PositionMap
+from tracker.store.resharding.parts import Command, Found, Part, Parts, by_part
+from tracker.store.resharding.values import id_before, read_command, write_commands
+from tracker.store.schema.table.places import (
+    CURSORS,
+    NAMED_BY,
+    PASSKEY,
+    USER,
+    WEBHOOK,
+    Named,
+    Place,
+    place_of,
+    torrent_in,
+    torrent_of,
+)
+from tracker.store.sharding.user_sums import SUMMED
+
+ENTRIES = 1000
+"""Entries of a set that one command reads."""
+_MAX_KNOWN = 1_000_000
+"""Torrents whose shards are remembered."""
+_FREELEECH = b"freeleech:"
+_CREDITED = (b"credited_up", b"credited_down")
+_GONE = -2
+"""PEXPIRETIME of a key that does not exist."""
+_ADD = {"SET": "SADD", "ZSET": "ZADD", "LIST": "RPUSH"}
+_SCAN = {"SET": "SSCAN", "ZSET": "ZSCAN"}
+
+
+class Copying:
+    """Keys are copied by DUMP and RESTORE; by their values where the target is of another product, or older."""
+
+    def __init__(self, source: Parts, target: Parts) -> None:
+        self._source = source
+        self._target = target
+        self._by_value = False
+        self._positions = PositionMap(source, target)
+        self._known: dict[tuple[Part, bytes], Part] = {}
+        self.expiring: set[str] = set()
+        """Rows of which a key had an expiry."""
+
+    async def copy(self, found: Sequence[Found]) -> None:
+        for part, some in by_part(found).items():
+            places = defaultdict[Place, list[Found]](list)
+            for each in some:
+                places[place_of(each.row, each.name)].append(each)
+            whole = [
+                each for place in (Place.HOME, Place.COPIED) for each in places[place] if self._is_home(part)
+            ]
+            targets = [self._target.home] * len(whole)
+            targets += await self._targets(
+                part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]]
+            )
+            whole += places[Place.TORRENT]
+            await self._copy_whole(whole, targets)
+            await self._split(part, places[Place.SPLIT])
+            await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
+            await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
+
+    def _is_home(self, part: Part) -> bool:
+        return part == self._source.home
+
+    # Torrents
+
+    async def _targets(self, part: Part, torrents: Sequence[tuple[str, bytes]]) -> list[Part]:
+        """Where the keys and entries of these torrents go. What a deleted torrent has left goes where its id is looked
+        for."""
+        if len(self._known) > _MAX_KNOWN:
+            self._known.clear()
+        ids = {name for kind, name in torrents if kind == "tid" and (part, name) not in self._known}
+        if ids and len(self._target.shards) > 1:
+            await self._find(part, list(ids))
+        return [self._target_of(part, kind, name) for kind, name in torrents]
+
+    async def _find(self, part: Part, ids: Sequence[bytes]) -> None:
+        keys = [part.keys.prefix.encode() + b"torrent_id:" + each for each in ids]
+        (hashes,) = await self._source.send([(part, ("MGET", *keys))])
+        for torrent_id, info_hash in zip(ids, hashes, strict=True):
+            number = _number(info_hash[:2], 16) if info_hash else _number(torrent_id, 10)
+            self._known[part, torrent_id] = self._target.shards[number % len(self._target.shards)]
+
+    def _target_of(self, part: Part, kind: str, name: bytes) -> Part:
+        shards = self._target.shards
+        if not kind:
+            return self._target.home
+        if len(shards) == 1:
+            return shards[0]
+        return shards[_number(name[:2], 16) % len(shards)] if kind == "ih" else self._known[part, name]
+
+    # Whole keys
+
+    async def _copy_whole(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
+        try:
+            await self._write_whole(found, targets)
+        except ResponseError as error:
+            if self._by_value or "version or checksum" not in str(error):
+                raise
+            self._by_value = True
+            await self._write_whole(found, targets)
+        for each in found:
+            await self._adapt(each)
+
+    async def _write_whole(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
+        reads: list[Command] = []
+        for each in found:
+            read = read_command(each.row.type, each.key) if self._by_value else ("DUMP", each.key)
+            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read))
+        replies = await self._source.send(reads)
+        writes: list[Command] = []
+        for each, target, ends, value in zip(found, targets, replies[::2], replies[1::2], strict=True):
+            self._note_end(each, ends)
+            if ends == _GONE:
+                continue
+            key = each.key_in(target)
+            if self._by_value:
+                writes += ((target, words) for words in write_commands(each.row.type, key, value))
+                if ends > 0:
+                    writes.append((target, ("PEXPIREAT", key, ends)))
+            else:
+                writes.append((target, ("RESTORE", key, max(ends, 0), value, "REPLACE", "ABSTTL")))
+        await self._target.send(writes)
+        if self._by_value:
+            await self._make_groups([each for each in found if each.row.type == "STREAM"])
+
+    async def _make_groups(self, streams: Sequence[Found]) -> None:
+        """Makes the consumer groups of streams at home. They get again what was read and not acknowledged."""
+        for each in streams:
+            key = each.key_in(self._target.home)
+            (groups,) = await self._source.send([(each.part, ("XINFO", "GROUPS", each.key))])
+            for flat in groups:
+                group = dict(zip(flat[::2], flat[1::2], strict=True))
+                name, last = group[b"name"], group[b"last-delivered-id"]
+                (pending,) = await self._source.send([(each.part, ("XPENDING", each.key, name))])
+                after = id_before(pending[1]) if pending[0] else last
+                await self._target.send(
+                    [(self._target.home, ("XGROUP", "CREATE", key, name, after, "MKSTREAM"))]
+                )
+
+    def _note_end(self, each: Found, ends: Any) -> None:
+        if ends > 0 or ends == _GONE:
+            self.expiring.add(each.row.pattern)
+
+    async def _adapt(self, each: Found) -> None:
+        """Changes the copy where its value depends on the shards."""
+        target = self._target.home
+        key = each.key_in(target)
+        if field := CURSORS.get(each.row.pattern):
+            await self._target.send([(target, ("HDEL", key, field))])
+        elif each.row.pattern == WEBHOOK:
+            (position,) = await self._target.send([(target, ("HGET", key, "position"))])
+            if position:
+                after = await self._positions.after(position.decode())
+                await self._target.send([(target, ("HSET", key, "position", after))])
+
+    # Entries
+
+    async def _split(self, part: Part, found: Sequence[Found]) -> None:
+        ends = await self._source.send([(part, ("PEXPIRETIME", each.key)) for each in found])
+        pending = [(each, end, b"0") for each, end in zip(found, ends, strict=True)]
+        for each, end, _ in pending:
+            self._note_end(each, end)
+        while pending:
+            reads: list[Command] = []
+            for each, _, cursor in pending:
+                if each.row.type == "LIST":
+                    reads.append((part, ("LRANGE", each.key, 0, -1)))
+                else:
+                    reads.append((part, (_SCAN[each.row.type], each.key, cursor, "COUNT", ENTRIES)))
+            replies: list[Any] = await self._source.send(reads)
+            pages = [
+                (b"0", reply) if each.row.type == "LIST" else reply
+                for (each, _, _), reply in zip(pending, replies, strict=True)
+            ]
+            await self._add(
+                part, [(each, end, page) for (each, end, _), (_, page) in zip(pending, pages, strict=True)]
+            )
+            pending = [
+                (each, end, after)
+                for (each, end, _), (after, _) in zip(pending, pages, strict=True)
+                if after != b"0"
+            ]
+
+    async def _add(self, part: Part, pages: Sequence[tuple[Found, Any, Sequence[bytes]]]) -> None:
+        """Adds entries to the sets and lists of the same names in their shards."""
+        torrents: list[tuple[str, bytes]] = []
+        for each, _, flat in pages:
+            named: Named = NAMED_BY[each.row.pattern]
+            torrents += [torrent_of(named, entry) for entry in _entries(each, flat)]
+        targets = iter(await self._targets(part, torrents))
+        writes: list[Command] = []
+        for each, end, flat in pages:
+            added = defaultdict[Part, list[Argument]](list)
+            scores = iter(flat[1::2])
+            for entry in _entries(each, flat):
+                into = added[next(targets)]
+                if each.row.type == "ZSET":
+                    into.append(next(scores))
+                into.append(entry)
+            for target, entries in added.items():
+                key = each.key_in(target)
+                writes.append((target, (_ADD[each.row.type], key, *entries)))
+                if end > 0:
+                    writes.append((target, ("PEXPIREAT", key, end)))
+        await self._target.send(writes)
+
+    # Users
+
+    async def _copy_users(self, part: Part, found: Sequence[Found]) -> None:
+        """The totals of a user stay whole: at home as the part that is in no shard."""
+        is_home = self._is_home(part)
+        rows: list[Any] = await self._source.send([(part, ("HGETALL", each.key)) for each in found])
+        hashes = [dict(zip(row[::2], row[1::2], strict=True)) for row in rows]
+        if is_home:
+            homes = await asyncio.gather(*map(self._home_fields, found, hashes))
+        else:
+            homes = [{} for _ in found]
+        writes: list[Command] = []
+        for each, fields, of_home in zip(found, hashes, homes, strict=True):
+            of_shards = await self._shard_fields(part, fields)
+            parts: list[tuple[Part, Mapping[bytes, Argument]]] = [(self._target.home, of_home), *of_shards]
+            for target, values in parts:
+                if values:
+                    key = each.key_in(target)
+                    pairs = [text for pair in values.items() for text in pair]
+                    writes.append((target, ("HSET", key, *pairs)))
+        await self._target.send(writes)
+
+    async def _home_fields(self, each: Found, fields: dict[bytes, bytes]) -> dict[bytes, Argument]:
+        values: dict[bytes, Argument] = {
+            field: value
+            for field, value in fields.items()
+            if not (field.startswith((_FREELEECH, b"base_")) or field in _CREDITED)
+        }
+        if self._source.is_sharded:
+            totals = await self._source.store.user_sums.totals(each.name.partition(b":")[2].decode())
+            values |= {
+                name.encode(): total for name, total in totals.items() if total or name.encode() in fields
+            }
+        if self._target.is_sharded:
+            values |= {b"base_" + name: values[name] for name in map(str.encode, SUMMED) if name in values}
+        return values
+
+    async def _shard_fields(
+        self, part: Part, fields: dict[bytes, bytes]
+    ) -> list[tuple[Part, dict[bytes, bytes]]]:
+        credited = {field: fields[field] for field in _CREDITED if field in fields}
+        parts = [(target, credited) for target in self._target.shards] if credited else []
+        tokens = [field for field in fields if field.startswith(_FREELEECH)]
+        targets = await self._targets(part, [("tid", field.removeprefix(_FREELEECH)) for field in tokens])
+        return parts + [
+            (target, {field: fields[field]}) for field, target in zip(tokens, targets, strict=True)
+        ]
+
+    async def _note_copies(self, users: Iterable[Found]) -> None:
+        """Lists passkeys at home, so that the shards get them."""
+        passkeys = [each.name.partition(b":")[2] for each in users]
+        if passkeys and self._target.is_sharded:
+            home, keys = self._target.home, self._target.home.keys
+            (last,) = await self._target.send([(home, ("INCRBY", keys.copies_version(), len(passkeys)))])
+            first = int(last) - len(passkeys) + 1
+            pairs = [text for number, passkey in enumerate(passkeys, first) for text in (number, passkey)]
+            await self._target.send([(home, ("ZADD", keys.copies(), *pairs))])
+
+
+def _number(digits: bytes, base: int) -> int:
+    """0 for what another program wrote in place of an id or an info hash."""
+    try:
+        return int(digits, base)
+    except ValueError:
+        return 0
+
+
+def _entries(each: Found, flat: Sequence[bytes]) -> Sequence[bytes]:
+    return flat[::2] if each.row.type == "ZSET" else flat

@@ -1,0 +1,121 @@
+"""The streams of the change feed, from one number of shards to another.
+
+An entry's id in its new stream is its position in the old feed. So entries stay in their order, and where there is one
+stream afterwards, positions stay as they are. Where there are several, a position is counted anew from the id, as
+sharding/changes.py does.
+"""
+
+from collections import deque
+from collections.abc import AsyncIterator, Sequence
+from typing import Any, NamedTuple
+
+from tracker.store.changes.changes import FIRST, Changes, order_of
+from tracker.store.resharding.parts import Command, Part, Parts
+
+_PAGE = 500
+_Order = tuple[int, int]
+"""Milliseconds, and the number after them."""
+
+
+class _Stream(NamedTuple):
+    part: Part
+    key: str
+    changes: Changes
+
+
+class _Entry(NamedTuple):
+    order: _Order
+    flat: list[bytes]
+
+
+def _feed(parts: Parts) -> list[_Stream]:
+    shards = zip(parts.shards, parts.store.shards, strict=True)
+    return [_Stream(part, part.keys.changes(), shard.changes) for part, shard in shards]
+
+
+def _edits(parts: Parts) -> list[_Stream]:
+    """Those of torrents, then those of users."""
+    shards = zip(parts.shards, parts.store.shards, strict=True)
+    streams = [_Stream(part, part.keys.edits(), shard.changes) for part, shard in shards]
+    if parts.is_sharded:
+        streams.append(_Stream(parts.home, parts.home.keys.edits(), parts.store.changes))
+    return streams
+
+
+async def copy_feed(source: Parts, target: Parts) -> None:
+    """Copies the change feed and the edits anew."""
+    for streams, goals in ((_feed(source), _feed(target)), (_edits(source), _edits(target))):
+        await target.send([(goal.part, ("UNLINK", goal.key)) for goal in goals])
+        trimmed = [await stream.changes.was_trimmed(stream.key) for stream in streams]
+        last: dict[_Stream, str] = {}
+        writes: list[Command] = []
+        async for entry in _merged(source, streams):
+            goal = goals[min(_shard_of(entry, target), len(goals) - 1)]
+            last[goal] = f"{entry.order[0]}-{entry.order[1]}"
+            writes.append((goal.part, ("XADD", goal.key, last[goal], *entry.flat)))
+            if len(writes) == _PAGE:
+                await target.send(writes)
+                writes = []
+        await target.send(writes)
+        if any(trimmed):
+            await _mark_trimmed(target, last)
+
+
+async def _mark_trimmed(target: Parts, last: dict[_Stream, str]) -> None:
+    """Makes each stream one that has deleted entries, so that readers from the start learn of a gap."""
+    for goal, id in last.items():
+        (length,) = await target.send([(goal.part, ("XLEN", goal.key))])
+        how = ("ENTRIESADDED", length + 1, "MAXDELETEDID", "0-1")
+        await target.send([(goal.part, ("XSETID", goal.key, id, *how))])
+
+
+def _shard_of(entry: _Entry, parts: Parts) -> int:
+    """The stream of an entry: that of its torrent; without one that of home, which is the last of the edits'."""
+    info_hash = dict(zip(entry.flat[::2], entry.flat[1::2], strict=True)).get(b"info_hash")
+    if len(parts.shards) == 1:
+        return 0
+    return int(info_hash[:2], 16) % len(parts.shards) if info_hash else len(parts.shards)
+
+
+async def _merged(parts: Parts, streams: Sequence[_Stream]) -> AsyncIterator[_Entry]:
+    """All entries in the order of their positions, which are their orders."""
+    waiting: list[deque[_Entry]] = [deque() for _ in streams]
+    starts: list[str | None] = ["-"] * len(streams)
+    while True:
+        for place, stream in enumerate(streams):
+            if not waiting[place] and (start := starts[place]) is not None:
+                how = ("XRANGE", stream.key, start, "+", "COUNT", _PAGE)
+                (rows,) = await parts.send([(stream.part, how)])
+                waiting[place].extend(_entry(row, place, len(streams)) for row in rows)
+                starts[place] = f"({rows[-1][0].decode()}" if rows else None
+        places = [place for place, entries in enumerate(waiting) if entries]
+        if not places:
+            return
+        yield waiting[min(places, key=lambda place: waiting[place][0].order)].popleft()
+
+
+def _entry(row: Any, place: int, streams: int) -> _Entry:
+    milliseconds, own = order_of(row[0].decode())
+    return _Entry((milliseconds, own * streams + place), row[1])
+
+
+class PositionMap:
+    """What positions in the feed become."""
+
+    def __init__(self, source: Parts, target: Parts) -> None:
+        self._source = source
+        self._target = target
+
+    async def after(self, position: str) -> str:
+        """The position of the same change in the new feed. If the feed no longer has it: one that the same changes
+        follow."""
+        shards = len(self._target.shards)
+        milliseconds, number = order_of(position)
+        if shards == 1 or position == FIRST:
+            return position
+        streams = _feed(self._source)
+        own, place = divmod(number, len(streams))
+        id = f"{milliseconds}-{own}"
+        (rows,) = await self._source.send([(streams[place].part, ("XRANGE", streams[place].key, id, id))])
+        shard = _shard_of(_entry(rows[0], place, len(streams)), self._target) if rows else shards
+        return f"{milliseconds}-{number * shards + min(shard, shards - 1)}"

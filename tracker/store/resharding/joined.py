@@ -1,0 +1,154 @@
+"""What each prefix has a part of, or a value of its own: written anew from all prefixes, after the other keys."""
+
+from collections import Counter
+from collections.abc import Callable, Iterable
+from typing import Any
+
+from tracker.store.client.pipe import Argument
+from tracker.store.resharding.feed import copy_feed
+from tracker.store.resharding.parts import Command, Part, Parts
+from tracker.store.schema.keys import MAX_SHARDS
+from tracker.store.schema.lenient_numbers import whole
+from tracker.store.stats.series import FIGURES
+
+_PAGE = 500
+_ENTRY_BYTES = {4: 22, 8: 30}
+"""Bytes of an endpoint in `addresses:<ih>`, by those of its network."""
+
+
+async def write_joined(source: Parts, target: Parts) -> None:
+    """Writes them all; what a call before has written is replaced."""
+    await _write_numbers(source, target)
+    await _write_totals(source, target)
+    await _write_forgotten(source, target)
+    await _copy_deleting(source, target)
+    await _rank_hit_and_runs(source, target)
+    await copy_feed(source, target)
+    for shard in target.store.shards:
+        await shard.reaping.check_totals()
+    for part in target.shards:
+        await _count_addresses(target, part)
+    await _copy_to_shards(target)
+
+
+async def _read(parts: Parts, name: str, command: str = "GET", *how: Argument) -> list[Any]:
+    """The replies of each prefix."""
+    return await parts.send([(part, (command, f"{part.keys.prefix}{name}", *how)) for part in parts.all])
+
+
+async def _write_each(parts: Parts, name: str, value: Argument) -> None:
+    await parts.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in parts.all])
+
+
+async def _write_numbers(source: Parts, target: Parts) -> None:
+    """Torrent ids and tokens go on above all that were given out. The outage that the trackers find when they start is
+    the longest that a shard had."""
+    numbers = [whole(each) for each in await _read(source, "torrent_id")]
+    given_out = [MAX_SHARDS * number + shard for shard, number in enumerate(numbers[1:]) if number]
+    highest = max(given_out, default=0) if source.is_sharded else numbers[0]
+    if highest:
+        last = -(-highest // MAX_SHARDS) if target.is_sharded else highest
+        await target.send([(part, ("SET", f"{part.keys.prefix}torrent_id", last)) for part in target.shards])
+    choices: tuple[tuple[str, Callable[[Iterable[bytes]], bytes]], ...] = (
+        ("lease", lambda values: max(values, key=whole)),
+        ("heartbeat", lambda values: min(values, key=whole)),
+        ("due", lambda values: min(values, key=whole)),
+        ("gap", lambda values: max(values, key=lambda text: whole(text.rpartition(b" ")[2]))),
+    )
+    for name, choose in choices:
+        if values := [value for value in await _read(source, name) if value is not None]:
+            await _write_each(target, name, choose(values))
+
+
+async def _write_totals(source: Parts, target: Parts) -> None:
+    """Global counters of all time are sums, whole at home. Those of peers follow from the rankings."""
+    names = [f"stats:{figure}" for figure in FIGURES]
+    rows = await source.send(
+        [(part, ("MGET", *(f"{part.keys.prefix}{name}" for name in names))) for part in source.all]
+    )
+    for figure, name, values in zip(FIGURES, names, zip(*rows, strict=True), strict=True):
+        if any(value is not None for value in values) and figure not in ("seeders", "leechers"):
+            total = sum(map(whole, values))
+            await target.send([(target.home, ("SET", f"{target.home.keys.prefix}{name}", total))])
+
+
+async def _write_forgotten(source: Parts, target: Parts) -> None:
+    forgotten = Counter[bytes]()
+    for row in await _read(source, "unique:forgotten", "HGETALL"):
+        forgotten.update(dict(zip(row[::2], map(whole, row[1::2]), strict=True)))
+    if forgotten:
+        pairs = [part for pair in forgotten.items() for part in pair]
+        await target.send([(target.home, ("HSET", target.home.keys.unique_forgotten(), *pairs))])
+
+
+async def _copy_deleting(source: Parts, target: Parts) -> None:
+    """A deletion that was interrupted goes on in all shards."""
+    users = {user for row in await _read(source, "deleting", "SMEMBERS") for user in row}
+    if users:
+        await target.send([(part, ("SADD", part.keys.deleting(), *users)) for part in target.all])
+
+
+async def _rank_hit_and_runs(source: Parts, target: Parts) -> None:
+    """Lists users by the sizes of their sets: at home all together, and in each shard."""
+    for part in source.shards:
+        cursor = b"0"
+        while True:
+            (page,) = await source.send([(part, ("ZSCAN", part.keys.hit_and_runs(), cursor, "COUNT", _PAGE))])
+            cursor, users = page[0], [user.decode() for user in page[1][::2]]
+            sizes = await target.send(
+                [
+                    (each, ("SCARD", each.keys.user_set(user, "hnr")))
+                    for user in users
+                    for each in target.shards
+                ]
+            )
+            await target.send(_rank_commands(target, users, sizes))
+            if cursor == b"0":
+                break
+
+
+def _rank_commands(target: Parts, users: list[str], sizes: list[int]) -> list[Command]:
+    commands: list[Command] = []
+    shards = len(target.shards)
+    for number, user in enumerate(users):
+        own = sizes[number * shards : (number + 1) * shards]
+        ranked = [*zip(target.shards, own, strict=True), *([(target.home, sum(own))] if shards > 1 else [])]
+        commands += [(part, ("ZADD", part.keys.hit_and_runs(), size, user)) for part, size in ranked if size]
+    return commands
+
+
+async def _count_addresses(target: Parts, part: Part) -> None:
+    """Counts the endpoints of all swarms of a shard by network, as lib/addresses.lua does."""
+    prefix = part.keys.prefix
+    await target.send([(part, ("UNLINK", part.keys.addresses()))])
+    cursor = b"0"
+    while True:
+        (page,) = await target.send([(part, ("ZSCAN", part.keys.index("seeders"), cursor, "COUNT", _PAGE))])
+        cursor, ids = page[0], [each.decode() for each in page[1][::2]]
+        hashes = await target.send([(part, ("GET", part.keys.torrent_id(each))) for each in ids])
+        rows = await target.send(
+            [(part, ("HGETALL", f"{prefix}addresses:{each.decode()}")) for each in hashes if each]
+        )
+        counts = Counter[bytes]()
+        for row in rows:
+            for network, entries in zip(row[::2], row[1::2], strict=True):
+                number = len(entries) // _ENTRY_BYTES.get(len(network), len(entries) + 1)
+                counts[network] += number
+                counts[network[: 3 if len(network) == 4 else 6]] += number
+        await target.send(
+            [(part, ("HINCRBY", part.keys.addresses(), network, by)) for network, by in counts.items() if by]
+        )
+        if cursor == b"0":
+            return
+
+
+async def _copy_to_shards(target: Parts) -> None:
+    """Gives the shards copies of what is at home."""
+    if not target.is_sharded:
+        return
+    for name in ("secret", "upload_multiplier", "download_multiplier"):
+        (value,) = await target.send([(target.home, ("GET", f"{target.home.keys.prefix}{name}"))])
+        if value is not None:
+            await target.send([(part, ("SET", f"{part.keys.prefix}{name}", value)) for part in target.shards])
+    for shard in target.store.shards:
+        await target.store.user_copies.copy_to(shard)

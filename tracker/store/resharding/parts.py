@@ -1,0 +1,148 @@
+"""A store as its prefixes: home and the shards. Keys are found by walks through its servers."""
+
+import re
+from collections import defaultdict
+from collections.abc import AsyncGenerator, Sequence
+from typing import Any, NamedTuple
+
+from redis.exceptions import ResponseError
+
+from tracker.errors import ClientError
+from tracker.store.client.connection import Connection
+from tracker.store.client.pipe import Argument
+from tracker.store.client.server_info import read_info
+from tracker.store.schema.keys import Keys, home_prefix, pattern_of
+from tracker.store.schema.table.matching import row_of
+from tracker.store.schema.table.row import KeySpec
+from tracker.store.store import Store
+
+PAGE = 500
+_SHARD = re.compile(rb"\{(home|[0-9]{2,3})\}:")
+
+
+class Part(NamedTuple):
+    """One prefix. With one shard, home is that shard."""
+
+    connection: Connection
+    keys: Keys
+
+
+class Found(NamedTuple):
+    part: Part
+    row: KeySpec
+    name: bytes
+    """The key without the prefix."""
+
+    @property
+    def key(self) -> bytes:
+        return self.key_in(self.part)
+
+    def key_in(self, part: Part) -> bytes:
+        """The key of the same name under another prefix."""
+        return part.keys.prefix.encode() + self.name
+
+
+Command = tuple[Part, tuple[Argument, ...]]
+
+
+class Walk(NamedTuple):
+    """Where a walk goes on."""
+
+    server: int = 0
+    cursor: int = 0
+
+
+class Page(NamedTuple):
+    found: list[Found]
+    unknown: int
+    """Keys of the prefix that are not in the key table."""
+    keys: int
+    """Keys that the servers named, also of other prefixes."""
+    after: Walk | None
+    """None at the end."""
+
+
+class Parts:
+    """The prefixes of ``store``, whose configured one is ``prefix``. ``page``: keys in one SCAN."""
+
+    def __init__(self, store: Store, prefix: str, page: int = PAGE) -> None:
+        self.store = store
+        self._page = page
+        self.shards = [Part(shard.connection, shard.keys) for shard in store.shards]
+        self.is_sharded = len(self.shards) > 1
+        self.home = Part(store.connection, store.keys) if self.is_sharded else self.shards[0]
+        self.all = [self.home, *self.shards] if self.is_sharded else self.shards
+        self._prefix = prefix
+        self._by_name = {part.keys.prefix.encode(): part for part in self.all}
+
+    async def number_written(self) -> int | None:
+        """The number of shards that the store under this prefix was made with, if it has several."""
+        key = f"{home_prefix(self._prefix, 2)}shards"
+        (number,) = await self.send([(self.home, ("GET", key))])
+        return None if number is None else int(number)
+
+    def _servers(self) -> list[Connection]:
+        """A connection to each server, in the order of the prefixes."""
+        return list({part.connection.master: part.connection for part in reversed(self.all)}.values())[::-1]
+
+    async def runs(self) -> str:
+        """Names the servers since their start: only as long is the position of a walk valid."""
+        infos = [await read_info(server, "server") for server in self._servers()]
+        return " ".join(info["run_id"] for info in infos)
+
+    async def size(self) -> int:
+        """Keys on all servers, also of other prefixes."""
+        return sum([int(await server.command("DBSIZE")) for server in self._servers()])
+
+    async def pages(self, start: Walk | None = None) -> AsyncGenerator[Page]:
+        """All keys. One that is there all the time comes at least once."""
+        servers, walk = self._servers(), start or Walk()
+        how = ("MATCH", f"{pattern_of(self._prefix)}*", "COUNT", self._page)
+        while True:
+            cursor, names = await servers[walk.server].command("SCAN", walk.cursor, *how)
+            after: Walk | None = Walk(walk.server, int(cursor))
+            if after == Walk(walk.server):
+                after = Walk(walk.server + 1) if walk.server + 1 < len(servers) else None
+            found, unknown = self._sorted(names)
+            yield Page(found, unknown, len(names), after)
+            if after is None:
+                return
+            walk = after
+
+    def _sorted(self, names: Sequence[bytes]) -> tuple[list[Found], int]:
+        found, unknown, cut = [], 0, len(self._prefix)
+        for key in names:
+            match = _SHARD.match(key, cut)
+            part = self._by_name.get(key[: match.end() if match else cut])
+            if part is None:  # of another store, with another number of shards
+                continue
+            name = key[len(part.keys.prefix) :]
+            row = row_of(name.decode("latin-1"))  # each byte as one letter, as the patterns expect
+            if row is None:
+                unknown += 1
+            else:
+                found.append(Found(part, row, name))
+        return found, unknown
+
+    async def send(self, commands: Sequence[Command]) -> list[Any]:
+        """As Shards.send."""
+        try:
+            return await self.store.shards.send(commands)
+        except ResponseError as error:
+            if str(error).startswith("WRONGTYPE"):
+                raise ClientError(
+                    "a key is of another type than docs/keys.md says: run `tracker cleanup --delete` before"
+                ) from error
+            raise
+
+    async def delete(self) -> None:
+        """Deletes all keys of the prefixes."""
+        async for page in self.pages():
+            await self.send([(each.part, ("UNLINK", each.key)) for each in page.found])
+
+
+def by_part(found: Sequence[Found]) -> dict[Part, list[Found]]:
+    parts = defaultdict[Part, list[Found]](list)
+    for each in found:
+        parts[each.part].append(each)
+    return parts

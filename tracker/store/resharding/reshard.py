@@ -1,0 +1,134 @@
+"""Fills a new store from one with another number of shards. The old one is only read, and no tracker runs on either.
+
+It can be interrupted at any time: `reshard` at home of the new store holds how far it is. While that key exists, no
+tracker starts there.
+"""
+
+from collections.abc import AsyncGenerator, Callable, Mapping
+from contextlib import aclosing
+
+from tracker.errors import ClientError
+from tracker.store.resharding.copying import Copying
+from tracker.store.resharding.counts import Counts, Progress, count, differences
+from tracker.store.resharding.joined import write_joined
+from tracker.store.resharding.parts import Page, Parts, Walk
+from tracker.store.swarms.reaping import HEARTBEAT_SECONDS
+
+ALIVE_SECONDS = 3 * HEARTBEAT_SECONDS
+"""A heartbeat is at most so old while a tracker runs."""
+_USED = ("heartbeat", "torrent_id", "users", "i:seeders", "admin:tokens")
+"""Keys that a store in use has at least one of."""
+
+
+class Reshard:
+    """``source`` and ``target`` are two stores, which may be on one server; ``clock`` returns epoch seconds.
+
+    Methods raise ClientError with a reason for the operator, StoreUnavailable, and redis.exceptions.RedisError.
+    """
+
+    def __init__(self, source: Parts, target: Parts, clock: Callable[[], float]) -> None:
+        self._source = source
+        self._target = target
+        self._clock = clock
+        self._state = target.home.keys.reshard()
+
+    async def check(self) -> None:
+        """Raises ClientError unless no tracker runs, and the target is empty or was begun from this source."""
+        for parts, shown in ((self._source, "old"), (self._target, "new")):
+            await self._check_idle(parts, shown)
+        state = await self._read_state()
+        if not state and await self._is_used():
+            raise ClientError("the new store is in use already: choose another server or prefix")
+        if state and state.get("source") != self._name_of_source():
+            raise ClientError(
+                "the new store was begun from another one: delete its keys, or choose another server or prefix"
+            )
+
+    async def _check_idle(self, parts: Parts, shown: str) -> None:
+        now = self._clock()
+        beats = await self._heartbeats(parts)
+        if any(abs(now - float(beat)) < ALIVE_SECONDS for beat in beats if beat):
+            raise ClientError(
+                f"a tracker runs on the {shown} store, or ran {ALIVE_SECONDS:.0f} seconds ago: stop it before"
+            )
+
+    @staticmethod
+    async def _heartbeats(parts: Parts) -> list[str]:
+        found = await parts.send([(part, ("GET", part.keys.heartbeat())) for part in parts.all])
+        return [beat.decode() if beat and beat.isdigit() else "" for beat in found]
+
+    async def _is_used(self) -> bool:
+        target = self._target
+        used = [(part, ("EXISTS", *(f"{part.keys.prefix}{name}" for name in _USED))) for part in target.all]
+        other = await target.number_written() not in (None, len(target.shards))
+        return other or any(await target.send(used))
+
+    def _name_of_source(self) -> str:
+        return f"{self._source.home.keys.prefix} {len(self._source.shards)}"
+
+    async def _read_state(self) -> dict[str, str]:
+        (row,) = await self._target.send([(self._target.home, ("HGETALL", self._state))])
+        texts = [text.decode() for text in row]
+        return dict(zip(texts[::2], texts[1::2], strict=True))
+
+    async def _save(self, fields: Mapping[str, str | int]) -> None:
+        pairs = [part for pair in fields.items() for part in pair]
+        await self._target.send([(self._target.home, ("HSET", self._state, *pairs))])
+
+    async def count_source(self, progress: Progress = lambda _: None) -> Counts:
+        return await count(self._source, progress)
+
+    async def copy(self) -> AsyncGenerator[int]:
+        """Copies all keys, after `check`. Goes on where an earlier call was interrupted, if the servers of the source
+        have not been started anew since; else begins anew. Yields how many keys of the source were read since the
+        first call."""
+        state, runs = await self._read_state(), await self._source.runs()
+        beats = " ".join(await self._heartbeats(self._source))
+        if state and (state["runs"] != runs or state["beats"] != beats):
+            await self._target.delete()
+            state = {}
+        if not state:
+            state = {"source": self._name_of_source(), "runs": runs, "beats": beats}
+            await self._save(state)
+        read = int(state.get("read", 0))
+        if state.get("copied") != "1":
+            start = Walk(int(state.get("server", 0)), int(state.get("cursor", 0)))
+            copying = Copying(self._source, self._target)
+            copying.expiring.update(state.get("expiring", "").split())
+            async with aclosing(self._source.pages(start)) as pages:
+                async for page in pages:
+                    await copying.copy(page.found)
+                    read += page.keys
+                    await self._save_position(page, read, copying.expiring)
+                    yield read
+
+    async def _save_position(self, page: Page, read: int, expiring: set[str]) -> None:
+        position = (
+            {"copied": 1}
+            if page.after is None
+            else {"server": page.after.server, "cursor": page.after.cursor}
+        )
+        await self._save({**position, "read": read, "expiring": " ".join(sorted(expiring))})
+
+    async def join(self) -> None:
+        """Writes what is made of several keys, after `copy`."""
+        await write_joined(self._source, self._target)
+
+    async def finish(self, before: Counts, progress: Progress = lambda _: None) -> Counts:
+        """Compares the counts, after `join`, and opens the new store to trackers. Returns its counts."""
+        after = await count(self._target, progress)
+        state = await self._read_state()
+        expiring = set(state.get("expiring", "").split())
+        if differences(
+            before, after, expiring
+        ):  # a server that resizes its tables may have named a key twice
+            before, after = await count(self._source), await count(self._target)
+        if found := differences(before, after, expiring):
+            raise ClientError("the new store differs: " + "; ".join(found))
+        if " ".join(await self._heartbeats(self._source)) != state["beats"]:
+            raise ClientError("a tracker has run on the old store meanwhile: stop it, and begin again")
+        home = self._target.home
+        if self._target.is_sharded:
+            await self._target.send([(home, ("SET", home.keys.shards(), len(self._target.shards)))])
+        await self._target.send([(home, ("UNLINK", self._state))])
+        return after
