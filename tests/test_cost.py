@@ -82,6 +82,9 @@ SOCKET_TO_SOCKET_OF_USERS = {
 }
 """The same where passkeys are required, by the form of the announce URL."""
 
+SOCKET_TO_SOCKET_CLOSE = 1375
+"""The same with a connection for each announce, which is accepted and closed in the tracker's code."""
+
 SOCKET_TO_SOCKET_UDP = 908
 """The same over UDP, which reads several datagrams in one turn of the event loop."""
 
@@ -464,6 +467,29 @@ async def test_an_announce_takes_few_instructions_from_socket_to_socket(front_en
     requests = [b"GET /announce?" + query_of(n) + b" HTTP/1.1\r\nHost: x\r\n\r\n" for n in range(MAX_BATCH)]
     found = await instructions_per_announce(socket.SOCK_STREAM, front_ends[0], requests, b"5:peers")
     assert 0 < found.instructions <= SOCKET_TO_SOCKET, found
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="elsewhere the event loop accepts")
+async def test_an_announce_on_its_own_connection_takes_few_instructions(front_ends: tuple[int, int]) -> None:
+    loop, port = asyncio.get_running_loop(), front_ends[0]
+    lines = b" HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n"
+
+    async def announce_all() -> None:
+        clients = []
+        for n in range(MAX_BATCH):  # before the loop runs, so that all are in one batch
+            clients.append(socket.create_connection(("127.0.0.1", port)))
+            clients[-1].sendall(b"GET /announce?" + query_of(n) + lines)
+        for client in clients:
+            with client:
+                client.setblocking(False)
+                assert b"5:peers" in await loop.sock_recv(client, 65536)
+                assert await loop.sock_recv(client, 1) == b""
+
+    await announce_all()  # joins, and fills the caches
+    await announce_all()
+    with counting() as found:
+        await announce_all()
+    assert 0 < found.instructions // MAX_BATCH <= SOCKET_TO_SOCKET_CLOSE, found
 
 
 @pytest.mark.parametrize("form", SOCKET_TO_SOCKET_OF_USERS)

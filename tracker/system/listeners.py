@@ -25,6 +25,10 @@ from tracker.settings.types import split_address
 BACKLOG = 2048
 """Length of the accept queue; the system may limit it further (`net.core.somaxconn`)."""
 _TCP_INFO: int | None = getattr(socket, "TCP_INFO", None)
+_TCP_DEFER_ACCEPT: int | None = getattr(socket, "TCP_DEFER_ACCEPT", None)
+_DEFER_SECONDS = 1
+_TCP_TABLE, _TCP6_TABLE, _SYN_RECEIVED = "/proc/net/tcp", "/proc/net/tcp6", "03"
+"""Where Linux lists its connections, and the state of those that it has not passed on."""
 _QUEUE = struct.Struct("24xII")
 """Linux stores the length and the limit of the queue in TCP_INFO, as tcpi_unacked and tcpi_sacked."""
 UNIX_MODE = 0o660
@@ -71,6 +75,36 @@ class Listener:
         overhead."""
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, receive_bytes)
         self.socket.setsockopt(socket.SOL_SOCKET, socket.SO_SNDBUF, send_bytes)
+
+    def defer_accept(self) -> bool:
+        """Asks the system to hold back a connection until it has sent something, for about a second at most. Returns
+        whether the system does that."""
+        return self._defer(_DEFER_SECONDS)
+
+    def stop_deferring(self) -> bool:
+        """Connections that the system holds back arrive with their request, or within a second."""
+        return self._defer(0)
+
+    def _defer(self, seconds: int) -> bool:
+        if self.is_unix or _TCP_DEFER_ACCEPT is None:
+            return False
+        try:
+            self.socket.setsockopt(socket.IPPROTO_TCP, _TCP_DEFER_ACCEPT, seconds)
+        except OSError:
+            return False
+        return True
+
+    @property
+    def holds_back(self) -> bool:
+        """Whether the system holds back connections, or waits for the last packet of a handshake. True where it does
+        not tell."""
+        port = f":{self.socket.getsockname()[1]:04X}"
+        try:
+            lines = Path(_TCP6_TABLE if self.socket.family == socket.AF_INET6 else _TCP_TABLE).read_text()
+        except OSError:
+            return True
+        rows = (line.split(None, 4) for line in lines.splitlines()[1:])
+        return any(local.endswith(port) and state == _SYN_RECEIVED for _, local, _, state, *_ in rows)
 
     async def accept(self, server: Callable[[], asyncio.Protocol]) -> asyncio.Server:
         """Passes connections to protocols made by ``server``, until the returned server is closed.

@@ -75,6 +75,10 @@ async def test_shedding_pauses_so_that_accepted_connections_are_served() -> None
         assert all([await _first_bytes(sock) for sock in _open_connections(address)])
 
 
+def _ignoring(received: bytes) -> asyncio.Protocol:
+    return asyncio.Protocol()
+
+
 @on_loops("uvloop")
 async def test_several_processes_shed_no_more_than_one_would() -> None:
     shed, others = list[int](), list[socket.socket]()
@@ -85,7 +89,7 @@ async def test_several_processes_shed_no_more_than_one_would() -> None:
         return False
 
     (listener,) = await open_listeners(["127.0.0.1:0"], BACKLOG)
-    queue = accept_queue.AcceptQueue([listener], asyncio.Protocol, shed.append, accept_one_elsewhere)
+    queue = accept_queue.AcceptQueue([listener], _ignoring, shed.append, accept_one_elsewhere)
     await queue.open()
     opened = _open_connections(listener.address)
     queue.on_accept()
@@ -151,9 +155,7 @@ async def test_a_cancelled_start_closes_its_listeners(monkeypatch: pytest.Monkey
 
     monkeypatch.setattr(Listener, "accept", second_waits)
     listeners_opened = await open_listeners(["127.0.0.1:0", "127.0.0.1:0"])
-    queue = accept_queue.AcceptQueue(
-        listeners_opened, asyncio.Protocol, lambda number: None, lambda end: False
-    )
+    queue = accept_queue.AcceptQueue(listeners_opened, _ignoring, lambda number: None, lambda end: False)
     async with asyncio.TaskGroup() as group:
         task = group.create_task(queue.open())
         await stuck.wait()

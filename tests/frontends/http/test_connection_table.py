@@ -16,6 +16,7 @@ from tracker.frontends.http.aiohttp_protocol import Connection, Server
 from tracker.frontends.http.connection_table import TOO_MANY, TOO_MUCH_HELD, ConnectionTable
 from tracker.frontends.http.fast_protocol import FastHttpProtocol, FastHttpServer
 from tracker.frontends.http.handler import HttpHandler
+from tracker.frontends.http.server import Timing
 from tracker.settings.model import HttpSettings, Settings
 from tracker.settings.reload import LiveSettings
 
@@ -113,8 +114,11 @@ async def test_a_trusted_proxy_may_have_any_number() -> None:
 @pytest.mark.parametrize("begun", [b"", request(ANNOUNCE)[:-2], b"GET /x HTTP/1.1\r\nContent-Length: 1\r\nA"])
 async def test_the_oldest_connection_without_a_request_is_closed_at_the_limit(begun: bytes) -> None:
     """A connection that sent nothing, or an unfinished request."""
-    tracker = RecordingTracker()
-    async with serving(tracker, max_connections=16) as address, contextlib.AsyncExitStack() as stack:
+    tracker, at_once = RecordingTracker(), Timing(defer_accept=bool(begun))
+    async with (
+        serving(tracker, max_connections=16, timing=at_once) as address,
+        contextlib.AsyncExitStack() as stack,
+    ):
         tracker.may_answer.clear()
         asking = await stack.enter_async_context(connect(address))
         asking.send(request(ANNOUNCE))

@@ -17,10 +17,12 @@ from pydantic import ValidationError
 from tests.frontends.http.conftest import Logs
 from tests.frontends.http.harness import ANNOUNCE, RecordingTracker, on_loops
 from tests.raw_http import connect
+from tests.waiting import eventually
 from tracker.errors import StartupError
 from tracker.frontends.http.server import serve_http
 from tracker.settings.model import AdminSettings, HttpSettings, Settings
 from tracker.settings.reload import LiveSettings
+from tracker.system import listeners
 from tracker.system.listeners import BACKLOG, open_listeners
 
 
@@ -187,3 +189,43 @@ async def test_an_accept_queue_reports_its_length_and_limit() -> None:
         assert listener.queue == (3, max_length)
         listener.socket.accept()[0].close()
         assert listener.queue == (2, max_length)
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux holds connections back")
+@pytest.mark.parametrize("host", ["127.0.0.1", "[::1]"])
+async def test_the_system_holds_back_connections_until_their_request_is_there(host: str) -> None:
+    """Or for about a second."""
+    (listener,) = await open_listeners([f"{host}:0"])
+    with contextlib.ExitStack() as stack:
+        stack.callback(listener.close)
+        address, opened = listener.socket.getsockname()[:2], []
+
+        def is_held_back() -> bool:
+            """A new connection that sends nothing."""
+            before = listener.queue[0]
+            opened.append(stack.enter_context(socket.create_connection(address)))
+            return listener.holds_back and listener.queue[0] == before
+
+        assert listener.defer_accept() and not listener.holds_back
+        await eventually(is_held_back)  # a machine that stalls for a second may miss it
+        await eventually(lambda: listener.queue[0] == len(opened) and not listener.holds_back)
+        await eventually(is_held_back)
+        opened[-1].sendall(b"GET")
+        await eventually(lambda: listener.queue[0] == len(opened))
+        assert listener.stop_deferring() and not is_held_back()
+        await eventually(lambda: listener.queue[0] == len(opened))
+
+
+async def test_a_system_that_does_not_list_connections_may_hold_some_back(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    (listener,) = await open_listeners(["127.0.0.1:0"])
+    monkeypatch.setattr(listeners, "_TCP_TABLE", "/nowhere")
+    assert listener.holds_back
+    listener.close()
+
+
+async def test_unix_sockets_hold_nothing_back(tmp_path: Path) -> None:
+    (listener,) = await open_listeners([f"unix:{tmp_path / 'http.sock'}"])
+    assert not listener.defer_accept() and not listener.stop_deferring()
+    listener.close()

@@ -165,8 +165,9 @@ class ConnectionTable:
         return address is not None and address in self._trusted
 
     def remove(self, connection: ManagedConnection) -> None:
-        self.requests.release(connection)
-        self.answers.release(connection)
+        if self.requests.total or self.answers.total:  # two calls that most connections need not make
+            self.requests.release(connection)
+            self.answers.release(connection)
         network = self._connections.pop(connection, None)
         if network is not None:
             others = self._networks[network]

@@ -20,6 +20,7 @@ from tracker.bittorrent import Address, Announce, AnnounceReply, Scrape, ScrapeR
 from tracker.errors import Busy, ClientError, SilentlyDropped
 from tracker.frontends.http.aiohttp_messages import answer_head, with_host
 from tracker.frontends.http.aiohttp_protocol import Server
+from tracker.frontends.http.direct_transport import DirectTransport
 from tracker.frontends.http.handler import HttpHandler
 from tracker.frontends.http.request_heads import ParsedHead, RequestHeadCache
 from tracker.wire.announce_path import PASSKEY_PARAMETER
@@ -74,6 +75,16 @@ class FastHttpServer:
         self.max_request_bytes = min(_MAX_REQUEST_BYTES, self.settings.max_request_line_bytes)
         self.heads = RequestHeadCache(self.settings)
 
+    def close_after_answers(self) -> None:
+        """From now on every answer closes its connection."""
+        self.heads.stop()
+        self.aiohttp_server.stopping = True
+
+    def is_single(self, received: bytes) -> bool:
+        """Whether these bytes end with a known head that asks to close the connection."""
+        head = self.heads.known.get(received.partition(b" HTTP/1.")[2])
+        return head is not None and not head.keep_alive
+
     def find_route(self, path: bytes, query: bytes) -> tuple[str | None, bool, bytes] | None:
         """(passkey, whether it is an announce, the query without the passkey); None where aiohttp's handler decides.
 
@@ -95,7 +106,10 @@ class FastHttpServer:
 
 
 class FastHttpProtocol(asyncio.Protocol):
-    """A connection that has sent only plain announces and scrapes so far. See the head of this module."""
+    """A connection that has sent only plain announces and scrapes so far. See the head of this module.
+
+    ``received`` has been read from it already.
+    """
 
     __slots__ = (
         "_began",
@@ -112,10 +126,10 @@ class FastHttpProtocol(asyncio.Protocol):
         "until",
     )
 
-    def __init__(self, server: FastHttpServer) -> None:
+    def __init__(self, server: FastHttpServer, received: bytes = b"") -> None:
         self._server = server
         self._request: Announce | Scrape | None = None
-        self._early = b""
+        self._early = received
         self._full = False
         self._last = False
         self._half_closed: asyncio.TimerHandle | None = None
@@ -134,6 +148,9 @@ class FastHttpProtocol(asyncio.Protocol):
             transport.close()
         elif not server.fast_path or (self._trusted and server.settings.proxy_protocol):
             self._hand_over(b"")
+        elif self._early:
+            received, self._early = self._early, b""
+            self.data_received(received)
 
     def connection_lost(self, exc: BaseException | None) -> None:
         self._server.table.remove(self)
@@ -277,6 +294,9 @@ class FastHttpProtocol(asyncio.Protocol):
     def _hand_over(self, data: bytes) -> None:
         """Passes the connection to aiohttp."""
         pipe, early = self._pipe, self._early
+        if isinstance(pipe, DirectTransport):
+            pipe.pass_on()  # with all that has been read
+            return
         connection = self._server.aiohttp_server()
         connection.address, connection.trusted = self._client, self._trusted
         connection.until = min(connection.until, self.until)  # the head may have begun here

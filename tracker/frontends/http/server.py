@@ -1,6 +1,5 @@
 """Announce and scrape over HTTP: the listeners, the fast protocol, and aiohttp for what that hands over."""
 
-import asyncio
 import contextlib
 import functools
 import logging
@@ -43,6 +42,8 @@ class Timing:
     """Between two checks of the accept queues."""
     pause_factor: float = PAUSE_FACTOR
     """After shedding, in units of its duration."""
+    defer_accept: bool = True
+    """Whether the system may hold back connections that have sent nothing."""
 
 
 class AccessLog(AbstractAccessLogger):
@@ -111,6 +112,7 @@ async def serve_http(
             functools.partial(FastHttpProtocol, server),
             on_shed=lambda number: tracker.refused(SHED, number=number),
             is_exempt=connections.is_exempt,
+            is_single=server.is_single if fast_path and timing.defer_accept else None,
             check_seconds=timing.check_seconds,
             pause_factor=timing.pause_factor,
         )
@@ -118,9 +120,8 @@ async def serve_http(
         stack.push_async_callback(accept_queue.shut)
         await stack.enter_async_context(running(accept_queue.run))
         yield tuple(listener.address for listener in listeners)
-        server.heads.stop()
-        aiohttp_server.stopping = True
-        await asyncio.sleep(http.stop_delay_seconds)
+        server.close_after_answers()
+        await accept_queue.stop_holding_back(http.stop_delay_seconds)
 
 
 def _warn_of_refusals(http: HttpSettings, listeners: Sequence[Listener]) -> None:
