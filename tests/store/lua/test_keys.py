@@ -77,6 +77,7 @@ BEYOND: dict[str, str] = {
     "dht_swarm": "swarm:*:*",
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
+    "dump_keys": "*",
     "due": "changed addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
     "edit": "changes edits i:name",
@@ -108,6 +109,7 @@ BEYOND: dict[str, str] = {
     "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name i:unique:torrents:",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
+    "restore_keys": "*",
     "retry": "job:* q:*:",
     "rotate_user": "copies copies:version changes deleting edits u:* user:* user_id users",
     "save_cursor": "job:* q:*:running",
@@ -146,7 +148,7 @@ BEYOND: dict[str, str] = {
 """Script -> keys. A key that ends in * or : stands for all keys with this beginning.
 
 ``announce`` and ``sweep`` may also touch a second torrent: one that is deleted to make room, or that has the same id.
-``cleanup``, ``forget_markers`` and ``rename_unique`` get key names as arguments: *.
+``cleanup``, ``dump_keys``, ``restore_keys``, ``forget_markers`` and ``rename_unique`` get key names as arguments: *.
 """
 
 

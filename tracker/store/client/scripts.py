@@ -106,6 +106,8 @@ class Scripts:
     search: Script
     reindex: Script
     cleanup: Script
+    dump_keys: Script
+    restore_keys: Script
     remove: Script
     add_user: Script
     rotate_user: Script

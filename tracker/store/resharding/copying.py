@@ -6,6 +6,7 @@ Whatever is copied twice is the same afterwards, except that a peer may then be 
 import asyncio
 from collections import defaultdict
 from collections.abc import Iterable, Mapping, Sequence
+from itertools import chain, repeat
 from typing import Any
 
 from redis.exceptions import ResponseError
@@ -34,8 +35,8 @@ _MAX_KNOWN = 1_000_000
 """Torrents whose shards are remembered."""
 _FREELEECH = b"freeleech:"
 _CREDITED = (b"credited_up", b"credited_down")
-_GONE = -2
-"""PEXPIRETIME of a key that does not exist."""
+_NEVER, _GONE = -1, -2
+"""PEXPIRETIME of a key without an expiry, and of one that does not exist. Sets never expire."""
 _ADD = {"SET": "SADD", "ZSET": "ZADD", "LIST": "RPUSH"}
 _SCAN = {"SET": "SSCAN", "ZSET": "ZSCAN"}
 
@@ -65,7 +66,7 @@ class Copying:
                 part, [torrent_in(each.row, each.name) for each in places[Place.TORRENT]]
             )
             whole += places[Place.TORRENT]
-            await self._copy_whole(whole, targets)
+            await self._copy_whole(part, whole, targets)
             await self._split(part, places[Place.SPLIT])
             await self._copy_users(part, [each for each in places[Place.JOINED] if each.row.pattern == USER])
             await self._note_copies([each for each in whole if each.row.pattern == PASSKEY])
@@ -102,38 +103,48 @@ class Copying:
 
     # Whole keys
 
-    async def _copy_whole(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
-        try:
-            await self._write_whole(found, targets)
-        except ResponseError as error:
-            if self._by_value or "version or checksum" not in str(error):
-                raise
-            self._by_value = True
-            await self._write_whole(found, targets)
+    async def _copy_whole(self, part: Part, found: Sequence[Found], targets: Sequence[Part]) -> None:
+        """``found`` are keys of ``part``."""
+        if not found:
+            return
+        if not self._by_value:
+            try:
+                await self._restore(part, found, targets)
+            except ResponseError as error:
+                if "version or checksum" not in str(error):
+                    raise
+                self._by_value = True
+        if self._by_value:
+            await self._write_values(found, targets)
         for each in found:
             await self._adapt(each)
 
-    async def _write_whole(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
+    async def _restore(self, part: Part, found: Sequence[Found], targets: Sequence[Part]) -> None:
+        flat = await part.scripts.dump_keys([each.name for each in found])
+        restored = defaultdict[Part, list[Argument]](list)
+        for each, target, ends, dump in zip(found, targets, flat[::2], flat[1::2], strict=True):
+            self._note_end(each, ends)
+            if ends != _GONE:
+                restored[target] += (each.name, max(ends, 0), dump)
+        await asyncio.gather(*(target.scripts.restore_keys(argv) for target, argv in restored.items()))
+
+    async def _write_values(self, found: Sequence[Found], targets: Sequence[Part]) -> None:
         reads: list[Command] = []
         for each in found:
-            read = read_command(each.row.type, each.key) if self._by_value else ("DUMP", each.key)
-            reads += ((each.part, ("PEXPIRETIME", each.key)), (each.part, read))
+            reads += (
+                (each.part, ("PEXPIRETIME", each.key)),
+                (each.part, read_command(each.row.type, each.key)),
+            )
         replies = await self._source.send(reads)
         writes: list[Command] = []
         for each, target, ends, value in zip(found, targets, replies[::2], replies[1::2], strict=True):
             self._note_end(each, ends)
-            if ends == _GONE:
-                continue
             key = each.key_in(target)
-            if self._by_value:
-                writes += ((target, words) for words in write_commands(each.row.type, key, value))
-                if ends > 0:
-                    writes.append((target, ("PEXPIREAT", key, ends)))
-            else:
-                writes.append((target, ("RESTORE", key, max(ends, 0), value, "REPLACE", "ABSTTL")))
+            writes += ((target, words) for words in write_commands(each.row.type, key, value))
+            if ends > 0:
+                writes.append((target, ("PEXPIREAT", key, ends)))
         await self._target.send(writes)
-        if self._by_value:
-            await self._make_groups([each for each in found if each.row.type == "STREAM"])
+        await self._make_groups([each for each in found if each.row.type == "STREAM"])
 
     async def _make_groups(self, streams: Sequence[Found]) -> None:
         """Makes the consumer groups of streams at home. They get again what was read and not acknowledged."""
@@ -168,8 +179,10 @@ class Copying:
     # Entries
 
     async def _split(self, part: Part, found: Sequence[Found]) -> None:
-        ends = await self._source.send([(part, ("PEXPIRETIME", each.key)) for each in found])
-        pending = [(each, end, b"0") for each, end in zip(found, ends, strict=True)]
+        found = sorted(found, key=lambda each: each.row.type == "SET")
+        timed = [(part, ("PEXPIRETIME", each.key)) for each in found if each.row.type != "SET"]
+        ends = await self._source.send(timed)
+        pending = [(each, end, b"0") for each, end in zip(found, chain(ends, repeat(_NEVER)), strict=False)]
         for each, end, _ in pending:
             self._note_end(each, end)
         while pending:

@@ -10,13 +10,14 @@ from redis.exceptions import ResponseError
 from tracker.errors import ClientError
 from tracker.store.client.connection import Connection
 from tracker.store.client.pipe import Argument
+from tracker.store.client.scripts import Scripts
 from tracker.store.client.server_info import read_info
 from tracker.store.schema.keys import Keys, home_prefix, pattern_of
 from tracker.store.schema.table.matching import row_of
 from tracker.store.schema.table.row import KeySpec
 from tracker.store.store import Store
 
-PAGE = 500
+PAGE = 2000
 _SHARD = re.compile(rb"\{(home|[0-9]{2,3})\}:")
 
 
@@ -25,6 +26,7 @@ class Part(NamedTuple):
 
     connection: Connection
     keys: Keys
+    scripts: Scripts
 
 
 class Found(NamedTuple):
@@ -68,9 +70,9 @@ class Parts:
     def __init__(self, store: Store, prefix: str, page: int = PAGE) -> None:
         self.store = store
         self._page = page
-        self.shards = [Part(shard.connection, shard.keys) for shard in store.shards]
+        self.shards = [Part(shard.connection, shard.keys, shard.scripts) for shard in store.shards]
         self.is_sharded = len(self.shards) > 1
-        self.home = Part(store.connection, store.keys) if self.is_sharded else self.shards[0]
+        self.home = Part(store.connection, store.keys, store.scripts) if self.is_sharded else self.shards[0]
         self.all = [self.home, *self.shards] if self.is_sharded else self.shards
         self._prefix = prefix
         self._by_name = {part.keys.prefix.encode(): part for part in self.all}
