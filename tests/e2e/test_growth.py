@@ -14,7 +14,7 @@ import pytest
 
 from loadtest import trackers
 from loadtest.cluster import Cluster, Node, cluster
-from loadtest.servers import ROOT
+from loadtest.servers import ROOT, SYSTEM_REDIS
 from tests.e2e.conftest import StartTracker
 from tests.waiting import until
 
@@ -208,9 +208,36 @@ def test_backup_restore_and_the_way_back(start_tracker: StartTracker, operator: 
     assert tracker.end() == 0
 
 
+@needs_cli
+@pytest.mark.long
+@pytest.mark.timeout(600)
+@pytest.mark.skipif(SYSTEM_REDIS is None, reason="no redis-server")
+def test_a_node_of_redis_comes_and_goes_key_by_key(start_tracker: StartTracker, tmp_path: Path) -> None:
+    """Announces of a slot that moves are refused. Peers are the same afterwards."""
+    with cluster(binary="redis") as nodes:
+        operator = Operator(nodes, tmp_path)
+        tracker = start_tracker(TRACKER_REDIS__URL=nodes.url, TRACKER_REDIS__SHARDS="64")
+        for number in range(PEERS):
+            join(tracker, number)
+        fourth = nodes.add_node(join=False)
+        operator.run("valkey-cli --cluster add-node 10.0.0.4:6379")
+        nodes.until(lambda: all(fourth.id in node.ask("CLUSTER", "NODES").decode() for node in nodes.nodes))
+        nodes.until(lambda: b"cluster_state:ok" in fourth.ask("CLUSTER", "INFO"))
+        operator.run("redis-cli --cluster reshard", id=fourth.id)
+        check_all_known(tracker)
+        assert fourth.ask("DBSIZE") > 0
+        operator.run("redis-cli --cluster rebalance", id=fourth.id)
+        check_all_known(tracker)
+        assert fourth.id.encode() not in {row[2][2] for row in nodes.nodes[0].ask("CLUSTER", "SLOTS")}
+        operator.run("redis-cli --cluster del-node", id=fourth.id)
+        check_all_known(tracker)
+        assert tracker.end() == 0
+
+
 def test_the_page_has_no_other_commands() -> None:
-    """Those that these tests do not run: two run a tracker, and others are tests of loopback clusters elsewhere."""
+    """Those that these tests do not run: two that run a tracker, and one of tests/deploy."""
     run = ("tracker backup", "tracker reshard", "valkey-cli --cluster add-node", "valkey-cli --cluster check")
+    by_key = tuple(f"redis-cli --cluster {name}" for name in ("reshard", "rebalance", "del-node"))
     nodes = (
         "cluster migrateslots",
         "cluster getslotmigrations",
@@ -218,12 +245,10 @@ def test_the_page_has_no_other_commands() -> None:
         "--rdb",
         "config set appendonly",
     )
-    left = [command for command in COMMANDS if not command.startswith(run)]
+    left = [command for command in COMMANDS if not command.startswith(run + by_key)]
     left = [command for command in left if not re.match(rf"valkey-cli -h \S+ (?:{'|'.join(nodes)})", command)]
     assert [command.partition(" 10.0.0.1")[0] for command in left] == [
         "valkey-cli --cluster create",
         "tracker doctor",
         "tracker serve",
-        "redis-cli --cluster reshard",
-        "valkey-cli --cluster del-node",
     ]
