@@ -177,7 +177,7 @@ TESTED_BY: dict[str, str] = {
     "admin.pages.work_project": "admin/pages/test_work.py",
     "cli.commands.audit": "cli/test_audit.py",
     "cli.commands.reshard": "cli/test_reshard.py",
-    "store.schema.table.places": "store/resharding/test_places.py",
+    "store.schema.table.places": "store/schema/test_places.py",
     "cli.commands.work": "cli/test_work.py",
     "cli.commands.work.claims": "cli/test_work.py",
     "cli.commands.work.drain": "cli/test_work.py",
