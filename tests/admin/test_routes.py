@@ -5,6 +5,7 @@ import re
 import pytest
 
 from tests.admin.conftest import Admin
+from tests.e2e.sample_trackers import PRIVATE_PATHS, PUBLIC_PATHS
 from tracker.admin.auth.hosts import SAFE_METHODS
 from tracker.admin.auth.permissions import OPEN, rule_of
 from tracker.admin.http.cookies import COOKIE
@@ -35,6 +36,22 @@ async def guarded(admin: Admin, *, safe: bool) -> list[tuple[str, str]]:
     found = [(m, path) for m, _, path in await with_routes(admin) if (m in SAFE_METHODS) == safe]
     assert len(found) > 20
     return found
+
+
+_NO_PAGES = re.compile(r"/api/.*|.*\.json|.*/(?:chart|charts/.*|file|live)|/live|/metrics|/sign-out")
+"""GET routes that serve no page."""
+
+
+async def test_the_browser_tests_open_every_page(admin: Admin) -> None:
+    """So that axe-core checks each: tests/e2e/test_dashboard_accessibility.py."""
+    opened = {path.partition("?")[0] for path in (*PUBLIC_PATHS, *PRIVATE_PATHS)}
+    missing = []
+    for method, route, _ in await with_routes(admin):
+        pattern = re.sub(r"\{\w+\}", "[^/]+", route)
+        is_page = method in ("GET", "*") and not _NO_PAGES.fullmatch(route)
+        if is_page and not any(re.fullmatch(pattern, path) for path in opened):
+            missing.append(route)
+    assert missing == []
 
 
 @pytest.mark.parametrize("safe", [True, False])

@@ -6,6 +6,7 @@ Names that other people choose are long and without spaces.
 import asyncio
 import json
 import time
+from collections.abc import Callable, Coroutine
 from concurrent.futures import ThreadPoolExecutor
 from dataclasses import dataclass
 from http.client import HTTPConnection
@@ -34,6 +35,43 @@ NETWORKS = {
     "203.0.113.0/24": record("VC", "01", "Kingstown", "VC0100"),
 }
 _MENU = tuple(link.href for _, links in NAVIGATION for link in links)
+NAMED, DENIED, DISABLED = (digit * 40 for digit in "123")
+_TABS = ("", "/items", "/items?list=done&item=none", "/claims", "/blocked", "/settings")
+PUBLIC_PATHS = (
+    *_MENU,
+    *(f"/torrents/{info_hash}" for info_hash in (NAMED, DENIED, DISABLED)),
+    "/torrents/0",
+    f"/torrents/{NAMED}/peers",
+    *(f"/world/{board}" for board in ("countries", "cities", "postcodes", "torrents")),
+    "/torrents/add",
+    "/torrents/denied",
+    "/torrents?q=nothing",
+    "/torrents?state=disabled",
+    "/torrents?page=9",
+    "/nowhere",
+    "/jobs/1",
+    "/clients?period=2020-01",
+    "/audit?since=soon",
+    *(f"/work/archive{tab}" for tab in _TABS),
+    "/work/seeds/policy",
+)
+PRIVATE_PATHS = (
+    "/",
+    "/torrents",
+    "/torrents/add",
+    f"/torrents/{'01' * 20}",
+    "/users",
+    "/users?state=disabled",
+    "/users?q=nobody",
+    "/users/1",
+    "/users/1?set=incomplete",
+    "/users/1?set=hnr",
+    "/users/2",
+    "/users/3",
+    "/users/owing",
+    "/users/pending",
+    "/users?id=9",
+)
 
 
 @dataclass
@@ -70,13 +108,8 @@ def public_tracker(start_tracker: StartTracker, tmp_path: Path) -> SampleTracker
         TRACKER_GEOIP__DATABASE=str(make_city(tmp_path / "city.mmdb", NETWORKS)),
         TRACKER_HTTP__TRUSTED_PROXIES="127.0.0.0/8",
     )
-    named, denied, disabled = (digit * 40 for digit in "123")
-    details = (f"/torrents/{named}", f"/torrents/{denied}", f"/torrents/{disabled}", "/torrents/0")
-    boards = tuple(f"/world/{board}" for board in ("countries", "cities", "postcodes", "torrents"))
-    more = ("/torrents/add", "/torrents/denied", "/torrents?q=nothing", "/jobs/1", "/clients?period=2020-01")
-    tabs = ("", "/items", "/items?list=done&item=none", "/claims", "/blocked", "/settings")
-    work = (*(f"/work/archive{tab}" for tab in tabs), "/work/seeds/policy")
-    sample = sample_of(tracker, (*_MENU, *details, *boards, *more, *work))
+    sample = sample_of(tracker, PUBLIC_PATHS)
+    named, denied, disabled = NAMED, DENIED, DISABLED
     sample.call_api("POST", "/torrents", {"info_hash": named, "name": LONG})
     sample.call_api("POST", "/torrents", {"info_hash": denied, "private": True})
     sample.call_api("PUT", f"/denials/{denied}", {"reason": LONG})
@@ -107,39 +140,65 @@ def _distribute_work(sample: SampleTracker) -> None:
     for who in ("volunteer-with-the-longest-name", "192.0.2.99"):
         sample.call_api("POST", "/work/projects/archive/blocked", {"who": who[:30]})
     sample.call_api("POST", "/work/blocked", {"who": "2001:db8:1234:5678::/64"})
+    _run(sample, _fill_store)
+
+
+def _run(sample: SampleTracker, fill: Callable[[Store], Coroutine[Any, Any, None]]) -> None:
+    """Runs ``fill`` on the tracker's store, in a thread of its own: the browser's loop runs in this one."""
     socket = sample.tracker.log_file.parent / "data" / "valkey.sock"
-    with ThreadPoolExecutor(1) as pool:  # the browser's loop runs in this thread
-        pool.submit(lambda: asyncio.run(_fill_store(socket))).result()
+
+    async def connected() -> None:
+        store = Store(f"unix://{socket}", Keys("t:"), SwarmRules(), Clock(time.time()))
+        try:
+            await fill(store)
+        finally:
+            await store.connection.close()
+
+    with ThreadPoolExecutor(1) as pool:
+        pool.submit(lambda: asyncio.run(connected())).result()
 
 
-async def _fill_store(socket: Path) -> None:
+async def _fill_store(store: Store) -> None:
     """What the API cannot do: claims, and a node of the DHT."""
-    store = Store(f"unix://{socket}", Keys("t:"), SwarmRules(), Clock(time.time()))
-    try:
-        await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
-        claim = await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
-        assert isinstance(claim, Claim)
-        await store.work.claims.done("archive", "volunteer_1", claim.item, reported={LONG[:64]: 2**50})
-        await store.work.leaderboard.update("archive")
-        now = int(time.time())
-        node = status(name=LONG[:64], started=now, saved=now, last_answer=now, dropped={LONG: 2**50})
-        await store.dht_nodes.save_status(node)
-        named = InfoHash(b"\x11" * 20)
-        await store.torrents.edit(named, {"private": "0"})
-        assert await store.dht_torrents.save_result(named, (2**50, 2**50), now, all_torrents=False)
-    finally:
-        await store.connection.close()
+    await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
+    claim = await store.work.claims.claim("archive", "volunteer_1", address="2001:db8::1")
+    assert isinstance(claim, Claim)
+    await store.work.claims.done("archive", "volunteer_1", claim.item, reported={LONG[:64]: 2**50})
+    await store.work.leaderboard.update("archive")
+    now = int(time.time())
+    node = status(name=LONG[:64], started=now, saved=now, last_answer=now, dropped={LONG: 2**50})
+    await store.dht_nodes.save_status(node)
+    named = InfoHash(b"\x11" * 20)
+    await store.torrents.edit(named, {"private": "0"})
+    assert await store.dht_torrents.save_result(named, (2**50, 2**50), now, all_torrents=False)
 
 
 def private_tracker(start_tracker: StartTracker) -> SampleTracker:
-    """Private mode, with three users: one has a torrent, one may only seed, one is disabled."""
-    tracker = start_tracker("private", TRACKER_USERS__PRIVATE="true")
-    users = ("/users", "/users/1", "/users/2", "/users/1?set=hnr", "/users/owing", "/users?id=9")
-    sample = sample_of(tracker, ("/", "/torrents", "/torrents/add", *users))
-    passkey = sample.call_api("POST", "/users", {"user_id": "1"})["passkey"]
-    sample.call_api("POST", "/users", {"user_id": "2", "can_leech": False})
+    """Private mode. User 1 is live on a torrent, has left another, and has a hit-and-run and a freeleech token; user 2
+    may only seed, user 3 is disabled."""
+    tracker = start_tracker(
+        "private",
+        TRACKER_USERS__PRIVATE="true",
+        TRACKER_USERS__HNR_MIN_BYTES="100",
+        TRACKER_USERS__HNR_GRACE_SECONDS="7200",
+        TRACKER_CHANGES__MAX_ENTRIES="1000",
+    )
+    sample = sample_of(tracker, PRIVATE_PATHS)
+    passkey = sample.call_api("POST", "/users", {"user_id": "1", "name": LONG[:60]})["passkey"]
+    sample.call_api("POST", "/users", {"user_id": "2", "can_leech": False, "download_multiplier": 0})
     sample.call_api("POST", "/users", {"user_id": "3"})
-    sample.call_api("PATCH", "/users/3", {"enabled": False})
+    sample.call_api("PATCH", "/users/3", {"enabled": False, "reason": LONG})
     get(tracker.url, announce_path(passkey, left=1000))
+    other = {"info_hash": b"\x02" * 20, "left": 1000}
+    get(tracker.url, announce_path(passkey, **other))
+    get(tracker.url, announce_path(passkey, **other, downloaded=5000, event="stopped"))
     get(tracker.url, announce_path("0" * 32))
+    until = int(time.time()) + 86_400
+    sample.call_api("PUT", f"/users/1/freeleech/{'01' * 20}", {"until": until})
+    _run(sample, _add_hit_and_run)
     return sample
+
+
+async def _add_hit_and_run(store: Store) -> None:
+    await store.redis.sadd(store.keys.user_set(1, "hnr"), "2")
+    await store.users.reindex_hit_and_runs()
