@@ -131,6 +131,16 @@ def test_a_dry_run_reports_the_same_problems_as_the_import(tracker: Command, tmp
     assert tried.stdout.count(": 1 would be imported") == 4
 
 
+def test_a_dry_run_finds_a_passkey_that_two_users_have(tracker: Command, tmp_path: Path) -> None:
+    first, second = "a" * 32, "b" * 32
+    rows = f"7,{first}\n8,{second}\n7,{first}\n9,{second}\n"
+    (tmp_path / "users.csv").write_text(f"user_id,passkey\n{rows}")
+    for words in (["--dry-run"], []):
+        result = tracker("import", "users.csv", *words, code=1)
+        (problem, _) = result.stderr.splitlines()
+        assert "users.csv line 5: this passkey belongs to another user" in problem
+
+
 def test_an_import_reports_its_progress(tracker: Command, tmp_path: Path) -> None:
     many_files(tmp_path / "files", 1200)
     assert "importing: 1000 of 1200" in tracker("import", "files").stderr
@@ -219,6 +229,31 @@ def test_everything_fits_in_one_file(tracker: Command, keys: "Redis", prefix: st
         "known": len(HOSTILE) + 1,
         "dry_run": False,
     }
+
+
+@pytest.mark.parametrize("form", ["csv", "jsonl"])
+def test_freeleech_tokens_are_exported_and_imported(
+    tracker: Command, keys: "Redis", prefix: str, tmp_path: Path, form: str
+) -> None:
+    """Tokens of unknown users and torrents, and ended ones, are refused."""
+    tracker("torrent", "add", HASH)
+    tracker("user", "add", "--id", "7")
+    tracker("freeleech", "give", "7", HASH, "--until", "2030-01-01")
+    what = ("freeleech-tokens", "users", "torrents")
+    for each in what:
+        tracker("export", f"{each}.{form}", "--what", each)
+    forget_all(keys, prefix)
+    tracker("import", f"users.{form}", f"torrents.{form}")
+    assert tracker("import", f"freeleech-tokens.{form}").stdout == "freeleech tokens: 1 set\n"
+    tracker("export", f"again.{form}", "--what", "freeleech-tokens")
+    assert (tmp_path / f"again.{form}").read_text() == (tmp_path / f"freeleech-tokens.{form}").read_text()
+    (tmp_path / "bad.csv").write_text(
+        f"user_id,info_hash,until\n7,{OTHER},2030-01-01\n8,{HASH},2030-01-01\n7,{HASH},1\nx,{HASH},2030-01-01\n"
+    )
+    problems = tracker("import", "bad.csv", "--what", "freeleech-tokens", code=1).stderr
+    assert "bad.csv line 2: unknown torrent" in problems and "4 could not be imported" in problems
+    tried = tracker("import", "--dry-run", "bad.csv", "--what", "freeleech-tokens", code=1).stderr
+    assert "2 could not be imported" in tried
 
 
 def test_a_csv_export_holds_no_formula(tracker: Command, keys: "Redis", prefix: str, tmp_path: Path) -> None:
@@ -375,7 +410,10 @@ def test_rows_after_a_malformed_row_are_read(tracker: Command, tmp_path: Path) -
         ('{"info_hash": 1e999}', "an info hash is"),
         ('{"info_hash": ' + "9" * 50_000 + "}", "not JSON"),
         ('{"info_hash": "' + "a" * 200_000 + '"}', "the line is too long"),
-        ('{"kind": {}, "info_hash": "x"}', "kind must be torrent, user, denial, client or denied_client"),
+        (
+            '{"kind": {}, "info_hash": "x"}',
+            "kind must be torrent, user, denial, client, denied_client or freeleech_token",
+        ),
         (f'{{"info_hash": "{HASH}", "uploaded": 1}}', "unknown field of a torrent"),
         ('{"user_id": 1.5}', "a user id is a positive number"),
         ('{"user_id": true, "uploaded": -5}', "totals are whole numbers"),

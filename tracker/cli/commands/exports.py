@@ -14,12 +14,12 @@ from tracker.cli.commands.paging import EVERYTHING, in_no_order, in_order
 from tracker.cli.files.rows import WHAT, Kind, Row, text_of
 from tracker.cli.files.writing import CsvRows, JsonRows
 from tracker.cli.progress import progress
-from tracker.errors import StoreUnavailable
 from tracker.operations.peers import format_prefix
+from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import MULTIPLIERS
-from tracker.store.sharding.away import named, noting_shards_away
 from tracker.store.store import Store
 from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.freeleech import MAX_TOKENS
 from tracker.store.users.users import User
 from tracker.system.private_file import private_file
 
@@ -43,7 +43,7 @@ def export_records(
     ] = False,
     config: Config = None,
 ) -> None:
-    """Export torrents, users, the deny list, or allowed or denied clients, in the format of `tracker import`.
+    """Export torrents, users, the deny list, clients or freeleech tokens, in the format of `tracker import`.
 
     Swarms, statistics and users' totals per torrent are not exported: `tracker backup` has everything.
     """
@@ -62,7 +62,6 @@ def export_records(
 
     async def work(store: Store) -> None:
         with ExitStack() as stack:
-            lacking = stack.enter_context(noting_shards_away())
             out = _opened(stack, file)
             rows = CsvRows(out, kinds[0]) if form == "csv" else JsonRows(out)
             with progress("exported", quiet=file is None) as shown:
@@ -71,10 +70,6 @@ def export_records(
                         for row in page:
                             rows.write(kind, row)
                         shown.advance(len(page))
-            if lacking:
-                raise StoreUnavailable(
-                    f"the store does not answer for {named(lacking)}; nothing was exported"
-                )
             out.flush()
 
     with_store(config, work)
@@ -96,6 +91,8 @@ def _pages(store: Store, kind: Kind, *, passkeys: bool, with_auto: bool) -> Page
         return _users(store, passkeys=passkeys)
     if kind == "denial":
         return _denials(store)
+    if kind == "freeleech_token":
+        return _freeleech_tokens(store)
     return _clients(store) if kind == "client" else _denied_clients(store)
 
 
@@ -141,3 +138,17 @@ async def _clients(store: Store) -> Pages:
 async def _denied_clients(store: Store) -> Pages:
     async for page in in_no_order(store.deny_list.page):
         yield [{"prefix": format_prefix(prefix), "reason": reason} for prefix, reason in page]
+
+
+async def _freeleech_tokens(store: Store) -> Pages:
+    """Without those that have ended, and those of removed torrents."""
+    async for page in in_order(EVERYTHING, store.users.page):
+        rows: list[Row] = []
+        for user in page:
+            tokens = await freeleech_tokens(store, user.user_id, 0, MAX_TOKENS)
+            rows += [
+                {"user_id": user.user_id, "info_hash": token["info_hash"], "until": str(token["until"])}
+                for token in tokens
+                if token["info_hash"]
+            ]
+        yield rows

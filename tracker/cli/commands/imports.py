@@ -10,7 +10,7 @@ from typing import Annotated
 
 import typer
 
-from tracker.bittorrent import parse_info_hash
+from tracker.bittorrent import InfoHash, parse_info_hash
 from tracker.cli.commands import AsJson, Config, change_store, load_settings, torrent_files
 from tracker.cli.files import reading
 from tracker.cli.files.checkpoint import Checkpoint, Imported
@@ -24,9 +24,11 @@ from tracker.operations.audit import Change
 from tracker.operations.peers import parse_prefix
 from tracker.operations.torrents import NOT_SERVED, keep_file
 from tracker.store.access.allow_list import check_prefix
+from tracker.store.schema.multipliers import parse_time
 from tracker.store.store import Store
 from tracker.store.torrents.records import STORED_NAMES
 from tracker.store.torrents.torrents import checked_torrent
+from tracker.store.users.fields import is_user_id
 from tracker.store.users.importing import checked_user
 
 _BATCH = 1000
@@ -120,6 +122,8 @@ class _Import:
         self._checkpoint = checkpoint
         self._replace_totals = replace_totals
         self._done = Imported()
+        self._user_of: dict[str, str] = {}
+        """The user id of each passkey that a dry run has read."""
 
     async def write(self, store: Store, change: Change) -> None:
         change.note(files=" ".join(map(str, self._paths)), replace_totals=self._replace_totals)
@@ -158,7 +162,11 @@ class _Import:
             places = [n for n, each in enumerate(batch) if isinstance(each, Item) and each.kind == kind]
             rows = [each.row for each in batch if isinstance(each, Item) and each.kind == kind]
             if rows:
-                found = await self._write(store, kind, rows) if store else [_check(kind, row) for row in rows]
+                found = (
+                    await self._write(store, kind, rows)
+                    if store
+                    else [self._check(kind, row) for row in rows]
+                )
                 outcomes |= dict(zip(places, found, strict=True))
         counts = Counter(self._done.outcomes)
         for number, each in enumerate(batch):
@@ -182,6 +190,14 @@ class _Import:
             saved = await store.user_import.save(rows, replace_totals=self._replace_totals)
             return [each.text if isinstance(each, ClientError) else each.new for each in saved]
         return [await _write_one(store, kind, row) for row in rows]
+
+    def _check(self, kind: Kind, row: Row) -> bool | str:
+        """Checks the record without the store. Two users of the files may not have the same passkey."""
+        outcome, passkey, user_id = _check(kind, row), row.get("passkey"), row.get("user_id")
+        if kind != "user" or outcome is not True or not passkey or not user_id:
+            return outcome
+        is_taken = self._user_of.setdefault(passkey, user_id) != user_id
+        return "this passkey belongs to another user" if is_taken else True
 
     def summarize(self, *, as_json: bool, dry_run: bool) -> None:
         """Prints the totals; exit code 1 if there were problems."""
@@ -228,6 +244,8 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
     try:
         if kind == "denial":
             await store.torrents.deny(parse_info_hash(row["info_hash"]), row.get("reason", NOT_SERVED))
+        elif kind == "freeleech_token":
+            await _give_token(store, row)
         elif kind == "denied_client":
             await store.deny_list.deny(parse_prefix(row["prefix"]), row.get("reason", ""))
         else:
@@ -235,6 +253,22 @@ async def _write_one(store: Store, kind: Kind, row: Row) -> bool | str:
     except ClientError as error:
         return error.text
     return True
+
+
+async def _give_token(store: Store, row: Row) -> None:
+    """Raises ClientError for an unknown user or torrent, and for a token that has ended."""
+    info_hash, until = _token(row)
+    torrent = await store.torrents.get(info_hash)
+    if torrent is None or not torrent.torrent_id:
+        raise ClientError("unknown torrent")
+    await store.freeleech.give(row["user_id"], torrent.torrent_id, until)
+
+
+def _token(row: Row) -> tuple[InfoHash, int]:
+    """(torrent, end in epoch s). Raises ClientError."""
+    if not is_user_id(row["user_id"]):
+        raise ClientError("a user id is a positive number")
+    return parse_info_hash(row.get("info_hash", "")), parse_time(row.get("until", ""))
 
 
 def _torrent_fields(row: Row) -> dict[str, str]:
@@ -246,7 +280,9 @@ def _check(kind: Kind, row: Row) -> bool | str:
     try:
         if "info_hash" in row:
             parse_info_hash(row["info_hash"])
-        if kind == "torrent":
+        if kind == "freeleech_token":
+            _token(row)
+        elif kind == "torrent":
             checked_torrent(_torrent_fields(row))
         elif kind == "user":
             checked_user(row)

@@ -9,7 +9,7 @@ with apostrophes and such a character. Reading removes one apostrophe, which res
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, get_args
 
 from tracker.errors import ClientError
 from tracker.store.schema.multipliers import multiplier_text, with_end_names
@@ -17,14 +17,15 @@ from tracker.store.torrents.records import TORRENT_FIELDS
 from tracker.store.users.fields import FIELDS, FLAGS
 
 Row = dict[str, str]
-Kind = Literal["torrent", "user", "denial", "client", "denied_client"]
-KINDS: tuple[Kind, ...] = ("torrent", "user", "denial", "client", "denied_client")
+Kind = Literal["torrent", "user", "denial", "client", "denied_client", "freeleech_token"]
+KINDS: tuple[Kind, ...] = get_args(Kind)
 WHAT: dict[str, Kind] = {
     "torrents": "torrent",
     "users": "user",
     "denied": "denial",
     "clients": "client",
     "denied-clients": "denied_client",
+    "freeleech-tokens": "freeleech_token",
 }
 """Kinds by the names that the command line uses."""
 COLUMNS: Mapping[Kind, tuple[str, ...]] = {
@@ -33,6 +34,7 @@ COLUMNS: Mapping[Kind, tuple[str, ...]] = {
     "denial": ("info_hash", "reason"),
     "client": ("prefix", "name"),
     "denied_client": ("prefix", "reason"),
+    "freeleech_token": ("user_id", "info_hash", "until"),
 }
 """The first field identifies the record and is required."""
 TEXTS = frozenset({"name", "reason", "prefix", "labels"})
@@ -45,7 +47,10 @@ _OLD_NAMES = {
 """Names of earlier versions, in files and in output of the command line."""
 _FLAGS = frozenset({"private", *FLAGS})
 _NUMBERS = (
-    frozenset(COLUMNS["user"] + COLUMNS["torrent"]) - _FLAGS - TEXTS - {"info_hash", "user_id", "passkey"}
+    frozenset(COLUMNS["user"] + COLUMNS["torrent"] + ("until",))
+    - _FLAGS
+    - TEXTS
+    - {"info_hash", "user_id", "passkey"}
 )
 _BOOLEANS = {"true": "1", "false": "0"}
 MAX_TEXT = 10_000
@@ -131,7 +136,8 @@ def text_of(value: object) -> str:
 
 
 def kind_of(fields: Mapping[str, object]) -> Kind:
-    """By the field ``kind``, else by the identifying field. Denials of torrents and clients need ``kind``.
+    """By the field ``kind``, else by the identifying field. Denials of torrents and clients, and freeleech tokens, need
+    ``kind``.
 
     Raises ClientError.
     """
