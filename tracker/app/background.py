@@ -207,6 +207,7 @@ def _jobs(
         if not context.live.current.changes.max_entries:
             await store.changes.delete()
         await store.user_listing.rank()
+        await store.torrent_listing.rank()
 
     async def sweep(_: object) -> None:
         await reaper.sweep_once(hurry=True)

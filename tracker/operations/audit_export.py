@@ -1,12 +1,8 @@
 """Entries of the audit log as CSV and as JSON lines."""
 
-import csv
-import io
 from collections.abc import AsyncIterator, Iterable
-from typing import Any
 
-import orjson
-
+from tracker.operations import export as lines
 from tracker.store.access.audit import Audit, AuditEntry, AuditFilter, row_of
 
 COLUMNS = (
@@ -25,7 +21,6 @@ COLUMNS = (
 MAX_EXPORTED = 10_000
 """Entries of one export by the API. The command line exports all."""
 _PAGE = 500
-_FORMULA = ("=", "+", "-", "@", "\t", "\r")
 
 
 async def entries(audit: Audit, wanted: AuditFilter, limit: int) -> AsyncIterator[list[AuditEntry]]:
@@ -47,21 +42,8 @@ async def export(audit: Audit, wanted: AuditFilter, *, as_csv: bool) -> bytes:
 
 
 def json_lines(found: Iterable[AuditEntry]) -> bytes:
-    return b"".join(orjson.dumps(row_of(entry)) + b"\n" for entry in found)
+    return lines.json_lines(map(row_of, found))
 
 
 def csv_of(found: Iterable[AuditEntry], *, header: bool = True) -> str:
-    """Objects and counts are JSON. A cell that a spreadsheet would run as a formula begins with an apostrophe."""
-    text = io.StringIO()
-    rows = csv.writer(text, lineterminator="\r\n")
-    if header:
-        rows.writerow(COLUMNS)
-    for entry in found:
-        row = row_of(entry)
-        rows.writerow([_cell(row[name]) for name in COLUMNS])
-    return text.getvalue()
-
-
-def _cell(value: Any) -> str:
-    text = value if isinstance(value, str) else orjson.dumps(value).decode()
-    return f"'{text}" if text.startswith(_FORMULA) else text
+    return lines.csv_lines(COLUMNS, map(row_of, found), header=header)

@@ -24,7 +24,6 @@ from tracker.store.dht.torrents import DhtTorrents
 from tracker.store.jobs.jobs import Jobs
 from tracker.store.maintenance.maintenance import Maintenance
 from tracker.store.schema.keys import Keys, home_prefix, shard_prefixes
-from tracker.store.sharding.away import named
 from tracker.store.sharding.changes import ShardedChanges
 from tracker.store.sharding.counters import ShardedCounters
 from tracker.store.sharding.dht_torrents import ShardedDhtTorrents
@@ -34,9 +33,11 @@ from tracker.store.sharding.number import check_number
 from tracker.store.sharding.scores import ShardedScores
 from tracker.store.sharding.shards import Shard, Shards
 from tracker.store.sharding.swarms import ShardedAnnounceCounts, ShardedSwarms
+from tracker.store.sharding.torrent_listing import TorrentListing
 from tracker.store.sharding.torrents import ShardedTorrents
 from tracker.store.sharding.unique_users import ShardedMarkers, ShardedUniqueUsers
 from tracker.store.sharding.user_copies import UserCopies
+from tracker.store.sharding.user_peers import UserPeers
 from tracker.store.sharding.user_sums import UserSums
 from tracker.store.sharding.users import (
     ShardedFreeleech,
@@ -123,10 +124,12 @@ class Store:
         self.rules = LiveRules(options.rules)
         self.secret = b""  # all trackers on this store share it; empty until load_secret or use_secret
         self._use_shards(prefix, options, clock, timer)
+        self.torrent_listing = TorrentListing(self.shards, self.torrents)
         self.shard_leases = ShardLeases(connection, keys)
         common = (connection, scripts, keys)
         self._use_users(clock)
         self.user_listing = UserListing(*common, self.users)
+        self.user_peers = UserPeers(self.shards, self.users)
         self.adoption = Adoption(scripts, keys)
         self.webhooks = Webhooks(*common, self.changes if len(self.shards) > 1 else None)
         self.allow_list = AllowList(connection, keys)
@@ -255,19 +258,6 @@ class Store:
         """Of every prefix: each needs heartbeats."""
         shards = [shard.reaping for shard in self.shards]
         return shards if len(shards) == 1 else [self.reaping, *shards]
-
-    @property
-    def home_is_away(self) -> bool:
-        """Of a store with several shards: they may be served without home."""
-        return len(self.shards) > 1 and self.connection.unavailable
-
-    def notices(self) -> list[str]:
-        """What is away while at least one shard is served, as public texts."""
-        away = self.shards.away
-        if len(away) == len(self.shards):
-            return []
-        found = [f"away: {named(away)}"] if away else []
-        return [*found, "away: home"] if self.home_is_away else found
 
     def shard(self, info_hash: InfoHash) -> Shard:
         """The shard of a torrent."""

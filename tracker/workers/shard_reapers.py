@@ -2,9 +2,7 @@
 
 import asyncio
 from collections.abc import Sequence
-from contextlib import suppress
 
-from tracker.errors import StoreUnavailable
 from tracker.store.client.connection import Connection
 from tracker.store.swarms.reaping import Reaping
 from tracker.workers.heartbeat import send_heartbeats
@@ -26,8 +24,7 @@ class ShardReapers:
 
     @property
     def _running(self) -> list[Reaper]:
-        """Without those whose shards are away: their lateness has that cause."""
-        return [reaper for number in self._leases.held if (reaper := self._reapers[number]).has_store]
+        return [self._reapers[number] for number in self._leases.held]
 
     @property
     def interval(self) -> float:
@@ -75,12 +72,9 @@ class ShardReapers:
                 reaping.cancel()
 
     async def sweep_once(self, *, hurry: bool) -> None:
-        """Sweeps all shards, one after the other, also those of other trackers. One that is away is swept when it is
-        back."""
+        """Sweeps all shards, one after the other, also those of other trackers."""
         for reaper in self._reapers:
-            if reaper.has_store:
-                with suppress(StoreUnavailable):
-                    await reaper.sweep_once(hurry=hurry)
+            await reaper.sweep_once(hurry=hurry)
 
 
 AnyReaper = Reaper | ShardReapers

@@ -131,12 +131,10 @@ class UniqueUserCounter:
         async with self._sending:
             if not self._batch:
                 await self._fill()
-            skipped, dropped = self._unique_users.skipped, self._unique_users.dropped
+            before = self._unique_users.skipped
             new = await self._unique_users.count(self._batch, self._batch_time)
-            if skipped := self._unique_users.skipped - skipped:
+            if skipped := self._unique_users.skipped - before:
                 self._count("unique_skipped", by=skipped)
-            if dropped := self._unique_users.dropped - dropped:
-                self._drop(dropped)
             self._batch, self._attempts = [], 0
             if new:
                 self._count("unique.new", by=new)

@@ -23,7 +23,7 @@ async def test_a_taken_user_id_is_a_conflict(full: ApiClient) -> None:
     await full.ask("POST", "/users", 201, json={"user_id": "7", "can_leech": False})
     await full.ask("POST", "/users", 409, json={"user_id": "7"})
     assert await full.wrong_fields("POST", "/users", json={"user_id": "07"}) == ["body.user_id"]
-    assert await full.wrong_fields("POST", "/users", json={"user_id": 7}) == ["body.user_id"]
+    await full.ask("POST", "/users", 409, json={"user_id": 7})
     assert (await full.get("/users/7"))["can_leech"] is False
 
 
@@ -222,3 +222,15 @@ async def test_users_are_sorted_filtered_and_searched(
         assert await full.wrong_fields("GET", "/users", params=wrong) == ["query."]
     assert await full.wrong_fields("GET", "/users", params={"q": "e", "cursor": "x"}) == ["query.cursor"]
     assert await full.wrong_fields("GET", "/users", params={"sort": "passkey"}) == ["query.sort"]
+
+
+async def test_a_user_id_may_be_a_number_in_json(full: ApiClient) -> None:
+    """The id of a user cannot be changed."""
+    assert (await full.ask("POST", "/users", 201, json={"user_id": 7}))["user_id"] == "7"
+    batch = await full.ask("POST", "/users/batch", json={"users": [{"user_id": 8}, {"user_id": "7"}]})
+    assert [row["user_id"] for row in batch["rows"]] == ["8", "7"]
+    for user_id in (7, "7"):
+        assert (await full.ask("PATCH", "/users/7", json={"user_id": user_id, "name": "A"}))["name"] == "A"
+    await full.ask("PATCH", "/users/7", 422, json={"user_id": 8})
+    for wrong in (0, -1, 1.5, True, "x"):
+        assert await full.wrong_fields("PATCH", "/users/7", json={"user_id": wrong}) == ["body.user_id"]

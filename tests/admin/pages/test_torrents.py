@@ -11,8 +11,11 @@ from tests.admin.conftest import Admin, Serve
 from tests.admin.pages.conftest import Private
 from tests.admin.pages.page import Page, get, send
 from tests.store.harness import Store, info_hash, update
-from tracker.admin.pages.torrents import MAX_FILES, PAGE
+from tracker.admin.pages.paging import DEFAULT_SIZE
+from tracker.admin.pages.torrents import MAX_FILES
+from tracker.bittorrent import InfoHash
 from tracker.settings.model import RedisSettings, Settings, TorrentSettings
+from tracker.store.access.audit import AuditFilter
 
 HOSTILE = '"><script>alert(1)</script><img src=x onerror=alert(2)>'
 
@@ -73,7 +76,7 @@ async def test_the_list_sorts_by_any_column_in_both_directions(
 async def test_paging_keeps_the_order_and_sorting_returns_to_page_one(
     admin: Admin, browser: aiohttp.ClientSession
 ) -> None:
-    hashes = {info_hash(number) for number in range(2 * PAGE + 3)}
+    hashes = {info_hash(number) for number in range(2 * DEFAULT_SIZE + 3)}
     for one in hashes:
         await admin.store.torrents.add(one)
     path, seen = "/torrents?sort=leechers&order=asc", list[str]()
@@ -113,7 +116,7 @@ async def test_searching_with_htmx_returns_the_list_only(
 
 
 async def test_a_search_with_many_matches_is_paged(admin: Admin, browser: aiohttp.ClientSession) -> None:
-    hashes = {info_hash(number).hex() for number in range(PAGE + 20)}
+    hashes = {info_hash(number).hex() for number in range(DEFAULT_SIZE + 20)}
     for one in hashes:
         await admin.store.torrents.add(info_hash(int(one, 16)), {"name": f"Film {one[-3:]}"})
     path, seen = "/torrents?q=film", set[str]()
@@ -268,3 +271,100 @@ async def test_a_body_that_is_no_form_is_refused(
 ) -> None:
     async with browser.post("/torrents/add", data=body, headers={"Content-Type": kind}) as response:
         assert response.status in (400, 422)
+
+
+async def test_torrents_are_filtered(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """The number is known where few fit. The search text narrows a filter."""
+    for number in range(1, 31):
+        fields = {"name": f"film {number}", "private": "1" if number > 20 else "0", "enabled": "0"}
+        await admin.store.torrents.add(info_hash(number), fields if number > 3 else {"name": "film"})
+    page = await get(browser, "/torrents?state=disabled&sort=added&size=25")
+    assert len(page.torrents) == 25 and "1–25 of 27" in page.text
+    page = await get(browser, "/torrents?state=disabled&sort=added&size=25&page=2")
+    assert len(page.torrents) == 2 and "26–27 of 27" in page.text
+    assert len((await get(browser, "/torrents?private=yes")).torrents) == 10
+    assert len((await get(browser, "/torrents?private=no&state=enabled")).torrents) == 3
+    assert (await get(browser, "/torrents?private=yes&q=film+29")).torrents == [info_hash(29).hex()]
+    assert (await get(browser, "/torrents?seeders=some")).torrents == []
+    assert "No matches" in (await get(browser, "/torrents?seeders=some")).text
+    assert len((await get(browser, "/torrents?seeders=none")).torrents) == 30
+    chosen = [
+        e.attributes["value"] for e in page.elements if e.tag == "option" and "selected" in e.attributes
+    ]
+    assert chosen == ["disabled", "", "", "25"]
+
+
+async def test_a_page_of_htmx_names_its_url(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """Without the empty fields of the form."""
+    await admin.store.torrents.add(info_hash(1))
+    headers = {"HX-Request": "true"}
+    async with browser.get("/torrents?q=&state=&seeders=none&size=50", headers=headers) as response:
+        assert response.headers["HX-Push-Url"] == "/torrents?seeders=none"
+
+
+async def test_size_addition_and_last_activity_are_shown(
+    store: Store, browser: aiohttp.ClientSession
+) -> None:
+    await store.torrents.add(info_hash(1), {"size": "2048"})
+    store.clock.now += 7200
+    for torrent in (2, 3):
+        await store.announce(update(1, "s", torrent))
+    await store.announce(update(1, "x", 3))
+    store.clock.now += 3600
+    page = await get(browser, "/torrents")
+    cells = {
+        label: [element.text for element in page.all("td", data_label=label)]
+        for label in ("Size", "Added", "Last activity")
+    }
+    assert sorted(cells["Size"]) == ["2.0 KiB", "–", "–"]
+    assert sorted(cells["Added"]) == ["1 h ago", "1 h ago", "3 h ago"]
+    assert sorted(cells["Last activity"]) == ["1 h ago", "now", "–"]
+
+
+async def test_only_exceptions_have_badges(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    async def badges() -> list[str]:
+        found = (await get(browser, "/torrents")).all("span")
+        return [each.text for each in found if "badge" in (each.attributes.get("class") or "")]
+
+    await admin.store.torrents.add(info_hash(1))
+    assert await badges() == []
+    await admin.store.torrents.edit(info_hash(1), {"enabled": "0", "labels": "a"})
+    assert await badges() == ["disabled", "a"]
+
+
+async def test_selected_torrents_are_changed_together(admin: Admin, browser: aiohttp.ClientSession) -> None:
+    """One entry of the audit log for the call. Back to the same page of the list."""
+    torrents = admin.store.torrents
+    hashes = [info_hash(number) for number in range(1, 4)]
+    for one in hashes:
+        await torrents.add(one)
+
+    async def change(action: str, *chosen: InfoHash, **fields: str) -> Page:
+        form = [("info_hash", one.hex()) for one in chosen]
+        return await send(
+            browser, "/torrents/bulk?sort=size&page=2", [*form, ("action", action), *fields.items()]
+        )
+
+    done = await change("disable", hashes[0], hashes[2], info_hash(99), disable_reason="no")
+    assert done.location == "/torrents?sort=size&page=2&notice=changed"
+    found = await torrents.get_all(hashes)
+    assert [(one.enabled, one.reason) for one in found] == [(False, "no"), (True, ""), (False, "no")]
+    (entry, *_), _ = await admin.store.audit.page(AuditFilter())
+    assert (entry.operation, entry.counts) == ("torrent.bulk", {"selected": 3, "changed": 2})
+    assert entry.details == {"action": "disable"}
+    assert entry.objects[0].before["enabled"] == "true" and entry.objects[0].after["enabled"] == "false"
+    await change("enable", hashes[0])
+    await change("deny", hashes[0], deny_reason="gone")
+    denied = await torrents.get(hashes[0])
+    assert denied is not None and (denied.enabled, denied.denied) == (True, "gone")
+    await change("allow", hashes[0])
+    await change("remove", *hashes[1:])
+    assert [one.denied for one in await torrents.get_all(hashes)] == [None]
+    assert (await change("remove")).location.endswith("notice=unselected")
+
+
+@pytest.mark.parametrize("fields", [{"action": "explode"}, {}, {"action": "enable", "info_hash": "x"}])
+async def test_an_unknown_action_or_torrent_is_refused(
+    browser: aiohttp.ClientSession, fields: dict[str, str]
+) -> None:
+    await send(browser, "/torrents/bulk", fields, status=422)

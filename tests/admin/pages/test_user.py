@@ -1,5 +1,7 @@
 """The page of one user: sets, hit-and-runs, and the secret passkey."""
 
+from dataclasses import replace
+
 import pytest
 
 from tests.admin.pages.conftest import HNR_SECONDS, Private
@@ -9,6 +11,7 @@ from tests.store.harness import ALICE, endpoint, info_hash, update
 from tracker.admin.pages.user import PAGE, ROTATED, ratio
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users.rules import UserRules
+from tracker.wire.endpoint import format_endpoint
 
 HERE = "/users/7"
 VERBS = ("edit", "rules", "freeleech", "freeleech/revoke", "passkey", "rotate", "forgive", "delete")
@@ -40,7 +43,7 @@ async def test_totals_and_torrents_are_shown(alice: Private) -> None:
         page = await get(browser, HERE)
     assert "Uploaded 3.0 MiB" in page.text and "Ratio 1.50" in page.text
     assert "<b>Debian</b>" in page.text and not [e for e in page.all("b") if "Debian" in e.text]
-    assert page.torrents == [info_hash(1).hex()]
+    assert page.torrents == 2 * [info_hash(1).hex()]  # of the live peer too
     assert ALICE not in page.source
 
 
@@ -227,3 +230,40 @@ async def test_freeleech_tokens_are_given_and_revoked(alice: Private) -> None:
         await send(browser, f"{HERE}/freeleech/revoke", {"torrent_id": "1"})
         assert "2100-01-01" not in (await get(browser, HERE)).text
     assert await alice.store.freeleech.count("7") == 0
+
+
+async def test_live_peers_last_seen_and_history_are_shown(alice: Private) -> None:
+    store = alice.store
+    store.rules.current = replace(store.rules.current, max_changes=1000)
+    await alice.admin.store.torrents.add(info_hash(1), {"name": "<b>Debian</b>"})
+    async with alice.admin.browser("read") as browser:
+        page = await get(browser, HERE)
+        assert "No live peers" in page.text and "History" not in page.text
+        await store.announce(update(1, "s", passkey=ALICE))
+        await store.pass_time(60)
+        page = await get(browser, HERE)
+        (row,) = [each for each in page.all("tr") if format_endpoint(endpoint(1)) in each.text]
+        assert "<b>Debian</b>" in row.text and "downloading" in row.text and "1 min ago" in row.text
+        assert "Last seen now" in page.text and "Joined" in page.text
+        await store.announce(update(1, "c", passkey=ALICE, bytes_left=0))
+        await store.announce(update(1, "x", passkey=ALICE, bytes_left=0))
+        await store.pass_time(3600)
+        page = await get(browser, HERE)
+    assert "No live peers" in page.text and "Last seen 1 h ago" in page.text
+    times = [each.text for each in page.all("td", data_label="Event")]
+    assert sorted(times) == ["Completed", "Joined", "Left"]
+
+
+async def test_pending_hit_and_runs_have_due_dates_and_are_forgiven(alice: Private) -> None:
+    store = alice.store
+    store.rules.current = replace(store.rules.current, hnr_grace=7200)
+    await leave_early(alice, ALICE, 1)
+    await leave_early(alice, ALICE, 2)
+    async with alice.admin.browser() as browser:
+        page = await get(browser, HERE)
+        assert "Pending hit-and-runs" in page.text and page.text.count("in 2 h") == 2
+        await send(browser, f"{HERE}/forgive", {"torrent_id": "1"})
+        assert await store.hit_and_runs.pending_count() == 1
+        await send(browser, f"{HERE}/forgive")
+        assert "Pending hit-and-runs" not in (await get(browser, HERE)).text
+    assert await store.hit_and_runs.pending_count() == 0

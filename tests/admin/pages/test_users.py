@@ -7,10 +7,11 @@ import pytest
 
 from tests.admin.conftest import Serve
 from tests.admin.pages.conftest import Private
-from tests.admin.pages.page import Page, get, send
+from tests.admin.pages.page import Page, get, post_form, send
 from tests.store.harness import ALICE, BOB, info_hash, update
-from tracker.admin.pages.users import PAGE
+from tracker.admin.pages.paging import DEFAULT_SIZE
 from tracker.settings.model import RedisSettings, Settings, UserSettings
+from tracker.store.access.audit import AuditFilter
 from tracker.store.schema.multipliers import Multiplier
 from tracker.store.users import listing
 
@@ -77,7 +78,7 @@ async def test_a_user_is_found_by_id_and_not_by_passkey(private: Private) -> Non
 
 
 async def test_a_long_list_is_paged(private: Private) -> None:
-    ids = {str(number) for number in range(1, PAGE + 4)}
+    ids = {str(number) for number in range(1, DEFAULT_SIZE + 4)}
     for one in ids:
         await private.store.users.add(one)
     async with private.admin.browser() as browser:
@@ -178,14 +179,16 @@ async def test_a_page_without_a_match_may_not_be_the_last(
 
 
 async def test_a_filtered_list_is_paged(private: Private) -> None:
-    for number in range(PAGE + 3):
+    for number in range(DEFAULT_SIZE + 3):
         await private.store.users.add(can_leech=number == 0)
     async with private.admin.browser("read") as browser:
         first = await get(browser, "/users?state=blocked")
         (after,) = [href for href in first.hrefs if "cursor=" in href]
         second = await get(browser, after)
     assert "/users/2" in first.hrefs and "/users/1" not in first.hrefs
-    assert f"/users/{PAGE + 3}" in second.hrefs and not [href for href in second.hrefs if "cursor=" in href]
+    assert f"/users/{DEFAULT_SIZE + 3}" in second.hrefs and not [
+        href for href in second.hrefs if "cursor=" in href
+    ]
 
 
 async def test_a_user_is_found_by_passkey_in_a_form(private: Private) -> None:
@@ -216,3 +219,51 @@ async def test_a_user_is_created_with_totals_and_disabled_with_a_reason(private:
     user = await private.store.users.find("7")
     assert (user.uploaded, user.downloaded, user.snatches) == (100, 50, 3)
     assert (user.enabled, user.reason, user.can_leech) == (False, "unpaid", False)
+
+
+async def test_selected_users_are_changed_together(private: Private) -> None:
+    """One entry of the audit log for the call. Back to the same page of the list."""
+    users = private.store.users
+    for user_id in ("1", "2", "3"):
+        await users.add(user_id, uploaded=5)
+    async with private.admin.browser() as browser:
+        form = [("user_id", "1"), ("user_id", "3"), ("user_id", "99"), ("action", "disable")]
+        done = await send(
+            browser, "/users/bulk?sort=ratio&page=2", [*form, ("disable_reason", "no")], status=303
+        )
+        assert done.location == "/users?sort=ratio&page=2&notice=changed"
+        found = [await users.find(user_id) for user_id in ("1", "2", "3")]
+        assert [(user.enabled, user.reason) for user in found] == [(False, "no"), (True, ""), (False, "no")]
+        (entry, *_), _ = await private.store.audit.page(AuditFilter())
+        assert (entry.operation, entry.counts) == ("user.bulk", {"selected": 3, "changed": 2})
+        assert [each.id for each in entry.objects] == ["1", "3"]
+        assert entry.details == {"action": "disable"}
+        for action, expected in (("enable", (True, True)), ("block_leech", (True, False))):
+            await send(browser, "/users/bulk", {"user_id": "1", "action": action})
+            user = await users.find("1")
+            assert (user.enabled, user.can_leech) == expected
+        assert "Nothing was selected." in (await post_form(browser, "/users/bulk", action="enable")).text
+        for wrong in ({"action": "delete", "user_id": "1"}, {"action": "enable", "user_id": ALICE}):
+            await send(browser, "/users/bulk", wrong, status=422)
+        await send(browser, "/users/bulk/delete", {"user_id": "1"})
+    assert await users.count() == 2
+
+
+async def test_only_admins_delete_selected_users(private: Private) -> None:
+    await private.store.users.add("1")
+    async with private.admin.browser("operate") as browser:
+        assert "Delete users" not in (await get(browser, "/users")).text
+        await send(browser, "/users/bulk/delete", {"user_id": "1"}, status=403)
+        await send(browser, "/users/bulk", {"user_id": "1", "action": "forgive"})
+    assert await private.store.users.count() == 1
+
+
+async def test_the_size_of_a_page_is_chosen(private: Private) -> None:
+    for user_id in range(1, 60):
+        await private.store.users.add(str(user_id))
+    async with private.admin.browser() as browser:
+        page = await get(browser, "/users?size=25&page=3")
+        assert len(page.all("input", name="user_id", type="checkbox")) == 9
+        assert "51–59 of 59" in page.text
+        assert {"/users?size=25", "/users?size=25&page=2"} <= set(page.hrefs)
+        assert len((await get(browser, "/users?size=7")).all("input", name="user_id", type="checkbox")) == 50

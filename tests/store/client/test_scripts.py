@@ -59,7 +59,16 @@ RECORDS = {"audit"}
 KEEPS_LEASES = {"work_verify", "work_probe", "hold_webhook"}
 """A volunteer who seeds must not lose the claim in a full store, and changes are delivered. They rewrite records whose
 number is bounded."""
-ONLY_READS = {"scrape", "search", "list_users", "dht_swarm", "dht_page", "dump_keys"}
+ONLY_READS = {
+    "scrape",
+    "search",
+    "list_users",
+    "list_torrents",
+    "user_peers",
+    "dht_swarm",
+    "dht_page",
+    "dump_keys",
+}
 """Operators must be able to search a full store. Replicas may run these scripts too."""
 
 

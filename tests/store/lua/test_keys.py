@@ -43,7 +43,8 @@ OF_A_PROJECT = "w:*"
 BEYOND: dict[str, str] = {
     "abandon": "job:* q:*:",
     "acknowledge": "leases:outbox outbox outbox:* outbox:waiting stats:outbox_dropped",
-    "add": "changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches "
+    "add": "i:torrent_* changes edits i:* i:dht i:empty i:info_hash i:leechers i:name i:processed "
+    "i:score i:seeders i:snatches "
     "torrent_id torrents",
     "add_token": "admin:token:* admin:tokens",
     "add_user": "copies copies:version changes deleting edits i:user_downloaded i:user_name i:user_ratio "
@@ -51,7 +52,7 @@ BEYOND: dict[str, str] = {
     "user_id users",
     "adopt": "copies copies:version deleting u:* user:* user_id users whitelist",
     "allow": "changes denied edits",
-    "announce": "changed addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 "
+    "announce": "i:torrent_* changed addresses addresses:full changes deleting dht:peers:* dht:peers:*:6 "
     "download_multiplier due:* "
     "gap heartbeat i:* i:dht i:empty i:hnr i:hnr_pending i:info_hash i:leechers i:name i:processed "
     "i:score i:seeders i:snatches i:unique:torrents: p:*:torrents registered_by:* secret stats:* "
@@ -78,9 +79,10 @@ BEYOND: dict[str, str] = {
     "dht_page": "i:* i:dht",
     "drop_hit_and_runs": "changed changes i:hnr u:* u:*:hnr u:*:t:* user:*",
     "dump_keys": "*",
-    "due": "changed addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
+    "due": "changed addresses changes due:* gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
+    "stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "edit": "changes edits i:name",
+    "edit": "i:seeders i:torrent_* changes edits i:name",
     "edit_user": "copies copies:version changes deleting edits i:user_downloaded i:user_name i:user_ratio "
     "i:user_uploaded u:* user:* "
     "user_id users",
@@ -96,17 +98,22 @@ BEYOND: dict[str, str] = {
     "heartbeat": "gap heartbeat stats:*",
     "hold_webhook": "changes webhook:*",
     "index": "denied i:empty i:info_hash i:name i:seeders",
+    "list_torrents": "i:*",
     "list_users": "i:hnr i:user_* u:* user:* users",
     "name_users": "i:user_name u:*",
     "named_lease": "leases:*",
     "note_connectable": "connectable:* u:*",
     "purge": "job:* q:*:",
     "rank_hit_and_runs": "changed i:hnr u:*:hnr",
+    "rank_torrents": "i:seeders i:torrent_*",
     "rank_users": "i:user_downloaded i:user_ratio i:user_uploaded u:* users",
-    "reap": "changed addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents stats:* u:* "
+    "reap": "changed addresses changes gap heartbeat i:* i:empty i:hnr i:hnr_pending p:*:torrents "
+    "stats:* u:* "
     "u:*:active u:*:hnr u:*:t:* user:*",
-    "reindex": "denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score i:seeders i:snatches",
-    "remove": "changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name i:unique:torrents:",
+    "reindex": "i:torrent_* denied i:* i:dht i:empty i:info_hash i:leechers i:name i:processed i:score "
+    "i:seeders i:snatches",
+    "remove": "i:torrent_* changes dht:peers:* dht:peers:*:6 edits i:* i:dht i:empty i:info_hash i:name "
+    "i:unique:torrents:",
     "rename_unique": "*",
     "reset_score": "i:processed i:score leases:torrents",
     "restore_keys": "*",
@@ -122,11 +129,13 @@ BEYOND: dict[str, str] = {
     "sign_in": "admin:session: admin:sessions",
     "software": "counted:* i:client:*:* i:client:*:all",
     "sum_users": "i:hnr i:user_downloaded i:user_ratio i:user_uploaded u:*",
-    "sweep": "changed addresses changes denied dht:peers:* dht:peers:*:6 gap heartbeat i:* i:dht i:empty i:hnr "
+    "sweep": "i:torrent_* changed addresses changes denied dht:peers:* dht:peers:*:6 gap heartbeat i:* "
+    "i:dht i:empty i:hnr "
     "i:hnr_pending i:info_hash i:leechers i:name i:seeders i:snatches i:unique:torrents: p:*:torrents "
     "stats:* u:* u:*:active u:*:hnr u:*:t:* user:*",
     "take": "i:processed i:score lease leases:torrents",
     "totals": "i:* stats:*",
+    "user_peers": "u:*:t:*",
     "work_add": "w:*",
     "work_block": "w:* w:*:blocked w:*:blocked:log w:blocked",
     "work_claim": "deny:* gap heartbeat info_hash:* lease swarm:*: t:* u:*:t:* w:* w:blocked",
@@ -172,7 +181,8 @@ def test_each_script_touches_the_listed_keys_beyond_those_of_a_torrent() -> None
 
 
 def test_scripts_build_keys_from_the_prefix_only() -> None:
-    """Else the test above would overlook some: each use of the prefix is a key, its length, a comparison with it, or
+    """Else the test above would overlook some: each use of the prefix is a key, its length, a "
+    "comparison with it, or
     the question of which shard it is."""
     for name in scripts():
         code = re.sub(r"--.*", "", source(name))

@@ -35,6 +35,7 @@ WORDS = {
     "counter": "announces",
     "ranking": "snatches",
     "total": "ratio",
+    "value": "size",
     "address": "192.0.2.1",
     "process": "0" * 16,
     "outcome": "joins",
@@ -165,6 +166,12 @@ async def value_of(redis: Any, row: KeySpec, key: bytes) -> Any:
         case "STREAM":  # the ids are new
             return [fields for _, fields in await redis.xrange(key)]
     return await redis.get(key)
+
+
+def test_every_row_of_the_key_table_has_a_place() -> None:
+    """A new key has to be listed in places.py."""
+    assert set(PLACES) == {row.pattern for row in KEYS}
+    assert set(NAMED_BY) == {pattern for pattern, place in PLACES.items() if place is Place.SPLIT}
 
 
 @pytest.mark.parametrize("shards", [4, 128])

@@ -160,6 +160,20 @@ async def test_who_comes_back_in_time_gets_none(make_store: MakeStore) -> None:
     assert await store.hit_and_runs.decide() == 1
 
 
+async def test_forgiving_all_clears_pending_ones_too(make_store: MakeStore) -> None:
+    store = await open_with(make_store, hnr_grace=GRACE)
+    for torrent in (1, 2):
+        await leave(store, torrent=torrent)
+        store.clock.now += 100
+    both = await store.hit_and_runs.pending_of("7", ["2", "1", "3"])
+    assert [each[:2] for each in both] == [("7", "1"), ("7", "2")]
+    assert both == await store.hit_and_runs.pending()
+    assert await store.hit_and_runs.pending_of("7", []) == []
+    await leave(store, passkey=BOB)
+    assert await store.users.forgive("7") == 2
+    assert [each.user_id for each in await store.hit_and_runs.pending()] == ["8"]
+
+
 async def test_what_changed_meanwhile_decides(make_store: MakeStore) -> None:
     """The user became exempt, was deleted, or was forgiven; or a site wrote nonsense."""
     store = await open_with(make_store, hnr_grace=GRACE)

@@ -12,7 +12,7 @@ is the description.
 
 import inspect
 import re
-from collections.abc import Awaitable, Callable, Mapping
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any, ClassVar, TypeVar, cast
 
@@ -82,6 +82,16 @@ class Download(Reply):
     """The bytes of a file, sent as they are."""
 
     content: bytes
+    file_name: str
+    media_type: ClassVar[str]
+
+
+class Export(Reply):
+    """A file of any length, sent as it is made. An error cuts it off, which clients see."""
+
+    model_config = ConfigDict(frozen=True, arbitrary_types_allowed=True)
+
+    chunks: AsyncIterator[bytes]
     file_name: str
     media_type: ClassVar[str]
 

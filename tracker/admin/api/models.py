@@ -101,6 +101,15 @@ def _integral(value: object) -> object:
     return int(value) if isinstance(value, float) and value.is_integer() else value
 
 
+def _digits_of(value: object) -> object:
+    """JSON of some sites has ids as numbers."""
+    return str(value) if isinstance(value, int) and not isinstance(value, bool) else value
+
+
+UserIdValue = Annotated[UserIdText, BeforeValidator(_digits_of, json_schema_input_type=str | int)]
+"""A user ID in JSON; a number is accepted too."""
+
+
 # The bounds precede the validator: after it, pydantic checks them but leaves them out of the schema.
 Whole = Annotated[int, Field(ge=0, le=MAX_INTEGER), BeforeValidator(_digits)]
 """A number in a query string."""

@@ -7,9 +7,9 @@ from pydantic import BaseModel, Field
 from pydantic.json_schema import JsonSchemaMode, models_json_schema
 
 from tracker import __version__
-from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Reply
+from tracker.admin.api.contract import Body, Download, Endpoint, Endpoints, Export, Reply
 from tracker.admin.api.reading import JSON, media_type
-from tracker.admin.api.routing import ROOT, SHARDS_AWAY
+from tracker.admin.api.routing import ROOT
 from tracker.admin.auth.auth import CSRF_HEADER
 from tracker.admin.auth.permissions import rule_of
 from tracker.admin.http.cookies import COOKIE
@@ -77,12 +77,6 @@ def document(groups: Sequence[Endpoints]) -> Schema:
     }
 
 
-_LACKING: Schema = {
-    "type": "array",
-    "items": {"type": "integer"},
-    "description": "Only where the store has several shards and some do not answer: their numbers. The reply lacks "
-    "their torrents.",
-}
 _SECURITY: Schema = {
     "bearer": {
         "type": "http",
@@ -102,14 +96,11 @@ def _schemas(endpoints: Iterable[Endpoint]) -> tuple[dict[type[BaseModel], Schem
     """(the reference to each model, all schemas by name)."""
     wanted: dict[tuple[type[BaseModel], JsonSchemaMode], None] = {(ProblemDetails, "serialization"): None}
     for endpoint in endpoints:
-        if endpoint.reply is not None and not issubclass(endpoint.reply, Download):
+        if endpoint.reply is not None and not issubclass(endpoint.reply, (Download, Export)):
             wanted[endpoint.reply, "serialization"] = None
         if endpoint.body is not None:
             wanted[endpoint.body, "validation"] = None
     found, definitions = models_json_schema(list(wanted), ref_template=REF)
-    for endpoint in endpoints:
-        if endpoint.reply is not None and endpoint.reply.__name__ in definitions["$defs"]:
-            definitions["$defs"][endpoint.reply.__name__]["properties"].setdefault(SHARDS_AWAY, _LACKING)
     return {model: found[model, mode] for model, mode in wanted}, definitions["$defs"]
 
 
@@ -200,7 +191,7 @@ def _responses(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) ->
 def _success(endpoint: Endpoint, references: dict[type[BaseModel], Schema]) -> Schema:
     if endpoint.reply is None:
         return {"description": "Done."}
-    if issubclass(endpoint.reply, Download):
+    if issubclass(endpoint.reply, (Download, Export)):
         content = {endpoint.reply.media_type: {"schema": {"type": "string", "format": "binary"}}}
     else:
         content = {JSON: {"schema": references[endpoint.reply]}}

@@ -1,13 +1,12 @@
 """Routes for declared endpoints: validated arguments in, JSON out, errors as problem details."""
 
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Any
 
-import orjson
 from aiohttp import web
 from pydantic import BaseModel
 
-from tracker.admin.api.contract import Call, Download, Endpoint, Reply
+from tracker.admin.api.contract import Call, Download, Endpoint, Export, Reply
 from tracker.admin.api.reading import JSON, read
 from tracker.admin.auth.auth import IDENTITY
 from tracker.admin.auth.recording import CHANGE, note_created, touch_named
@@ -16,11 +15,8 @@ from tracker.admin.http.problems import Problem
 from tracker.errors import ClientError, Conflict, NotFound
 from tracker.operations.audit import Change
 from tracker.store.access.audit import MAX_OBJECTS
-from tracker.store.sharding.away import noting_shards_away
 
 ROOT = "/api/v1"
-SHARDS_AWAY = "shards_away"
-"""The member of a reply that names the shards that it lacks."""
 
 
 def routes(context: AdminContext, endpoints: Iterable[Endpoint]) -> list[web.AbstractRouteDef]:
@@ -35,8 +31,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             await _touch(change, arguments)
         try:
-            with noting_shards_away() as lacking:
-                reply = await endpoint.handler(call, **arguments)
+            reply = await endpoint.handler(call, **arguments)
         except NotFound as error:
             raise Problem(404, detail=error.text) from error
         except Conflict as error:
@@ -46,7 +41,7 @@ def _route(context: AdminContext, endpoint: Endpoint) -> web.RouteDef:
         if change is not None:
             for part in (reply, *getattr(reply, "torrents", ()), *getattr(reply, "rows", ())[:MAX_OBJECTS]):
                 note_created(change, part)
-        return _response(endpoint, reply, lacking)
+        return _response(endpoint, reply)
 
     if endpoint.method == "GET":
         return web.get(ROOT + endpoint.path, handle)
@@ -66,23 +61,20 @@ async def _touch(change: Change, arguments: Mapping[str, Any]) -> None:
             await touch_named(change, row)
 
 
-def _response(endpoint: Endpoint, reply: Reply | None, lacking: Collection[int]) -> web.Response:
-    """``lacking``: the shards that were away, and that the reply therefore lacks."""
+def _response(endpoint: Endpoint, reply: Reply | None) -> web.Response:
     if reply is None:
         return web.Response(status=204)
-    if isinstance(reply, Download):
+    if isinstance(reply, (Download, Export)):
         disposition = f'attachment; filename="{reply.file_name}"'
         headers = {"Content-Disposition": disposition}
-        return web.Response(body=reply.content, content_type=reply.media_type, headers=headers)
+        body = reply.content if isinstance(reply, Download) else reply.chunks
+        return web.Response(body=body, content_type=reply.media_type, headers=headers)
     headers = {}
     if endpoint.location:
         headers["Location"] = ROOT + endpoint.location.format(reply=reply)
     is_known = bool(endpoint.known) and not getattr(reply, "new", True)
-    body = reply.model_dump_json().encode()
-    if lacking:
-        body = orjson.dumps({**orjson.loads(body), SHARDS_AWAY: sorted(lacking)})
     return web.Response(
-        body=body,
+        body=reply.model_dump_json().encode(),
         status=200 if is_known else endpoint.status,
         content_type=JSON,
         headers=headers,

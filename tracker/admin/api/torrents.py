@@ -1,11 +1,11 @@
 """/torrents: lists and changes torrents. Endpoints that show one torrent are in swarms.py."""
 
 from collections.abc import Sequence
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any
 
-from pydantic import Field, model_validator
+from pydantic import Field
 
-from tracker.admin.api.changes import FEED_ERRORS, UpdatedSince, updated
+from tracker.admin.api.changes import FEED_ERRORS, updated
 from tracker.admin.api.contract import Body, Call, Endpoints, Form, Reply
 from tracker.admin.api.models import (
     Count,
@@ -18,14 +18,15 @@ from tracker.admin.api.models import (
     LineText,
     Moment,
     MultiplierEnd,
-    Paged,
     ReasonText,
     UploadMultiplier,
     page_of,
 )
 from tracker.admin.api.routing import not_found
+from tracker.admin.api.torrent_query import TorrentQuery
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError, Conflict
+from tracker.operations.lists import find_torrents
 from tracker.operations.torrents import (
     Added,
     State,
@@ -78,6 +79,10 @@ class TorrentRow(Reply):
     snatches: int = Field(description="Completed downloads.")
     announces: int
     score: float | None = Field(description="null if not ranked.")
+    added: Moment | None = Field(description="When it was registered; null if unknown.")
+    empty_since: Moment | None = Field(
+        description="When its last peer left; null while it has peers, and if it never had one."
+    )
     upload_multiplier: float = Field(description="Factor of users' upload credit.")
     upload_multiplier_until: Moment | None = Field(description="When it ends; null: never.")
     download_multiplier: float = Field(description="Factor of users' download credit; 0: freeleech.")
@@ -90,43 +95,14 @@ class TorrentRow(Reply):
 
 
 class TorrentPage(Reply):
-    """A page of torrents; paged by `offset`, or by `cursor` for a search."""
+    """A page of torrents; paged by `offset`, or by `cursor` with a search, a filter or `updated_since`."""
 
     items: list[TorrentRow]
-    total: int | None = Field(description="Total number of torrents; null for a search.")
+    total: int | None = Field(description="Total number of torrents; null where counting is too expensive.")
     next_offset: int | None = Field(description="`offset` of the next page; null on the last.")
-    next_cursor: str | None = Field(description="`cursor` of the next page of a search; null on the last.")
-
-
-class TorrentQuery(Paged):
-    q: str | None = Field(
-        None,
-        min_length=1,
-        max_length=200,
-        description="Part of a name (case-insensitive) or start of an info hash. A search is unordered: it takes "
-        "`cursor` instead of `sort`, `order` and `offset`.",
+    next_cursor: str | None = Field(
+        description="`cursor` of the next page of a list that takes `cursor`; null on the last."
     )
-    updated_since: UpdatedSince = None
-    cursor: str = Field(
-        "",
-        pattern="^[-0-9A-Za-z]{0,64}$",
-        description="`next_cursor` of the previous page of a search, or of a list with `updated_since`.",
-    )
-    sort: Literal["seeders", "leechers", "snatches", "score"] = Field(
-        "seeders", description="`score` lists ranked torrents only."
-    )
-    order: Literal["asc", "desc"] = "desc"
-
-    @model_validator(mode="after")
-    def _one_or_the_other(self) -> "TorrentQuery":
-        sorting = self.model_fields_set & {"sort", "order", "offset"}
-        if self.q is not None and self.updated_since is not None:
-            raise ValueError("choose a search (q) or updated_since")
-        if (self.q is not None or self.updated_since is not None) and sorting:
-            raise ValueError("a search (q) or updated_since takes cursor instead of sort, order and offset")
-        if self.q is None and self.updated_since is None and self.cursor:
-            raise ValueError("cursor needs a search (q) or updated_since")
-        return self
 
 
 class TorrentFields(Body):
@@ -196,6 +172,7 @@ class RegisteredAll(Reply):
 
 @endpoints.get("/torrents", "List or search torrents", errors=FEED_ERRORS)
 async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
+    """Sorted by an index, filtered, or searched."""
     torrents = call.store.torrents
     if query.updated_since is not None:
         names, cursor = await updated(call, "info_hash", query.updated_since, query.cursor, query.limit)
@@ -203,12 +180,13 @@ async def list_all(call: Call, query: TorrentQuery) -> TorrentPage:
         return TorrentPage(
             items=rows(updated_torrents), total=None, next_offset=None, next_cursor=cursor or None
         )
-    if query.q is not None:
-        after, found = await torrents.search(query.q, query.limit, query.cursor)
-        return TorrentPage(items=rows(found), total=None, next_offset=None, next_cursor=after or None)
-    found = await torrents.top(query.sort, query.limit, query.offset, ascending=query.order == "asc")
-    total = await (call.store.scores.count() if query.sort == "score" else torrents.count())
-    return TorrentPage(**page_of(query, rows(found), total), next_cursor=None)
+    if query.is_selective:
+        page = await find_torrents(call.store, query.filter, query.q or "", query.cursor, query.limit)
+        return TorrentPage(
+            items=rows(page.torrents), total=page.total, next_offset=None, next_cursor=page.cursor or None
+        )
+    page = await call.store.torrent_listing.page(query.filter, query.offset, query.limit)
+    return TorrentPage(**page_of(query, rows(page.torrents), page.total), next_cursor=None)
 
 
 @endpoints.post(
@@ -304,6 +282,8 @@ def fields_of(torrent: Torrent) -> dict[str, Any]:
         "snatches": torrent.completions,
         "announces": torrent.announces,
         "score": torrent.score,
+        "added": torrent.added,
+        "empty_since": torrent.empty_since,
         **split_ends(torrent.upload_multiplier, torrent.download_multiplier),
         "dht_seeds": torrent.dht_seeds,
         "dht_peers": torrent.dht_peers,

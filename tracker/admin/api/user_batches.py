@@ -6,7 +6,7 @@ from pydantic import Field, SkipValidation
 
 from tracker.admin.api.batch_rows import MAX_ROWS, Batch, Outcome, RowError, check_row, in_parts
 from tracker.admin.api.contract import Call, Endpoints, Reply
-from tracker.admin.api.models import UserIdText
+from tracker.admin.api.models import UserIdValue
 from tracker.admin.api.users import UserFields
 from tracker.admin.api.users import endpoints as user_endpoints
 from tracker.errors import ClientError
@@ -21,7 +21,7 @@ class UserBatchRow(UserFields):
     """A user to add or change, by `user_id` or `passkey`. Omitted and null fields are unchanged. A new user without a
     passkey gets a random one."""
 
-    user_id: UserIdText | None = None
+    user_id: UserIdValue | None = None
 
 
 class UserBatch(Batch):

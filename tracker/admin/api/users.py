@@ -20,6 +20,7 @@ from tracker.admin.api.models import (
     PasskeyText,
     Scanned,
     UserIdText,
+    UserIdValue,
     page_of,
     scan_of,
 )
@@ -31,7 +32,7 @@ from tracker.operations.peers import to_integer
 from tracker.store.schema.multipliers import join_ends
 from tracker.store.torrents.torrents import Torrent
 from tracker.store.users.fields import MAX_NAME, checked_fields
-from tracker.store.users.listing import END, UserFilter
+from tracker.store.users.listing import END
 from tracker.store.users.users import User
 
 endpoints = Endpoints("users", "Users: passkeys, permissions, totals, hit-and-runs.")
@@ -132,7 +133,7 @@ class UserFields(Body):
 class UserNew(UserFields):
     """A new user."""
 
-    user_id: UserIdText | None = Field(None, description="Default: the next free number.")
+    user_id: UserIdValue | None = Field(None, description="Default: the next free number.")
     passkey: PasskeyText | None = Field(None, description="Default: a new one of 160 random bits.")
 
 
@@ -140,6 +141,7 @@ class UserEdit(UserFields):
     """Changes; omitted and null fields are unchanged. A total replaces the stored one; what announces credit
     afterwards adds up to it."""
 
+    user_id: UserIdValue | None = Field(None, description="If given, that of the path.")
     passkey: PasskeyText | None = Field(None, description="Replaces the passkey; the old one stops working.")
 
 
@@ -235,11 +237,11 @@ async def list_all(call: Call, query: UserQuery) -> UserPage:
         rows = [UserRow(**fields_of(user)) for user in await call.store.users.by_ids(ids)]
         return UserPage(items=rows, total=None, next_offset=None, next_cursor=after_change or None)
     listing = call.store.user_listing
-    wanted = UserFilter(query.sort, query.order == "desc", query.enabled, query.can_leech, query.q or "")
-    position = int(query.cursor or 0) if query.is_selective else query.offset
+    wanted = query.filter
+    position = int(query.cursor or 0) if wanted.is_selective else query.offset
     after, found = await listing.page(wanted, position, query.limit)
     rows = [UserRow(**fields_of(user)) for user in found]
-    if query.is_selective:
+    if wanted.is_selective:
         cursor = None if after == END else str(after)
         return UserPage(items=rows, total=None, next_offset=None, next_cursor=cursor)
     return UserPage(**page_of(query, rows, await listing.count(query.sort)), next_cursor=None)
@@ -287,6 +289,8 @@ async def _details(call: Call, user: User) -> UserDetails:
 @endpoints.patch("/users/{user_id}", "Change a user", errors=_UNKNOWN | {409: "The passkey is taken."})
 async def edit(call: Call, user_id: UserIdText, body: UserEdit) -> UserRow:
     user, users = await _known(call, user_id), call.store.users
+    if body.user_id not in (None, user_id):
+        raise ClientError("the id of a user cannot be changed")
     fields = _given(body)
     checked_fields(fields)  # before the passkey is replaced
     if body.passkey is not None and body.passkey != user.passkey:

@@ -80,6 +80,7 @@ _API: dict[str, Rule] = {
 """Paths after /api/v1."""
 
 _PAGES: dict[str, Rule] = {
+    "POST /torrents/bulk": Rule("operate", "torrent.bulk"),
     "POST /torrents/add": Rule("operate", "torrent.add"),
     "POST /torrents/{info_hash}/edit": Rule("operate", "torrent.edit"),
     "POST /torrents/{info_hash}/enable": Rule("operate", "torrent.edit"),
@@ -91,6 +92,8 @@ _PAGES: dict[str, Rule] = {
     "POST /torrents/denied": Rule("operate", "denial.add"),
     "POST /torrents/denied/allow": Rule("operate", "denial.remove"),
     "POST /users": Rule("operate", "user.add"),
+    "POST /users/bulk": Rule("operate", "user.bulk"),
+    "POST /users/bulk/delete": Rule("admin", "user.bulk"),
     "POST /users/multipliers": Rule("admin", "multipliers.set"),
     "POST /users/lookup": Rule("operate"),
     "POST /users/{user_id}/edit": Rule("operate", "user.edit"),

@@ -106,6 +106,8 @@ def note_created(change: Change, reply: object) -> None:
         value = getattr(reply, name, None)
         if isinstance(value, str) and value:
             change.created(_KINDS[name], value)
+    if hasattr(reply, "info_hash"):  # a torrent, whose numbers are not those of the call
+        return
     numbers = {name: getattr(reply, name, None) for name in _COUNTS}
     change.count(**{name: number for name, number in numbers.items() if isinstance(number, int)})
 

@@ -23,6 +23,10 @@ class Form:
         value = self._fields.get(name, "")
         return clean(value, max_length) if isinstance(value, str) else ""
 
+    def texts(self, name: str) -> list[str]:
+        """The values of all fields of this name."""
+        return [clean(value) for value in self._fields.getall(name, []) if isinstance(value, str)]
+
     def has(self, name: str) -> bool:
         """Whether the form has the field, perhaps empty."""
         return name in self._fields

@@ -17,7 +17,6 @@ from aiohttp import web
 
 from tracker import __version__
 from tracker.admin.auth.auth import IDENTITY
-from tracker.admin.http.problems import STORE_NOTICES
 from tracker.admin.pages.formats import FILTERS
 
 STATIC = files("tracker.admin") / "static"
@@ -70,6 +69,8 @@ NOTICES: dict[str, str] = {
     "saved": "Saved.",
     "added": "Added.",
     "removed": "Removed.",
+    "changed": "Changed.",
+    "unselected": "Nothing was selected.",
     "forgiven": "Forgiven.",
     "retried": "Job queued.",
     "purged": "Jobs deleted.",
@@ -112,7 +113,6 @@ def _surroundings(request: web.Request) -> dict[str, Any]:
         "may_administer": identity is not None and identity.may("admin"),
         "path": request.path,
         "notice": NOTICES.get(request.query.get("notice", ""), ""),
-        "store_notices": request.app[STORE_NOTICES](),
     }
 
 
@@ -140,11 +140,12 @@ def wants_part(request: web.Request) -> bool:
 
 
 def done(request: web.Request, path: str, notice: str = "", **query: str) -> web.Response:
-    """A redirect to ``path`` after a successful form. ``notice``: a key of NOTICES."""
+    """A redirect to ``path``, perhaps with a query, after a successful form. ``notice``: a key of NOTICES."""
     if notice:
         assert notice in NOTICES, notice
         query["notice"] = notice
-    location = f"{path}?{urlencode(query)}" if query else path
+    separator = "&" if "?" in path else "?"
+    location = f"{path}{separator}{urlencode(query)}" if query else path
     if request.headers.get("HX-Request") == "true":
         return web.Response(status=204, headers={"HX-Redirect": location})
     return web.Response(status=303, headers={"Location": location})

@@ -1,6 +1,6 @@
-"""The list of torrents, with search, sorting and paging, and the page that adds torrents."""
+"""The list of torrents, with filters, search, sorting and actions on several; and the page that adds torrents."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, NamedTuple
 from urllib.parse import urlencode
 
@@ -9,18 +9,47 @@ from aiohttp import web
 from tracker.admin.auth.recording import CHANGE
 from tracker.admin.context import AdminContext
 from tracker.admin.http.multipart import File
+from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import Form, clean, page_number, read_form
+from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
 from tracker.admin.pages.rendering import Heading, done, render, wants_part
 from tracker.errors import ClientError
-from tracker.operations.torrents import Added, add_file, add_torrent, parse_hash, state_of, torrent_fields
+from tracker.operations.bulk import TORRENT_ACTIONS, change_torrents
+from tracker.operations.lists import find_torrents
+from tracker.operations.torrents import (
+    NOT_SERVED,
+    Added,
+    add_file,
+    add_torrent,
+    parse_hash,
+    state_of,
+    torrent_fields,
+)
+from tracker.store.sharding.torrent_listing import ORDERS, Order, TorrentFilter
 
-PAGE = 50
 MAX_FILES = 100
 """Max files per upload; `tracker import` takes any number."""
 _MAX_SEARCH_LENGTH = 200
-SORTS = {"seeders": "Seeders", "leechers": "Leechers", "snatches": "Snatches", "score": "Score"}
+_MAX_CURSOR_LENGTH = 4000
+SORTS: dict[Order, str] = {
+    "name": "Name",
+    "size": "Size",
+    "seeders": "Seeders",
+    "leechers": "Leechers",
+    "snatches": "Snatches",
+    "score": "Score",
+    "added": "Added",
+    "last_activity": "Last activity",
+}
 """Sort orders of the list, with their column headings."""
+FILTERS: dict[str, tuple[str, dict[str, str]]] = {
+    "state": ("State", {"": "All states", "enabled": "Enabled", "disabled": "Disabled"}),
+    "seeders": ("Seeders", {"": "Any seeders", "none": "No seeders", "some": "With seeders"}),
+    "private": ("Private", {"": "Public and private", "yes": "Private", "no": "Public"}),
+}
+"""Filters of the list: label, and values with their labels."""
+_FLAGS = {"enabled": True, "disabled": False, "some": True, "none": False, "yes": True, "no": False}
 
 
 class Refused(NamedTuple):
@@ -32,48 +61,97 @@ class Refused(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class Query:
-    """The list options in the URL: search text, sorting, page. Invalid values become defaults."""
+    """The list options in the URL: search text, filters, sorting, page. Invalid values become defaults."""
 
     text: str = ""
+    state: str = ""
+    seeders: str = ""
+    private: str = ""
     cursor: str = ""
-    sort: str = "seeders"
+    sort: Order = "seeders"
     ascending: bool = False
     page: int = 1
+    size: int = DEFAULT_SIZE
 
     @classmethod
     def read(cls, request: web.Request) -> "Query":
         asked = request.query
         sort = asked.get("sort", "")
+        chosen = {name: asked.get(name, "") for name in FILTERS}
         return cls(
             text=clean(asked.get("q", ""), _MAX_SEARCH_LENGTH),
-            cursor=clean(asked.get("cursor", ""), _MAX_SEARCH_LENGTH),
-            sort=sort if sort in SORTS else "seeders",
+            **{name: value for name, value in chosen.items() if value in FILTERS[name][1]},
+            cursor=clean(asked.get("cursor", ""), _MAX_CURSOR_LENGTH),
+            sort=sort if sort in ORDERS else "seeders",
             ascending=asked.get("order") == "asc",
             page=page_number(asked.get("page", "")),
+            size=read_size(request),
         )
 
-    def href(self, **changes: Any) -> str:
-        """The URL of this list with changes; defaults are left out."""
-        now = {"sort": self.sort, "ascending": self.ascending, "page": self.page, **changes}
-        parts = {"q": self.text, "cursor": now.get("cursor", "")} if self.text else {}
-        if not self.text:
-            parts["sort"] = now["sort"] if now["sort"] != "seeders" else ""
-            parts["order"] = "asc" if now["ascending"] else ""
-            parts["page"] = now["page"] if now["page"] > 1 else ""
+    @property
+    def filter(self) -> TorrentFilter:
+        """Without the search text."""
+        enabled, private, seeded = (_FLAGS.get(value) for value in (self.state, self.private, self.seeders))
+        return TorrentFilter(self.sort, not self.ascending, enabled, private, seeded)
+
+    @property
+    def is_selective(self) -> bool:
+        return bool(self.text) or self.filter.is_selective
+
+    def _parts(self) -> dict[str, str]:
+        """The options of the list without its page; defaults are left out."""
+        sorted_by = "" if self.text or self.sort == "seeders" else self.sort
+        return {
+            "q": self.text,
+            **{name: getattr(self, name) for name in FILTERS},
+            "sort": sorted_by,
+            "order": "asc" if self.ascending and not self.text else "",
+            "size": "" if self.size == DEFAULT_SIZE else str(self.size),
+        }
+
+    def href(self, *, page: int = 1, cursor: str = "", path: str = "/torrents") -> str:
+        """The URL of a page of this list."""
+        parts = {**self._parts(), "page": str(page) if page > 1 else "", "cursor": cursor}
         query = urlencode({name: value for name, value in parts.items() if value})
-        return f"/torrents?{query}" if query else "/torrents"
+        return f"{path}?{query}" if query else path
+
+    @property
+    def here(self) -> str:
+        """The query string of this page."""
+        return self.href(page=self.page, cursor=self.cursor, path="")
+
+    @property
+    def exports(self) -> list[tuple[str, str]]:
+        """(URL, label) of the exports of this list."""
+        wanted = self.filter
+        flags = {"enabled": wanted.enabled, "private": wanted.private, "seeded": wanted.seeded}
+        parts = {name: str(flag).lower() for name, flag in flags.items() if flag is not None}
+        parts |= (
+            {"q": self.text}
+            if self.text
+            else {"sort": self.sort, "order": "asc" if self.ascending else "desc"}
+        )
+        return [
+            (f"/api/v1/torrents/{path}?{urlencode(parts)}", label)
+            for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
+        ]
 
     def headings(self) -> list[Heading]:
-        """The first click sorts descending, the second ascending."""
+        """None for a search, which has an order of its own. The first click sorts descending, names ascending."""
+        if self.text:
+            return []
         return [
             Heading(
                 name,
                 label,
-                self.href(sort=name, ascending=name == self.sort and not self.ascending, page=1),
+                replace(self, sort=name, ascending=self._next_ascending(name)).href(),
                 ("ascending" if self.ascending else "descending") if name == self.sort else "",
             )
             for name, label in SORTS.items()
         ]
+
+    def _next_ascending(self, name: Order) -> bool:
+        return not self.ascending if name == self.sort else name == "name"
 
 
 class TorrentPages:
@@ -86,6 +164,7 @@ class TorrentPages:
     def routes(self) -> list[web.AbstractRouteDef]:
         return [
             web.get("/torrents", self.show),
+            web.post("/torrents/bulk", self.change),
             web.get("/torrents/add", self.form),
             web.post("/torrents/add", self.add),
         ]
@@ -100,41 +179,77 @@ class TorrentPages:
         query = Query.read(request)
         variables = {
             "query": query,
+            "filters": FILTERS,
+            "sizes": SIZES,
+            "headings": query.headings(),
+            "labels": list(SORTS.values()),
             "state_of": state_of,
             "now": self._context.clock(),
             "mode": self._context.settings.torrents.mode,
             "registered": await self._torrents.count(),
             **self._announced_to(request),
-            **(await self._found(query) if query.text else await self._sorted(query)),
+            **(await (self._filtered(query) if query.is_selective else self._sorted(query))),
         }
-        template = "parts/torrent_list.html" if wants_part(request) else "torrents.html"
-        return render(request, template, variables)
+        if not wants_part(request):
+            return render(request, "torrents.html", variables)
+        response = render(request, "parts/torrent_list.html", variables)
+        response.headers["HX-Push-Url"] = f"/torrents{query.here}"
+        return response
 
-    async def _found(self, query: Query) -> dict[str, Any]:
-        """Search results are unordered and have no known total."""
-        after, torrents = await self._torrents.search(query.text, PAGE, query.cursor)
+    async def _filtered(self, query: Query) -> dict[str, Any]:
+        """Where few torrents fit, their number is known."""
+        cursor = query.cursor or (
+            f"f{(query.page - 1) * query.size}" if query.page > 1 and not query.text else ""
+        )
+        page = await find_torrents(self._context.store, query.filter, query.text, cursor, query.size)
+        shown = len(page.torrents)
+        if page.total is not None:
+            return {
+                "torrents": page.torrents,
+                **numbered(query.page, query.size, shown, page.total, lambda number: query.href(page=number)),
+            }
         return {
-            "torrents": torrents,
-            "headings": [],
-            "previous_url": query.href() if query.cursor else "",
-            "next_url": query.href(cursor=after) if after else "",
+            "torrents": page.torrents,
             "first": 0,
+            "last": 0,
             "total": None,
+            "previous_url": query.href() if query.cursor else "",
+            "next_url": query.href(cursor=page.cursor) if page.cursor else "",
+            "numbers": [],
         }
 
     async def _sorted(self, query: Query) -> dict[str, Any]:
-        scores = self._context.store.scores
-        total = await scores.count() if query.sort == "score" else await self._torrents.count()
-        first = (query.page - 1) * PAGE
-        torrents = await self._torrents.top(query.sort, PAGE, first, ascending=query.ascending)
+        first = (query.page - 1) * query.size
+        page = await self._context.store.torrent_listing.page(query.filter, first, query.size)
+        shown = len(page.torrents)
         return {
-            "torrents": torrents,
-            "headings": query.headings(),
-            "previous_url": query.href(page=query.page - 1) if query.page > 1 else "",
-            "next_url": query.href(page=query.page + 1) if first + PAGE < total else "",
-            "first": first + 1,
-            "total": total,
+            "torrents": page.torrents,
+            **numbered(query.page, query.size, shown, page.total, lambda number: query.href(page=number)),
         }
+
+    async def change(self, request: web.Request) -> web.Response:
+        """One action on all selected torrents. Back to the same page of the list."""
+        form, back = await read_form(request), Query.read(request).here
+        action = next((each for each in TORRENT_ACTIONS if each == form.text("action")), None)
+        if action is None:
+            raise Problem(422, detail="unknown action")
+        try:
+            chosen = [parse_hash(text) for text in form.texts("info_hash")]
+        except ClientError as error:
+            raise Problem(422, detail=str(error)) from error
+        if not chosen:
+            return done(request, f"/torrents{back}", "unselected")
+        change = request[CHANGE]
+        for info_hash in chosen:
+            await change.touch("torrent", info_hash.hex())
+        change.note(action=action)
+        reason = form.text(f"{action}_reason") or NOT_SERVED
+        files = self._context.torrent_files
+        change.count(
+            selected=len(chosen),
+            changed=await change_torrents(self._context.store, files, action, chosen, reason),
+        )
+        return done(request, f"/torrents{back}", "changed")
 
     async def form(self, request: web.Request) -> web.Response:
         return self._answer(request, [], [], 200)

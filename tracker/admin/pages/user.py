@@ -13,9 +13,11 @@ from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import cursor_number, multiplier_of, read_form
 from tracker.admin.pages.rendering import done, render
+from tracker.admin.world import country_name
 from tracker.bittorrent import parse_info_hash
 from tracker.errors import ClientError
 from tracker.operations.peers import to_integer
+from tracker.operations.user_activity import user_activity
 from tracker.operations.users import freeleech_tokens
 from tracker.store.schema.multipliers import parse_end
 from tracker.store.torrents.torrents import Torrent
@@ -25,6 +27,17 @@ from tracker.store.users.users import SETS, User
 PAGE = 50
 LABELS = {"active": "Active", "complete": "Complete", "incomplete": "Incomplete", "hnr": "Hit-and-runs"}
 """The user's sets of torrents, with their labels."""
+EVENTS = {
+    "joined": "Joined",
+    "completed": "Completed",
+    "stopped": "Left",
+    "timed_out": "Timed out",
+    "hit_and_run_pending": "Hit-and-run pending",
+    "hit_and_run": "Hit-and-run",
+    "hit_and_run_cleared": "Hit-and-run cleared",
+    "hit_and_run_forgiven": "Hit-and-run forgiven",
+}
+"""Labels of events; others are shown as stored."""
 ROTATED = "New passkey created. The old one no longer works."
 _MAX_ID_LENGTH = 16
 
@@ -90,6 +103,9 @@ class UserPage:
             "token_count": await self._context.store.freeleech.count(user.user_id),
             "rules": self._context.settings.users,
             "now": self._context.clock(),
+            "activity": await user_activity(self._context.store, user.user_id, self._context.places),
+            "country_name": country_name,
+            "events": EVENTS,
         }
         return render(request, "user.html", variables, status=422 if error else 200)
 

@@ -1,6 +1,7 @@
-"""The user pages: list with search, filters and sorting, creation, lookup by passkey, and hit-and-runs."""
+"""The user pages: list with search, filters, sorting and actions on several; creation, lookup by passkey, and
+hit-and-runs."""
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 from urllib.parse import urlencode
 
@@ -11,11 +12,13 @@ from tracker.admin.context import AdminContext
 from tracker.admin.http.problems import Problem
 from tracker.admin.pages.announce_urls import announce_urls
 from tracker.admin.pages.forms import clean, cursor_number, multiplier_of, page_number, read_form
+from tracker.admin.pages.paging import DEFAULT_SIZE, SIZES, numbered, read_size
 from tracker.admin.pages.rendering import Heading, done, render
 from tracker.admin.pages.user import ratio
 from tracker.errors import ClientError
+from tracker.operations.bulk import USER_ACTIONS, UserAction, change_users
 from tracker.operations.users import pending_hit_and_runs
-from tracker.store.users.fields import TOTALS
+from tracker.store.users.fields import TOTALS, is_user_id
 from tracker.store.users.listing import END, ORDERS, Order, UserFilter
 
 PAGE = 50
@@ -43,6 +46,7 @@ class Query:
     descending: bool = False
     page: int = 1
     cursor: int = 0
+    size: int = DEFAULT_SIZE
 
     @classmethod
     def read(cls, request: web.Request) -> "Query":
@@ -55,6 +59,7 @@ class Query:
             descending=asked.get("order") == "desc",
             page=page_number(asked.get("page", "")),
             cursor=min(cursor_number(asked.get("cursor", "")), _MAX_POSITION),
+            size=read_size(request),
         )
 
     @property
@@ -67,19 +72,40 @@ class Query:
             name=self.text,
         )
 
-    def href(self, **changes: Any) -> str:
-        """The URL of this list with changes; defaults are left out."""
-        now = {"state": self.state, "sort": self.sort, "descending": self.descending, **changes}
+    def href(self, *, page: int = 1, cursor: int = 0, path: str = "/users") -> str:
+        """The URL of a page of this list; defaults are left out."""
         parts = {
             "q": self.text,
-            "state": now["state"],
-            "sort": "" if self.text or now["sort"] == "id" else now["sort"],
-            "order": "desc" if now["descending"] and not self.text else "",
-            "page": now.get("page", ""),
-            "cursor": now.get("cursor", ""),
+            "state": self.state,
+            "sort": "" if self.text or self.sort == "id" else self.sort,
+            "order": "desc" if self.descending and not self.text else "",
+            "size": self.size if self.size != DEFAULT_SIZE else "",
+            "page": page if page > 1 else "",
+            "cursor": cursor or "",
         }
         query = urlencode({name: value for name, value in parts.items() if value})
-        return f"/users?{query}" if query else "/users"
+        return f"{path}?{query}" if query else path
+
+    @property
+    def here(self) -> str:
+        """The query string of this page."""
+        return self.href(page=self.page, cursor=self.cursor, path="")
+
+    @property
+    def exports(self) -> list[tuple[str, str]]:
+        """(URL, label) of the exports of this list."""
+        wanted = self.filter
+        flags = {"enabled": wanted.enabled, "can_leech": wanted.can_leech}
+        parts = {name: str(flag).lower() for name, flag in flags.items() if flag is not None}
+        parts |= (
+            {"q": self.text}
+            if self.text
+            else {"sort": self.sort, "order": "desc" if self.descending else "asc"}
+        )
+        return [
+            (f"/api/v1/users/{path}?{urlencode(parts)}", label)
+            for path, label in (("csv", "CSV"), ("json-lines", "JSON lines"))
+        ]
 
     def headings(self) -> list[Heading]:
         """None for a search, which is ordered by name. The first click sorts totals descending, names ascending."""
@@ -89,14 +115,14 @@ class Query:
             Heading(
                 name,
                 label,
-                self.href(
-                    sort=name,
-                    descending=not self.descending if name == self.sort else name not in ("id", "name"),
-                ),
+                replace(self, sort=name, descending=self._next_descending(name)).href(),
                 ("descending" if self.descending else "ascending") if name == self.sort else "",
             )
             for name, label in SORTS.items()
         ]
+
+    def _next_descending(self, name: Order) -> bool:
+        return not self.descending if name == self.sort else name not in ("id", "name")
 
 
 class UserPages:
@@ -113,6 +139,8 @@ class UserPages:
             web.get("/users/owing", self.hit_and_runs),
             web.get("/users/pending", self.pending),
             web.post("/users", self.add),
+            web.post("/users/bulk", self.change),
+            web.post("/users/bulk/delete", self.delete),
             web.post("/users/multipliers", self.set_multipliers),
             web.post("/users/lookup", self.lookup),
         ]
@@ -133,8 +161,11 @@ class UserPages:
             "download_multiplier": download,
             "now": self._context.clock(),
             "query": query,
+            "sizes": SIZES,
+            "labels": list(SORTS.values()),
             "states": [
-                (query.href(state=state), label, state == query.state) for state, label in STATES.items()
+                (replace(query, state=state).href(), label, state == query.state)
+                for state, label in STATES.items()
             ],
             "headings": query.headings(),
             "registered": await self._users.count(),
@@ -148,24 +179,49 @@ class UserPages:
 
     async def _found(self, query: Query) -> dict[str, Any]:
         wanted = query.filter
-        first = query.cursor if wanted.is_selective else (query.page - 1) * PAGE
-        after, users = await self._listing.page(wanted, first, PAGE)
-        if wanted.is_selective:  # the total is unknown
+        first = query.cursor if wanted.is_selective else (query.page - 1) * query.size
+        after, users = await self._listing.page(wanted, first, query.size)
+        if not wanted.is_selective:
+            total = await self._listing.count(query.sort)
             return {
                 "users": users,
-                "first": 0,
-                "total": None,
-                "previous_url": query.href() if query.cursor else "",
-                "next_url": query.href(cursor=after) if after != END else "",
+                **numbered(query.page, query.size, len(users), total, lambda number: query.href(page=number)),
             }
-        total = await self._listing.count(query.sort)
-        return {
+        return {  # the total is unknown
             "users": users,
-            "first": first + 1,
-            "total": total,
-            "previous_url": query.href(page=query.page - 1) if query.page > 1 else "",
-            "next_url": query.href(page=query.page + 1) if first + PAGE < total else "",
+            "first": 1,
+            "last": len(users),
+            "total": None,
+            "previous_url": query.href() if query.cursor else "",
+            "next_url": query.href(cursor=after) if after != END else "",
+            "numbers": [],
         }
+
+    async def change(self, request: web.Request) -> web.Response:
+        """One action on all selected users. Back to the same page of the list."""
+        action = (await read_form(request)).text("action")
+        wanted = next((each for each in USER_ACTIONS if each == action and each != "delete"), None)
+        if wanted is None:
+            raise Problem(422, detail="unknown action")
+        return await self._change(request, wanted)
+
+    async def delete(self, request: web.Request) -> web.Response:
+        return await self._change(request, "delete")
+
+    async def _change(self, request: web.Request, action: UserAction) -> web.Response:
+        form, back = await read_form(request), f"/users{Query.read(request).here}"
+        chosen = form.texts("user_id")
+        if not all(is_user_id(user_id) for user_id in chosen):
+            raise Problem(422, detail="invalid user ID")
+        if not chosen:
+            return done(request, back, "unselected")
+        change = request[CHANGE]
+        for user_id in chosen:
+            await change.touch("user", user_id)
+        change.note(action=action)
+        changed = await change_users(self._context.store, action, chosen, form.text("disable_reason"))
+        change.count(selected=len(chosen), changed=changed)
+        return done(request, back, "changed")
 
     async def lookup(self, request: web.Request) -> web.Response:
         """Redirects to the user of a passkey. A form field, because URLs are not secret."""

@@ -129,6 +129,33 @@ document.addEventListener("input", (event) => {
   if (none) none.hidden = shown > 0;
 });
 
+// The checkboxes of a list: one for all rows, and how many are chosen.
+function showSelected(form) {
+  const boxes = [...form.querySelectorAll("td.pick input")];
+  const chosen = boxes.filter((box) => box.checked).length;
+  const all = form.querySelector("[data-select-all]");
+  all.hidden = false;
+  all.checked = chosen > 0 && chosen === boxes.length;
+  all.indeterminate = chosen > 0 && chosen < boxes.length;
+  const text = form.querySelector("[data-selected]");
+  text.dataset.text ||= text.textContent;
+  text.textContent = chosen ? `${chosen} selected:` : text.dataset.text;
+}
+
+function findSelectable(within) {
+  for (const form of within.querySelectorAll("[data-selectable]:has(.bulk)")) showSelected(form);
+}
+
+document.addEventListener("change", (event) => {
+  const form = event.target.closest("[data-selectable]");
+  if (!form || !event.target.closest(".pick")) return;
+  if (event.target.matches("[data-select-all]")) {
+    for (const box of form.querySelectorAll("td.pick input")) box.checked = event.target.checked;
+  }
+  showSelected(form);
+});
+document.addEventListener("htmx:load", () => findSelectable(document));
+
 // A self-refreshing list waits while a confirmation is open or an element in it has the focus.
 document.addEventListener("htmx:beforeRequest", (event) => {
   const list = event.detail.elt;
@@ -163,3 +190,4 @@ document.addEventListener("htmx:sendError", () => showNotice("The tracker does n
 document.addEventListener("htmx:timeout", () => showNotice("The tracker took too long to respond.", "bad"));
 
 showTheme();
+findSelectable(document);

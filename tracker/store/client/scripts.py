@@ -104,6 +104,8 @@ class Scripts:
     allow: Script
     index: Script
     search: Script
+    list_torrents: Script
+    rank_torrents: Script
     reindex: Script
     cleanup: Script
     dump_keys: Script
@@ -125,6 +127,7 @@ class Scripts:
     drop_hit_and_runs: Script
     decide_hit_and_runs: Script
     freeleech: Script
+    user_peers: Script
     hold_webhook: Script
     note_connectable: Script
     software: Script

@@ -145,6 +145,10 @@ class Keys:
     def index(self, ranking: str) -> str:
         return f"{self.prefix}i:{ranking}"
 
+    def torrent_list(self, value: str) -> str:
+        """Torrents by added, active or size, and those that are disabled or private."""
+        return f"{self.prefix}i:torrent_{value}"
+
     def audit(self) -> str:
         """The audit log."""
         return f"{self.prefix}audit"

@@ -2,15 +2,14 @@
 
 Each stream has a place among all streams. The entry `<ms>-<n>` of the stream at place p of m has the position
 `<ms>-<n * m + p>`. So positions are unique, and their order is the order of time. An entry is shown when no stream can
-still get an earlier one: when the clocks of all servers are past it. So the feed stands still while a shard is away:
-its last entries, which nobody may have read, are earlier than those of the others.
+still get an earlier one: when the clocks of all servers are past it. So the feed stands still while a shard is away.
 """
 
 from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, Literal, NamedTuple
 
-from tracker.errors import Conflict, StoreUnavailable
+from tracker.errors import Conflict
 from tracker.store.changes.changes import (
     FIRST,
     Change,
@@ -48,17 +47,8 @@ class ShardedChanges(Changes):
 
     async def after(self, position: str, limit: int) -> ChangePage:
         """As with one shard. There is also a gap if a shard has deleted changes, and keeps none as old as
-        ``position``. While a shard is away, there are no changes."""
+        ``position``."""
         position = check_position(position)
-        try:
-            return await self._after(position, limit)
-        except StoreUnavailable as error:
-            if not (away := self._shards.away):
-                raise
-            self._shards.leave_out(away, error)
-            return ChangePage([], position, False)
-
-    async def _after(self, position: str, limit: int) -> ChangePage:
         start = _pair(position)
         found = await self._read(self._feed, start, limit)
         gap = await self._is_trimmed_after(self._feed, start) or (
@@ -69,8 +59,8 @@ class ShardedChanges(Changes):
         return ChangePage(found, await self._newest_at(start) if gap else position, gap)
 
     async def newest(self, limit: int) -> list[Change]:
-        found = await self._shards.gather(lambda shard: shard.changes.newest(limit))
-        return _merged([found.get(shard, []) for shard in self._shards])[-limit:]
+        parts = await self._shards.gather(lambda shard: shard.changes.newest(limit))
+        return _merged(parts)[-limit:]
 
     async def updated(
         self, named: Literal["info_hash", "user_id"], since: int, cursor: str, limit: int
@@ -87,12 +77,10 @@ class ShardedChanges(Changes):
         return names, found[-1].id if len(found) == limit else ""
 
     async def size(self) -> int:
-        return sum((await self._shards.each(lambda shard: ("XLEN", shard.keys.changes()))).values())
+        return sum(await self._shards.each(lambda shard: ("XLEN", shard.keys.changes())))
 
     async def delete(self) -> None:
-        """Shards that are away keep theirs."""
-        await self._shards.gather(lambda shard: shard.changes.delete())
-        await self._connection.command("UNLINK", self._edits)
+        await self._shards.send([(stream, ("UNLINK", stream.key)) for stream in self._all])
 
     async def _read(self, streams: Sequence[_Stream], start: _Position, limit: int) -> list[Change]:
         """At most ``limit`` entries after ``start`` that no earlier one can precede any longer."""

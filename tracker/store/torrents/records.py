@@ -54,6 +54,8 @@ class Torrent:
     labels: tuple[str, ...] = ()
     added: int | None = None
     """When it was registered (epoch s); a torrent that a site wrote: when it was first announced. None if unknown."""
+    empty_since: int | None = None
+    """When its last peer left (epoch s). None while it has peers, and if it never had one."""
     upload_multiplier: Multiplier = NO_MULTIPLIER
     download_multiplier: Multiplier = NO_MULTIPLIER
     denied: str | None = None
@@ -135,6 +137,7 @@ def torrent_of(
         return whole(fields.get(name, "").encode())
 
     looked_up = number("dht_at") or None
+    is_empty = number("seeders") + number("leechers") == 0
     return Torrent(
         info_hash=info_hash,
         torrent_id=fields.get("tid") or (torrent_id or b"").decode("utf-8", "replace"),
@@ -150,6 +153,7 @@ def torrent_of(
         size=size_of(fields.get("size", "")),
         labels=labels_of(fields.get("labels", "")),
         added=number("added") or None,
+        empty_since=number("empty_since") or None if is_empty else None,
         upload_multiplier=multiplier_of(fields.get("multi_up", "")),
         download_multiplier=multiplier_of(fields.get("multi_dn", "")),
         denied=denied.decode("utf-8", "replace") if denied is not None else None,

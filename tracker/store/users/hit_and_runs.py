@@ -85,6 +85,16 @@ class HitAndRuns:
     async def pending_count(self) -> int:
         return int(await self._connection.command("ZCARD", self._keys.pending_hit_and_runs()))
 
+    async def pending_of(self, user_id: str, torrent_ids: Sequence[str]) -> list[Pending]:
+        """The pending ones of a user among these torrents, the next to be decided first."""
+        if not torrent_ids:
+            return []
+        members = (f"{user_id}:{torrent_id}" for torrent_id in torrent_ids)
+        times = await self._connection.command("ZMSCORE", self._keys.pending_hit_and_runs(), *members)
+        found = zip(torrent_ids, times, strict=True)
+        pending = [Pending(user_id, torrent_id, int(float(at))) for torrent_id, at in found if at is not None]
+        return sorted(pending, key=lambda each: each.at)
+
     async def drop(self) -> int:
         """Checks the next users, about ``users_per_call`` of them. Returns how many hit-and-runs it dropped: on removed
         torrents, and those that are none by the rules in force."""

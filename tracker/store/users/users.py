@@ -265,7 +265,8 @@ class Users:
         return int(await self._connection.command("ZCARD", self._keys.hit_and_runs()))
 
     async def forgive(self, user_id: str, torrent_id: str | None = None) -> int:
-        """Clears the user's hit-and-run on one torrent, or on all of them. Returns how many it cleared.
+        """Clears the user's hit-and-run on one torrent, or on all of them, also pending ones. Returns how many it
+        cleared.
 
         Past downloads will not count again. New downloads of the required amount make a new hit-and-run.
         """
@@ -273,8 +274,9 @@ class Users:
         if torrent_id is not None:
             forgiven = int(await self._scripts.forgive([*head, torrent_id]))
         else:
-            async for page in self._pages(self._keys.user_set(user_id, "hnr")):
-                forgiven += int(await self._scripts.forgive([*head, *page]))
+            for name in ("hnr", "incomplete", "complete"):  # a pending one is in one of the last two
+                async for page in self._pages(self._keys.user_set(user_id, name)):
+                    forgiven += int(await self._scripts.forgive([*head, *page]))
         if forgiven:
             await self._changed(user_id)
         return forgiven

@@ -14,6 +14,7 @@ local P, call, now = KEYS[1], redis.call, tonumber(ARGV[1])
 --@ include lib/registration.lua
 --@ include lib/new_torrent_id.lua
 --@ include lib/names.lua
+--@ include lib/torrent_lists.lua
 --@ include lib/edits.lua
 check_rankings()
 local new = {}
@@ -42,6 +43,7 @@ local function add(torrent)
   if n > 0 then call('HSET', t.key, unpack(pairs_of)) end
   if torrent.folded == '' and listed then call('HDEL', t.key, 'listed') end
   if torrent.folded then index_name(P .. 'i:name', t.ih, listed, torrent.folded) end
+  if t.tid == tid then note_torrent(tid, t.key) end -- else the id has to wait, and is in no ranking yet
   return { tid, registered and 0 or 1 }
 end
 
@@ -55,5 +57,6 @@ for i = 2, #ARGV do
     redis.pcall('PUBLISH', P .. 'torrents', torrent.info_hash)
   end
 end
+write_lists()
 add_to_scoring(new)
 return answers

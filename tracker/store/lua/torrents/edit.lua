@@ -7,9 +7,15 @@
 local P, call = KEYS[1], redis.call
 --@ include lib/names.lua
 --@ include lib/list_name.lua
+--@ include lib/torrent_lists.lua
 --@ include lib/edits.lua
 if call('EXISTS', P .. 'info_hash:' .. ARGV[1]) == 0 then return 0 end
 call('HSET', P .. 't:' .. ARGV[1], unpack(ARGV, 4))
 if ARGV[2] == '1' then list_name(P .. 't:' .. ARGV[1], P .. 'i:name', ARGV[1], ARGV[3]) end
+local tid = call('HGET', P .. 't:' .. ARGV[1], 'tid')
+if tid and call('ZSCORE', P .. 'i:seeders', tid) then
+  note_torrent(tid, P .. 't:' .. ARGV[1])
+  write_lists()
+end
 record_edit('', ARGV[1])
 return 1

@@ -27,6 +27,7 @@ _SWARM = Check(_DELETED, f"%l+:{_HASH}.*", "t:%1")
 _UNIQUE = Check(_DELETED, f".*torrents%.{_HASH}.*", "t:%1")
 _ID = Check(_DELETED, ".*:(%d+)", "torrent_id:%1")
 _NAME = Check("indexed names of deleted or renamed torrents", "i:name (.-)\t?(%x*)", "name")
+_LISTED = Check("indexed torrents that were deleted", "i:torrent_%l+ (.*)", "torrent_id:%1")
 _USER = Check("indexed users who were deleted", "i:user_%l+ .-(%d+)", "u:%1")
 _BOARD = Check("leaderboard entries of deleted torrents", f"i:unique:torrents:%S+ {_HASH}", "t:%1")
 _PROJECT = Check("keys of deleted projects of work distribution", "w:([^:]+).*", "project")
@@ -40,6 +41,7 @@ CHECKS: dict[str, Check] = {
     "t:p:<tid>:<pid>": Check("peers that are in no swarm", "p:(%d+):(.*)", "peer"),
     "t:p:<pid>:torrents": Check("torrents of deleted peers", "p:(%x+):torrents (.*)", "p:%2:%1"),
     "t:i:name": _NAME,
+    "t:i:torrent_<value>": _LISTED,
     "t:denied": Check("listed denials that were deleted", "denied (.*)", "deny:%1"),
     **dict.fromkeys(("t:i:user_name", "t:i:user_<total>"), _USER),
     "t:users": Check("listed users who were deleted", "users (.*)", "user:%1"),

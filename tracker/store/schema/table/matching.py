@@ -48,6 +48,7 @@ _PLACEHOLDERS = {
     "outbox_dropped|tally_dropped|software_dropped|unique_skipped",
     "ranking": "leechers|seeders|snatches|score",
     "total": "uploaded|downloaded|ratio",
+    "value": "added|active|size|disabled|private",
 }
 _ANY_WORD = "[^:]+"
 

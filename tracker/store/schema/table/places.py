@@ -67,7 +67,10 @@ _PLACES: dict[Place, tuple[str, ...]] = {
     ),
 }
 NAMED_BY: dict[str, Named] = {
-    **dict.fromkeys(("t:i:<ranking>", "t:i:empty", "t:i:processed", "t:i:info_hash", "t:i:dht"), "tid"),
+    **dict.fromkeys(
+        ("t:i:<ranking>", "t:i:torrent_<value>", "t:i:empty", "t:i:processed", "t:i:info_hash", "t:i:dht"),
+        "tid",
+    ),
     **dict.fromkeys(("t:p:<pid>:torrents", "t:u:<uid>:<set>", "t:u:<uid>:freeleech"), "tid"),
     **dict.fromkeys(("t:i:name", "t:denied", "t:i:unique:<scope>:<period>"), "ih"),
     "t:i:hnr_pending": "uid:tid",

@@ -53,6 +53,16 @@ ROWS: tuple[KeySpec, ...] = (
         "announce.lua in open mode, add.lua, index.lua, sweep.lua, remove.lua",
     ),
     KeySpec(
+        "t:i:torrent_<value>",
+        "ZSET",
+        "`<tid>` of every torrent; score by `<value>`: added (epoch s, 0: unknown), active (when its last peer left, "
+        "epoch s; inf while it has peers, 0: it never had one), size (bytes; without torrents of unknown size). "
+        "disabled and private list only those that are so; score: as of added. Written when a program changes the "
+        "torrent, and by a job some minutes after announces and a site's own writes",
+        "until the torrent is deleted",
+        "rank_torrents.lua, add.lua, edit.lua, and scripts that delete torrents",
+    ),
+    KeySpec(
         "t:t:<ih>",
         "HASH",
         "a torrent. announces, leechers, seeders, snatches: counts (a process adds regular announces every 10 s and "

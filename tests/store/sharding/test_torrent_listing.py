@@ -1,0 +1,189 @@
+"""Lists of torrents: order, filters and search over one shard and over several, and how much one page may take."""
+
+from typing import Any
+
+import pytest
+
+from tests.store.harness import Store, endpoint, update
+from tests.store.sharding.harness import SHARDS, hash_in
+from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError
+from tracker.store.sharding import torrent_listing
+from tracker.store.sharding.torrent_listing import ORDERS, Order, TorrentFilter
+
+HASHES = [hash_in(number % SHARDS, number) for number in range(12)]
+FIELDS: list[dict[str, str]] = [
+    {"name": "Zoë", "size": "10", "private": "1"},
+    {"name": "adam", "size": "30", "enabled": "0", "reason": "no"},
+    {"name": "Eve 2", "private": "1", "enabled": "0"},
+    {},
+    *({"name": f"name {number}", "size": str(number)} for number in range(4, 12)),
+]
+
+
+async def fill(store: Store) -> None:
+    """Torrents 4 and 5 have seeders, 6 a leecher; 7 had a peer."""
+    for number, (info_hash, fields) in enumerate(zip(HASHES, FIELDS, strict=True)):
+        store.clock.now += 1
+        await store.torrents.add(info_hash, {"snatches": str(number % 3), **fields})
+    for number, left in ((4, 0), (4, 0), (5, 0), (6, 1), (7, 0)):
+        peer = update(number, "s", info_hash=HASHES[number], bytes_left=left, endpoint=endpoint(number))
+        await store.announce(peer)
+    await store.announce(update(7, "x", info_hash=HASHES[7], endpoint=endpoint(7)))
+    await store.torrent_listing.rank()
+
+
+@pytest.fixture
+async def filled(both: tuple[Store, Store]) -> tuple[Store, Store]:
+    for store in both:
+        await fill(store)
+        store.clock.now -= len(HASHES)  # both share it
+    return both
+
+
+async def numbers(store: Store, count: int = 100, **wanted: Any) -> list[int]:
+    """The numbers of the torrents of all pages."""
+    cursor, found = "", list[InfoHash]()
+    while True:
+        page = await store.torrent_listing.filtered(TorrentFilter(**wanted), cursor, count)
+        assert len(page.torrents) <= count
+        found += [torrent.info_hash for torrent in page.torrents]
+        if not (cursor := page.cursor):
+            return [HASHES.index(each) for each in found]
+
+
+SORTED: dict[Order, list[int]] = {
+    "name": [1, 2, 10, 11, 4, 5, 6, 7, 8, 9, 0],
+    "size": [4, 5, 6, 7, 8, 9, 0, 10, 11, 1],
+    "added": list(range(12)),
+}
+
+
+@pytest.mark.parametrize("count", [1, 3, 100])
+@pytest.mark.parametrize("order", SORTED)
+async def test_torrents_are_sorted(filled: tuple[Store, Store], order: Order, count: int) -> None:
+    for store in filled:
+        for descending in (False, True):
+            wanted, found = TorrentFilter(order, descending), list[int]()
+            for offset in range(0, 13, count):
+                page = await store.torrent_listing.page(wanted, offset, count)
+                found += [HASHES.index(torrent.info_hash) for torrent in page.torrents]
+                assert (page.total, page.first) == (len(SORTED[order]), offset)
+            expected = SORTED[order][::-1] if descending else SORTED[order]
+            if order == "size":  # 0 and 10 have the same size: their ids decide
+                found, expected = ([number % 10 for number in each] for each in (found, expected))
+            assert found == expected
+
+
+async def test_last_activity_orders_torrents_without_peers_before_those_with_peers(
+    filled: tuple[Store, Store],
+) -> None:
+    for store in filled:
+        page = await store.torrent_listing.page(TorrentFilter("last_activity", descending=False))
+        found = [HASHES.index(torrent.info_hash) for torrent in page.torrents]
+        assert found.index(7) == 8 and set(found[9:]) == {4, 5, 6}
+        assert page.torrents[8].empty_since and not page.torrents[9].empty_since
+
+
+FILTERS: list[tuple[dict[str, Any], set[int]]] = [
+    ({"enabled": False}, {1, 2}),
+    ({"enabled": True}, {0, *range(3, 12)}),
+    ({"private": True}, {0, 2}),
+    ({"private": True, "enabled": False}, {2}),
+    ({"private": False}, {1, *range(3, 12)}),
+    ({"seeded": True}, {4, 5}),
+    ({"seeded": False, "private": True}, {0, 2}),
+    ({"seeded": True, "enabled": False}, set()),
+    ({"name": "NAME"}, set(range(4, 12))),
+    ({"name": "name", "seeded": True}, {4, 5}),
+    ({"name": "nobody"}, set()),
+]
+
+
+@pytest.mark.parametrize("few", [torrent_listing.MAX_FEW, -1])
+@pytest.mark.parametrize(("wanted", "found"), FILTERS)
+async def test_torrents_are_filtered_and_searched(
+    filled: tuple[Store, Store],
+    monkeypatch: pytest.MonkeyPatch,
+    wanted: dict[str, Any],
+    found: set[int],
+    few: int,
+) -> None:
+    """The same with and without the indexes of few, in each order, and for pages of any size."""
+    monkeypatch.setattr(torrent_listing, "MAX_FEW", few)
+    for order in ORDERS:
+        for descending in (False, True):
+            lists = [
+                await numbers(store, count, order=order, descending=descending, **wanted)
+                for store in filled
+                for count in (2, 100)
+            ]
+            assert len({frozenset(each) for each in lists}) == 1
+            assert all(len(each) == len(set(each)) for each in lists)
+            listed = SORTED.get("name" if "name" in wanted else order, list(range(12)))
+            assert set(lists[0]) == found & set(listed)
+            if order in ("name", "added") or "name" in wanted:
+                backwards = descending and "name" not in wanted
+                expected = [number for number in listed if number in found]
+                assert lists == 4 * [expected[::-1] if backwards else expected]
+
+
+async def test_the_number_is_known_where_few_fit(
+    filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for store in filled:
+        page = await store.torrent_listing.filtered(TorrentFilter("added", enabled=False), "f1", 1)
+        assert (page.total, page.first, page.cursor) == (2, 1, "")
+    monkeypatch.setattr(torrent_listing, "MAX_FEW", 1)
+    for store in filled:
+        page = await store.torrent_listing.filtered(TorrentFilter("added", enabled=False))
+        assert (page.total, page.first, len(page.torrents)) == (None, None, 2)
+
+
+async def test_a_page_that_looks_at_too_many_torrents_ends_early(
+    filled: tuple[Store, Store], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(torrent_listing, "TORRENTS_A_CALL", 2)
+    monkeypatch.setattr(torrent_listing, "TORRENTS_A_PAGE", 4)
+    monkeypatch.setattr(torrent_listing, "MAX_FEW", -1)
+    one, several = filled
+    page = await one.torrent_listing.filtered(TorrentFilter("added", descending=False, seeded=True))
+    assert (page.torrents, page.cursor) == ([], "w4")
+    for store in (one, several):
+        assert await numbers(store, order="added", descending=False, seeded=True) == [4, 5]
+
+
+@pytest.mark.parametrize("cursor", ["x", "w", "w1.", "f", "w1.2.3", "w9999999999999", "f-1"])
+async def test_an_invalid_cursor_is_refused(store: Store, cursor: str) -> None:
+    with pytest.raises(ClientError):
+        await store.torrent_listing.filtered(TorrentFilter(enabled=True), cursor)
+
+
+async def test_changes_of_programs_are_listed_at_once(store: Store) -> None:
+    info_hash = HASHES[0]
+    await store.torrents.add(info_hash, {"private": "1"})
+    assert await numbers(store, private=True) == [0]
+    await store.torrents.edit(info_hash, {"private": "0", "enabled": "0", "size": "5"})
+    assert (await numbers(store, private=True), await numbers(store, enabled=False)) == ([], [0])
+    assert await store.torrent_listing.count("size") == 1
+    await store.torrents.edit(info_hash, {"size": ""})
+    assert await store.torrent_listing.count("size") == 0
+    await store.torrents.remove(info_hash)
+    assert [await store.torrent_listing.count(order) for order in ORDERS] == [0] * len(ORDERS)
+    assert await numbers(store, enabled=False) == []
+
+
+async def test_what_a_site_writes_is_listed_by_rounds(store: Store) -> None:
+    """A key of a wrong type stops no round."""
+    for info_hash in HASHES[:3]:
+        await store.torrents.add(info_hash, {"private": "1"})
+    keys = store.shard(HASHES[0]).keys
+    await store.redis.hset(keys.torrent(HASHES[0]), mapping={"private": "0", "size": "7", "added": "x"})
+    broken = store.shard(HASHES[1]).keys
+    await store.redis.delete(broken.torrent(HASHES[1]))
+    await store.redis.set(broken.torrent(HASHES[1]), "x")
+    await store.redis.set(keys.torrent_list("active"), "x")
+    await store.torrent_listing.rank()
+    assert await store.torrent_listing.count("size") == 1
+    assert await store.torrent_listing.count("added") == 3
+    assert 0 not in await numbers(store, private=True, order="seeders")

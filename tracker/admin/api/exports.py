@@ -1,0 +1,72 @@
+"""Exports of the lists of torrents and users, with the filters and the order of the lists."""
+
+from collections.abc import AsyncIterator, Callable, Mapping
+from typing import Any, ClassVar, TypeVar
+
+from tracker.admin.api import torrents, users
+from tracker.admin.api.contract import Call, Endpoints, Export, Reply
+from tracker.admin.api.torrent_query import TorrentSelection
+from tracker.admin.api.torrents import TorrentRow
+from tracker.admin.api.user_query import UserSelection
+from tracker.admin.api.users import UserRow
+from tracker.operations.export import csv_lines, json_lines
+from tracker.operations.lists import exported_torrents, exported_users
+
+endpoints = Endpoints("exports", "Lists of torrents and users as files.")
+
+_Row = TypeVar("_Row")
+Pages = AsyncIterator[list[_Row]]
+
+
+class ListCsv(Export):
+    """The rows as CSV."""
+
+    media_type: ClassVar[str] = "text/csv"
+
+
+class ListJsonLines(Export):
+    """The rows, one JSON object a line."""
+
+    media_type: ClassVar[str] = "application/jsonl"
+
+
+@endpoints.get("/torrents/csv", "Export torrents as CSV")
+async def torrents_as_csv(call: Call, query: TorrentSelection) -> ListCsv:
+    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
+    found = exported_torrents(call.store, query.filter, query.q or "")
+    return ListCsv(chunks=_csv(found, torrents.fields_of, TorrentRow), file_name="torrents.csv")
+
+
+@endpoints.get("/torrents/json-lines", "Export torrents as JSON lines")
+async def torrents_as_json_lines(call: Call, query: TorrentSelection) -> ListJsonLines:
+    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
+    found = exported_torrents(call.store, query.filter, query.q or "")
+    return ListJsonLines(chunks=_json(found, torrents.fields_of), file_name="torrents.jsonl")
+
+
+@endpoints.get("/users/csv", "Export users as CSV")
+async def users_as_csv(call: Call, query: UserSelection) -> ListCsv:
+    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
+    found = exported_users(call.store, query.filter)
+    return ListCsv(chunks=_csv(found, users.fields_of, UserRow), file_name="users.csv")
+
+
+@endpoints.get("/users/json-lines", "Export users as JSON lines")
+async def users_as_json_lines(call: Call, query: UserSelection) -> ListJsonLines:
+    """The first 100,000 of the list, without passkeys. `tracker export` has no limit."""
+    found = exported_users(call.store, query.filter)
+    return ListJsonLines(chunks=_json(found, users.fields_of), file_name="users.jsonl")
+
+
+async def _csv(
+    pages: Pages[_Row], fields_of: Callable[[_Row], Mapping[str, Any]], model: type[Reply]
+) -> AsyncIterator[bytes]:
+    columns = tuple(model.model_fields)
+    yield csv_lines(columns, ()).encode()
+    async for page in pages:
+        yield csv_lines(columns, map(fields_of, page), header=False).encode()
+
+
+async def _json(pages: Pages[_Row], fields_of: Callable[[_Row], Mapping[str, Any]]) -> AsyncIterator[bytes]:
+    async for page in pages:
+        yield json_lines(map(fields_of, page))

@@ -1,0 +1,74 @@
+"""One change of several torrents or users, as the lists of the dashboard make it."""
+
+from collections.abc import Sequence
+from typing import Literal, get_args
+
+from tracker.bittorrent import InfoHash
+from tracker.errors import ClientError
+from tracker.operations.torrents import remove_torrent, torrent_fields
+from tracker.store.store import Store
+from tracker.store.users.fields import Value
+from tracker.system.torrent_files import TorrentFiles
+
+TorrentAction = Literal["enable", "disable", "deny", "allow", "remove"]
+TORRENT_ACTIONS: tuple[TorrentAction, ...] = get_args(TorrentAction)
+UserAction = Literal["enable", "disable", "allow_leech", "block_leech", "forgive", "delete"]
+USER_ACTIONS: tuple[UserAction, ...] = get_args(UserAction)
+
+
+async def change_torrents(
+    store: Store, files: TorrentFiles, action: TorrentAction, info_hashes: Sequence[InfoHash], reason: str
+) -> int:
+    """Returns how many were changed; unknown torrents are left out. ``reason``: of ``disable`` and ``deny``."""
+    return sum([await _change_torrent(store, files, action, info_hash, reason) for info_hash in info_hashes])
+
+
+async def _change_torrent(
+    store: Store, files: TorrentFiles, action: TorrentAction, info_hash: InfoHash, reason: str
+) -> bool:
+    torrents = store.torrents
+    if action == "remove":
+        return await remove_torrent(torrents, files, info_hash)
+    if action == "allow":
+        return await torrents.allow(info_hash)
+    if action == "deny":
+        await torrents.deny(info_hash, reason)
+        return True
+    fields = torrent_fields(enabled=action == "enable", reason=reason or None)
+    try:
+        await torrents.edit(info_hash, fields)
+    except ClientError:
+        return False
+    return True
+
+
+_RIGHTS: dict[UserAction, dict[str, Value]] = {
+    "enable": {"enabled": True},
+    "disable": {"enabled": False},
+    "allow_leech": {"can_leech": True},
+    "block_leech": {"can_leech": False},
+}
+
+
+async def change_users(store: Store, action: UserAction, user_ids: Sequence[str], reason: str) -> int:
+    """Returns how many users were changed, or how many hit-and-runs were forgiven; unknown users are left out.
+    ``reason``: of ``disable``."""
+    return sum([await _change_user(store, action, user_id, reason) for user_id in user_ids])
+
+
+async def _change_user(store: Store, action: UserAction, user_id: str, reason: str) -> int:
+    users = store.users
+    passkey = await users.passkey_of(user_id)
+    if passkey is None:
+        return 0
+    if action == "forgive":
+        return await users.forgive(user_id)
+    try:
+        if action == "delete":
+            await users.delete(user_id)
+        else:
+            fields = _RIGHTS[action]
+            await users.edit(passkey, {**fields, "reason": reason} if action == "disable" else fields)
+    except ClientError:  # somebody else deleted the user meanwhile
+        return 0
+    return 1

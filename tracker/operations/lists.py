@@ -1,0 +1,49 @@
+"""Lists of torrents and users as the API, its exports and the dashboard show them."""
+
+from collections.abc import AsyncIterator
+from dataclasses import replace
+
+from tracker.store.sharding.torrent_listing import ListPage, TorrentFilter
+from tracker.store.store import Store
+from tracker.store.torrents.torrents import Torrent
+from tracker.store.users.listing import END, UserFilter
+from tracker.store.users.users import User
+
+MAX_EXPORTED = 100_000
+"""Rows of one export. ``tracker export`` has no limit."""
+_PAGE = 500
+
+
+async def find_torrents(
+    store: Store, wanted: TorrentFilter, text: str, cursor: str = "", count: int = 100
+) -> ListPage:
+    """At most ``count`` torrents that fit and match ``text``. A page may be short before the end.
+
+    Without a filter, the text may also be the start of an info hash. Raises ClientError for an invalid cursor.
+    """
+    if text and not wanted.is_selective:
+        after, found = await store.torrents.search(text, count, cursor)
+        return ListPage(found, after)
+    return await store.torrent_listing.filtered(replace(wanted, name=text), cursor, count)
+
+
+async def exported_torrents(store: Store, wanted: TorrentFilter, text: str) -> AsyncIterator[list[Torrent]]:
+    """The first MAX_EXPORTED of the list, in pages."""
+    cursor, left = "", MAX_EXPORTED
+    while left > 0:
+        page = await find_torrents(store, wanted, text, cursor, min(left, _PAGE))
+        yield page.torrents
+        left -= len(page.torrents)
+        if not (cursor := page.cursor):
+            return
+
+
+async def exported_users(store: Store, wanted: UserFilter) -> AsyncIterator[list[User]]:
+    """The first MAX_EXPORTED of the list, in pages."""
+    position, left = 0, MAX_EXPORTED
+    while left > 0:
+        position, users = await store.user_listing.page(wanted, position, min(left, _PAGE))
+        yield users
+        left -= len(users)
+        if position == END:
+            return

@@ -1,0 +1,108 @@
+"""What a user does and did: live peers, pending hit-and-runs, and the latest events that the store still knows."""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+from tracker.bittorrent import InfoHash
+from tracker.geoip import GeoIP
+from tracker.operations.peers import PeerView, peer_views, to_integer
+from tracker.store.store import Store
+
+MAX_EVENTS = 50
+_TORRENTS = 500
+"""Torrents of a set that are looked at."""
+_CHANGES = 1000
+"""The newest changes of the feed that are searched for those of the user."""
+
+
+class TorrentName(NamedTuple):
+    """``info_hash`` None: the torrent was removed."""
+
+    torrent_id: str
+    info_hash: InfoHash | None
+    name: str
+
+
+@dataclass(frozen=True, slots=True)
+class UserPeer:
+    torrent: TorrentName
+    peer: PeerView
+
+
+@dataclass(frozen=True, slots=True)
+class Due:
+    """A torrent that becomes a hit-and-run at ``at`` (epoch s) unless the user comes back."""
+
+    torrent: TorrentName
+    at: int
+
+
+@dataclass(frozen=True, slots=True)
+class Event:
+    """``what``: as in the change feed, such as joined or completed."""
+
+    at: int
+    what: str
+    torrent: TorrentName
+
+
+@dataclass(frozen=True, slots=True)
+class Activity:
+    """``all_peers``: whether ``peers`` are all of them. ``last_seen`` is the end of the time that was last counted for
+    the user, as far as it is known (epoch s; 0: never seen)."""
+
+    peers: list[UserPeer]
+    all_peers: bool
+    pending: list[Due]
+    events: list[Event]
+    last_seen: int
+
+
+async def user_activity(store: Store, user_id: str, places: GeoIP) -> Activity:
+    """Bounded: see user_peers.py, _TORRENTS, _CHANGES and MAX_EVENTS."""
+    live = await store.user_peers.of(user_id)
+    views = await peer_views(store, [peer for _, peer in live.peers], places)
+    left: list[str] = []
+    for name in ("incomplete", "complete"):
+        _, some = await store.users.torrents_page(user_id, name, 0, _TORRENTS)
+        left += some[:_TORRENTS]
+    accounts = await store.users.on_torrents(user_id, left)
+    recorded = [
+        (change.at, change.change, change.torrent_id)
+        for change in await store.changes.newest(_CHANGES)
+        if change.user_id == user_id and change.torrent_id
+    ]
+    known = {torrent_id for _, what, torrent_id in recorded if what == "completed"}
+    completed = [
+        (at, "completed", torrent_id)
+        for torrent_id, account in zip(left, accounts, strict=True)
+        if torrent_id not in known and (at := to_integer(account.get("completed_at")))
+    ]
+    events = sorted([*completed, *recorded], reverse=True)[:MAX_EVENTS]
+    pending = await store.hit_and_runs.pending_of(user_id, left)
+    ids = [*(t for t, _ in live.peers), *(t for _, _, t in events), *(each.torrent_id for each in pending)]
+    names = await _names(store, ids)
+    seen = [
+        *(view.last_announce for view in views),
+        *(to_integer(account.get("until")) for account in accounts),
+        *(at for at, _, _ in recorded),
+    ]
+    return Activity(
+        [UserPeer(names[torrent_id], view) for (torrent_id, _), view in zip(live.peers, views, strict=True)],
+        live.complete,
+        [Due(names[each.torrent_id], each.at) for each in pending],
+        [Event(at, what, names[torrent_id]) for at, what, torrent_id in events],
+        max(seen, default=0),
+    )
+
+
+async def _names(store: Store, torrent_ids: Sequence[str]) -> dict[str, TorrentName]:
+    unique = list(dict.fromkeys(torrent_ids))
+    found = {torrent.torrent_id: torrent for torrent in await store.torrents.by_ids(unique)}
+    return {
+        torrent_id: TorrentName(torrent_id, found[torrent_id].info_hash, found[torrent_id].name)
+        if torrent_id in found
+        else TorrentName(torrent_id, None, "")
+        for torrent_id in unique
+    }

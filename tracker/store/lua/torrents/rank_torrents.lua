@@ -1,0 +1,14 @@
+#!lua
+-- rank_torrents.lua: ranks some torrents by size, by when they were added and by their last activity.
+-- KEYS[1]   the prefix
+-- ARGV[1]   cursor in `i:seeders` ('0' at the start)   ARGV[2] torrents, approximately
+-- Answer    { the next cursor, '0' at the end; how many were visited }
+local P, call = KEYS[1], redis.call
+--@ include lib/torrent_lists.lua
+local page = call('ZSCAN', P .. 'i:seeders', ARGV[1], 'COUNT', ARGV[2])
+for i = 1, #page[2], 2 do
+  local ih = call('GET', P .. 'torrent_id:' .. page[2][i])
+  if ih then pcall(note_torrent, page[2][i], P .. 't:' .. ih) end -- a key of a wrong type: leave this torrent out
+end
+write_lists()
+return { page[1], #page[2] / 2 }
